@@ -31,8 +31,8 @@ from benchmarks.report import Report, percentile, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.declared.collected import listed_ops
-from cc_pipeline.defs.flight import EXTRACTED, flight, left_failed
-from cc_pipeline.defs.history import forget
+from cc_pipeline.defs.flight import EXTRACTED, find_in_flight, find_unresolved_failures
+from cc_pipeline.defs.history import trim_run_history
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import KIND_TAG, config_of, partition_key, range_tags
@@ -180,7 +180,7 @@ def _forget(report: Report, settings: Settings, partitions: int) -> None:
 
     def forgotten() -> float:
         with open_instance(settings) as instance:
-            forget(instance, settings.history_days, now=datetime.now(UTC) + timedelta(days=1_000))
+            trim_run_history(instance, settings.history_days, now=datetime.now(UTC) + timedelta(days=1_000))
         return each()
 
     report.figure("history_before", each(), unit="KB", higher_is_better=False, note="of Dagster's, each partition")
@@ -303,8 +303,8 @@ def _ask(report: Report, instance: dg.DagsterInstance, workspace: Workspace) -> 
         backfill_missing.evaluate_tick(context)
 
     for name, ask in (
-        ("flight", lambda: flight(instance)),
-        ("left_failed", lambda: left_failed(instance)),
+        ("flight", lambda: find_in_flight(instance)),
+        ("left_failed", lambda: find_unresolved_failures(instance)),
         ("schedule_tick", tick),
     ):
         seconds = []

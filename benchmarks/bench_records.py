@@ -29,9 +29,9 @@ from warcio.archiveiterator import ArchiveIterator
 
 from benchmarks.report import Report, sized, spread
 from cc_pipeline.archive.record import sha1_base32
-from cc_pipeline.records.check import Promise, examine
+from cc_pipeline.records.check import ExpectedRecord, verify_record
 from cc_pipeline.records.fetch import Order, Planned, fetch_records
-from cc_pipeline.records.places import PlacesFound
+from cc_pipeline.records.places import LocationCollector
 from cc_pipeline.records.range_plan import plan_ranges
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.client import Transport
@@ -129,7 +129,7 @@ def ours(url: str, captures: pa.Table, concurrency: int, scratch: Path) -> int:
     kept: list[pa.RecordBatch] = []
     try:
         with Transport(url, PlaceOptions(concurrency=concurrency)) as transport, Transport(str(lake)) as place:
-            wanted = PlacesFound()
+            wanted = LocationCollector()
             wanted.add(captures)
             result = fetch_records(
                 Planned(captures.to_batches(), wanted.places()), Order(CRAWL, "bench"), transport,
@@ -163,8 +163,8 @@ def parse_rates(folder: Path, captures: pa.Table, repeats: int) -> tuple[list[fl
     def mine() -> int:
         good = 0
         for url, digest, (member, key, offset, length) in zip(urls, digests, members, strict=False):
-            promise = Promise(CRAWL, "warc", key, offset, length, url, None, digest)
-            good += examine(member, promise).digest_check == "match"
+            promise = ExpectedRecord(CRAWL, "warc", key, offset, length, url, None, digest)
+            good += verify_record(member, promise).digest_check == "match"
         return good
 
     def theirs() -> int:

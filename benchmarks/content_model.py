@@ -29,7 +29,7 @@ from benchmarks.documents_structure import Answer, add_figures, pages
 from benchmarks.report import Report, sized
 from cc_pipeline.documents.html import model
 from cc_pipeline.documents.html.content import Extractor, opinions
-from cc_pipeline.documents.html.features import Array, features
+from cc_pipeline.documents.html.features import FeatureTable, features
 from cc_pipeline.documents.html.kept import content_of
 from cc_pipeline.documents.html.model import NODE, Trees, likelihoods, scored, second_features
 from cc_pipeline.documents.html.tables import Walk
@@ -57,7 +57,7 @@ class Example:
     page: GoldPage
     walk: Walk
     title: str
-    rows: Array
+    rows: FeatureTable
     truth: Numbers
     weight: Numbers
 
@@ -101,7 +101,7 @@ def labels(seen: Walk, page: GoldPage) -> tuple[Numbers, Numbers]:
     return np.array(truth), weight / weight.sum() * 100 * beside_real
 
 
-def boosted(rows: Array, truth: Numbers, weight: Numbers) -> Trees:
+def boosted(rows: FeatureTable, truth: Numbers, weight: Numbers) -> Trees:
     """Trees fitted on rows."""
     lightgbm = import_module("lightgbm")
     settings = {

@@ -29,14 +29,14 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.harvesting.crawl_index import commit_manifest, commit_row_groups, harvest_footers
-from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.digests.folding import fold
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, content_name
-from cc_pipeline.publish.publish import behind, publish_warehouse
+from cc_pipeline.publish.publish import find_publication_lag, publish_warehouse
 from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import DEMO
-from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.upkeep.upkeep import run_upkeep
 from cc_pipeline.workspace.miscounts import find_changed_miscounts, find_new_miscounts
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 
@@ -88,7 +88,9 @@ def grow(workspace: Workspace, slices: int, rows: int, page_rows: int, bulk: boo
             for slugs in _together([target.slug for target in targets], each, bulk):
                 data = pa.concat_tables([grown_rows(template, slug, each) for slug in slugs])
                 wanted = [Slice(CRAWL, slug) for slug in slugs]
-                digests = {stage.digest_name(slice_): input_digest({"grown": slice_.target}) for slice_ in wanted}
+                digests = {
+                    stage.digest_name(slice_): compute_input_digest({"grown": slice_.target}) for slice_ in wanted
+                }
                 lake.commit(table, data, [slice_.where for slice_ in wanted], digests)
 
 
@@ -127,8 +129,8 @@ def _append(workspace: Workspace, stage: Stage, table: str, row: pa.Table, slice
         if place >= 0:
             field = whole.schema.field(place)
             whole = whole.set_column(place, field, pa.array(values, field.type))
-    digests = {stage.digest_name(one): input_digest({"grown": one.target}) for one in slices}
-    digests |= {content_name(one): input_digest({"rows": one.target}) for one in slices}
+    digests = {stage.digest_name(one): compute_input_digest({"grown": one.target}) for one in slices}
+    digests |= {content_name(one): compute_input_digest({"rows": one.target}) for one in slices}
     workspace.lake.commit(table, whole, [one.where for one in slices], digests)
 
 
@@ -172,7 +174,7 @@ def replace_slice(workspace: Workspace) -> dict[str, float]:
             slice_ = Slice(CRAWL, slug_of(0))
             template = workspace.lake.read(table, {"crawl": CRAWL, "target": TEMPLATE})
             here = grown_rows(template, slice_.target, 1_000)
-            digests = {stage.digest_name(slice_): input_digest({"again": slice_.target})}
+            digests = {stage.digest_name(slice_): compute_input_digest({"again": slice_.target})}
             started = time.perf_counter()
             workspace.lake.commit(table, here, [slice_.where], digests)
             taken.append(time.perf_counter() - started)
@@ -188,7 +190,7 @@ def ask(workspace: Workspace, upkeep: bool) -> dict[str, float]:
     _timed(found, "pages", lambda: extract(workspace, parse_target(ASKED)))
     _timed(found, "publish", lambda: publish_warehouse(workspace))
     if upkeep:
-        _timed(found, "upkeep", lambda: keep_up(workspace))
+        _timed(found, "upkeep", lambda: run_upkeep(workspace))
     with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
         for name, query in (
             ("count", "SELECT count(*) FROM captures"),
@@ -202,7 +204,7 @@ def ask(workspace: Workspace, upkeep: bool) -> dict[str, float]:
 def again(workspace: Workspace) -> dict[str, float]:
     """Seconds of a run with nothing to do, and of a look whether there is anything to publish."""
     found: dict[str, float] = {}
-    _timed(found, "noop", lambda: (extract(workspace, parse_target(ASKED)), behind(workspace)))
+    _timed(found, "noop", lambda: (extract(workspace, parse_target(ASKED)), find_publication_lag(workspace)))
     return found
 
 
@@ -224,7 +226,7 @@ def durable(bucket: Path, home: Path, pairs: int) -> dict[str, list[float]]:
     """Seconds of a run over a domain of four captures or more and of its publication, with and without syncs, each
     in a copy of one harvested home; and how many syncs there were."""
     truth = ensure(bucket, DEMO)
-    sizes = {name: len(truth.of(CRAWL, domain=name, subset="warc")) for name in truth.domains()}
+    sizes = {name: len(truth.captures_of(CRAWL, domain=name, subset="warc")) for name in truth.domains()}
     few = min((name for name, count in sizes.items() if count >= _FEW_CAPTURES), key=sizes.__getitem__)
     settings = load_settings({}, source=str(bucket), home=str(home / "harvested"), workers=1)
     workspace = Workspace(settings)
@@ -303,7 +305,7 @@ def described(workspace: Workspace, slices: int) -> dict[str, object]:
     for stage in STAGES:
         for table in stage.tables:
             digests = workspace.lake.digests(table, [stage.digest_name(name) for name in names])
-            found[f"digests of {table}"] = input_digest({"digests": sorted(digests.items())})
+            found[f"digests of {table}"] = compute_input_digest({"digests": sorted(digests.items())})
     with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
         for stage in STAGES:
             for table in stage.tables:

@@ -62,7 +62,7 @@ def bench_catalog(report: Report, folder: Path, crawls: int | None = None) -> No
 
 def _added(home: Path, shape: Shape, number: int) -> dict[str, float]:
     """``seconds``, ``user`` seconds and ``peak`` MB of adding a crawl; nothing for one that is there."""
-    if Slice(crawl_name(number)) in HARVEST.here(open_home(home).lake):
+    if Slice(crawl_name(number)) in HARVEST.list_slices(open_home(home).lake):
         return {}
     arguments = [sys.executable, "-m", "benchmarks.index_growth", str(home), str(shape.crawls), str(number)]
     done = subprocess.run(arguments, stdout=subprocess.PIPE, text=True, check=True)

@@ -21,9 +21,9 @@ from benchmarks.growth_home import CRAWL, TEMPLATE, extract, grown_rows, harvest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.flight import EXTRACTED
 from cc_pipeline.defs.partitions import partition_key
-from cc_pipeline.extraction.plan import fetched_from, located_from, options_of, parsed_from
-from cc_pipeline.extraction.standing import stand
-from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, note_slices
+from cc_pipeline.extraction.plan import fetch_input_digest, locate_input_digest, options_of, parse_input_digest
+from cc_pipeline.extraction.standing import read_slice_states
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, write_notes
 from cc_pipeline.workspace.workspace import Workspace
 
 _INDEX = "grown"
@@ -62,23 +62,27 @@ def _fill_crawl(
     def commit(stage: Stage, made_from: Mapping[Slice, str]) -> dict[Slice, str]:
         rows = {table: _rows(of[table], crawl, [slice_.target for slice_ in wanted]) for table in stage.tables}
         stage.commit(lake, made_from, rows)
-        stands = stand(workspace, [*wanted], (stage,), look_for_bytes=False)
-        return {slice_: made.says for slice_, one in stands.items() if (made := one.of(stage)) is not None}
+        stands = read_slice_states(workspace, [*wanted], (stage,), check_stored_files=False)
+        return {
+            slice_: made.content_digest
+            for slice_, one in stands.items()
+            if (made := one.stage_state(stage)) is not None
+        }
 
-    located = {s: located_from(crawl, version, "parquet", _INDEX) for s, version in wanted.items()}
+    located = {s: locate_input_digest(crawl, version, "parquet", _INDEX) for s, version in wanted.items()}
     lookups = {
         s: notes["lookups"]
         | {"made_from": located[s], "definition": version, "index_version": _INDEX, "captures": 1, "looked_up_at": now}
         for s, version in wanted.items()
     }
-    note_slices(lake, "lookups", lookups, but="looked_up_at")
-    fetched = {s: fetched_from(says, options.digest_policy) for s, says in commit(LOCATE, located).items()}
+    write_notes(lake, "lookups", lookups, ignored_column="looked_up_at")
+    fetched = {s: fetch_input_digest(says, options.digest_policy) for s, says in commit(LOCATE, located).items()}
     outcome = {"planned": 1, "fetched": 1, "missing": 0, "quarantined": 0, "unsettled": 0, "given_up": 0}
     fetches = {s: notes["fetches"] | outcome | {"made_from": made, "asked_at": now} for s, made in fetched.items()}
-    note_slices(lake, "fetches", fetches, but="asked_at")
+    write_notes(lake, "fetches", fetches, ignored_column="asked_at")
     records = commit(FETCH, fetched)
     how = (options.parser, options.extractor, options.markdown)
-    commit(PARSE, {s: parsed_from(says, *how) for s, says in records.items()})
+    commit(PARSE, {s: parse_input_digest(says, *how) for s, says in records.items()})
 
 
 def _rows(template: pa.Table, crawl: str, slugs: Sequence[str]) -> pa.Table:

@@ -24,7 +24,7 @@ from typing import Any
 import dagster as dg
 
 from benchmarks.report import Report, sized
-from cc_pipeline.defs.automation.switches import hands_off, turn
+from cc_pipeline.defs.automation.switches import list_automations, set_all_automations
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.internals import LOCATION
 from cc_pipeline.settings import Settings
@@ -170,7 +170,7 @@ def _nodes(report: Report, figure: str, port: int, web: _Process, goal: float | 
 
 def _ticks(report: Report, port: int, code: _Process) -> None:
     """A tick of each schedule, cold and then again; those that are due each week ask for their one run."""
-    names = [one.name for one in hands_off() if isinstance(one, dg.ScheduleDefinition)]
+    names = [one.name for one in list_automations() if isinstance(one, dg.ScheduleDefinition)]
     for figure, goal in (("ticks_first", None), ("ticks", _GOALS["tick"])):
         before, wall, said = code.used(), time.perf_counter(), []
         for name in names:
@@ -191,7 +191,7 @@ def _daemon(
     report: Report, settings: Settings, stack: ExitStack, environment: Mapping[str, str], workspace: Path, log: Path
 ) -> None:
     with open_instance(settings) as instance:
-        turn(instance, on=True)
+        set_all_automations(instance, is_enabled=True)
     daemon = stack.enter_context(_started(["dagster._daemon", "run", "-w", str(workspace)], environment, log))
     time.sleep(_DAEMON_SECONDS)
     if daemon.popen.poll() is not None:

@@ -84,7 +84,7 @@ def modules_of_a_run(checkout: Path) -> tuple[int, int, int]:
     """How many captures a small target has, how many modules a run of it loads, and how many of those are ours."""
     with tempfile.TemporaryDirectory(prefix="structure-") as folder:
         truth = ensure(Path(folder) / "bucket", TEST)
-        sizes = {name: len(truth.of(_CRAWL, domain=name, subset="warc")) for name in truth.domains()}
+        sizes = {name: len(truth.captures_of(_CRAWL, domain=name, subset="warc")) for name in truth.domains()}
         target = min((name for name in sizes if sizes[name]), key=lambda name: (abs(sizes[name] - _CAPTURES), name))
         places = ("--home", f"{folder}/home", "--source", f"{folder}/bucket")
         command = [sys.executable, "-c", _RUN, "run", target, "-c", _CRAWL, "--yes", *places]

@@ -53,7 +53,7 @@ def compiled(module: str, name: str) -> Any:
     return getattr(compiled_module, name)
 
 
-def lacks_compiled() -> str | None:
+def describe_missing_modules() -> str | None:
     """Returns a message on compiled modules that are missing or outdated, and the cost; ``None`` if all are usable."""
     missing, old = [], []
     for module in COMPILED:

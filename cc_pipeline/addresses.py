@@ -71,13 +71,13 @@ def split_access(address: str) -> tuple[str, Access]:
     access = Access(unquote(user), unquote(password), parts.query)
     if access and parts.scheme not in _WEB:
         raise UserInputError(
-            f"{shown(address)} takes no credentials in its address; log in with the AWS tools, or set "
+            f"{redact_address(address)} takes no credentials in its address; log in with the AWS tools, or set "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     return _bare(parts), access
 
 
-def shown(address: str) -> str:
+def redact_address(address: str) -> str:
     """Returns an address without userinfo, query and fragment, fit to be printed and stored. Never raises.
 
     A path is returned unchanged; of an ambiguous address, only the scheme is left.
@@ -89,9 +89,9 @@ def shown(address: str) -> str:
     return f"{address.partition('://')[0].lower()}://{_HIDDEN}" if parts is None else _bare(parts)
 
 
-def scrubbed(text: str) -> str:
-    """Returns a text with each address in it replaced as by :func:`shown`."""
-    return _ADDRESS.sub(lambda match: shown(match.group()), text)
+def redact_addresses(text: str) -> str:
+    """Returns a text with each address in it replaced as by :func:`redact_address`."""
+    return _ADDRESS.sub(lambda match: redact_address(match.group()), text)
 
 
 def holds_access(address: str) -> bool:

@@ -25,7 +25,7 @@ _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 #: Maximum number of files that are synced one after the other; more are synced in as many threads.
 _FEW_SYNCED = 8
 #: Names of leftovers; those of DuckDB have a further suffix.
-_LEFT = re.compile(r"\.(.+)\.[0-9a-f]{8}\.([0-9a-f-]+)\.part(?:\.wal|\.tmp)?")
+_LEFTOVER_NAME = re.compile(r"\.(.+)\.[0-9a-f]{8}\.([0-9a-f-]+)\.part(?:\.wal|\.tmp)?")
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def written_whole(
         make_durable_folder(path.parent)
     elif make_folder:
         path.parent.mkdir(parents=True, exist_ok=True)
-    temporary_path = _beside(path)
+    temporary_path = _new_temporary_path(path)
     try:
         if mode is not None:
             temporary_path.touch(mode, exist_ok=False)
@@ -72,7 +72,7 @@ def folder_written_whole(folder: Path) -> Iterator[Path]:
     """Does the same as :func:`written_whole` for a folder. An old folder is deleted at the end, or kept if the new one
     cannot replace it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary_folder = _beside(folder)
+    temporary_folder = _new_temporary_path(folder)
     # no name of a leftover: after a kill between the two renames, it is the only complete copy
     earlier_folder = temporary_folder.with_suffix(".before")
     try:
@@ -88,9 +88,9 @@ def folder_written_whole(folder: Path) -> Iterator[Path]:
         shutil.rmtree(earlier_folder, ignore_errors=True)
 
 
-def unfinished(name: str) -> tuple[str, str] | None:
+def parse_leftover_name(name: str) -> tuple[str, str] | None:
     """Returns the final name of a leftover and the mark of its process; ``None`` if ``name`` is of no leftover."""
-    match = _LEFT.fullmatch(name)
+    match = _LEFTOVER_NAME.fullmatch(name)
     return match and (match[1], match[2])
 
 
@@ -153,5 +153,5 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _beside(path: Path) -> Path:
+def _new_temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.{token_hex(4)}.{this_process()}.part")

@@ -50,14 +50,13 @@ import_module(program).main()
 """
 
 
-def python_command(program: str, *arguments: object, beside: Sequence[str] = ()) -> list[str]:
+def python_command(program: str, *arguments: object, needed_modules: Sequence[str] = ()) -> list[str]:
     """Returns the command that runs ``main()`` of ``program``, a module of this package, in a new interpreter.
 
-    Its ``sys.path`` is that of the interpreter, followed by the folders of the packages of the modules ``beside`` that
-    are not ours, and those of ``PYTHONPATH``, which may have libraries of this process. The current folder is not on
-    it. Raises ``ValueError`` for a module ``beside`` without a package.
-    """
-    folders = dict.fromkeys(_folder_of(module) for module in beside if not module.startswith("cc_pipeline."))
+    Its ``sys.path`` is that of the interpreter, followed by the folders of the packages of the modules
+    ``needed_modules`` that are not ours, and those of ``PYTHONPATH``, which may have libraries of this process. The
+    current folder is not on it. Raises ``ValueError`` for a module ``needed_modules`` without a package."""
+    folders = dict.fromkeys(_folder_of(module) for module in needed_modules if not module.startswith("cc_pipeline."))
     folders |= dict.fromkeys(
         entry
         for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -94,7 +93,7 @@ def isolate_descendants() -> None:
 def start(command: Sequence[str], environment: Mapping[str, str], **options: Any) -> Process:
     """Starts a process with an environment of this module; ``options`` are those of ``subprocess.Popen``. Raises
     ``OSError``."""
-    return subprocess.Popen(command, env=_checked(environment), **options)
+    return subprocess.Popen(command, env=_check_environment(environment), **options)
 
 
 def run(
@@ -102,7 +101,12 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs a process to its end and returns its output. Raises ``subprocess.TimeoutExpired`` and ``OSError``."""
     return subprocess.run(
-        command, env=_checked(environment), input=input_bytes, capture_output=True, check=False, timeout=timeout
+        command,
+        env=_check_environment(environment),
+        input=input_bytes,
+        capture_output=True,
+        check=False,
+        timeout=timeout,
     )
 
 
@@ -124,7 +128,7 @@ _SAFE: Final = {"PYTHONSAFEPATH": "1"}
 _PROC: Final = "/proc/{}/statm"
 
 
-def _checked(environment: Mapping[str, str]) -> dict[str, str]:
+def _check_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return _without_current_folder({**environment})
 
 

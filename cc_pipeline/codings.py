@@ -53,7 +53,7 @@ def dechunked_prefix(payload: bytes) -> tuple[bytes | None, bool]:
 
 
 _PIECE: Final = 4096
-_LOOKED_AT: Final = 512
+_HEAD_BYTES: Final = 512
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _UNTOUCHED: Final = bytes(4096)
@@ -143,8 +143,8 @@ def _inflate(data: bytes, limit: int, window_bits: int) -> tuple[bytes, bool] | 
 def _brotli(data: bytes, limit: int) -> tuple[bytes, bool] | None:
     """Brotli has no signature, and its decoder accepts many texts. So an incomplete result is accepted only if the
     bytes are no text themselves."""
-    decompressed = _whole(cramjam.brotli.decompress_into, data, limit)
-    return None if decompressed is not None and not decompressed[1] and _is_text(data[:_LOOKED_AT]) else decompressed
+    decompressed = _decompress_bounded(cramjam.brotli.decompress_into, data, limit)
+    return None if decompressed is not None and not decompressed[1] and _is_text(data[:_HEAD_BYTES]) else decompressed
 
 
 def _is_text(head: bytes) -> bool:
@@ -156,10 +156,12 @@ def _is_text(head: bytes) -> bool:
 
 
 def _zstd(data: bytes, limit: int) -> tuple[bytes, bool] | None:
-    return _whole(cramjam.zstd.decompress_into, data, limit) if data[:4] == _ZSTD_MAGIC else None
+    return _decompress_bounded(cramjam.zstd.decompress_into, data, limit) if data[:4] == _ZSTD_MAGIC else None
 
 
-def _whole(inflate_into: Callable[[bytes, mmap.mmap], int], data: bytes, limit: int) -> tuple[bytes, bool] | None:
+def _decompress_bounded(
+    inflate_into: Callable[[bytes, mmap.mmap], int], data: bytes, limit: int
+) -> tuple[bytes, bool] | None:
     """Decompresses into an anonymous map, which costs memory only where it is written. If data is damaged, cut off or
     above the limit, decoders have written the beginning and do not say how much: it ends where the map is untouched."""
     with mmap.mmap(-1, max(limit, 1)) as scratch:

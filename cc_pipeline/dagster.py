@@ -11,7 +11,7 @@ import dagster as dg
 from pydantic import BaseModel, Field
 
 if TYPE_CHECKING:
-    from cc_pipeline.defs.placement import Placement
+    from cc_pipeline.defs.placement import HomeNamespace
 
 
 def build_defs(
@@ -37,40 +37,40 @@ def build_defs(
 
     Raises ``cc_pipeline.errors.UserInputError`` for invalid arguments.
     """
-    from cc_pipeline.defs.declared.build import definitions, placement  # noqa: PLC0415
+    from cc_pipeline.defs.declared.build import build_namespace, definitions  # noqa: PLC0415
 
     locations = {"home": home, "source": source}
-    return definitions(placement(_parts(key_prefix), group or "", automation, targets, locations, settings or {}))
+    return definitions(build_namespace(_parts(key_prefix), group or "", automation, targets, locations, settings or {}))
 
 
-def names(key_prefix: str | Sequence[str] = ()) -> "Placement":
+def names(key_prefix: str | Sequence[str] = ()) -> "HomeNamespace":
     """Returns the names of the home with this prefix, for downstream assets of your own: ``names("books")`` has
     ``.key("page_text")``, the key of an asset, and the partition definitions ``.pairs`` (crawl × target), ``.crawl``
     and ``.target``."""
-    from cc_pipeline.defs.placement import Placement  # noqa: PLC0415
+    from cc_pipeline.defs.placement import HomeNamespace  # noqa: PLC0415
 
-    return Placement(_parts(key_prefix), alone=False)
+    return HomeNamespace(_parts(key_prefix), is_only_home=False)
 
 
 def _parts(key_prefix: str | Sequence[str]) -> tuple[str, ...]:
     return (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix)
 
 
-class _Asked(BaseModel):
+class _ScaffoldParams(BaseModel):
     home: str = Field(default="cc_home", description="Folder of the home, from the project's folder.")
     source: str | None = Field(default=None, description="Root of a Common Crawl bucket; Common Crawl's own if not.")
     prefix: str | None = Field(default=None, description="Before every name; for a second home.")
 
 
-class CommonCrawlScaffolder(dg.Scaffolder[_Asked]):
+class CommonCrawlScaffolder(dg.Scaffolder[_ScaffoldParams]):
     """Writes the ``defs.yaml`` of a home."""
 
     @classmethod
-    def get_scaffold_params(cls) -> type[_Asked]:
+    def get_scaffold_params(cls) -> type[_ScaffoldParams]:
         """Returns the model of the parameters of ``dg scaffold defs``."""
-        return _Asked
+        return _ScaffoldParams
 
-    def scaffold(self, request: dg.ScaffoldRequest[_Asked]) -> None:
+    def scaffold(self, request: dg.ScaffoldRequest[_ScaffoldParams]) -> None:
         """Writes the file, with the attributes that people change."""
         params = request.params
         attributes = {"home": params.home, "source": params.source, "key_prefix": params.prefix}

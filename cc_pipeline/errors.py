@@ -70,19 +70,19 @@ class DataFault(CcPipelineError):
 
 
 class EnvironmentFault(CcPipelineError):
-    """Something on this machine or its network stops the work. ``what`` says what happened, ``advice`` what to do.
+    """Something on this machine or its network stops the work. ``problem`` says what happened, ``advice`` what to do.
 
     The text of the error has both, on two lines, so that an event log shows them separately too.
     """
 
     def __init__(self, problem: str, advice: str) -> None:
-        # ``what`` may contain the text of another fault, which has two lines
-        self.what = ". ".join(problem.splitlines())
+        # ``problem`` may contain the text of another fault, which has two lines
+        self.problem = ". ".join(problem.splitlines())
         self.advice = advice
-        super().__init__(f"{self.what}\n{advice}" if advice else self.what)
+        super().__init__(f"{self.problem}\n{advice}" if advice else self.problem)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.what, self.advice), self.__dict__
+        return type(self), (self.problem, self.advice), self.__dict__
 
 
 class PlaceFault(EnvironmentFault):
@@ -99,7 +99,7 @@ class Incomplete(EnvironmentFault):
     report: Any = None
 
 
-class NotNow(Incomplete):
+class SourceRefuses(Incomplete):
     """The source refused requests for longer than the time limit. The message says when to try again."""
 
 
@@ -107,7 +107,7 @@ class IndexIncomplete(Incomplete):
     """Files of a crawl's index could not be read, so their captures would be missing without notice."""
 
 
-class Doubted(Incomplete):
+class UnconfirmedRemovals(Incomplete):
     """An index no longer lists captures that it named, and the loss is not accepted. The captures are kept."""
 
 
@@ -115,7 +115,7 @@ class UserInputError(CcPipelineError):
     """A value of the user (a crawl, a target, a setting) cannot be used; the message says why."""
 
 
-class NotPublished(UserInputError):
+class CrawlUnpublished(UserInputError):
     """A crawl is announced, but the source has no path list of it yet."""
 
 
@@ -126,7 +126,7 @@ _SQLITE_NO_ROOM: Final = frozenset({13, 10})
 _NO_ROOM_WORDS: Final = ("No space left", "ENOSPC", "os error 28")
 
 
-def no_such(kind: str, name: str, valid_names: Collection[str]) -> str:
+def describe_unknown_name(kind: str, name: str, valid_names: Collection[str]) -> str:
     """Returns a message that ``name`` is no valid ``kind``, with similar and all valid names."""
     similar = get_close_matches(name, valid_names, 3)
     hint = f"did you mean {' or '.join(similar)}? " if similar else ""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cc_pipeline.cli.known_hosts import KnownHosts
     from cc_pipeline.defs.declarations import HomeDefinitions
     from cc_pipeline.defs.engines import RunEngine
-    from cc_pipeline.defs.placement import Placement
+    from cc_pipeline.defs.placement import HomeNamespace
     from cc_pipeline.export.format import ExportFormat
     from cc_pipeline.index.locators import IndexKind
     from cc_pipeline.lake.lake import TableSpec
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 #: The package with our extensions, and the group of entry points of others.
 GROUP: Final = "cc_pipeline.extensions"
 #: The origin of extensions of this project.
-OURS: Final = "cc_pipeline"
+OWN_ORIGIN: Final = "cc_pipeline"
 #: The variable with the names of extensions to leave out, separated by commas.
-WITHOUT: Final = "CC_PIPELINE_WITHOUT"
+LEFT_OUT_VARIABLE: Final = "CC_PIPELINE_WITHOUT"
 
 
 #: Problems of extensions that were loaded and then refused, by name.
@@ -94,7 +94,7 @@ class Extension:
     launchers: Callable[[], Mapping[str, type]] = _no_names
     commands: Callable[[], Mapping[str, Any]] = _no_names
     known_hosts: Callable[[], Mapping[str, KnownHosts]] = _no_names
-    definitions: Callable[[Placement], HomeDefinitions | None] = lambda _: None
+    definitions: Callable[[HomeNamespace], HomeDefinitions | None] = lambda _: None
     checks: Callable[[Settings], Sequence[Check]] = _nothing
     maintenance: Callable[[Workspace], int] | None = None
     doctor: Callable[[Workspace], Iterator[Finding]] | None = None
@@ -106,7 +106,7 @@ class Extension:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class InstalledExtension:
     """An installed extension. ``origin`` is ``cc_pipeline``, or the distribution that it came with.
 
     ``value`` is ``None`` for an extension that is broken or left out; ``problem`` says why.
@@ -123,7 +123,7 @@ class Found:
         return self.problem == _LEFT_OUT
 
 
-_LEFT_OUT: Final = f"left out by {WITHOUT}"
+_LEFT_OUT: Final = f"left out by {LEFT_OUT_VARIABLE}"
 JOINTS: Final = tuple(
     extension_field.name
     for extension_field in fields(Extension)
@@ -136,11 +136,11 @@ _IN_A_ROW: Final = ("tables", "views", "macros", "locators", "checks")
 COLLECTED: Final = tuple(name for name in JOINTS if name not in ("definitions", "checks", "maintenance", "doctor"))
 
 
-def find_extensions() -> tuple[Found, ...]:
+def find_extensions() -> tuple[InstalledExtension, ...]:
     """Returns all installed extensions, ours first, each group by name; those that cannot be loaded too."""
     return tuple(
         replace(installed, value=None, problem=_BROKEN[installed.name]) if installed.name in _BROKEN else installed
-        for installed in _find(os.environ.get(WITHOUT, ""))
+        for installed in _find(os.environ.get(LEFT_OUT_VARIABLE, ""))
     )
 
 
@@ -154,19 +154,18 @@ def refuse(name: str, problem: str) -> None:
     _BROKEN[name] = problem
 
 
-def collect(joint: str, *arguments: Any, taken: Collection[str] = ()) -> dict[str, Any]:
+def collect(joint: str, *arguments: Any, reserved_names: Collection[str] = ()) -> dict[str, Any]:
     """Returns the contributions of all extensions to ``joint``, a field of ``Extension`` that takes ``arguments``, by
     the name of the extension.
 
-    An extension is refused from now on if it raises, returns another shape, or uses a name of the core (``taken``) or
-    of an earlier extension: :func:`find_extensions` has the reason. A ``CcPipelineError`` is about a home, its settings
-    or the machine: then only this contribution is missing, with a warning.
-    """
+    An extension is refused from now on if it raises, returns another shape, or uses a name of the core
+    (``reserved_names``) or of an earlier extension: :func:`find_extensions` has the reason. A ``CcPipelineError`` is
+    about a home, its settings or the machine: then only this contribution is missing, with a warning."""
     collected: dict[str, Any] = {}
-    owners = dict.fromkeys(taken, "the core")
+    owners = dict.fromkeys(reserved_names, "the core")
     for extension in extensions():
         try:
-            contribution = _shaped(joint, getattr(extension, joint)(*arguments))
+            contribution = _check_shape(joint, getattr(extension, joint)(*arguments))
             names = [*contribution] if joint in _BY_NAME else []
             if name := next((name for name in names if name in owners), None):
                 raise ValueError(f"the name {name} is taken by {owners[name]}")
@@ -179,7 +178,7 @@ def collect(joint: str, *arguments: Any, taken: Collection[str] = ()) -> dict[st
     return collected
 
 
-def _shaped(joint: str, contribution: Any) -> Any:
+def _check_shape(joint: str, contribution: Any) -> Any:
     """Returns the contribution. Raises ``TypeError`` if it is no mapping or sequence, as the joint demands."""
     if joint in _BY_NAME and not isinstance(contribution, Mapping):
         raise TypeError(f"{contribution!r} is no mapping by name")
@@ -187,44 +186,46 @@ def _shaped(joint: str, contribution: Any) -> Any:
 
 
 @cache
-def _find(names_text: str) -> tuple[Found, ...]:
+def _find(names_text: str) -> tuple[InstalledExtension, ...]:
     left_out = {name.strip() for name in names_text.split(",") if name.strip()}
-    installed: dict[str, Found] = {}
-    for name, origin, load in (*_own(), *_of_others()):
+    installed: dict[str, InstalledExtension] = {}
+    for name, origin, load in (*_find_own(), *_find_foreign()):
         if name in installed:
             problem = f"{installed[name].origin} has an extension of this name too"
-            installed[f"{name} ({origin})"] = Found(name, origin, None, problem)
+            installed[f"{name} ({origin})"] = InstalledExtension(name, origin, None, problem)
         elif name in left_out:
-            installed[name] = Found(name, origin, None, _LEFT_OUT)
+            installed[name] = InstalledExtension(name, origin, None, _LEFT_OUT)
         else:
             installed[name] = _load(name, origin, load)
     return tuple(installed.values())
 
 
-def _load(name: str, origin: str, load: Callable[[], object]) -> Found:
+def _load(name: str, origin: str, load: Callable[[], object]) -> InstalledExtension:
     try:
         value = load()
     except Exception as error:  # any error costs only this extension
-        return Found(name, origin, None, f"{type(error).__name__}: {error}")
+        return InstalledExtension(name, origin, None, f"{type(error).__name__}: {error}")
     if not isinstance(value, Extension):
-        return Found(name, origin, None, f"is {type(value).__name__}, and no cc_pipeline.extension.Extension")
+        return InstalledExtension(
+            name, origin, None, f"is {type(value).__name__}, and no cc_pipeline.extension.Extension"
+        )
     if value.name != name:
-        return Found(name, origin, None, f"calls itself {value.name!r}")
-    return Found(name, origin, value)
+        return InstalledExtension(name, origin, None, f"calls itself {value.name!r}")
+    return InstalledExtension(name, origin, value)
 
 
-def _own() -> Iterator[tuple[str, str, Callable[[], object]]]:
+def _find_own() -> Iterator[tuple[str, str, Callable[[], object]]]:
     # installed metadata is stale in a checkout
     package = import_module(GROUP)
     for package_module in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):
-        yield package_module.name, OURS, partial(_own_value, package_module.name)
+        yield package_module.name, OWN_ORIGIN, partial(_own_value, package_module.name)
 
 
 def _own_value(name: str) -> object:
     return import_module(f"{GROUP}.{name}").EXTENSION
 
 
-def _of_others() -> Iterator[tuple[str, str, Callable[[], object]]]:
+def _find_foreign() -> Iterator[tuple[str, str, Callable[[], object]]]:
     from importlib.metadata import entry_points  # noqa: PLC0415  # slow to load, and most modules that import this one never ask
 
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):

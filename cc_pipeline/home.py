@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from cc_pipeline.addresses import shown
+from cc_pipeline.addresses import redact_address
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.locks import locked
@@ -27,7 +27,7 @@ OLDEST_LAYOUT: Final = 1
 NOTE: Final = "home.json"
 #: The note of a lake, in its folder.
 LAKE_NOTE: Final = "cc_pipeline.json"
-_PRIVATE, _FOR_ALL = 0o600, 0o644
+_PRIVATE_MODE, _PUBLIC_MODE = 0o600, 0o644
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,14 +48,14 @@ class ExtensionTable:
 class HomeNote:
     """The content of ``home.json``: the address or absolute folder of the home's source, and the home's layout.
 
-    ``mirrors`` are further places with the same objects, in order of preference. ``chosen`` are the settings that
+    ``mirrors`` are further places with the same objects, in order of preference. ``choices`` are the settings that
     its rows were made with, by name; empty until pages were parsed; some may be of another version. ``tables`` are
     those of extensions, in order.
     """
 
     source: str
     layout: int
-    chosen: Mapping[str, str | bool] = field(default_factory=dict)
+    choices: Mapping[str, str | bool] = field(default_factory=dict)
     mirrors: tuple[str, ...] = ()
     tables: tuple[ExtensionTable, ...] = ()
 
@@ -86,7 +86,7 @@ def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
     unknown source and for a damaged note; its subclass ``NoteUnreadable`` for an unreadable one.
     """
     place = home / "lake" if lake is None else lake
-    note = _noted(home / NOTE, home, LAYOUT)
+    note = _read_note_file(home / NOTE, home, LAYOUT)
     if note is not None and note is not _DAMAGED:
         return note
     copy = read_copy(place)
@@ -106,7 +106,7 @@ def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
 
 def read_copy(lake: Path) -> HomeNote | None:
     """Reads the copy of the note in the folder of a lake; ``None`` if there is none that can be read."""
-    note = _noted(lake / LAKE_NOTE, lake)
+    note = _read_note_file(lake / LAKE_NOTE, lake)
     return None if note is _DAMAGED else note
 
 
@@ -114,23 +114,23 @@ def write_copy(lake: Path, home: Path, note: HomeNote) -> None:
     """Writes the copy of the note of ``home`` into its own lake. Raises ``EnvironmentFault``."""
     inside = [
         place
-        if _is_address(relative_place := _relative(home, shown(place)))
+        if _is_address(relative_place := _relative(home, redact_address(place)))
         else os.path.relpath(home / relative_place, lake)
         for place in note.places
     ]
-    _replace(lake / LAKE_NOTE, to_json(note, inside), _FOR_ALL)
+    _replace(lake / LAKE_NOTE, to_json(note, inside), _PUBLIC_MODE)
 
 
-def is_whole(home: Path) -> bool:
+def is_note_readable(home: Path) -> bool:
     """Whether ``home.json`` itself exists and is valid."""
-    return _noted(home / NOTE, home, LAYOUT) not in (None, _DAMAGED)
+    return _read_note_file(home / NOTE, home, LAYOUT) not in (None, _DAMAGED)
 
 
 #: Stands for an invalid note.
 _DAMAGED: Final = HomeNote("", 0)
 
 
-def _noted(path: Path, base_folder: Path, layout: int | None = None) -> HomeNote | None:
+def _read_note_file(path: Path, base_folder: Path, layout: int | None = None) -> HomeNote | None:
     """Reads the note in a file; its folders are relative to ``base_folder``. ``None`` without a file."""
     try:
         text = path.read_bytes()
@@ -141,12 +141,12 @@ def _noted(path: Path, base_folder: Path, layout: int | None = None) -> HomeNote
             f"{path} cannot be read: {error.strerror or error}", "Check the file's permissions, and the disk."
         ) from error
     try:
-        return parsed(text, base_folder, layout)
+        return parse_note(text, base_folder, layout)
     except ValueError:
         return _DAMAGED
 
 
-def parsed(text: bytes, base_folder: Path, layout: int | None = None) -> HomeNote:
+def parse_note(text: bytes, base_folder: Path, layout: int | None = None) -> HomeNote:
     """Parses a note; its folders are relative to ``base_folder``. ``layout`` is the default of its layout.
 
     Raises ``ValueError`` for an invalid note.
@@ -154,7 +154,7 @@ def parsed(text: bytes, base_folder: Path, layout: int | None = None) -> HomeNot
     try:
         document = json.loads(text)
         source, *mirrors = (
-            absolute(base_folder, str(place)) for place in (document["source"], *(document.get("mirrors") or ()))
+            resolve_place(base_folder, str(place)) for place in (document["source"], *(document.get("mirrors") or ()))
         )
         noted_settings = dict(document.get("settings") or {})
         choices = {name: value for name, value in noted_settings.items() if isinstance(value, str | bool)}
@@ -179,7 +179,9 @@ def write_note(home: Path, note: HomeNote) -> None:
 
     Raises ``EnvironmentFault`` when the folder cannot be written.
     """
-    _replace(home / NOTE, to_json(note, [_relative(home, shown(place)) for place in note.places]), _PRIVATE)
+    _replace(
+        home / NOTE, to_json(note, [_relative(home, redact_address(place)) for place in note.places]), _PRIVATE_MODE
+    )
 
 
 def to_json(note: HomeNote, places: Sequence[str]) -> dict[str, object]:
@@ -188,8 +190,8 @@ def to_json(note: HomeNote, places: Sequence[str]) -> dict[str, object]:
     values: dict[str, object] = {"source": source, "layout": note.layout}
     if mirrors:
         values["mirrors"] = mirrors
-    if note.chosen:
-        values["settings"] = dict(note.chosen)
+    if note.choices:
+        values["settings"] = dict(note.choices)
     if note.tables:
         extensions: dict[str, dict[str, dict[str, str]]] = {}
         for table in note.tables:
@@ -199,19 +201,19 @@ def to_json(note: HomeNote, places: Sequence[str]) -> dict[str, object]:
     return values
 
 
-def as_written(value: object) -> str:
+def format_setting(value: object) -> str:
     """Returns the value of a setting as a person writes it."""
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def choose(home: Path, values: Mapping[str, str | bool], *, anew: bool = False) -> None:
-    """Notes the settings that rows were made with. Noted ones are kept, unless they are chosen ``anew``.
+def note_choices(home: Path, values: Mapping[str, str | bool], *, overwrite: bool = False) -> None:
+    """Notes the settings that rows were made with. Noted ones are kept, unless they are chosen ``overwrite``.
 
     A home without a note is left alone. Raises ``EnvironmentFault`` when the folder cannot be written.
     """
 
     def change(note: HomeNote) -> HomeNote:
-        return replace(note, chosen={**note.chosen, **values} if anew else {**values, **note.chosen})
+        return replace(note, choices={**note.choices, **values} if overwrite else {**values, **note.choices})
 
     change_note(home, change)
 
@@ -251,7 +253,7 @@ def refuse_unknown_layout(place: str, note: HomeNote) -> None:
         )
 
 
-def absolute(folder: Path, place: str) -> str:
+def resolve_place(folder: Path, place: str) -> str:
     """Returns a place of a note as an address or an absolute folder; relative ones start at ``folder``."""
     return place if _is_address(place) else str((folder / place).resolve())
 

@@ -16,8 +16,8 @@ from typing import Final
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 #: The exit status of a command that a signal ended is this plus the number of the signal, as in shells.
-BY_SIGNAL: Final = 128
-_AT_ONCE: Final = 64
+SIGNAL_STATUS_BASE: Final = 128
+_READ_BYTES: Final = 64
 
 
 class Interrupted(BaseException):
@@ -39,7 +39,7 @@ class _Pipe:
 
     def numbers(self) -> list[int]:
         with suppress(BlockingIOError):
-            while block := os.read(self.reading, _AT_ONCE):
+            while block := os.read(self.reading, _READ_BYTES):
                 self._numbers += [number for number in block if number in SIGNALS]
         return self._numbers
 
@@ -52,7 +52,7 @@ _pipe: _Pipe | None = None
 
 
 @contextmanager
-def watched() -> Iterator[None]:
+def catch_signals() -> Iterator[None]:
     """Inside the block, the first SIGINT or SIGTERM raises ``Interrupted``, and the next one ends the process at once.
 
     Complete work is kept however a process ends, so nobody has to wait for a slow end. Does nothing outside of the main
@@ -76,7 +76,7 @@ def watched() -> Iterator[None]:
 
 
 @contextmanager
-def of_one_step() -> Iterator[None]:
+def interruptible_step() -> Iterator[None]:
     """Inside the block, Ctrl-C raises ``KeyboardInterrupt`` and does not end the process: a prompt continues."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -100,15 +100,15 @@ def of_one_step() -> Iterator[None]:
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
 
 
-def received() -> int | None:
-    """Returns the first SIGINT or SIGTERM that came inside the block of :func:`watched`; ``None`` if none did."""
+def received_signal() -> int | None:
+    """Returns the first SIGINT or SIGTERM that came inside the block of :func:`catch_signals`; ``None`` if none did."""
     numbers = _pipe.numbers() if _pipe is not None else []
     return numbers[0] if numbers else None
 
 
 def check() -> None:
     """Raises ``Interrupted`` if a signal came, even if other code has handled it."""
-    number = received()
+    number = received_signal()
     if number is not None:
         raise Interrupted(number)
 

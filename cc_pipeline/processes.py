@@ -14,26 +14,26 @@ from pathlib import Path
 _MARK = re.compile(r"(\d+)-(\d+)-(\d+)-([0-9a-f]{8})\Z")
 #: States of a process that has ended, and whose parent has not waited for it.
 _ENDED = ("Z", "X")
-_UNKNOWN = ("0", "0" * 8)
+_UNKNOWN_MACHINE = ("0", "0" * 8)
 #: Tolerance: the system tells its boot time in whole seconds.
 _CLOCK_SECONDS = 1.5
 
 
 def this_process() -> str:
     """Returns the mark of this process: letters, digits and hyphens, fit for a file name."""
-    return "-".join((str(os.getpid()), started(os.getpid()) or "0", *_machine()))
+    return "-".join((str(os.getpid()), start_ticks(os.getpid()) or "0", *_machine()))
 
 
-def is_gone(mark: str) -> bool | None:
+def has_ended(mark: str) -> bool | None:
     """Whether the process of a mark has certainly ended; ``None`` if that cannot be known from here.
 
     It cannot be known for processes of other machines, other containers and earlier boots of this machine, for invalid
     marks, and if the system does not identify this machine. Then callers wait for a while.
     """
     match = _MARK.match(mark)
-    if match is None or match[2] == "0" or match.group(3, 4) != _machine() or _machine() == _UNKNOWN:
+    if match is None or match[2] == "0" or match.group(3, 4) != _machine() or _machine() == _UNKNOWN_MACHINE:
         return None
-    return started(int(match[1])) != match[2]
+    return start_ticks(int(match[1])) != match[2]
 
 
 def this_machine() -> str:
@@ -41,7 +41,7 @@ def this_machine() -> str:
     return "-".join(_machine())
 
 
-def started(number: int) -> str:
+def start_ticks(number: int) -> str:
     """Returns the start time of a process of this machine (clock ticks after boot); empty if it does not run."""
     try:
         # the name in parentheses may hold spaces; the start time is the 20th field behind it
@@ -51,10 +51,10 @@ def started(number: int) -> str:
         return ""
 
 
-def lived_at(number: int, moment: float) -> bool:
+def is_alive_since(number: int, moment: float) -> bool:
     """Whether the process that had the id ``number`` on this machine at ``moment`` (seconds since the epoch) still
     runs. A process that got the same id later has a later start time."""
-    ticks = started(number)
+    ticks = start_ticks(number)
     try:
         boot = next(line for line in Path("/proc/stat").read_text("ascii").splitlines() if line.startswith("btime "))
     except (OSError, StopIteration):
@@ -74,5 +74,5 @@ def _machine() -> tuple[str, str]:
         space = re.sub(r"\D", "", str(Path("/proc/self/ns/pid").readlink()))
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")[:8]
     except OSError:
-        return _UNKNOWN
+        return _UNKNOWN_MACHINE
     return space or "0", boot

@@ -27,7 +27,7 @@ WAITING = "waiting"
 _STATUS_PAGE = "status.commoncrawl.org"
 
 
-def waiting(host: str, reason: str, seconds_left: float, until: str) -> None:
+def report_refusal(host: str, reason: str, seconds_left: float, until: str) -> None:
     """Reports that no request is sent to ``host`` for ``seconds_left`` seconds, ``until`` a time in words, and what to
     do."""
     is_common_crawls = host.endswith(".commoncrawl.org") or host.startswith("commoncrawl.s3.")
@@ -40,7 +40,7 @@ def waiting(host: str, reason: str, seconds_left: float, until: str) -> None:
     )
 
 
-def to_nobody_else(sink: ProgressSink) -> None:
+def set_fallback_sink(sink: ProgressSink) -> None:
     """Sets the sink that is used while no other is set."""
     _sinks[0] = sink
 

@@ -28,7 +28,7 @@ from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.fetch_counts import mismatched_rows, unsettled_rows
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.replay import replay_records
-from cc_pipeline.extraction.shortfall import LOOKS
+from cc_pipeline.extraction.shortfall import MAX_RECHECKED_FILES
 from cc_pipeline.records.range_plan import Coalescing, PlannedRange, RecordOptions, plan_ranges
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.stores.answer import S3Options, Timeouts
@@ -318,7 +318,7 @@ def most_requests(wanted: Sequence[PlannedRange], hits: Sequence[Hit], gave: Col
     """
     by_file: dict[str, list[PlannedRange]] = {}
     # a witness, and a second look at what is doubted
-    most = 4.0 + LOOKS
+    most = 4.0 + MAX_RECHECKED_FILES
     for one in wanted:
         by_file.setdefault(one.key, []).append(one)
     spoilt = {(hit.key, hit.range) for hit in hits if hit.fault}

@@ -14,7 +14,7 @@ def forbidden(
     """A 403 to a request sent at ``sent`` (now), known now."""
     now = time.time()
     at = now if sent is None else sent
-    return Failed(now, at, FaultKind.FORBIDDEN, why, Refusal.ADDRESS, retry_after, at_once=at_once)
+    return Failed(now, at, FaultKind.FORBIDDEN, why, Refusal.ADDRESS, retry_after, probes_at_once=at_once)
 
 
 def asked_for_less(retry_after: float | None = None, sent: float | None = None) -> Failed:

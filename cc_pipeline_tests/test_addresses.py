@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.addresses import NO_ACCESS, Access, holds_access, scrubbed, shown, split_access
+from cc_pipeline.addresses import NO_ACCESS, Access, holds_access, redact_address, redact_addresses, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, load_settings, normalise_root
 from cc_pipeline.stores.answer import NoAnswer, S3Options
@@ -53,8 +53,8 @@ def test_an_address_is_taken_apart(address: str, bare: str, access: Access) -> N
     ],
 )
 def test_what_is_unclear_is_neither_taken_nor_shown(address: str, tmp_path: Path) -> None:
-    assert "secret" not in shown(address)
-    assert "secret" not in scrubbed(f"cannot reach '{address}' or {address}") or "://" not in address
+    assert "secret" not in redact_address(address)
+    assert "secret" not in redact_addresses(f"cannot reach '{address}' or {address}") or "://" not in address
     for use in (normalise_root, open_store, lambda text: load_settings({"HOME": str(tmp_path)}, source=text)):
         if "://" not in address and use is open_store:
             continue
@@ -113,7 +113,7 @@ def test_credentials_go_to_the_place_they_are_for(tmp_path: Path) -> None:
     ):
         settings = _settings(tmp_path, CC_PIPELINE_SOURCE="https://a.example", CC_PIPELINE_COLLINFO=collinfo, **given)
         assert settings.collinfo_access == wanted, collinfo
-        assert settings.collinfo == shown(collinfo)
+        assert settings.collinfo == redact_address(collinfo)
 
 
 def test_a_netrc_that_cannot_be_read_is_named_and_not_quoted(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.atomic import folder_written_whole, unfinished, write_whole, written_whole
-from cc_pipeline.processes import is_gone, this_process
+from cc_pipeline.atomic import folder_written_whole, parse_leftover_name, write_whole, written_whole
+from cc_pipeline.processes import has_ended, this_process
 
 
 def test_a_file_takes_the_place_of_another_at_the_end(tmp_path: Path) -> None:
@@ -67,12 +67,12 @@ def test_a_killed_writer_is_known_by_what_it_leaves(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env=os.environ | {"PYTHONPATH": os.getcwd()})
     (left,) = tmp_path.iterdir()
     for name in (left.name, f"{left.name}.wal", f"{left.name}.tmp"):
-        found = unfinished(name)
+        found = parse_leftover_name(name)
         assert found is not None
         assert found[0] == "a.b.json"
-        assert is_gone(found[1])
-    assert unfinished(f".a.0123abcd.{this_process()}.part") == ("a", this_process())
-    assert unfinished("a.part") is None
+        assert has_ended(found[1])
+    assert parse_leftover_name(f".a.0123abcd.{this_process()}.part") == ("a", this_process())
+    assert parse_leftover_name("a.part") is None
 
 
 def test_a_folder_that_was_set_aside_is_no_leftover_to_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,4 +91,4 @@ def test_a_folder_that_was_set_aside_is_no_leftover_to_sweep(tmp_path: Path, mon
         (beside / "new").write_text("new")
     [aside] = [path for path in tmp_path.iterdir() if (path / "old").exists()]
     assert not folder.exists()
-    assert unfinished(aside.name) is None
+    assert parse_leftover_name(aside.name) is None

@@ -134,7 +134,7 @@ def command(folder: Path, env: dict[str, str], *words: object) -> str:
 def test_a_run_and_a_page_from_a_folder_of_traps(bucket: Bucket, tmp_path: Path, traps: Path) -> None:
     places = ("--source", bucket[0], "--home", tmp_path / "home")
     command(traps, environment(tmp_path), "run", "-c", NEW, "example.com", *places)
-    url = next(one.url for one in bucket[1].of(NEW, domain="example.com", subset="warc") if one.kind == "html")
+    url = next(one.url for one in bucket[1].captures_of(NEW, domain="example.com", subset="warc") if one.kind == "html")
     assert command(traps, environment(tmp_path), "get", url, "--format", "text", "--source", bucket[0])
     assert ran(traps) == []
 
@@ -213,7 +213,7 @@ def test_a_command_leaves_the_current_folder_out(monkeypatch: pytest.MonkeyPatch
 
 def packed(*markup: str) -> tuple[int, list[int]]:
     slot = open_slot()
-    return slot, pack(slot, rows_of([page(text) for text in markup], OPTIONS, pool.as_it_is, {}))
+    return slot, pack(slot, rows_of([page(text) for text in markup], OPTIONS, pool.identity, {}))
 
 
 def test_an_answer_that_is_no_rows_is_refused() -> None:
@@ -258,7 +258,7 @@ def test_a_process_that_answers_nonsense_is_replaced(monkeypatch: pytest.MonkeyP
         def receive(self) -> dict[str, Any] | None:
             if not Lying.lied:
                 Lying.lied = True
-                os.pwrite(self._slots[self._given[0][0]], b"\xff" * 64, 0)
+                os.pwrite(self._slots[self._in_flight[0][0]], b"\xff" * 64, 0)
             return super().receive()
 
     pool.end()

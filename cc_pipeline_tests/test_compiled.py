@@ -16,7 +16,7 @@ import pytest
 
 import cc_pipeline
 from cc_pipeline import COMPILED
-from cc_pipeline.checks.doctor import _compiled
+from cc_pipeline.checks.doctor import _check_compiled
 from cc_pipeline.documents.html import building
 
 ROOT = Path(cc_pipeline.__file__).parents[1]
@@ -92,20 +92,20 @@ def test_parts_that_are_missing_or_old_are_told_in_a_line(monkeypatch: pytest.Mo
         module = ModuleType(name)
         vars(module)["made_for"] = cc_pipeline.MADE_FOR
         monkeypatch.setitem(sys.modules, f"cc_pipeline.{name}", module)
-    assert cc_pipeline.lacks_compiled() is None
-    assert [one.level for one in _compiled()] == ["ok"]
+    assert cc_pipeline.describe_missing_modules() is None
+    assert [one.level for one in _check_compiled()] == ["ok"]
     without(monkeypatch, COMPILED[0])
     vars(sys.modules[f"cc_pipeline.{COMPILED[1]}"])["made_for"] = cc_pipeline.MADE_FOR - 1
-    said = cc_pipeline.lacks_compiled()
+    said = cc_pipeline.describe_missing_modules()
     assert said is not None and "\n" not in said
     assert "1 of 7 are missing, 1 of 7 are old, so pages take 7 to 9 times as long" in said
-    [finding] = _compiled()
+    [finding] = _check_compiled()
     assert (finding.level, "compiler" in finding.advice) == ("note", True)
 
 
 def test_a_parser_whose_stacks_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "READABLE", False)
-    assert "open elements cannot be read" in [*_compiled()][-1].text
+    assert "open elements cannot be read" in [*_check_compiled()][-1].text
 
 
 def test_setup_says_it_each_time() -> None:

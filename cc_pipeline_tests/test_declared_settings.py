@@ -12,7 +12,7 @@ import pytest
 from cc_pipeline import extension
 from cc_pipeline.dagster import build_defs
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.extension import Extension, Found, find_extensions
+from cc_pipeline.extension import Extension, InstalledExtension, find_extensions
 from cc_pipeline.settings import load_settings
 from cc_pipeline.settings.declaration import is_above_zero, setting
 from cc_pipeline.settings.reading import as_texts, values_by_declaration
@@ -52,7 +52,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Installed]:
     there = list(find_extensions())
 
     def install(name: str, kind: Any) -> None:
-        there.append(Found(name, "toy", Extension(name=name, summary="A toy.", settings=lambda: kind)))
+        there.append(InstalledExtension(name, "toy", Extension(name=name, summary="A toy.", settings=lambda: kind)))
 
     monkeypatch.setattr(extension, "_find", lambda without: tuple(there))
     monkeypatch.setattr(extension, "_BROKEN", {})
@@ -69,11 +69,11 @@ def test_an_extensions_settings_are_read_checked_and_sent_like_those_of_the_core
     installed("toy", ToySettings)
     env = {"CC_PIPELINE_TOY_SIZE": "5", "CC_PIPELINE_TOY_WORDS": "a, b", "CC_PIPELINE_TOY_TOKEN": "s3cret"}
     settings = load_settings({**env, "CC_PIPELINE_TOY_FOLDER": "/x"}, home=str(tmp_path))
-    assert settings.of(ToySettings) == ToySettings(5, ("a", "b"), "s3cret", "/x")
+    assert settings.settings_of(ToySettings) == ToySettings(5, ("a", "b"), "s3cret", "/x")
     assert "s3cret" not in repr(settings)
-    assert load_settings(env, home=str(tmp_path), toy_size=7).of(ToySettings).size == 7
-    changed = settings.with_values(replace(settings.of(ToySettings), size=9))
-    assert (changed.of(ToySettings).size, changed.source) == (9, settings.source)
+    assert load_settings(env, home=str(tmp_path), toy_size=7).settings_of(ToySettings).size == 7
+    changed = settings.with_values(replace(settings.settings_of(ToySettings), size=9))
+    assert (changed.settings_of(ToySettings).size, changed.source) == (9, settings.source)
     # another process reads the same, but no secret and nothing of this machine
     sent = as_texts(changed)
     assert {name: text for name, text in sent.items() if name.startswith("TOY_")} == {
@@ -81,7 +81,7 @@ def test_an_extensions_settings_are_read_checked_and_sent_like_those_of_the_core
         "TOY_WORDS": "a,b",
     }
     there = load_settings({f"CC_PIPELINE_{name}": text for name, text in sent.items()}, home=str(tmp_path))
-    assert there.of(ToySettings) == ToySettings(9, ("a", "b"))
+    assert there.settings_of(ToySettings) == ToySettings(9, ("a", "b"))
     shown = {one.name: value for one, value in values_by_declaration(settings)}
     assert (shown["toy_size"], shown["rate"]) == (5, None)
 
@@ -116,13 +116,13 @@ def test_settings_that_cannot_be_used_cost_their_extension_alone(tmp_path: Path,
     installed("odd", Undeclared)
     installed("none", int)
     settings = load_settings({"CC_PIPELINE_MAX_BYTES": "17"}, home=str(tmp_path))
-    assert (settings.max_bytes, settings.of(ToySettings)) == (17, ToySettings())
+    assert (settings.max_bytes, settings.settings_of(ToySettings)) == (17, ToySettings())
     assert "CC_PIPELINE_MAX_BYTES is a setting of the core" in problem_of("max")
     assert "size" in problem_of("odd")
     assert "no frozen dataclass" in problem_of("none")
     assert problem_of("toy") == ""
     with pytest.raises(EnvironmentFault, match="Clashing is not in use"):
-        settings.of(Clashing)
+        settings.settings_of(Clashing)
 
 
 def test_two_extensions_with_one_variable_keep_the_first(tmp_path: Path, installed: Installed) -> None:

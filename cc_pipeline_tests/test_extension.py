@@ -31,7 +31,7 @@ def nothing_is_kept() -> Iterator[None]:
 
 def install(monkeypatch: pytest.MonkeyPatch, *values: Extension) -> None:
     found = [(value.name, "cc_pipeline", lambda value=value: value) for value in values]
-    monkeypatch.setattr(extension, "_own", lambda: found)
+    monkeypatch.setattr(extension, "_find_own", lambda: found)
     extension._find.cache_clear()
     extension._BROKEN.clear()
 

@@ -24,7 +24,7 @@ import typer
 from cc_pipeline.cli import app as front
 from cc_pipeline.definitions import defs
 from cc_pipeline.errors import CcPipelineError, Incomplete
-from cc_pipeline.extension import WITHOUT, find_extensions
+from cc_pipeline.extension import LEFT_OUT_VARIABLE, find_extensions
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.settings.reading import declared_settings
 from cc_pipeline.workspace.tables import all_tables
@@ -144,8 +144,8 @@ def test_an_exit_status_stays(monkeypatch: pytest.MonkeyPatch, error: Exception 
     monkeypatch.setattr(front, "app", ends)
     monkeypatch.setattr(front, "isolate_descendants", lambda: None)
     monkeypatch.setattr(front, "drop_output", lambda: None)  # it would close the streams of the tests
-    monkeypatch.setattr(front, "usable_streams", lambda: None)
-    monkeypatch.setattr(front.progress, "to_nobody_else", lambda listener: None)
+    monkeypatch.setattr(front, "prepare_streams", lambda: None)
+    monkeypatch.setattr(front.progress, "set_fallback_sink", lambda listener: None)
     try:
         front.main()
     except SystemExit as end:
@@ -157,7 +157,7 @@ def test_an_exit_status_stays(monkeypatch: pytest.MonkeyPatch, error: Exception 
 def names_without(extensions: Iterable[str]) -> set[str]:
     """Every name that the code has where ``extensions`` are left out: asked of a process of its own."""
     command = [sys.executable, "-m", "cc_pipeline_tests.test_names", "--print"]
-    environment = os.environ | {WITHOUT: ",".join(extensions)}
+    environment = os.environ | {LEFT_OUT_VARIABLE: ",".join(extensions)}
     return set(
         subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout.split("\n")
     )

@@ -10,11 +10,11 @@ import time
 import pytest
 
 from cc_pipeline import processes
-from cc_pipeline.processes import is_gone, lived_at, started, this_process
+from cc_pipeline.processes import has_ended, is_alive_since, start_ticks, this_process
 
 
 def test_this_process_lives() -> None:
-    assert is_gone(this_process()) is False
+    assert has_ended(this_process()) is False
 
 
 def test_a_process_that_ended_is_gone_even_before_anybody_asks_how() -> None:
@@ -22,33 +22,33 @@ def test_a_process_that_ended_is_gone_even_before_anybody_asks_how() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         mark = process.stdout.readline().decode().strip()
-        assert is_gone(mark) is False
+        assert has_ended(mark) is False
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert is_gone(mark) is True
-    assert is_gone(mark) is True
+        assert has_ended(mark) is True
+    assert has_ended(mark) is True
 
 
 def test_an_id_that_came_round_again_is_another_process() -> None:
     number, _, space, boot = this_process().split("-")
-    assert is_gone(f"{number}-1-{space}-{boot}") is True
+    assert has_ended(f"{number}-1-{space}-{boot}") is True
 
 
 @pytest.mark.parametrize("mark", ["", "4711", "4711-1", "x-1-1-00000000", "4711-1-1-00000000", "4711-0-0-00000000"])
 def test_of_other_machines_and_versions_nothing_is_known(mark: str) -> None:
-    assert is_gone(mark) is None
+    assert has_ended(mark) is None
 
 
 def test_nothing_is_known_where_the_system_does_not_say_which_machine_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_machine", lambda: ("0", "00000000"))
-    assert is_gone("4711-1-0-00000000") is None
+    assert has_ended("4711-1-0-00000000") is None
 
 
 def test_a_process_that_never_was_did_not_start() -> None:
-    assert started(2**22 + 1) == ""
+    assert start_ticks(2**22 + 1) == ""
 
 
 def test_a_process_that_began_later_is_another_one() -> None:
-    assert lived_at(os.getpid(), time.time())
-    assert not lived_at(os.getpid(), time.time() - 10**6)
-    assert not lived_at(2**22 + 1, time.time())
+    assert is_alive_since(os.getpid(), time.time())
+    assert not is_alive_since(os.getpid(), time.time() - 10**6)
+    assert not is_alive_since(2**22 + 1, time.time())

@@ -37,7 +37,7 @@ def test_another_source_brings_its_own_collinfo(tmp_path: Path) -> None:
 def test_flags_win_over_the_environment_and_none_is_no_flag(tmp_path: Path) -> None:
     env = {"CC_PIPELINE_SOURCE": "https://a.example", "CC_PIPELINE_HOME": str(tmp_path), "CC_PIPELINE_VIA": "btree"}
     settings = load_settings(env, source="https://b.example", via=None)
-    assert (settings.source, settings.via) == ("https://b.example", "btree")
+    assert (settings.source, settings.index) == ("https://b.example", "btree")
 
 
 def test_homes_of_a_user_share_one_budget_at_common_crawl(tmp_path: Path) -> None:
@@ -273,9 +273,9 @@ def test_settings_of_s3_belong_to_a_bucket(tmp_path: Path) -> None:
     settings = load_settings(env)
     assert settings.is_common_crawl
     assert settings.collinfo == DEFAULT_COLLINFO
-    assert settings.s3_at("s3://commoncrawl") == BucketSettings(anonymous=True)
-    assert settings.s3_at("s3://mine/cc") == BucketSettings("http://127.0.0.1:9", profile="work")
-    assert settings.s3_at("s3://rest") == BucketSettings("https://s3.example", "eu-west-1")
+    assert settings.bucket_settings("s3://commoncrawl") == BucketSettings(anonymous=True)
+    assert settings.bucket_settings("s3://mine/cc") == BucketSettings("http://127.0.0.1:9", profile="work")
+    assert settings.bucket_settings("s3://rest") == BucketSettings("https://s3.example", "eu-west-1")
     with open_transport(settings, settings.source, NO_ACCESS, mirrors=settings.further_places) as transport:
         assert [transport.url("k", place) for place in transport.sources] == [
             "https://commoncrawl.s3.us-east-1.amazonaws.com/k",

@@ -102,7 +102,7 @@ def test_the_core_alone_materializes_the_graph(core: Path, bucket: Bucket, tmp_p
     told = python_in(core, "-c", materialized)
     assert set(told.splitlines()[-1].removeprefix("assets: ").split()) == ASSETS
     rows = python_in(core, *COMMAND, "sql", "SELECT crawl, count(*) FROM captures GROUP BY 1", "--csv", "--home", home)
-    counts = {crawl: str(len(bucket[1].of(crawl, subset="warc"))) for crawl in CRAWLS}
+    counts = {crawl: str(len(bucket[1].captures_of(crawl, subset="warc"))) for crawl in CRAWLS}
     assert dict(line.split(",") for line in rows.split()[1:]) == counts
     python_in(core, *COMMAND, "doctor", "--home", home, "--source", bucket[0])
 

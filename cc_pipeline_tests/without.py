@@ -111,7 +111,7 @@ def materialize_graph(source: str, home: str) -> None:
 
     truth = ensure(Path(source), TEST)
     settings = load_settings({}, source=source, home=home)
-    crawls = [crawl for crawl in truth.crawls if truth.of(crawl)]
+    crawls = [crawl for crawl in truth.crawls if truth.captures_of(crawl)]
     trouble = materialize(settings, crawls, [parse_target(domain) for domain in truth.domains()])
     if trouble is not None:
         raise trouble

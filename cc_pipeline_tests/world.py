@@ -16,11 +16,11 @@ import pytest
 
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extraction.crawl_plan import look
+from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.plan import Why
+from cc_pipeline.extraction.plan import ReasonKind
 from cc_pipeline.harvesting.crawl_index import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.home import LAKE_NOTE, NOTE
 from cc_pipeline.lake.slice import Stage, StageReport
@@ -70,13 +70,15 @@ def extract(workspace: Workspace, *texts: str, crawl: str = NEW) -> list[StageRe
 
 
 def due(
-    workspace: Workspace, stage: Stage, *asked: str | Target, crawl: str = NEW, but: Collection[Why] = ()
+    workspace: Workspace, stage: Stage, *asked: str | Target, crawl: str = NEW, but: Collection[ReasonKind] = ()
 ) -> set[str]:
     """The slugs of targets of which a run would make ``stage``, for other reasons than ``but``."""
     targets = [parse_target(one) if isinstance(one, str) else one for one in asked]
     workspace.register_targets(targets)
-    found = look(workspace, crawl, [target.slug for target in targets]).plan.of(stage, but=but)
-    return {slice_.whole.target for slice_ in found}
+    found = plan_crawl(workspace, crawl, [target.slug for target in targets]).plan.reasons_for(
+        stage, excluded_kinds=but
+    )
+    return {slice_.partition.target for slice_ in found}
 
 
 def publish(workspace: Workspace) -> Publication:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cc_pipeline.api.running import despite_gaps, harvest_crawls, resolve_crawls
-from cc_pipeline.api.voice import voice
+from cc_pipeline.api.running import harvest_crawls, harvest_despite_gaps, resolve_crawls
+from cc_pipeline.api.voice import get_reporter
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
-from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, NotNow
+from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, SourceRefuses
 from cc_pipeline.home import read_note
 from cc_pipeline.progress import human_bytes
-from cc_pipeline.settings import Settings, in_environment, load_settings
+from cc_pipeline.settings import Settings, environment_value, load_settings
 from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class NoIndex(EnvironmentFault):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class LookupRequest:
     """The targets and crawls of a look-up. ``targets`` have distinct slugs, ``crawls`` are ids that the source has."""
 
     workspace: Workspace
@@ -51,9 +51,9 @@ class Question:
 
 
 @contextmanager
-def asked_in(
+def open_lookup(
     settings: Settings, targets: Sequence[Target], crawls: Sequence[str], *, where: str = ""
-) -> Iterator[Question]:
+) -> Iterator[LookupRequest]:
     """Opens a workspace for the block and resolves the named crawls. ``where`` is a condition on the captures of all
     targets; the slugs of the targets stay the same.
 
@@ -68,10 +68,10 @@ def asked_in(
 
     with open_workspace(settings) as workspace:
         crawl_ids = resolve_crawls(workspace, crawls)
-        yield Question(workspace, tuple(crawl_ids), parsed)
+        yield LookupRequest(workspace, tuple(crawl_ids), parsed)
 
 
-def sources_for(
+def find_index_sources(
     workspace: Workspace, crawl: str, via: str, *, columns: Sequence[str] | None = None, harvest: bool = False
 ) -> IndexSources:
     """Returns the indexes of a workspace for one crawl. ``harvest`` first reads missing footers of the crawl.
@@ -91,12 +91,12 @@ def sources_for(
         is_unharvested = needs_harvest(workspace, crawl)
         if harvest and (is_unharvested or has_gaps(workspace, crawl)):
             try:
-                despite_gaps(lambda: harvest_crawls(workspace, [crawl]))
-            except NotNow as refusal:
+                harvest_despite_gaps(lambda: harvest_crawls(workspace, [crawl]))
+            except SourceRefuses as refusal:
                 if via != AUTO:
                     raise
                 # another index may find a few targets with fewer requests
-                voice().note(refusal.what)
+                get_reporter().note(refusal.problem)
         elif is_unharvested and via == PARQUET.name:
             raise EnvironmentFault(
                 f"the index of {crawl} has not been harvested",
@@ -144,39 +144,41 @@ def has_gaps(workspace: Workspace, crawl: str) -> bool:
     return bool(catalog_gaps(workspace, [crawl]))
 
 
-def captures_of(lookup_request: Question, crawl: str, read: Sequence[str] | None, harvest: bool) -> list[pa.Table]:
+def look_up_captures(
+    lookup_request: LookupRequest, crawl: str, read: Sequence[str] | None, harvest: bool
+) -> list[pa.Table]:
     """Returns a table of captures per target, in the targets' order, with a ``target`` column. Reports the cost of the
     look-up."""
 
     from cc_pipeline.commoncrawl.target import by_subsets
-    from cc_pipeline.extraction.locate import captures_given
+    from cc_pipeline.extraction.locate import load_named_captures
     from cc_pipeline.index.lookup import look_up
 
     settings = lookup_request.settings
     started = time.monotonic()
     named_targets = [target for target in lookup_request.targets if target.kind == GIVEN_KIND]
-    answers = [captures_given(lookup_request.workspace, crawl, named_targets)] if named_targets else []
+    answers = [load_named_captures(lookup_request.workspace, crawl, named_targets)] if named_targets else []
     if indexed_targets := [target for target in lookup_request.targets if target.kind != GIVEN_KIND]:
         # a harvest shows its own progress bars
-        sources = sources_for(lookup_request.workspace, crawl, settings.via, columns=read, harvest=harvest)
-        with voice().bars():
+        sources = find_index_sources(lookup_request.workspace, crawl, settings.index, columns=read, harvest=harvest)
+        with get_reporter().bars():
             answers += [
-                look_up(crawl, subsets, group, sources, via=settings.via)
+                look_up(crawl, subsets, group, sources, via=settings.index)
                 for subsets, group in by_subsets(indexed_targets, settings.subsets).items()
             ]
     captures_by_slug = {slug: table for answer in answers for slug, table in answer.captures.items()}
-    tables = [_named(target, captures_by_slug[target.slug]) for target in lookup_request.targets]
+    tables = [_add_target_column(target, captures_by_slug[target.slug]) for target in lookup_request.targets]
     captures = sum(table.num_rows for table in tables)
-    voice().notice(
+    get_reporter().notice(
         f"{crawl}: {captures:,} captures; {sum(lookup.requests for lookup in answers):,} requests, "
         f"{human_bytes(sum(lookup.bytes for lookup in answers))}, {time.monotonic() - started:.1f} s"
     )
     for note in dict.fromkeys(note for answer in answers for note in answer.notes):
-        voice().notice(f"{crawl}: {note}")
+        get_reporter().notice(f"{crawl}: {note}")
     return tables
 
 
-def _named(target: Target, table: pa.Table) -> pa.Table:
+def _add_target_column(target: Target, table: pa.Table) -> pa.Table:
     import pyarrow as pa
 
     from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
@@ -185,7 +187,7 @@ def _named(target: Target, table: pa.Table) -> pa.Table:
     return extended.select(NAMED_CAPTURES.names)
 
 
-def each_crawl(
+def look_up_each_crawl(
     crawls: Sequence[str], look_up: Callable[[str], list[pa.Table]], failed: list[str]
 ) -> Iterator[tuple[str, list[pa.Table]]]:
     """Calls ``look_up`` for each crawl in turn and yields the crawl with its tables.
@@ -199,17 +201,17 @@ def each_crawl(
         except (EnvironmentFault, DataFault) as fault:
             if len(crawls) == 1:
                 raise
-            problem = fault.what if isinstance(fault, EnvironmentFault) else str(fault)
+            problem = fault.problem if isinstance(fault, EnvironmentFault) else str(fault)
             if isinstance(fault, NoIndex):
-                voice().note(f"{crawl} is left out: {problem}")
+                get_reporter().note(f"{crawl} is left out: {problem}")
             else:
-                voice().note(f"{crawl} could not be asked: {problem}")
+                get_reporter().note(f"{crawl} could not be asked: {problem}")
                 failed.append(crawl)
             continue
         yield crawl, tables
 
 
-def refuse_failed(question: Question, failed: Sequence[str]) -> None:
+def refuse_failed(question: LookupRequest, failed: Sequence[str]) -> None:
     """Raises ``Incomplete`` if crawls could not be asked."""
     if failed:
         raise Incomplete(
@@ -226,21 +228,21 @@ def columns_to_read(names: Sequence[str]) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys((*names, *PLACE, *derived)))
 
 
-def without_a_home(home: str | None, **overrides: Any) -> Settings:
+def load_settings_without_home(home: str | None, **overrides: Any) -> Settings:
     """Loads settings for commands that need no home: those of the named home, else of the usual home if it exists, else
     of a cache folder. Claims an existing home. Raises as ``load_settings`` and ``claim_home``."""
     settings = load_settings(home=home, **overrides)
     if read_note(settings.home) is not None:
         claim_home(settings)
         return settings
-    if home is None and in_environment("home") is None:
+    if home is None and environment_value("home") is None:
         name = hashlib.sha256(settings.source.encode()).hexdigest()[:12]
         base = os.environ.get("XDG_CACHE_HOME", "").strip() or Path.home() / ".cache"
         return load_settings(home=str(Path(base) / "cc_pipeline" / name), **overrides)
     return settings
 
 
-def crawls_named(workspace: Workspace, texts: Sequence[str] | None) -> list[Crawl] | None:
+def find_named_crawls(workspace: Workspace, texts: Sequence[str] | None) -> list[Crawl] | None:
     """Returns the crawls that a person named; ``None`` if none is named, which means all. Sends no request for each
     crawl."""
     from cc_pipeline.commoncrawl.crawls import age, is_selection, select

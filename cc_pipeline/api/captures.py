@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from cc_pipeline.api.asking import Question, captures_of, columns_to_read, each_crawl, refuse_failed
-from cc_pipeline.api.rows import InMemoryRows, Rows, first_rows
-from cc_pipeline.api.shown_rows import HTML_ROWS, count_of
+from cc_pipeline.api.asking import LookupRequest, columns_to_read, look_up_captures, look_up_each_crawl, refuse_failed
+from cc_pipeline.api.rows import MemoryRows, Rows, first_rows
+from cc_pipeline.api.shown_rows import HTML_ROWS, format_count
 from cc_pipeline.terminal import escape_controls
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cc_pipeline.extraction.nearest import Nearest
 
 #: The columns that are read by default; fewer columns are cheaper.
-USUAL: Final = ("target", "crawl", "subset", "url", "fetch_time", "fetch_status", "content_mime_type",
+DEFAULT_COLUMNS: Final = ("target", "crawl", "subset", "url", "fetch_time", "fetch_status", "content_mime_type",
                 "content_languages", "content_digest", "warc_filename", "warc_record_offset",
                 "warc_record_length")  # fmt: skip
 
@@ -60,15 +60,15 @@ class Captures(Rows):
 
     def __init__(
         self,
-        open_request: Callable[[], AbstractContextManager[Question]],
+        open_request: Callable[[], AbstractContextManager[LookupRequest]],
         columns: Sequence[str],
         limit: int | None,
         description: str = "captures",
     ) -> None:
-        self._ask = open_request
+        self._open_request = open_request
         self._columns = tuple(columns)
         self._limit = limit
-        self._asked_for = description
+        self._description = description
         #: The first rows of the last reading, and the number of rows if it was read to the end.
         self._last: tuple[list[pa.RecordBatch], int | None] | None = None
 
@@ -110,8 +110,8 @@ class Captures(Rows):
     def _batches_of_crawls(self) -> Iterator[pa.RecordBatch]:
         remaining, failed = self._limit, list[str]()
         read = columns_to_read(self._columns)
-        with self._ask() as question:
-            for _, tables in each_crawl(question.crawls, partial(_asked, question, read), failed):
+        with self._open_request() as question:
+            for _, tables in look_up_each_crawl(question.crawls, partial(_look_up, question, read), failed):
                 for table in tables:
                     part = table.select(self._columns).slice(0, remaining)
                     yield from part.to_batches()
@@ -120,23 +120,23 @@ class Captures(Rows):
                         return
             refuse_failed(question, failed)
 
-    def _shown(self) -> tuple[str, InMemoryRows | None]:
+    def _preview(self) -> tuple[str, MemoryRows | None]:
         if self._last is None:
-            return f"{self._asked_for}; the index is asked when they are read, as by head()", None
+            return f"{self._description}; the index is asked when they are read, as by head()", None
         import pyarrow as pa
 
         from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 
         first, count = self._last
         schema = pa.schema([NAMED_CAPTURES.field(name) for name in self._columns])
-        rows = InMemoryRows(pa.Table.from_batches(first, schema))
+        rows = MemoryRows(pa.Table.from_batches(first, schema))
         if count is None:
-            return f"{self._asked_for}; the first that were read", rows
-        return f"{self._asked_for}; {count_of(count, 'capture')} when they were last read", rows
+            return f"{self._description}; the first that were read", rows
+        return f"{self._description}; {format_count(count, 'capture')} when they were last read", rows
 
 
-def _asked(question: Question, read: Sequence[str] | None, crawl: str) -> list[pa.Table]:
-    return captures_of(question, crawl, read, harvest=False)
+def _look_up(question: LookupRequest, read: Sequence[str] | None, crawl: str) -> list[pa.Table]:
+    return look_up_captures(question, crawl, read, harvest=False)
 
 
 class Page:
@@ -147,15 +147,15 @@ class Page:
     """
 
     def __init__(self, nearest: Nearest, distance: timedelta | None, extractor: str) -> None:
-        from cc_pipeline.extraction.nearest import moment_of
+        from cc_pipeline.extraction.nearest import read_capture_time
 
-        self._found = nearest
+        self._nearest = nearest
         self._extractor = extractor
         #: The captured address, and the crawl.
         self.url: str = nearest.record.url or nearest.row["url"]
         self.crawl: str = nearest.row["crawl"]
         #: The time of the capture, aware UTC, and its distance from the requested time, if there was one.
-        self.captured: datetime | None = nearest.record.fetch_time or moment_of(nearest.row)
+        self.captured: datetime | None = nearest.record.fetch_time or read_capture_time(nearest.row)
         self.distance = distance
         #: Status and headers of the response, in their order.
         self.status: int | None = nearest.record.http_status
@@ -171,38 +171,38 @@ class Page:
     @property
     def content(self) -> bytes:
         """The bytes of the body, without content codings."""
-        return self._as("body")
+        return self._render("body")
 
     @property
     def html(self) -> str:
         """The body as text, decoded from its charset."""
-        return self._as("html").decode("utf-8", "replace")
+        return self._render("html").decode("utf-8", "replace")
 
     @property
     def text(self) -> str:
         """The main text; the whole text if no main text is found, empty if there is none."""
-        return self._as("text").decode("utf-8")
+        return self._render("text").decode("utf-8")
 
     @property
     def markdown(self) -> str:
         """The main text as Markdown."""
-        return self._as("markdown").decode("utf-8")
+        return self._render("markdown").decode("utf-8")
 
     def warc(self) -> bytes:
         """Returns the WARC record as one gzip member; records of the ARC years are converted."""
-        return self._as("warc")
+        return self._render("warc")
 
     def json(self) -> dict[str, Any]:
         """Returns texts, headers, links and the location of the record."""
         import json
 
-        document: dict[str, Any] = json.loads(self._as("json"))
+        document: dict[str, Any] = json.loads(self._render("json"))
         return document
 
-    def _as(self, form: Form) -> bytes:
-        from cc_pipeline.export.one_page import rendered
+    def _render(self, form: Form) -> bytes:
+        from cc_pipeline.export.one_page import render_capture
 
-        return rendered(self._found, form, self._extractor)[0]
+        return render_capture(self._nearest, form, self._extractor)[0]
 
     def __repr__(self) -> str:
         captured = "time not known" if self.captured is None else f"{self.captured:%Y-%m-%d %H:%M:%S} UTC"

@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from cc_pipeline.api.voice import voice
+from cc_pipeline.api.voice import get_reporter
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.home import as_written, read_note
-from cc_pipeline.settings import CHOICES, PREFIX, Settings, in_environment, load_settings
+from cc_pipeline.home import format_setting, read_note
+from cc_pipeline.settings import CHOICES, PREFIX, Settings, environment_value, load_settings
 
 
-def as_the_home_has_it(settings: Settings, *, yes: bool) -> Settings:
+def confirm_choices(settings: Settings, *, yes: bool) -> Settings:
     """Returns the settings of a run. Asks first if the environment and the home differ in settings that decide rows.
 
     Raises ``UserInputError`` if nobody agrees.
     """
-    environment_texts = {name: text for name in CHOICES if (text := in_environment(name)) is not None}
+    environment_texts = {name: text for name in CHOICES if (text := environment_value(name)) is not None}
     note = read_note(settings.home)
-    if note is None or not note.chosen:
+    if note is None or not note.choices:
         return settings
     changed_choices = {
         name: value
         for name, value in read_choices(settings, environment_texts).items()
-        if note.chosen.get(name, value) != value
+        if note.choices.get(name, value) != value
     }
-    return choose_anew(settings, changed_choices, yes=yes) if changed_choices else settings
+    return change_choices(settings, changed_choices, yes=yes) if changed_choices else settings
 
 
-def choose_anew(settings: Settings, choices: Mapping[str, str | bool], *, yes: bool) -> Settings:
+def change_choices(settings: Settings, choices: Mapping[str, str | bool], *, yes: bool) -> Settings:
     """Changes settings that belong to the home and returns the new settings. Asks if pages would be parsed again."""
     from cc_pipeline.workspace.workspace import open_lake, open_workspace
 
@@ -38,23 +38,23 @@ def choose_anew(settings: Settings, choices: Mapping[str, str | bool], *, yes: b
     changes = {name: value for name, value in choices.items() if getattr(settings, name) != value}
     pages = open_lake(settings).pin("page_metadata").rows if changes else 0
     differences = "; ".join(
-        f"{name} is {as_written(getattr(settings, name))} in this home, and {as_written(value)} is asked for"
+        f"{name} is {format_setting(getattr(settings, name))} in this home, and {format_setting(value)} is asked for"
         for name, value in changes.items()
     )
     if pages and not yes:
         consequence = f"{pages:,} pages would be parsed again, each target's with its next run"
         if "digest_policy" in changes:
             consequence = f"the records of {pages:,} pages would be verified again, and the pages parsed again"
-        if not voice().agrees(f"{differences}: {consequence}. Change it?"):
+        if not get_reporter().agrees(f"{differences}: {consequence}. Change it?"):
             names = " and ".join(f"{PREFIX}{name.upper()}" for name in changes)
             raise UserInputError(
                 f"{differences}: {consequence}. Confirm with --yes, or unset {names} to keep the home's settings"
             )
     new_settings: Settings = replace(settings, **dict(choices))  # type: ignore[arg-type]  # names and kinds are those of CHOICES
     with open_workspace(new_settings) as workspace:
-        workspace.choose(anew=True)
+        workspace.choose(overwrite=True)
     for name, value in changes.items():
-        voice().answer(f"{name} is {as_written(value)} in this home from now on")
+        get_reporter().answer(f"{name} is {format_setting(value)} in this home from now on")
     return new_settings
 
 

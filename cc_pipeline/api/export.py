@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cc_pipeline.api.meaning import (
     STANDARD_INPUT,
-    checked_format,
+    check_format,
     chosen_targets,
     crawl_ids,
     refuse_unknown,
 )
-from cc_pipeline.api.rows import InMemoryRows
-from cc_pipeline.api.voice import voice
+from cc_pipeline.api.rows import MemoryRows
+from cc_pipeline.api.voice import get_reporter
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.export.format import ExportFormat, RecordFormat, RowFormat, Written
 from cc_pipeline.export.formats import find_formats
@@ -37,7 +37,7 @@ class Export:
 
     path: Path
     files: tuple[Path, ...]
-    rows: InMemoryRows
+    rows: MemoryRows
     notes: tuple[str, ...] = ()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -63,14 +63,14 @@ class Export:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Attribution:
     """The creator of an export and the URL where it will be found, for its documents."""
 
     creator: str = ""
     url: str = ""
 
 
-NOBODY: Final = Said()
+NO_ATTRIBUTION: Final = Attribution()
 
 
 def export(
@@ -85,7 +85,7 @@ def export(
     folder: Path | None = None,
     allow_missing: bool = False,
     guard_formulas: bool = False,
-    said: Said = NOBODY,
+    attribution: Attribution = NO_ATTRIBUTION,
 ) -> Export:
     """Writes data of the home to ``out``, in ``format`` or the format of its name: published tables (all or ``tables``,
     also only rows of some targets and crawls), one query, the Parquet files of a ``folder`` that this program wrote,
@@ -98,8 +98,8 @@ def export(
     if str(out) == STANDARD_INPUT:
         raise UserInputError("--out names a file or folder; to write rows to standard output: cc-pipeline sql --csv")
     formats = find_formats()
-    format_name = format or _format_of_name(out, formats)
-    checked_format(format_name, tuple(formats))
+    format_name = format or _guess_format(out, formats)
+    check_format(format_name, tuple(formats))
     if sum(bool(choice) for choice in (tables, query, folder)) > 1:
         raise UserInputError("choose one of --table, --query and --folder")
     export_format = formats[format_name]
@@ -108,7 +108,7 @@ def export(
             raise UserInputError(f"--format {format_name} exports records; it takes no --table, --query or --folder")
         if not targets:
             raise UserInputError(f"--format {format_name} exports the records of targets: name some")
-        return _records(settings, out, export_format, targets, crawls, allow_missing, said)
+        return _export_records(settings, out, export_format, targets, crawls, allow_missing, attribution)
     if export_format.only_table:
         if tables or folder:
             raise UserInputError(
@@ -117,19 +117,29 @@ def export(
         tables = () if query else (export_format.only_table,)
     if (query or folder) and (targets or crawls):
         raise UserInputError("targets and --crawl choose rows of tables; write it in the query instead")
-    return _rows(
-        settings, out, format_name, export_format, targets, crawls, tables, query, folder, said, guarded=guard_formulas
+    return _export_rows(
+        settings,
+        out,
+        format_name,
+        export_format,
+        targets,
+        crawls,
+        tables,
+        query,
+        folder,
+        attribution,
+        guarded=guard_formulas,
     )
 
 
-def _format_of_name(out: Path, formats: Mapping[str, ExportFormat]) -> str:
+def _guess_format(out: Path, formats: Mapping[str, ExportFormat]) -> str:
     for name, export_format in formats.items():
         if out.suffix.lower() in export_format.suffixes:
             return name
     raise UserInputError(f"the name {out.name!r} does not say a format; add --format {'|'.join(formats)}")
 
 
-def _rows(
+def _export_rows(
     settings: Settings,
     out: Path,
     format_name: str,
@@ -139,21 +149,21 @@ def _rows(
     tables: Sequence[str],
     query: str | None,
     folder: Path | None,
-    attribution: Said,
+    attribution: Attribution,
     *,
     guarded: bool,
 ) -> Export:
     from cc_pipeline.export import table_files
-    from cc_pipeline.export.cards import About
-    from cc_pipeline.export.files import provenance_of, scratch_beside
+    from cc_pipeline.export.cards import DatasetDescription
+    from cc_pipeline.export.files import open_scratch_folder, provenance_of
     from cc_pipeline.export.format import RowsRequest
     from cc_pipeline.export.formulas import GUARDED
-    from cc_pipeline.export.provenance import gather
+    from cc_pipeline.export.provenance import gather_provenance
     from cc_pipeline.workspace.workspace import open_workspace
 
     targets = chosen_targets(domains)
     slugs = [target.slug for target in targets]
-    with _opened(settings, folder) as connection, scratch_beside(out) as scratch:
+    with _open_rows(settings, folder) as connection, open_scratch_folder(out) as scratch:
         table_files.bound_memory(connection, scratch)
         filters = [GUARDED] if format_name == "csv" and guarded else []
         if crawls:
@@ -161,71 +171,73 @@ def _rows(
         selections: list[Selection]
         if folder is not None:
             filters.append(f"folder: {folder.resolve().name}")
-            selections = [table_files.select_query(connection, _query_of(folder), "rows")]
+            selections = [table_files.select_query(connection, _build_folder_query(folder), "rows")]
         elif query is not None:
             selections = [table_files.select_query(connection, query)]
             filters.append(f"query: `{' '.join(selections[0].sql.split())}`")
         else:
             refuse_unknown(connection, settings, targets, domains)
             selections = table_files.select_tables(connection, tables, slugs, crawl_ids(crawls))
-        card = About(f"{out.name}: pages of Common Crawl", attribution.creator, attribution.url)
+        card = DatasetDescription(f"{out.name}: pages of Common Crawl", attribution.creator, attribution.url)
         if folder is not None:
             provenance = provenance_of(folder, filters)
         else:
             with open_workspace(settings) as workspace:
-                provenance = gather(workspace, targets, crawl_ids(crawls), filters)
+                provenance = gather_provenance(workspace, targets, crawl_ids(crawls), filters)
             provenance = replace(provenance, published=table_files.published_at(connection))
         request = RowsRequest(connection, selections, format_name, out, card, provenance, guarded)
         written = row_format.write(request)
     if not any(rows for _, rows, *_ in written.rows):
-        voice().note(f"{out} has no rows" + (f": this home shows nothing of {', '.join(domains)}" if domains else ""))
-    return _export_of(out, written)
+        get_reporter().note(
+            f"{out} has no rows" + (f": this home shows nothing of {', '.join(domains)}" if domains else "")
+        )
+    return _make_export(out, written)
 
 
-def _records(
+def _export_records(
     settings: Settings,
     out: Path,
     record_format: RecordFormat,
     domains: Sequence[str],
     crawls: Sequence[str],
     allow_missing: bool,
-    attribution: Said,
+    attribution: Attribution,
 ) -> Export:
-    from cc_pipeline.export.cards import About
+    from cc_pipeline.export.cards import DatasetDescription
     from cc_pipeline.export.format import RecordsRequest
-    from cc_pipeline.export.provenance import gather
+    from cc_pipeline.export.provenance import gather_provenance
     from cc_pipeline.export.records import crawls_with_records
     from cc_pipeline.workspace.workspace import open_workspace
 
     targets = chosen_targets(domains)
     if not settings.home.exists():
         raise EnvironmentFault(f"{settings.home} does not exist yet", "Fetch first: cc-pipeline run … --crawl …")
-    with open_workspace(settings) as workspace, voice().bars():
+    with open_workspace(settings) as workspace, get_reporter().bars():
         chosen_crawls = crawl_ids(crawls) or crawls_with_records(workspace, targets)
         if not chosen_crawls:
             raise EnvironmentFault(
                 f"this home has no captures of {', '.join(domains)}",
                 f"Fetch them first: cc-pipeline run {domains[0]} --crawl …",
             )
-        card = About(f"{out.name}: records of Common Crawl", attribution.creator, attribution.url)
-        provenance = gather(workspace, targets, chosen_crawls, [f"crawls: {', '.join(chosen_crawls)}"])
+        card = DatasetDescription(f"{out.name}: records of Common Crawl", attribution.creator, attribution.url)
+        provenance = gather_provenance(workspace, targets, chosen_crawls, [f"crawls: {', '.join(chosen_crawls)}"])
         written = record_format.write(RecordsRequest(workspace, targets, chosen_crawls, out, card, provenance))
-    exported = _export_of(out, written)
+    exported = _make_export(out, written)
     if written.incomplete is not None and not allow_missing:
         written.incomplete.report = exported
         raise written.incomplete
     return exported
 
 
-def _export_of(out: Path, written: Written) -> Export:
-    return Export(out, written.files, counts_by_name(written.columns, written.rows), written.notes)
+def _make_export(out: Path, written: Written) -> Export:
+    return Export(out, written.files, make_count_rows(written.columns, written.rows), written.notes)
 
 
 @contextmanager
-def _opened(settings: Settings, folder: Path | None) -> Iterator[DuckDBPyConnection]:
+def _open_rows(settings: Settings, folder: Path | None) -> Iterator[DuckDBPyConnection]:
     """Opens the published file; for a folder of files an empty DuckDB database."""
 
-    from cc_pipeline.lake.reading import open_settled
+    from cc_pipeline.lake.reading import open_home_publication
 
     if folder is not None:
         from cc_pipeline.duck import connect
@@ -234,22 +246,22 @@ def _opened(settings: Settings, folder: Path | None) -> Iterator[DuckDBPyConnect
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
         return
-    with open_settled(settings) as connection:
+    with open_home_publication(settings) as connection:
         yield connection
 
 
-def _query_of(folder: Path) -> str:
-    from cc_pipeline.lake.reading import quoted
+def _build_folder_query(folder: Path) -> str:
+    from cc_pipeline.lake.reading import quote_literal
 
     files = sorted(folder.glob("*.parquet"))
     if not files:
         raise UserInputError(f"{folder} holds no Parquet files; name the folder that an export in parquet wrote")
-    return f"SELECT * FROM read_parquet([{', '.join(quoted(str(path.resolve())) for path in files)}])"
+    return f"SELECT * FROM read_parquet([{', '.join(quote_literal(str(path.resolve())) for path in files)}])"
 
 
-def counts_by_name(names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> InMemoryRows:
+def make_count_rows(names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> MemoryRows:
     """Returns rows of a name and counts."""
     import pyarrow as pa
 
     schema = pa.schema([(name, pa.int64() if place else pa.string()) for place, name in enumerate(names)])
-    return InMemoryRows(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema))
+    return MemoryRows(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from cc_pipeline.checks.extensions import ListedExtension, is_used, list_extensions
+from cc_pipeline.checks.extensions import ListedExtension, list_extensions, uses_joint
 from cc_pipeline.extension import Extension
 from cc_pipeline.settings import Settings
 
 
 def installed_extensions(settings: Settings) -> list[ListedExtension]:
     """Returns all installed extensions, those of this project first. Loads Dagster."""
-    refuse_undefinable()
+    exclude_invalid_extensions()
     return list_extensions(settings, _definitions_of)
 
 
-def refuse_undefinable() -> None:
+def exclude_invalid_extensions() -> None:
     """Excludes the extensions whose definitions Dagster does not accept beside the core's, as the code location
     does."""
     from cc_pipeline.defs.declared.build import everything
@@ -28,8 +28,8 @@ def refuse_undefinable() -> None:
 
 
 def _definitions_of(extension: Extension) -> Any:
-    if not is_used(extension, "definitions"):
+    if not uses_joint(extension, "definitions"):
         return None
-    from cc_pipeline.defs.placement import Placement
+    from cc_pipeline.defs.placement import HomeNamespace
 
-    return extension.definitions(Placement())
+    return extension.definitions(HomeNamespace())

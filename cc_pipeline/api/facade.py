@@ -42,7 +42,7 @@ _VALUES: Final = {
     "home": r"FOLDER",
     "format": r"[\w-]+(?:\|[\w-]+)+",
 }
-_LISTS: Final = {"crawl": "crawls", "subset": "subsets", "accept-losses": "accept_losses"}
+_LIST_KEYWORDS: Final = {"crawl": "crawls", "subset": "subsets", "accept-losses": "accept_losses"}
 #: A word that is no flag and does not begin another command, so that each word is read once.
 _TARGET: Final = r"(?!-|\S*?cc-pipeline )\S++"
 #: A run with its targets and crawls. With a further flag after them no method can be named.
@@ -61,7 +61,7 @@ class WrongKeyword(UserInputError, TypeError):
 
 def public(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """Makes ``function`` a public Python function. One with ``**`` takes settings by their names."""
-    name = _called_as(function)
+    name = _find_python_name(function)
     parameters = inspect.signature(function).parameters.values()
     keywords = [
         parameter.name
@@ -88,15 +88,17 @@ def advice_for_python() -> Iterator[None]:
     try:
         yield
     except EnvironmentFault as fault:
-        fault.what, fault.advice = in_python(fault.what), in_python(fault.advice)
-        fault.args = (f"{fault.what}\n{fault.advice}" if fault.advice else fault.what,)
+        fault.problem, fault.advice = translate_for_python(fault.problem), translate_for_python(fault.advice)
+        fault.args = (f"{fault.problem}\n{fault.advice}" if fault.advice else fault.problem,)
         raise
     except UserInputError as error:
-        error.args = tuple(in_python(argument) if isinstance(argument, str) else argument for argument in error.args)
+        error.args = tuple(
+            translate_for_python(argument) if isinstance(argument, str) else argument for argument in error.args
+        )
         raise
 
 
-def in_python(text: str) -> str:
+def translate_for_python(text: str) -> str:
     """Replaces flags and commands in a message by keywords and methods. A command without a method stays."""
     text = _RUN.sub(lambda match: _run_call(match["targets"], match["crawls"]), text)
     text = _ADD_CAPTURES.sub(lambda match: f"home.add_captures({match['file']!r}, {match['name']!r})", text)
@@ -108,7 +110,7 @@ def in_python(text: str) -> str:
     return "".join([*parts, _keywords_in(text[end:])])
 
 
-def _called_as(function: Callable[..., object]) -> str:
+def _find_python_name(function: Callable[..., object]) -> str:
     """Returns the name that a person wrote: ``home.run``, ``cc_pipeline.open``, ``dataset``."""
     owner, _, name = function.__qualname__.rpartition(".")
     return f"home.{name}" if owner == "Home" else {"open_home": "cc_pipeline.open"}.get(name, name)
@@ -131,16 +133,16 @@ def _run_call(targets: str, crawls: str) -> str:
     except ValueError:
         target_list = targets.split()
     ids = re.findall(_VALUES["crawl"], crawls)
-    return f"home.run({_one_or_list(target_list)}, {_one_or_list(ids)})"
+    return f"home.run({_format_values(target_list)}, {_format_values(ids)})"
 
 
-def _one_or_list(values: Sequence[str]) -> str:
+def _format_values(values: Sequence[str]) -> str:
     if values == ["…"]:
         return "…"
-    return _quoted(values[0]) if len(values) == 1 else _list_of(values)
+    return _quoted(values[0]) if len(values) == 1 else _format_list(values)
 
 
-def _list_of(values: Sequence[str]) -> str:
+def _format_list(values: Sequence[str]) -> str:
     return f"[{', '.join(map(_quoted, values))}]"
 
 
@@ -160,8 +162,8 @@ def _keyword_with_values(flag: str, match: re.Match[str]) -> str:
     values = match[0].split()[1::2]
     if flag == "home":
         return f"cc_pipeline.open({_quoted(values[0])})"
-    if flag in _LISTS:
-        return f"{_LISTS[flag]}={_one_or_list(values) if flag == 'crawl' else _list_of(values)}"
+    if flag in _LIST_KEYWORDS:
+        return f"{_LIST_KEYWORDS[flag]}={_format_values(values) if flag == 'crawl' else _format_list(values)}"
     [value] = values
     return f"{flag.replace('-', '_')}={value if value.isdecimal() else _quoted(value)}"
 

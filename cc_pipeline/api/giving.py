@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cc_pipeline.api.asking import NoIndex, sources_for
+from cc_pipeline.api.asking import NoIndex, find_index_sources
 from cc_pipeline.api.meaning import STANDARD_INPUT
-from cc_pipeline.api.shown_rows import count_of
-from cc_pipeline.api.voice import voice
-from cc_pipeline.commoncrawl.target_text import given
+from cc_pipeline.api.shown_rows import format_count
+from cc_pipeline.api.voice import get_reporter
+from cc_pipeline.commoncrawl.target_text import parse_named_captures
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings
 from cc_pipeline.terminal import escape_controls
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.lake.ordered import OrderedRows
     from cc_pipeline.named_captures.adding import Counts
-    from cc_pipeline.named_captures.by_url import Ask, ByUrl
-    from cc_pipeline.named_captures.reading import Wrong
+    from cc_pipeline.named_captures.by_url import CaptureLookup, UrlRequests
+    from cc_pipeline.named_captures.reading import RejectedRows
     from cc_pipeline.workspace.workspace import Workspace
 
 #: The most crawls that a suggested command names one by one.
-_MOST_NAMED: Final = 8
+_MAX_NAMED_CRAWLS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -43,23 +43,25 @@ class AddedCaptures:
     target: Target
     held: Mapping[str, int]
     counts: Counts
-    wrong: Wrong
+    wrong: RejectedRows
     blocked: int
 
     def __repr__(self) -> str:
         counts_text = ", ".join(f"{crawl}: {count:,}" for crawl, count in self.held.items())
         wrong = [f"row {row}: {reason}" for row, reason in self.wrong.first]
         problems = (
-            [f"{count_of(self.wrong.count, 'row')} could not be used: {'; '.join(wrong)}"] if self.wrong.count else []
+            [f"{format_count(self.wrong.count, 'row')} could not be used: {'; '.join(wrong)}"]
+            if self.wrong.count
+            else []
         )
-        blocked = [f"{count_of(self.blocked, 'capture')} of blocked sites"] if self.blocked else []
+        blocked = [f"{format_count(self.blocked, 'capture')} of blocked sites"] if self.blocked else []
         lines = (f"{self.target.definition}: {counts_text or 'no captures'}", *problems, *blocked)
         return "\n".join(escape_controls(line, one_line=True) for line in lines)
 
     @property
     def run(self) -> str:
         """The command that fetches the captures."""
-        crawls = [*self.held] if len(self.held) <= _MOST_NAMED else ["all"]
+        crawls = [*self.held] if len(self.held) <= _MAX_NAMED_CRAWLS else ["all"]
         return f"cc-pipeline run {self.target.definition} {' '.join(f'-c {crawl}' for crawl in crawls)}"
 
 
@@ -82,54 +84,55 @@ def add_captures(
     harvesting crawls for it, ``yes`` agrees to the cost. Raises ``UserInputError``, ``EnvironmentFault``, and
     ``DataFault`` for an index that cannot be read.
     """
-    from cc_pipeline.extraction.blocked import blocked
+    from cc_pipeline.extraction.blocked import read_blocklist
     from cc_pipeline.harvesting.crawls import known_crawls
-    from cc_pipeline.lake.target_definitions import definitions
+    from cc_pipeline.lake.target_definitions import read_definitions
     from cc_pipeline.named_captures.adding import Adding, Counts
-    from cc_pipeline.named_captures.by_url import ByUrl
-    from cc_pipeline.named_captures.places import Places
-    from cc_pipeline.named_captures.reading import Wrong, read_chunks
+    from cc_pipeline.named_captures.by_url import UrlRequests
+    from cc_pipeline.named_captures.places import CaptureRowParser
+    from cc_pipeline.named_captures.reading import RejectedRows, read_chunks
     from cc_pipeline.workspace.workspace import open_workspace
 
-    target = given(_name_of(str(file)) if name is None else name)
+    target = parse_named_captures(_derive_name(str(file)) if name is None else name)
     claim_home(settings)
     with open_workspace(settings) as workspace, workspace.scratch_folder("given") as scratch:
         workspace.claim()
-        path = _spooled(scratch) if str(file) == STANDARD_INPUT else Path(file).expanduser()
-        wrong, block, out = Wrong(), blocked(workspace), 0
-        places = Places(_knows(workspace), wrong)
+        path = _spool_input(scratch) if str(file) == STANDARD_INPUT else Path(file).expanduser()
+        wrong, block, out = RejectedRows(), read_blocklist(workspace), 0
+        places = CaptureRowParser(_make_crawl_test(workspace), wrong)
         adding = Adding(workspace.lake, target, scratch, replace=replace)
-        by_url = ByUrl(known_crawls(workspace).crawls, settings.subsets, scratch)
+        by_url = UrlRequests(known_crawls(workspace).crawls, settings.subsets, scratch)
 
         def take(captures: pa.Table) -> None:
             nonlocal out
-            out += captures.num_rows - block.left(captures).num_rows
+            out += captures.num_rows - block.exclude_blocked(captures).num_rows
             adding.add(captures)
 
         for chunk in read_chunks(path, columns or {}, wrong):
-            captures, unlocated = places.of(chunk)
+            captures, unlocated = places.parse(chunk)
             take(captures)
             by_url.add(unlocated)
         if by_url.rows:
             rows = by_url.by_crawl(wrong)
-            _agree(workspace, by_url, rows, harvest=harvest, yes=yes)
-            for captures in by_url.located(rows, _asker(workspace, harvest=harvest), wrong):
+            _confirm_cost(workspace, by_url, rows, harvest=harvest, yes=yes)
+            for captures in by_url.locate(rows, _make_lookup(workspace, harvest=harvest), wrong):
                 take(captures)
         by_crawl = adding.counts()
         counts = sum(by_crawl.values(), Counts())
-        if not counts.both + counts.new:
+        if not counts.matched + counts.new:
             problems = "".join(f"; row {row}: {reason}" for row, reason in wrong.first[:3])
             raise UserInputError(f"no row of {file} has a capture that can be located{problems}")
-        is_defined = bool(definitions(workspace.lake, [target.slug]))
-        if is_defined and (counts.new or counts.gone or counts.changed) and not (extend or replace):
+        is_defined = bool(read_definitions(workspace.lake, [target.slug]))
+        if is_defined and (counts.new or counts.unmatched or counts.changed) and not (extend or replace):
             raise UserInputError(
-                f"{target.definition} has {counts.before:,} captures; {file} names {counts.new:,} others, and not "
-                f"{counts.gone:,} of them, and says other things of {counts.changed:,}. Nothing was changed: --add "
+                f"{target.definition} has {counts.earlier:,} captures; {file} names {counts.new:,} others, and not "
+                f"{counts.unmatched:,} of them, and says other things of {counts.changed:,}. Nothing was changed: "
+                "--add "
                 "takes the others too, --replace makes it what the file says, --name NAME keeps it apart"
             )
         adding.commit()
         counts_by_crawl = {
-            crawl: crawl_counts.new + (crawl_counts.both if replace else crawl_counts.before)
+            crawl: crawl_counts.new + (crawl_counts.matched if replace else crawl_counts.earlier)
             for crawl, crawl_counts in by_crawl.items()
         }
         return AddedCaptures(
@@ -137,13 +140,13 @@ def add_captures(
         )
 
 
-def _name_of(file: str) -> str:
+def _derive_name(file: str) -> str:
     if file == STANDARD_INPUT:
         raise UserInputError("captures from standard input need a name: --name NAME")
     return re.sub(r"[^a-z0-9_-]+", "-", Path(file).name.partition(".")[0].lower()).strip("-_")[:60]
 
 
-def _spooled(folder: Path) -> Path:
+def _spool_input(folder: Path) -> Path:
     """Copies standard input to a file, since a Parquet file is read from its end."""
     path = folder / "standard-input"
     with path.open("wb") as file:
@@ -151,7 +154,7 @@ def _spooled(folder: Path) -> Path:
     return path
 
 
-def _knows(workspace: Workspace) -> Callable[[str], bool]:
+def _make_crawl_test(workspace: Workspace) -> Callable[[str], bool]:
     """Returns a function that tells whether the source has a crawl. A crawl that is in no list costs a request."""
     from cc_pipeline.harvesting.crawls import find_crawl
 
@@ -165,42 +168,44 @@ def _knows(workspace: Workspace) -> Callable[[str], bool]:
     return knows
 
 
-def _asker(workspace: Workspace, *, harvest: bool) -> Ask:
+def _make_lookup(workspace: Workspace, *, harvest: bool) -> CaptureLookup:
     from cc_pipeline.index.lookup import look_up
 
     settings = workspace.settings
 
     def ask(crawl: str, targets: Sequence[Target]) -> Iterable[pa.Table]:
         try:
-            sources = sources_for(workspace, crawl, settings.via, harvest=harvest)
+            sources = find_index_sources(workspace, crawl, settings.index, harvest=harvest)
         except NoIndex as fault:
-            voice().note(f"{crawl} is left out: {fault.what}. {fault.advice}")
+            get_reporter().note(f"{crawl} is left out: {fault.problem}. {fault.advice}")
             return ()
-        with voice().bars():
-            answer = look_up(crawl, settings.subsets, targets, sources, via=settings.via)
-        voice().notice(f"{crawl}: {answer.requests:,} requests for {len(targets[0].members):,} URLs; {answer.notes[0]}")
+        with get_reporter().bars():
+            answer = look_up(crawl, settings.subsets, targets, sources, via=settings.index)
+        get_reporter().notice(
+            f"{crawl}: {answer.requests:,} requests for {len(targets[0].members):,} URLs; {answer.notes[0]}"
+        )
         return answer.captures.values()
 
     return ask
 
 
-def _agree(workspace: Workspace, by_url: ByUrl, rows: OrderedRows, *, harvest: bool, yes: bool) -> None:
+def _confirm_cost(workspace: Workspace, by_url: UrlRequests, rows: OrderedRows, *, harvest: bool, yes: bool) -> None:
     """Asks whether the look-ups may cost so much. Raises ``UserInputError`` above the limit if nobody agrees."""
     from cc_pipeline.index.lookup import price_lookup
-    from cc_pipeline.named_captures.by_url import target_of, together
+    from cc_pipeline.named_captures.by_url import group_by_lookup, target_of
 
     settings = workspace.settings
     requests = 0
-    for crawl, group in together(rows):
+    for crawl, group in group_by_lookup(rows):
         try:
-            sources = sources_for(workspace, crawl, settings.via, harvest=harvest)
+            sources = find_index_sources(workspace, crawl, settings.index, harvest=harvest)
         except NoIndex:
             continue
-        price = price_lookup(crawl, settings.subsets, [target_of(group)], sources, via=settings.via)
+        price = price_lookup(crawl, settings.subsets, [target_of(group)], sources, via=settings.index)
         requests += price.requests
     estimate = f"looking {by_url.rows:,} URLs up takes at most {requests:,} requests"
-    voice().notice(estimate)
-    if requests > settings.max_requests and not yes and not voice().agrees("Go on?"):
+    get_reporter().notice(estimate)
+    if requests > settings.max_requests and not yes and not get_reporter().agrees("Go on?"):
         raise UserInputError(
             f"{estimate}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) confirm the cost with --yes"
         )

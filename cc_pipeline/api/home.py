@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from cc_pipeline.api.facade import in_python, public
-from cc_pipeline.api.shown_rows import count_of
-from cc_pipeline.api.voice import Plain, Voice, told_to
-from cc_pipeline.errors import Incomplete, UserInputError, no_such
+from cc_pipeline.api.facade import public, translate_for_python
+from cc_pipeline.api.shown_rows import format_count
+from cc_pipeline.api.voice import Reporter, StderrReporter, use_reporter
+from cc_pipeline.errors import Incomplete, UserInputError, describe_unknown_name
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from cc_pipeline.api.export import Export
     from cc_pipeline.api.giving import AddedCaptures
     from cc_pipeline.api.materializing import Part
-    from cc_pipeline.api.rows import Answer, InMemoryRows
+    from cc_pipeline.api.rows import Answer, MemoryRows
 
 Crawls = str | int | Sequence[str | int]
 Match = Literal["exact", "prefix", "host", "domain"]
 #: The prefix of a target, by how it matches.
-_WRITTEN: Final = {"exact": "url:", "prefix": "prefix:", "host": "host:", "domain": "domain:"}
+_MATCH_PREFIXES: Final = {"exact": "url:", "prefix": "prefix:", "host": "host:", "domain": "domain:"}
 _NO_LIMIT: Final = 1 << 62
 
 
@@ -39,7 +39,7 @@ class RunReport:
     ``captures``, ``new`` ones, ``open`` (will be fetched again) and ``lost`` ones. ``notes`` are the lines of the
     command. ``forgotten`` are new targets without any capture, which are not kept."""
 
-    rows: InMemoryRows
+    rows: MemoryRows
     notes: tuple[str, ...]
     forgotten: tuple[str, ...]
 
@@ -60,7 +60,7 @@ class RunReport:
             f"{count:,} {name}" for count, name in zip(other_counts, ("new", "open", "lost"), strict=True)
         )
         forgotten = [f"{target} was found in no crawl, and is not kept" for target in self.forgotten]
-        return "\n".join((f"{count_of(captures, 'capture')}: {counts}", *self.notes, *forgotten))
+        return "\n".join((f"{format_count(captures, 'capture')}: {counts}", *self.notes, *forgotten))
 
 
 class Home:
@@ -70,11 +70,11 @@ class Home:
     messages of the work. Functions in the ``api`` module of an extension take a home.
     """
 
-    def __init__(self, home: str | Path | None, overrides: dict[str, Any], reporter: Voice) -> None:
-        self._named = None if home is None else str(home)
-        self._given = overrides
-        self.voice = reporter
-        self.settings: Settings = load_settings(home=self._named, **overrides)
+    def __init__(self, home: str | Path | None, overrides: dict[str, Any], reporter: Reporter) -> None:
+        self._home_folder = None if home is None else str(home)
+        self._overrides = overrides
+        self.reporter = reporter
+        self.settings: Settings = load_settings(home=self._home_folder, **overrides)
 
     def __enter__(self) -> Self:
         return self
@@ -107,18 +107,18 @@ class Home:
         ``newest``, ``all``, years or ranges. ``since`` and ``until`` are times as ``2018`` or ``2018-05-01``, ``where``
         is a condition (docs/targets.md). Raises ``UserInputError`` for invalid arguments.
         """
-        from cc_pipeline.api.asking import asked_in, without_a_home
-        from cc_pipeline.api.captures import USUAL, Captures
+        from cc_pipeline.api.asking import load_settings_without_home, open_lookup
+        from cc_pipeline.api.captures import DEFAULT_COLUMNS, Captures
         from cc_pipeline.api.meaning import read_targets
-        from cc_pipeline.commoncrawl.filters import in_words, parse_condition
+        from cc_pipeline.commoncrawl.filters import build_condition, parse_condition
         from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 
         texts = [target] if isinstance(target, str) else list(target)
-        if match is not None and match not in _WRITTEN:
-            raise UserInputError(no_such("match", str(match), _WRITTEN))
+        if match is not None and match not in _MATCH_PREFIXES:
+            raise UserInputError(describe_unknown_name("match", str(match), _MATCH_PREFIXES))
         if match is not None:
-            texts = [f"{_WRITTEN[match]}{text}" for text in texts]
-        parts = in_words(
+            texts = [f"{_MATCH_PREFIXES[match]}{text}" for text in texts]
+        parts = build_condition(
             from_time=since, to_time=until, status=None if status is None else str(status), mime=mime, language=language
         )
         condition = " and ".join(filter(None, (parts, f"({parse_condition(where).text})" if where else "")))
@@ -127,20 +127,20 @@ class Home:
             raise UserInputError(
                 f"{wrong[0]!r} is not a column of a capture; these are: {', '.join(NAMED_CAPTURES.names)}"
             )
-        settings = without_a_home(self._named, **self._given)
+        settings = load_settings_without_home(self._home_folder, **self._overrides)
         targets = read_targets(texts, settings)
 
         @contextmanager
         def ask() -> Iterator[Any]:
             with (
-                told_to(self.voice),
-                asked_in(settings, targets, _listed(crawls), where=condition) as question,
+                use_reporter(self.reporter),
+                open_lookup(settings, targets, _to_texts(crawls), where=condition) as question,
             ):
                 yield question
 
-        description = f"captures of {', '.join(texts)} in {', '.join(_listed(crawls))}"
+        description = f"captures of {', '.join(texts)} in {', '.join(_to_texts(crawls))}"
         description += f" where {condition}" if condition else ""
-        return Captures(ask, tuple(dict.fromkeys((*USUAL, *(columns or ())))), limit, description)
+        return Captures(ask, tuple(dict.fromkeys((*DEFAULT_COLUMNS, *(columns or ())))), limit, description)
 
     @public
     def get(
@@ -155,30 +155,30 @@ class Home:
         """Returns one page: its newest capture, or the one nearest to ``at`` (a time as ``2019-05``, or a ``datetime``,
         naive ones in UTC). Crawls are asked one after the other, the nearest first.
 
-        Raises ``NotCaptured`` if no crawl has the page, or none ``within`` that time of ``at``.
+        Raises ``NoSuchCapture`` if no crawl has the page, or none ``within`` that time of ``at``.
         """
-        from cc_pipeline.api.asking import crawls_named, without_a_home
+        from cc_pipeline.api.asking import find_named_crawls, load_settings_without_home
         from cc_pipeline.api.captures import Page
-        from cc_pipeline.commoncrawl.crawls import apart
+        from cc_pipeline.commoncrawl.crawls import measure_gap
         from cc_pipeline.commoncrawl.filters import period
         from cc_pipeline.commoncrawl.target_text import parse_target
         from cc_pipeline.export.one_page import start_parser
-        from cc_pipeline.extraction.nearest import NotCaptured, nearest_capture
+        from cc_pipeline.extraction.nearest import NoSuchCapture, find_nearest_capture
         from cc_pipeline.workspace.workspace import open_workspace
 
         target = parse_target(url if url.strip().lower().startswith("url:") else f"url:{url.strip()}")
-        moment = _aware(at) if isinstance(at, datetime) else None
+        moment = _to_utc(at) if isinstance(at, datetime) else None
         span = (moment, moment) if moment else period(at) if isinstance(at, str) else None
-        settings = without_a_home(self._named, **self._given)
+        settings = load_settings_without_home(self._home_folder, **self._overrides)
         start_parser(None, settings.extractor)
-        with told_to(self.voice), open_workspace(settings) as workspace:
-            named_crawls = crawls_named(workspace, None if crawls is None else _listed(crawls))
-            nearest = nearest_capture(workspace, target, span, crawls=named_crawls, most_crawls=most_crawls)
+        with use_reporter(self.reporter), open_workspace(settings) as workspace:
+            named_crawls = find_named_crawls(workspace, None if crawls is None else _to_texts(crawls))
+            nearest = find_nearest_capture(workspace, target, span, crawls=named_crawls, max_crawls=most_crawls)
         page = Page(nearest, None, settings.extractor)
         if span is not None and page.captured is not None:
-            page.distance = apart(span, (page.captured, page.captured))
+            page.distance = measure_gap(span, (page.captured, page.captured))
         if within is not None and (page.distance is None or page.distance > within):
-            raise NotCaptured(
+            raise NoSuchCapture(
                 f"the nearest capture of {target.value} is of {page.captured:%Y-%m-%d %H:%M:%S} UTC",
                 "Allow a larger distance, or ask for another time.",
             )
@@ -195,20 +195,20 @@ class Home:
         if the source did not return everything (the rest is stored, and the error's ``report`` has the details),
         ``UserInputError`` for invalid arguments and for a cost that nobody agreed to.
         """
-        from cc_pipeline.api.choices import as_the_home_has_it
+        from cc_pipeline.api.choices import confirm_choices
         from cc_pipeline.api.materializing import run_targets
         from cc_pipeline.api.meaning import read_targets
         from cc_pipeline.defs.engines import find_engine
 
         limits = {"max_bytes": _NO_LIMIT, "max_requests": _NO_LIMIT} if yes else {}
-        settings = load_settings(home=self._named, **{**self._given, **limits, **choices})
+        settings = load_settings(home=self._home_folder, **{**self._overrides, **limits, **choices})
         find_engine(settings.engine).check_ready(settings)
         parts: list[Part] = []
-        with told_to(self.voice):
-            parsed_targets = read_targets(_listed(targets), settings)
-            settings = as_the_home_has_it(settings, yes=yes)
-            troubles = run_targets(settings, _listed(crawls), parsed_targets, yes=yes, told=parts.append)
-        report = _report(parts)
+        with use_reporter(self.reporter):
+            parsed_targets = read_targets(_to_texts(targets), settings)
+            settings = confirm_choices(settings, yes=yes)
+            troubles = run_targets(settings, _to_texts(crawls), parsed_targets, yes=yes, on_part=parts.append)
+        report = _make_report(parts)
         for trouble in troubles:
             if isinstance(trouble, Incomplete):
                 trouble.report = report
@@ -231,8 +231,8 @@ class Home:
         does."""
         from cc_pipeline.api.giving import add_captures
 
-        settings = load_settings(home=self._named, **self._given)
-        with told_to(self.voice):
+        settings = load_settings(home=self._home_folder, **self._overrides)
+        with use_reporter(self.reporter):
             return add_captures(settings, file, name, columns=columns, extend=extend, replace=replace, yes=yes)
 
     @public
@@ -249,7 +249,7 @@ class Home:
         return [row["name"] for row in self.sql("SELECT name FROM (SHOW TABLES) ORDER BY name")]
 
     @public
-    def extensions(self) -> InMemoryRows:
+    def extensions(self) -> MemoryRows:
         """Returns the installed extensions: ``name``, ``state``, ``origin``, ``summary``, what each ``adds``, and for
         those that are broken or lack libraries the ``problem`` and the ``advice``."""
         from dataclasses import asdict
@@ -257,11 +257,11 @@ class Home:
         import pyarrow as pa
 
         from cc_pipeline.api.extensions import installed_extensions
-        from cc_pipeline.api.rows import InMemoryRows
+        from cc_pipeline.api.rows import MemoryRows
 
         texts = [(name, pa.string()) for name in ("name", "state", "origin", "summary", "problem", "advice")]
         schema = pa.schema([*texts[:4], ("adds", pa.list_(pa.string())), *texts[4:]])
-        return InMemoryRows(
+        return MemoryRows(
             pa.Table.from_pylist([asdict(extension) for extension in installed_extensions(self.settings)], schema)
         )
 
@@ -271,13 +271,13 @@ class Home:
         table, and for a target that was not run in this home."""
         from cc_pipeline.api.meaning import chosen_targets, crawl_ids, refuse_unknown
         from cc_pipeline.export.table_files import select_tables
-        from cc_pipeline.lake.reading import open_answers
+        from cc_pipeline.lake.reading import open_for_queries
 
-        table_targets = chosen_targets(_listed(targets))
-        with open_answers(self.settings) as connection:
+        table_targets = chosen_targets(_to_texts(targets))
+        with open_for_queries(self.settings) as connection:
             refuse_unknown(connection, self.settings, table_targets)
             slugs = [target.slug for target in table_targets]
-            [selection] = select_tables(connection, [name], slugs, crawl_ids(_listed(crawls)))
+            [selection] = select_tables(connection, [name], slugs, crawl_ids(_to_texts(crawls)))
         return self.sql(selection.sql)
 
     @public
@@ -303,21 +303,21 @@ class Home:
         nothing was published or the disk refuses, ``Incomplete`` if records lack planned captures (the file is there,
         and the error's ``report`` is the ``Export``).
         """
-        from cc_pipeline.api.export import Said, export
+        from cc_pipeline.api.export import Attribution, export
 
-        with told_to(self.voice):
+        with use_reporter(self.reporter):
             return export(
                 self.settings,
                 Path(out),
-                _listed(targets),
-                _listed(crawls),
+                _to_texts(targets),
+                _to_texts(crawls),
                 format=format,
-                tables=_listed(tables),
+                tables=_to_texts(tables),
                 query=query,
                 folder=None if folder is None else Path(folder),
                 allow_missing=allow_missing,
                 guard_formulas=guard_formulas,
-                said=Said(creator, url),
+                attribution=Attribution(creator, url),
             )
 
 
@@ -327,31 +327,32 @@ def open_home(
     *,
     source: str | None = None,
     quiet: bool = False,
-    hearer: Voice | None = None,
+    reporter: Reporter | None = None,
     **settings: Any,
 ) -> Home:
     """Opens a home. ``home`` is its folder (default: ``CC_PIPELINE_HOME``, else ``data``), ``source`` the root of a
     Common Crawl bucket (default: the source that the home remembers, else Common Crawl's), ``settings`` are others of
-    docs/settings.md by name. Costs are printed on standard error unless ``quiet``; a ``hearer`` receives them instead.
+    docs/settings.md by name. Costs are printed on standard error unless ``quiet``; a ``reporter`` receives them
+    instead.
 
     Raises ``UserInputError`` for a value that cannot be used.
     """
-    return Home(home, {"source": source, **settings}, hearer or Plain(quiet=quiet))
+    return Home(home, {"source": source, **settings}, reporter or StderrReporter(quiet=quiet))
 
 
-def _listed(texts: Crawls) -> list[str]:
+def _to_texts(texts: Crawls) -> list[str]:
     """Returns one or several texts as a list; a year may be a number."""
     return [str(texts)] if isinstance(texts, str | int) else [str(text) for text in texts]
 
 
-def _aware(moment: datetime) -> datetime:
+def _to_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def _report(parts: Sequence[Part]) -> RunReport:
+def _make_report(parts: Sequence[Part]) -> RunReport:
     import pyarrow as pa
 
-    from cc_pipeline.api.rows import InMemoryRows
+    from cc_pipeline.api.rows import MemoryRows
 
     schema = pa.schema(
         [("crawl", pa.string()), ("target", pa.string()), ("change", pa.string())]
@@ -370,8 +371,8 @@ def _report(parts: Sequence[Part]) -> RunReport:
             "lost": change.after.lost,
         }
         for part in parts
-        for slice_, change in part.done.items()
+        for slice_, change in part.changes.items()
     ]
-    notes = tuple(dict.fromkeys(in_python(note) for part in parts for note in part.notes))
+    notes = tuple(dict.fromkeys(translate_for_python(note) for part in parts for note in part.notes))
     forgotten = sorted({definitions[slug] for part in parts for slug in part.forgotten})
-    return RunReport(InMemoryRows(pa.Table.from_pylist(rows, schema)), notes, tuple(forgotten))
+    return RunReport(MemoryRows(pa.Table.from_pylist(rows, schema)), notes, tuple(forgotten))

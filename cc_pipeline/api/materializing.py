@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 from cc_pipeline import progress
 from cc_pipeline.api.running import (
-    agreed_builds,
     build_indexes,
-    despite_gaps,
-    others_are_done,
+    find_agreed_builds,
+    harvest_despite_gaps,
+    is_partial_failure,
+    report_damage,
     resolve_crawls,
-    say_damage,
-    step,
+    run_step,
 )
-from cc_pipeline.api.voice import voice
+from cc_pipeline.api.voice import get_reporter
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, by_subsets
 from cc_pipeline.errors import (
+    CrawlUnpublished,
     EnvironmentFault,
     Incomplete,
-    NotNow,
-    NotPublished,
     PlaceFault,
+    SourceRefuses,
     UserInputError,
     disk_is_full,
 )
@@ -36,31 +36,31 @@ from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.extraction.crawl_plan import CrawlPlan, Done
+    from cc_pipeline.extraction.crawl_plan import CrawlPlan, PartitionChange
     from cc_pipeline.lake.slice import Slice
-    from cc_pipeline.records.range_plan import FetchPrice
+    from cc_pipeline.records.range_plan import FetchEstimate
     from cc_pipeline.workspace.workspace import Workspace
 
 #: Files of the columnar index per subset of a crawl; each is a request of a harvest.
 _INDEX_FILES = 300
 #: After this many failed crawls in a row the remaining ones are not tried: the cause is none of them.
-_FAILED_IN_A_ROW = 5
+_MAX_FAILURES_IN_A_ROW = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """The result of a run in some of its crawls: changes by slice, in the order of the crawls. ``forgotten`` are the
-    slugs of new targets without any capture, which are not kept. ``notes`` are lines for a person. ``is_held_back``:
-    some slices were not published. ``turn`` is the number of this part and how many parts the run has; several parts
-    get a summary at the end."""
+    slugs of new targets without any capture, which are not kept. ``notes`` are lines for a person. ``is_withheld``:
+    some slices were not published. ``position`` is the number of this part and how many parts the run has; several
+    parts get a summary at the end."""
 
     settings: Settings
     targets: tuple[Target, ...]
-    done: Mapping[Slice, Done]
+    changes: Mapping[Slice, PartitionChange]
     forgotten: frozenset[str]
     notes: tuple[str, ...]
-    is_held_back: bool = False
-    turn: tuple[int, int] = (1, 1)
+    is_withheld: bool = False
+    position: tuple[int, int] = (1, 1)
     seconds: float = 0.0
 
 
@@ -71,30 +71,30 @@ def run_targets(
     *,
     narrowed: Callable[[Sequence[str]], Sequence[tuple[Sequence[str], Sequence[Target]]]] | None = None,
     yes: bool = False,
-    told: Callable[[Part], object] = lambda part: None,
+    on_part: Callable[[Part], object] = lambda part: None,
 ) -> list[EnvironmentFault]:
     """Extracts ``targets`` from ``crawls`` (a person's words), from the index to pages, and publishes them.
 
     For ``all``, a year or a range, each crawl is run by itself, the newest first: its pages are there before the last
     index is harvested. With several such crawls, pages are published when the last publication is older than the
-    settings say, and at the end. ``narrowed`` takes crawls and returns them with the targets to run there. ``told`` is
-    called with each finished part.
+    settings say, and at the end. ``narrowed`` takes crawls and returns them with the targets to run there. ``on_part``
+    is called with each finished part.
 
     Returns why partitions failed; the others are published all the same. If one of several crawls cannot be run at all,
     it is left with a note, and the next one is run; the first returned fault then names all crawls that were left.
     Raises as ``materialize``, and ``UserInputError`` for a cost that nobody agreed to.
     """
-    crawl_ids, is_sequential = _meant(settings, crawls, targets)
+    crawl_ids, is_sequential = _resolve_selection(settings, crawls, targets)
     groups = [(crawl_ids, targets)] if narrowed is None else narrowed(crawl_ids)
     if is_sequential:
-        crawls_by_target = _given_in(settings, targets)
+        crawls_by_target = _read_named_crawls(settings, targets)
         each_crawl = [
-            ((crawl_id,), _there(crawl_id, group_targets, crawls_by_target))
+            ((crawl_id,), _select_targets(crawl_id, group_targets, crawls_by_target))
             for crawls, group_targets in groups
             for crawl_id in crawls
         ]
         groups = [(crawls, group_targets) for crawls, group_targets in each_crawl if group_targets]
-    priced: dict[Slice, FetchPrice] = {}
+    priced: dict[Slice, FetchEstimate] = {}
     unfound: dict[str, list[Slice]] = {}
     # a target may name the subsets that it is looked up in
     run_parts = [
@@ -110,21 +110,21 @@ def run_targets(
         is_last = number == len(run_parts) and not failed_crawls
         position = (number, len(run_parts)) if is_sequential else (1, 1)
         try:
-            part, trouble = _part(
-                part_settings, crawls, part_targets, priced, (unfound, is_last), turn=position, yes=yes
+            part, trouble = _run_part(
+                part_settings, crawls, part_targets, priced, (unfound, is_last), position=position, yes=yes
             )
-        except NotPublished:
+        except CrawlUnpublished:
             if not is_sequential:
                 raise
-            voice().note(f"{', '.join(crawls)} is announced and not published yet; it is left out")
+            get_reporter().note(f"{', '.join(crawls)} is announced and not published yet; it is left out")
             continue
         except EnvironmentFault as fault:
             if not is_sequential or len(run_parts) == 1 or isinstance(fault, PlaceFault):
                 raise
             failed_crawls |= dict.fromkeys(crawls, fault)
             failed_in_a_row += 1
-            voice().note(f"{', '.join(crawls)} could not be run and is skipped: {fault.what}")
-            if isinstance(fault, NotNow) or failed_in_a_row == _FAILED_IN_A_ROW:
+            get_reporter().note(f"{', '.join(crawls)} could not be run and is skipped: {fault.problem}")
+            if isinstance(fault, SourceRefuses) or failed_in_a_row == _MAX_FAILURES_IN_A_ROW:
                 failed_crawls |= {
                     crawl: failed_crawls.get(crawl, fault)
                     for group_crawls, _, _ in run_parts[number:]
@@ -133,12 +133,15 @@ def run_targets(
                 break
             continue
         failed_in_a_row = 0
-        told(part)
+        on_part(part)
         troubles += [trouble] if trouble else []
     if is_sequential and len(run_parts) > 1:
         _publish(settings)
     return (
-        [_crawls_left(failed_crawls, {crawl for group_crawls, _, _ in run_parts for crawl in group_crawls}), *troubles]
+        [
+            _make_skipped_fault(failed_crawls, {crawl for group_crawls, _, _ in run_parts for crawl in group_crawls}),
+            *troubles,
+        ]
         if failed_crawls
         else troubles
     )
@@ -148,40 +151,40 @@ def _publish(settings: Settings) -> None:
     """Publishes the results of several parts of a run, if none of the parts published them."""
     from cc_pipeline.workspace.workspace import open_workspace
 
-    with room_in(settings.home), open_workspace(settings) as workspace:
+    with report_disk_faults(settings.home), open_workspace(settings) as workspace:
         from cc_pipeline.defs.launch import Launcher
 
-        with Launcher(workspace) as launcher, voice().bars():
-            step("cc.duckdb", launcher.publish_what_is_new, aside=False)
+        with Launcher(workspace) as launcher, get_reporter().bars():
+            run_step("cc.duckdb", launcher.publish_changes, is_notice=False)
 
 
-def _crawls_left(
+def _make_skipped_fault(
     faults_by_crawl: Mapping[str, EnvironmentFault], requested_crawls: Collection[str]
 ) -> EnvironmentFault:
     """Returns the fault of a run that left crawls. It is ``Incomplete`` only if the fault of each crawl was."""
     first = next(iter(faults_by_crawl.values()))
     faults = faults_by_crawl.values()
     family = EnvironmentFault if not all(isinstance(fault, Incomplete) for fault in faults) else Incomplete
-    family = NotNow if any(isinstance(fault, NotNow) for fault in faults) else family
+    family = SourceRefuses if any(isinstance(fault, SourceRefuses) for fault in faults) else family
     return family(
         f"{len(faults_by_crawl):,} of {len(requested_crawls):,} crawls were skipped: {', '.join(faults_by_crawl)}. "
-        f"The first: {first.what}",
+        f"The first: {first.problem}",
         f"The others are published. Run it again for these: -c {' -c '.join(faults_by_crawl)}. {first.advice}",
     )
 
 
-def _given_in(settings: Settings, targets: Sequence[Target]) -> Mapping[str, Collection[str]]:
+def _read_named_crawls(settings: Settings, targets: Sequence[Target]) -> Mapping[str, Collection[str]]:
     """Returns the crawls of each of ``targets`` whose captures a person listed."""
-    from cc_pipeline.named_captures.adding import given_in
+    from cc_pipeline.named_captures.adding import list_named_captures
     from cc_pipeline.workspace.workspace import open_workspace
 
     if not any(target.kind == GIVEN_KIND for target in targets):
         return {}
     with open_workspace(settings) as workspace:
-        return given_in(workspace.lake)
+        return list_named_captures(workspace.lake)
 
 
-def _there(
+def _select_targets(
     crawl: str, targets: Sequence[Target], crawls_by_target: Mapping[str, Collection[str]]
 ) -> tuple[Target, ...]:
     """Returns the targets that may have captures in a crawl. Targets with listed captures have them in their crawls
@@ -193,7 +196,9 @@ def _there(
     )
 
 
-def _meant(settings: Settings, texts: Sequence[str], targets: Sequence[Target]) -> tuple[tuple[str, ...], bool]:
+def _resolve_selection(
+    settings: Settings, texts: Sequence[str], targets: Sequence[Target]
+) -> tuple[tuple[str, ...], bool]:
     """Returns the crawls that a person named, and whether ``all``, a year or a range is among them. In that case it
     reports the estimated cost of their indexes first. Above the limit of the settings somebody has to agree."""
     from cc_pipeline.api.asking import needs_harvest
@@ -211,58 +216,58 @@ def _meant(settings: Settings, texts: Sequence[str], targets: Sequence[Target]) 
     estimate = f"{len(crawls):,} crawls, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
     if fresh:
         estimate += f"; {len(fresh):,} were not harvested, which takes at most some {requests:,} requests"
-    voice().notice(f"{estimate}; the cost of each fetch is known after its look-up")
-    if requests > settings.max_requests and not voice().agrees("Go on?"):
+    get_reporter().notice(f"{estimate}; the cost of each fetch is known after its look-up")
+    if requests > settings.max_requests and not get_reporter().agrees("Go on?"):
         raise UserInputError(
             f"{estimate}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) confirm the cost with --yes"
         )
     return tuple(crawls), True
 
 
-def _part(
+def _run_part(
     settings: Settings,
     crawls: Sequence[str],
     targets: Sequence[Target],
-    priced: dict[Slice, FetchPrice],
+    priced: dict[Slice, FetchEstimate],
     unfound: tuple[dict[str, list[Slice]], bool],
     *,
-    turn: tuple[int, int],
+    position: tuple[int, int],
     yes: bool,
 ) -> tuple[Part, EnvironmentFault | None]:
     """Runs the graph; returns the result and why partitions failed, if some did. ``priced`` is the cost of the fetches
-    of other parts; the fetches of this part are added to it. ``unfound`` and ``turn`` are as for
+    of other parts; the fetches of this part are added to it. ``unfound`` and ``position`` are as for
     :func:`materialize`."""
     started = time.monotonic()
     notes: list[str] = []
-    changes: dict[Slice, Done] = {}
+    changes: dict[Slice, PartitionChange] = {}
     forgotten: set[str] = set()
     withheld: list[EnvironmentFault] = []
 
     def collect_notes(
         workspace: Workspace, before: Sequence[CrawlPlan], after: Sequence[CrawlPlan], removed: Sequence[str]
     ) -> None:
-        from cc_pipeline.extraction.blocked import blocked
-        from cc_pipeline.extraction.crawl_plan import done_between
+        from cc_pipeline.extraction.blocked import read_blocklist
+        from cc_pipeline.extraction.crawl_plan import compare_plans
 
-        changes.update(done_between(before, after))
-        withheld.extend(_held_back(workspace, changes))
-        priced.update(workspace.priced)
+        changes.update(compare_plans(before, after))
+        withheld.extend(_find_withheld(workspace, changes))
+        priced.update(workspace.fetch_estimates)
         forgotten.update(removed)
-        notes.extend(blocked(workspace).said(targets))
+        notes.extend(read_blocklist(workspace).describe_blocks(targets))
         if answers := workspace.shared_answers:
             counts_text = ", ".join(f"{count:,} from {place}" for place, count in answers.items())
             notes.append(f"answers to requests for records, which are shared with the official mirror: {counts_text}")
         if changed := list(
             dict.fromkeys(changed_slice.crawl for changed_slice, change in changes.items() if change.change != "same")
         ):
-            from cc_pipeline.checks.left_out import subsets_not_asked_for
-            from cc_pipeline.extraction.lookup_notes import gap_notes
+            from cc_pipeline.checks.left_out import describe_omitted_subsets
+            from cc_pipeline.extraction.lookup_notes import describe_gaps
 
-            notes.extend(gap_notes(workspace, changed, targets))
+            notes.extend(describe_gaps(workspace, changed, targets))
             if any(change.change == "new" for change in changes.values()):
-                other_slices = (slices for plan in after for slices in plan.asked.beside.values())
+                other_slices = (slices for plan in after for slices in plan.target_slices.additional.values())
                 stored_subsets = {slice_.subset for slices in other_slices for slice_ in slices}
-                notes.extend(subsets_not_asked_for(workspace, changed, targets, stored_subsets))
+                notes.extend(describe_omitted_subsets(workspace, changed, targets, stored_subsets))
 
     trouble = materialize(
         settings,
@@ -273,7 +278,7 @@ def _part(
         yes=yes,
         priced=priced,
         unfound=unfound,
-        turn=turn,
+        position=position,
     )
     seconds = time.monotonic() - started
     part = Part(
@@ -283,13 +288,13 @@ def _part(
         frozenset(forgotten),
         tuple(notes),
         bool(withheld),
-        turn=turn,
+        position=position,
         seconds=seconds,
     )
     return part, trouble or next(iter(withheld), None)
 
 
-def _held_back(workspace: Workspace, slices: Collection[Slice]) -> list[EnvironmentFault]:
+def _find_withheld(workspace: Workspace, slices: Collection[Slice]) -> list[EnvironmentFault]:
     """Returns why some of the partitions of ``slices`` were not published; empty if all were."""
     from cc_pipeline.checks.outputs import held_back_verdict
     from cc_pipeline.checks.scope import key_of
@@ -311,9 +316,9 @@ def materialize(
     *,
     short_ways: bool = False,
     yes: bool = False,
-    priced: Mapping[Slice, FetchPrice] = MappingProxyType({}),
+    priced: Mapping[Slice, FetchEstimate] = MappingProxyType({}),
     unfound: tuple[dict[str, list[Slice]], bool] | None = None,
-    turn: tuple[int, int] = (1, 1),
+    position: tuple[int, int] = (1, 1),
 ) -> EnvironmentFault | None:
     """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run. Runs nothing if nothing is to
     be done.
@@ -328,105 +333,110 @@ def materialize(
     - ``priced`` is the cost of the command's other fetches: all of them count together.
     - ``unfound`` are targets that are new in this command and have no capture yet, and whether these crawls are the
       last ones: then targets without captures are not kept.
-    - ``turn`` is the number of these crawls and how many such parts the command has. With several parts, the steps are
+    - ``position`` is the number of these crawls and how many such parts the command has. With several parts, the steps
+    are
       details, and a part publishes only when the last publication is older than the settings say.
     """
     trouble: EnvironmentFault | None = None
-    briefly = turn[1] > 1
-    show_line = voice().detail if briefly else voice().answer
-    from cc_pipeline.extraction.crawl_plan import look, planned_with_new_indexes
-    from cc_pipeline.extraction.shortest import lacking, said
-    from cc_pipeline.extraction.shortest import short_ways as ways_of
-    from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_new_miscounts, sentences
+    briefly = position[1] > 1
+    show_line = get_reporter().detail if briefly else get_reporter().answer
+    from cc_pipeline.extraction.crawl_plan import plan_crawl, replan_with_new_indexes
+    from cc_pipeline.extraction.shortest import choose_indexes as ways_of
+    from cc_pipeline.extraction.shortest import explain_index_choices, find_unindexed_crawls
+    from cc_pipeline.workspace.miscounts import MAKE_AGAIN, describe_miscounts, find_new_miscounts
     from cc_pipeline.workspace.workspace import open_workspace
 
     slugs = [target.slug for target in targets]
     with ExitStack() as stack:
-        stack.enter_context(room_in(settings.home))
+        stack.enter_context(report_disk_faults(settings.home))
         workspace = stack.enter_context(open_workspace(settings, one_command=True))
-        workspace.priced.update(priced)
+        workspace.fetch_estimates.update(priced)
         # captures that a person listed are in no index
         indexed = any(target.kind != GIVEN_KIND for target in targets)
-        to_build = agreed_builds(workspace, crawls if indexed else (), yes)
-        stack.enter_context(voice().bars())
+        to_build = find_agreed_builds(workspace, crawls if indexed else (), yes)
+        stack.enter_context(get_reporter().bars())
         if briefly:
-            progress.report("crawls", turn[0] - 1, turn[1], f"{crawls[0]} is number {turn[0]} of {turn[1]}")
+            progress.report(
+                "crawls", position[0] - 1, position[1], f"{crawls[0]} is number {position[0]} of {position[1]}"
+            )
         # a crawl that is in no list gets its row after it was found by its name; a wrong name is reported before
         # Dagster loads
         crawl_ids = resolve_crawls(workspace, crawls)
         # the first read of the tables claims the home for its source, so the source has to answer before
-        for line in sentences(find_new_miscounts(settings, workspace.lake)):
-            voice().note(f"{line}. {MAKE_AGAIN}")
+        for line in describe_miscounts(find_new_miscounts(settings, workspace.lake)):
+            get_reporter().note(f"{line}. {MAKE_AGAIN}")
         from cc_pipeline.defs.launch import Launcher
 
         def plan_crawls() -> list[CrawlPlan]:
-            return [look(workspace, crawl, slugs) for crawl in crawl_ids]
+            return [plan_crawl(workspace, crawl, slugs) for crawl in crawl_ids]
 
         launcher = stack.enter_context(Launcher(workspace))
         launcher.refuse_too_many(crawl_ids, targets)
-        step("crawls", launcher.list_new_crawls, aside=False, briefly=briefly)
+        run_step("crawls", launcher.list_new_crawls, is_notice=False, briefly=briefly)
         launcher.add_targets(targets, crawl_ids)
-        build_indexes(launcher, to_build, aside=False)
-        say_damage(workspace, to_build)
-        with workspace.lake.still():
+        build_indexes(launcher, to_build, is_notice=False)
+        report_damage(workspace, to_build)
+        with workspace.lake.hold_versions():
             before = now = plan_crawls()
             if short_ways:
-                workspace.short_ways.update(ways_of(workspace, before, targets))
+                workspace.index_choices.update(ways_of(workspace, before, targets))
         if short_ways:
-            for line in said(workspace.short_ways):
+            for line in explain_index_choices(workspace.index_choices):
                 show_line(line)
         harvested: list[object] = []
         unanswered: set[str] = set()
-        indexed_crawls = [crawl for crawl in crawl_ids if indexed and crawl not in workspace.short_ways]
+        indexed_crawls = [crawl for crawl in crawl_ids if indexed and crawl not in workspace.index_choices]
         try:
-            is_complete = despite_gaps(
-                lambda: step(
+            is_complete = harvest_despite_gaps(
+                lambda: run_step(
                     "index",
-                    lambda: harvested.extend(launcher.harvest_what_is_new(indexed_crawls)),
-                    aside=False,
+                    lambda: harvested.extend(launcher.harvest_changed(indexed_crawls)),
+                    is_notice=False,
                     briefly=briefly,
                 )
             )
-        except NotNow as refusal:
+        except SourceRefuses as refusal:
             is_complete = False
             if not short_ways:
                 raise
-            now = [planned_with_new_indexes(workspace, crawl_plan) for crawl_plan in before]
-            _answer_all_the_same(workspace, now, targets, refusal)
-            unanswered = lacking(now, workspace.short_ways)
+            now = [replan_with_new_indexes(workspace, crawl_plan) for crawl_plan in before]
+            _use_other_indexes(workspace, now, targets, refusal)
+            unanswered = find_unindexed_crawls(now, workspace.index_choices)
             trouble = refusal if unanswered else None
         if harvested or not is_complete:
-            now = [planned_with_new_indexes(workspace, crawl_plan) for crawl_plan in before]
+            now = [replan_with_new_indexes(workspace, crawl_plan) for crawl_plan in before]
         answered = [crawl for crawl in crawl_ids if crawl not in unanswered]
         runs: list[object] = []
         try:
-            step("pages", lambda: runs.extend(launcher.extract(answered, targets, now)), aside=False, briefly=briefly)
+            run_step(
+                "pages", lambda: runs.extend(launcher.extract(answered, targets, now)), is_notice=False, briefly=briefly
+            )
         except EnvironmentFault as error:
-            if not (others_are_done(error) or isinstance(error, Incomplete)):
+            if not (is_partial_failure(error) or isinstance(error, Incomplete)):
                 raise
             trouble = error
         # without a run of this or another process, nothing has changed
         if runs or trouble or launcher.has_waited:
-            with workspace.lake.still():
+            with workspace.lake.hold_versions():
                 after = plan_crawls()
         else:
             after = now
-        forgotten = _forget_unfound(launcher, workspace, after, *unfound) if unfound else []
-        with workspace.lake.still():
+        forgotten = _remove_empty_targets(launcher, workspace, after, *unfound) if unfound else []
+        with workspace.lake.hold_versions():
             if not briefly or _is_publication_old(workspace):
-                step("cc.duckdb", launcher.publish_what_is_new, aside=False, briefly=briefly)
+                run_step("cc.duckdb", launcher.publish_changes, is_notice=False, briefly=briefly)
             afterwards(workspace, before, after, forgotten)
     return trouble
 
 
 def _is_publication_old(workspace: Workspace) -> bool:
-    from cc_pipeline.publish.publish import behind
+    from cc_pipeline.publish.publish import find_publication_lag
 
-    lag = behind(workspace)
+    lag = find_publication_lag(workspace)
     return lag is not None and lag.longer_than(workspace.settings.publish_every)
 
 
-def _forget_unfound(
+def _remove_empty_targets(
     launcher: Launcher,
     workspace: Workspace,
     crawl_plans: Sequence[CrawlPlan],
@@ -437,39 +447,41 @@ def _forget_unfound(
     any capture."""
     unfound |= {slug: [] for slug in sorted(launcher.new_targets)}
     for slug in [*unfound]:
-        target_plans = [crawl_plan for crawl_plan in crawl_plans if slug in crawl_plan.asked.for_]
-        if all(crawl_plan.found_nothing(slug) for crawl_plan in target_plans):
-            unfound[slug] += [slice_ for crawl_plan in target_plans for slice_ in crawl_plan.asked.for_[slug]]
+        target_plans = [crawl_plan for crawl_plan in crawl_plans if slug in crawl_plan.target_slices.requested]
+        if all(crawl_plan.has_no_captures(slug) for crawl_plan in target_plans):
+            unfound[slug] += [
+                slice_ for crawl_plan in target_plans for slice_ in crawl_plan.target_slices.requested[slug]
+            ]
         else:
             del unfound[slug]
     if not last or not unfound:
         return []
-    from cc_pipeline.defs.purging import forget_unfound
+    from cc_pipeline.defs.purging import forget_unfound_targets
 
-    return forget_unfound(workspace, launcher.instance, unfound)
+    return forget_unfound_targets(workspace, launcher.instance, unfound)
 
 
-def _answer_all_the_same(
-    workspace: Workspace, crawl_plans: Sequence[CrawlPlan], targets: Sequence[Target], refusal: NotNow
+def _use_other_indexes(
+    workspace: Workspace, crawl_plans: Sequence[CrawlPlan], targets: Sequence[Target], refusal: SourceRefuses
 ) -> None:
     """Uses the URL index in place of a refused harvest. Raises ``refusal`` if no other index is available, or if that
     is refused too."""
-    from cc_pipeline.extraction.shortest import said, short_ways
+    from cc_pipeline.extraction.shortest import choose_indexes, explain_index_choices
 
     try:
-        index_choices = short_ways(workspace, crawl_plans, targets, refused=True)
+        index_choices = choose_indexes(workspace, crawl_plans, targets, refused=True)
     except EnvironmentFault:
         raise refusal from None
     if not index_choices:
         raise refusal
-    voice().note(refusal.what)
-    workspace.short_ways.update(index_choices)
-    for line in said(index_choices):
-        voice().answer(line)
+    get_reporter().note(refusal.problem)
+    workspace.index_choices.update(index_choices)
+    for line in explain_index_choices(index_choices):
+        get_reporter().answer(line)
 
 
 @contextmanager
-def room_in(home: Path) -> Iterator[None]:
+def report_disk_faults(home: Path) -> Iterator[None]:
     """Turns errors of the disk and of Dagster's databases inside the block into a ``PlaceFault``."""
     from sqlalchemy.exc import DBAPIError
 

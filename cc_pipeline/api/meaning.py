@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cc_pipeline.api.voice import voice
+from cc_pipeline.api.voice import get_reporter
 from cc_pipeline.errors import CcPipelineError, UserInputError
 from cc_pipeline.settings import Settings
 
@@ -21,43 +21,43 @@ if TYPE_CHECKING:
 #: Endings to try in place of an unknown one, the most common first.
 _ENDINGS = ("com", "org", "net", "edu", "gov", "info", "de", "uk", "fr", "nl", "ru", "jp", "br", "it", "pl", "au", "ca")
 #: The most names of the home that are compared; each costs some microseconds.
-_MOST_COMPARED = 20_000
-_ALIKE = 0.85
-_ENDINGS_ALIKE = 0.6
+_MAX_COMPARED_NAMES = 20_000
+_MIN_SIMILARITY = 0.85
+_MIN_ENDING_SIMILARITY = 0.6
 #: The most wrong lines that an error names.
-_MOST_WRONG = 50
+_MAX_WRONG_LINES = 50
 #: The most targets without captures for which a correction is suggested.
-_MOST_GUESSED = 5
+_MAX_GUESSES = 5
 #: Formats of commands that print rows.
 ROW_FORMATS = ("table", "csv", "jsonl")
 #: The argument for standard input in place of a file.
 STANDARD_INPUT = "-"
 #: The most targets that are named as having pages of a domain.
-_NAMED_BRINGERS = 3
+_MAX_SOURCE_TARGETS = 3
 
 
-def meant(host: str, known_hosts: Iterable[str]) -> str | None:
+def find_closest_name(host: str, known_hosts: Iterable[str]) -> str | None:
     """Returns the name of ``known_hosts`` most like ``host``, else ``host`` with a common ending like its own."""
     from cc_pipeline.commoncrawl.domains import has_known_suffix
 
-    near = get_close_matches(host, [name for name in known_hosts if name != host], 1, _ALIKE)
+    near = get_close_matches(host, [name for name in known_hosts if name != host], 1, _MIN_SIMILARITY)
     if near:
         return near[0]
     stem, _, ending = host.rpartition(".")
-    endings = [] if has_known_suffix(host) else get_close_matches(ending, _ENDINGS, 1, _ENDINGS_ALIKE)
+    endings = [] if has_known_suffix(host) else get_close_matches(ending, _ENDINGS, 1, _MIN_ENDING_SIMILARITY)
     return f"{stem}.{endings[0]}" if stem and endings else None
 
 
-def found_before(settings: Settings, slugs: Sequence[str]) -> frozenset[str]:
+def find_captured_targets(settings: Settings, slugs: Sequence[str]) -> frozenset[str]:
     """Returns the targets that this home has captures of in any crawl. They are no typos and must be kept."""
     import duckdb
 
-    from cc_pipeline.lake.reading import open_settled
+    from cc_pipeline.lake.reading import open_home_publication
 
     if not slugs:
         return frozenset()
     try:
-        with open_settled(settings) as connection:
+        with open_home_publication(settings) as connection:
             query = "SELECT DISTINCT target FROM lookups WHERE captures > 0 AND target IN (SELECT unnest(?))"
             return frozenset(row[0] for row in connection.execute(query, [list(slugs)]).fetchall())
     except (CcPipelineError, duckdb.Error):
@@ -71,32 +71,32 @@ def known_names(settings: Settings) -> tuple[str, ...]:
     import duckdb
 
     from cc_pipeline.automation import watch_list
-    from cc_pipeline.lake.reading import open_settled
+    from cc_pipeline.lake.reading import open_home_publication
 
     names: dict[str, None] = {}
     try:
         for target in watch_list.read(settings.watch_list_path):
             names.update(dict.fromkeys(member.value for member in (target.members or (target,))))
-        with open_settled(settings) as connection:
+        with open_home_publication(settings) as connection:
             query = (
                 "SELECT slug FROM targets WHERE kind = 'domain' AND slug = definition UNION "
                 "SELECT DISTINCT domain FROM page_metadata LIMIT ?"
             )
-            names.update((row[0], None) for row in connection.execute(query, [_MOST_COMPARED]).fetchall())
+            names.update((row[0], None) for row in connection.execute(query, [_MAX_COMPARED_NAMES]).fetchall())
     except (CcPipelineError, duckdb.Error):
         pass
-    return tuple(name for name in names if name)[:_MOST_COMPARED]
+    return tuple(name for name in names if name)[:_MAX_COMPARED_NAMES]
 
 
-def guesses(
+def guess_names(
     settings: Settings, unfound: Sequence[Target], found_names: Sequence[str] = ()
 ) -> Iterator[tuple[Target, str]]:
     """Yields the first targets of ``unfound``, each with the known name that it may be a mistyping of, if there is one.
     ``found_names`` are names that were found."""
     mistyped = {name for target in unfound for name in (target.value, target.slug)}
     name_pool = [name for name in (*found_names, *known_names(settings)) if name not in mistyped]
-    for target in unfound[:_MOST_GUESSED]:
-        if target.place is not None and (guess := meant(target.place.host, name_pool)) is not None:
+    for target in unfound[:_MAX_GUESSES]:
+        if target.place is not None and (guess := find_closest_name(target.place.host, name_pool)) is not None:
             yield target, guess
 
 
@@ -113,7 +113,7 @@ def read_targets(texts: Sequence[str], settings: Settings, folder: Path | None =
     base_folder = folder or Path.cwd()
     targets: dict[str, Target] = {}
     wrong: list[str] = []
-    for where, text, line_folder in _each_meant(texts, base_folder):
+    for where, text, line_folder in _read_lines(texts, base_folder):
         try:
             target = parse_target(text, line_folder)
             first_target = targets.setdefault(target.slug, target)
@@ -124,34 +124,34 @@ def read_targets(texts: Sequence[str], settings: Settings, folder: Path | None =
         except UserInputError as refused:
             wrong.append(f"{where}{refused}")
     if wrong:
-        remainder = f"; and {len(wrong) - _MOST_WRONG:,} more" if len(wrong) > _MOST_WRONG else ""
-        raise UserInputError("; ".join(wrong[:_MOST_WRONG]) + remainder)
+        remainder = f"; and {len(wrong) - _MAX_WRONG_LINES:,} more" if len(wrong) > _MAX_WRONG_LINES else ""
+        raise UserInputError("; ".join(wrong[:_MAX_WRONG_LINES]) + remainder)
     return tuple(targets.values())
 
 
-def lines_meant(texts: Sequence[str]) -> list[str]:
+def expand_lists(texts: Sequence[str]) -> list[str]:
     """Returns the typed texts, with ``@FILE`` and ``-`` replaced by their lines, without comments and blank lines."""
-    return [text for _, text, _ in _each_meant(texts, Path.cwd())]
+    return [text for _, text, _ in _read_lines(texts, Path.cwd())]
 
 
-def _each_meant(texts: Sequence[str], base_folder: Path) -> Iterator[tuple[str, str, Path]]:
+def _read_lines(texts: Sequence[str], base_folder: Path) -> Iterator[tuple[str, str, Path]]:
     """Yields the origin of each text (empty for typed text), the text, and the folder of its files."""
     from cc_pipeline.commoncrawl.target_text import content_lines
 
     for text in texts:
-        if not _is_list(text):
+        if not _names_list(text):
             yield "", text, base_folder
             continue
         place = "standard input" if text == STANDARD_INPUT else text[1:]
         list_folder = base_folder if text == STANDARD_INPUT else Path(place).expanduser().absolute().parent
         number = 0
-        for number, line in content_lines(text_meant(text)):
+        for number, line in content_lines(read_text_argument(text)):
             yield f"{place}, line {number}: ", line, list_folder
         if not number:
             raise UserInputError(f"{place} names no target; write one a line")
 
 
-def _is_list(text: str) -> bool:
+def _names_list(text: str) -> bool:
     return text == STANDARD_INPUT or text.startswith("@")
 
 
@@ -161,7 +161,7 @@ def _refuse_unknown_suffix(target: Target, settings: Settings) -> None:
 
     if target.kind != "domain" or target.place is None or has_known_suffix(target.place.host):
         return
-    guess = meant(target.place.host, known_names(settings))
+    guess = find_closest_name(target.place.host, known_names(settings))
     hint = f"; did you mean {guess}?" if guess else "."
     ending = target.place.host.rpartition(".")[2]
     raise UserInputError(
@@ -169,23 +169,23 @@ def _refuse_unknown_suffix(target: Target, settings: Settings) -> None:
     )
 
 
-def text_meant(argument: str) -> str:
+def read_text_argument(argument: str) -> str:
     """Returns the text of a file for ``@FILE``, of standard input for ``-``, else ``argument`` itself.
 
     Raises ``UserInputError`` if it cannot be read.
     """
     if argument == STANDARD_INPUT:
-        return _decoded(sys.stdin.buffer.read(), "standard input")
+        return _decode(sys.stdin.buffer.read(), "standard input")
     if not argument.startswith("@"):
         return argument
     path = Path(argument[1:]).expanduser()
     try:
-        return _decoded(path.read_bytes(), str(path))
+        return _decode(path.read_bytes(), str(path))
     except OSError as error:
         raise UserInputError(f"{argument} names a file that cannot be read: {error.strerror or error}") from None
 
 
-def _decoded(data: bytes, place: str) -> str:
+def _decode(data: bytes, place: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -200,7 +200,7 @@ def chosen_targets(texts: Sequence[str]) -> list[Target]:
     from cc_pipeline.commoncrawl.target_text import parse_target, set_slug, set_slug_in
 
     targets: dict[str, Target] = {}
-    for text in lines_meant(texts):
+    for text in expand_lists(texts):
         slug = set_slug_in(text)
         target = Target("set", slug.removeprefix(set_slug("")), slug) if slug else parse_target(text, Path.cwd())
         targets[target.slug] = target
@@ -223,22 +223,24 @@ def refuse_unknown(
     known_slugs = {slug for (slug,) in connection.execute(query, [slugs]).fetchall()} if slugs else set()
     unknown_targets = [target for target in targets if target.slug not in known_slugs]
     singly = (
-        {typed_target.slug for typed_target in chosen_targets([text for text in texts if not _is_list(text)])}
+        {typed_target.slug for typed_target in chosen_targets([text for text in texts if not _names_list(text)])}
         if texts
         else slugs
     )
     refused = [target for target in unknown_targets if target.slug in singly] if known_slugs else unknown_targets
     for target in refused:
         label = f"set:{target.value}" if target.kind == "set" else target.definition
-        raise UserInputError(f"{label} was not run in this home{_instead(connection, settings, target, label)}")
+        raise UserInputError(
+            f"{label} was not run in this home{_suggest_alternative(connection, settings, target, label)}"
+        )
     if unknown_targets:
-        voice().notice(
+        get_reporter().notice(
             f"nothing of {len(unknown_targets):,} of {len(targets):,} targets is in this home: they were not run, or "
             f"found in no crawl, as {unknown_targets[0].definition}"
         )
 
 
-def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target, label: str) -> str:
+def _suggest_alternative(connection: DuckDBPyConnection, settings: Settings, target: Target, label: str) -> str:
     from cc_pipeline.capture_columns import CAPTURE
     from cc_pipeline.commoncrawl.target_text import to_run
 
@@ -248,12 +250,12 @@ def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target,
     query = (
         "SELECT DISTINCT if(t.kind = 'set', replace(slug, 'set-', 'set:'), definition) FROM main.captures c "
         f"JOIN main.capture_targets USING ({', '.join(CAPTURE)}) JOIN main.targets t ON slug = capture_targets.target "
-        f"WHERE c.domain = ? ORDER BY ALL LIMIT {_NAMED_BRINGERS}"
+        f"WHERE c.domain = ? ORDER BY ALL LIMIT {_MAX_SOURCE_TARGETS}"
     )
     other_targets = [name for (name,) in connection.execute(query, [target.place.host]).fetchall()]
     if other_targets:
         return f"; its pages are of {', '.join(other_targets)}: name one of these, or run it by itself"
-    guess = meant(target.place.host, known_names(settings))
+    guess = find_closest_name(target.place.host, known_names(settings))
     return (f"; did you mean {guess}? " if guess else ". ") + run
 
 
@@ -264,7 +266,7 @@ def crawl_ids(texts: Sequence[str]) -> list[str]:
     return [validate_crawl_id(text) for text in texts]
 
 
-def checked_format(output: str, allowed: Sequence[str] = ROW_FORMATS) -> str:
+def check_format(output: str, allowed: Sequence[str] = ROW_FORMATS) -> str:
     """Returns ``output`` if it is one of ``allowed``. Raises ``UserInputError``."""
     if output not in allowed:
         raise UserInputError(f"--format is {output!r}; choose one of {', '.join(allowed)}")

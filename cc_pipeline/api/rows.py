@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.api.facade import advice_for_python
-from cc_pipeline.api.shown_rows import HTML_ROWS, TEXT_ROWS, count_of, rows_as_html, rows_as_text
+from cc_pipeline.api.shown_rows import HTML_ROWS, TEXT_ROWS, format_count, rows_as_html, rows_as_text
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.terminal import escape_controls
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cc_pipeline.settings import Settings
 
 #: Rows that are read for a preview: one more than are displayed.
-_LOOKED_AT: Final = HTML_ROWS + 1
+_PREVIEW_ROWS: Final = HTML_ROWS + 1
 #: The most characters of a query that is displayed instead of its rows.
 _QUERY: Final = 200
 #: Rows of a batch. A row of ``page_metadata`` contains all links of its page.
@@ -79,7 +79,7 @@ class Rows(ABC):
         """Returns all rows as a pandas frame. Pandas has to be installed."""
         return self.to_arrow().to_pandas()
 
-    def head(self, count: int = TEXT_ROWS) -> InMemoryRows:
+    def head(self, count: int = TEXT_ROWS) -> MemoryRows:
         """Returns the first ``count`` rows; reads no more batches than needed."""
         import pyarrow as pa
 
@@ -89,20 +89,20 @@ class Rows(ABC):
                 batches.append(first_rows(batch, count - sum(part.num_rows for part in batches)))
                 if sum(part.num_rows for part in batches) >= count:
                     break
-            return InMemoryRows(pa.Table.from_batches(batches, reader.schema))
+            return MemoryRows(pa.Table.from_batches(batches, reader.schema))
 
     @abstractmethod
-    def _shown(self) -> tuple[str, InMemoryRows | None]:
+    def _preview(self) -> tuple[str, MemoryRows | None]:
         """Returns a caption, and the first rows if they cost nothing but reading them."""
 
     def __repr__(self) -> str:
-        caption, first = self._shown()
+        caption, first = self._preview()
         if first is not None and first.columns:
             return first.text_under(caption)
         return escape_controls(caption, one_line=True)
 
     def _repr_html_(self) -> str:
-        caption, first = self._shown()
+        caption, first = self._preview()
         return first.html_under(caption) if first is not None else rows_as_html((), (), caption)
 
 
@@ -114,7 +114,7 @@ def first_rows(batch: pa.RecordBatch, count: int) -> pa.RecordBatch:
     return batch if batch.num_rows <= count else batch.take(pa.array(range(count), pa.int64()))
 
 
-class InMemoryRows(Rows):
+class MemoryRows(Rows):
     """Rows in memory. They also have a length, and each has an index."""
 
     def __init__(self, table: pa.Table) -> None:
@@ -150,8 +150,8 @@ class InMemoryRows(Rows):
         yield self._table.schema
         yield from self._table.to_batches(_BATCH)
 
-    def _shown(self) -> tuple[str, InMemoryRows | None]:
-        return f"{count_of(len(self), 'row')}, {count_of(len(self.columns), 'column')}", self
+    def _preview(self) -> tuple[str, MemoryRows | None]:
+        return f"{format_count(len(self), 'row')}, {format_count(len(self.columns), 'column')}", self
 
 
 class Answer(Rows):
@@ -166,12 +166,12 @@ class Answer(Rows):
         self._settings = settings
         self._query = query
         self._parameters = tuple(parameters)
-        self._first: tuple[int, InMemoryRows] | None = None
+        self._first: tuple[int, MemoryRows] | None = None
 
     def _read(self) -> Iterator[Any]:
-        from cc_pipeline.lake.reading import open_answers
+        from cc_pipeline.lake.reading import open_for_queries
 
-        with open_answers(self._settings) as connection:
+        with open_for_queries(self._settings) as connection:
             yield from self._rows_of(connection, self._query)
 
     def _rows_of(self, connection: DuckDBPyConnection, query: str) -> Iterator[Any]:
@@ -185,48 +185,48 @@ class Answer(Rows):
 
     def __repr__(self) -> str:
         # a query may take minutes, and a debugger or a log reads this text without needing rows
-        return escape_controls(self._unsent(), one_line=True)
+        return escape_controls(self._describe_query(), one_line=True)
 
-    def _unsent(self) -> str:
+    def _describe_query(self) -> str:
         return f"a query that is sent when its rows are read: {' '.join(self._query.split())[:_QUERY]}"
 
-    def _shown(self) -> tuple[str, InMemoryRows | None]:
+    def _preview(self) -> tuple[str, MemoryRows | None]:
         is_remote = scheme_of(self._settings.lake) and self._settings.publish == "views"
         if is_remote or not _can_be_limited(self._query):
-            return self._unsent(), None
+            return self._describe_query(), None
         try:
             first = self._first_rows()
         except CcPipelineError as error:
-            problem = error.what if isinstance(error, EnvironmentFault) else str(error)
+            problem = error.problem if isinstance(error, EnvironmentFault) else str(error)
             return f"the query failed: {problem}", None
-        columns = count_of(len(first.columns), "column")
-        if len(first) < _LOOKED_AT:
-            return f"{count_of(len(first), 'row')}, {columns}", first
+        columns = format_count(len(first.columns), "column")
+        if len(first) < _PREVIEW_ROWS:
+            return f"{format_count(len(first), 'row')}, {columns}", first
         return f"the first rows of more than {HTML_ROWS}, {columns}", first
 
-    def _first_rows(self) -> InMemoryRows:
+    def _first_rows(self) -> MemoryRows:
         """Returns the first rows, read once for each published file: a notebook displays the same rows repeatedly."""
         path = self._settings.published_path
         published = path.stat().st_mtime_ns if path.exists() else 0
         if self._first is None or self._first[0] != published:
             with advice_for_python():
-                self._first = published, self._asked_for_first()
+                self._first = published, self._query_first_rows()
         return self._first[1]
 
-    def _asked_for_first(self) -> InMemoryRows:
+    def _query_first_rows(self) -> MemoryRows:
         """Reads the first rows with bounded memory. The limit is part of the statement, so DuckDB sorts no more rows
         than are displayed, and holds no complete result."""
         import pyarrow as pa
 
-        from cc_pipeline.lake.reading import explained, open_bounded, unended
+        from cc_pipeline.lake.reading import open_bounded, strip_semicolon, translate_errors
 
         # a line break, since the query may end in a comment
-        limited = f"FROM (\n{unended(self._query)}\n) LIMIT {_LOOKED_AT}"
+        limited = f"FROM (\n{strip_semicolon(self._query)}\n) LIMIT {_PREVIEW_ROWS}"
         trouble = disk_trouble(self._settings.home / "scratch")
-        with trouble, explained(self._settings.published_path), open_bounded(self._settings) as connection:
+        with trouble, translate_errors(self._settings.published_path), open_bounded(self._settings) as connection:
             parts = self._rows_of(connection, limited)
             schema = next(parts)
-            return InMemoryRows(pa.Table.from_batches(parts, schema))
+            return MemoryRows(pa.Table.from_batches(parts, schema))
 
 
 def _can_be_limited(query: str) -> bool:

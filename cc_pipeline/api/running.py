@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cc_pipeline.api.voice import voice
+from cc_pipeline.api.voice import get_reporter
 from cc_pipeline.errors import (
+    CrawlUnpublished,
     EnvironmentFault,
     Incomplete,
     IndexIncomplete,
-    NotNow,
-    NotPublished,
     PlaceFault,
+    SourceRefuses,
     UserInputError,
 )
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from cc_pipeline.workspace.workspace import Workspace
 
 #: The newest crawls that are checked for publication; one or two of them are only announced.
-_NEWEST = 10
+_NEWEST_CRAWLS = 10
 #: The most crawls whose publication may be unknown. A source that does not answer for more of them answers nothing.
-_UNKNOWN = 2
+_MAX_UNKNOWN_CRAWLS = 2
 #: Error classes by the names in Dagster's event log, which keeps names only: incomplete answers, and a disk or lake
 #: that cannot be written.
 _FAMILIES: dict[str | None, type[EnvironmentFault]] = {
-    **{error_class.__name__: error_class for error_class in (Incomplete, IndexIncomplete, NotNow, PlaceFault)},
+    **{error_class.__name__: error_class for error_class in (Incomplete, IndexIncomplete, SourceRefuses, PlaceFault)},
     # one of its ranges, requested outside of a harvest
-    "RangeNotNow": NotNow,
+    "RangeNotNow": SourceRefuses,
 }
 
 
-def step(name: str, work: Callable[[], object], *, aside: bool = True, briefly: bool = False) -> None:
-    """Calls ``work`` and reports how many seconds it took: with ``aside`` as a notice, else as part of the answer; with
-    ``briefly`` only as a detail.
+def run_step(name: str, work: Callable[[], object], *, is_notice: bool = True, briefly: bool = False) -> None:
+    """Calls ``work`` and reports how many seconds it took: with ``is_notice`` as a notice, else as part of the answer;
+    with ``briefly`` only as a detail.
 
     Raises ``EnvironmentFault`` with the reason if a run fails, ``Incomplete`` if it failed because the source did not
     return everything.
@@ -52,29 +52,30 @@ def step(name: str, work: Callable[[], object], *, aside: bool = True, briefly: 
         problem, _, advice = failed.reason.partition("\n")
         where = f"The run is {failed.run_id}; see it in the UI (cc-pipeline ui)."
         raise family(problem, f"{advice.rstrip('.')}. {where}" if advice else where) from failed
-    show_line = voice().detail if briefly else voice().notice if aside else voice().answer
+    show_line = get_reporter().detail if briefly else get_reporter().notice if is_notice else get_reporter().answer
     show_line(f"      {name:<10} {time.monotonic() - started:6.1f} s")
 
 
-def others_are_done(error: EnvironmentFault) -> bool:
-    """Whether an error of :func:`step` is about single partitions, while all other partitions of its runs were done."""
+def is_partial_failure(error: EnvironmentFault) -> bool:
+    """Whether an error of :func:`run_step` is about single partitions, while all other partitions of its runs were
+    done."""
     from cc_pipeline.defs.launch import RunFailed
 
     return isinstance(error.__cause__, RunFailed) and bool(error.__cause__.failed)
 
 
-def despite_gaps(harvest: Callable[[], object]) -> bool:
+def harvest_despite_gaps(harvest: Callable[[], object]) -> bool:
     """Harvests, and continues if index files could not be read: the look-up uses another index or reports the missing
     files. Returns whether all files could be read."""
     try:
         harvest()
     except IndexIncomplete:
-        voice().note("the index is incomplete: some of its files could not be read")
+        get_reporter().note("the index is incomplete: some of its files could not be read")
         return False
     return True
 
 
-def all_runs(runs: Iterable[object]) -> None:
+def start_all_runs(runs: Iterable[object]) -> None:
     """Consumes a lazy iterator of runs, which starts each of them in turn."""
     for _ in runs:
         pass
@@ -94,7 +95,7 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
     crawl_ids: list[str] = []
     for text in crawls:
         if text == "newest":
-            newest_crawls = known_crawls(workspace).crawls[:_NEWEST]
+            newest_crawls = known_crawls(workspace).crawls[:_NEWEST_CRAWLS]
             newest = next((crawl.id for crawl in newest_crawls if is_published(workspace, crawl.id)), None)
             if newest is None:
                 raise UserInputError(
@@ -104,24 +105,24 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
             crawl_ids.append(newest)
         elif is_selection(text, workspace.crawl_list.crawls):
             selected_ids = [crawl.id for crawl in select(text, known_crawls(workspace).crawls)]
-            crawl_ids += _published(workspace, selected_ids)
+            crawl_ids += _drop_unpublished(workspace, selected_ids)
         else:
             crawl_id = find_crawl(workspace, text).id
             if not is_published(workspace, crawl_id):
                 if index_is_built(crawl_id):
-                    raise UserInputError(_not_there(crawl_id, source))
-                raise NotPublished(
+                    raise UserInputError(_describe_missing(crawl_id, source))
+                raise CrawlUnpublished(
                     f"{crawl_id} is announced, but its path list is not at {source} yet. Run it once it is "
                     "published, or take the newest published crawl: --crawl newest"
                 )
             crawl_ids.append(crawl_id)
     note = workspace.crawl_list.note if crawl_ids else None
     if note is not None:
-        voice().note(note)
+        get_reporter().note(note)
     return list(dict.fromkeys(crawl_ids))
 
 
-def _not_there(crawl: str, source: str) -> str:
+def _describe_missing(crawl: str, source: str) -> str:
     from cc_pipeline.commoncrawl.paths import published_key
 
     list_key = published_key(crawl)
@@ -132,7 +133,7 @@ def _not_there(crawl: str, source: str) -> str:
     )
 
 
-def _published(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:
+def _drop_unpublished(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:
     """Returns ``crawls`` (newest first) without those that are only announced. Crawls older than the first published
     one are not checked: that would cost a request for each. A crawl whose state the source does not tell is kept."""
     from cc_pipeline.harvesting.crawl_index import is_published
@@ -143,15 +144,17 @@ def _published(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:
             if is_published(workspace, crawl):
                 return (*unknown_crawls, *crawls[place:])
         except EnvironmentFault as fault:
-            if isinstance(fault, NotNow) or len(unknown_crawls) == _UNKNOWN or crawl == crawls[-1]:
+            if isinstance(fault, SourceRefuses) or len(unknown_crawls) == _MAX_UNKNOWN_CRAWLS or crawl == crawls[-1]:
                 raise
             unknown_crawls.append(crawl)
             continue
-        voice().note(f"{crawl} is announced and not published yet; it is left out")
+        get_reporter().note(f"{crawl} is announced and not published yet; it is left out")
     return unknown_crawls
 
 
-def agreed_builds(workspace: Workspace, crawls: Iterable[str], yes: bool, max_files: int | None = None) -> list[str]:
+def find_agreed_builds(
+    workspace: Workspace, crawls: Iterable[str], yes: bool, max_files: int | None = None
+) -> list[str]:
     """Returns the crawls whose index has to be built in this home first, if a person agreed to the cost.
 
     Asks if somebody can be asked. Words that are no ids of such crawls are skipped. If the settings allow the missing
@@ -162,38 +165,38 @@ def agreed_builds(workspace: Workspace, crawls: Iterable[str], yes: bool, max_fi
     crawl_ids = dict.fromkeys(
         validate_crawl_id(text) for text in crawls if text != "newest" and not is_selection(text, ())
     )
-    return [crawl for crawl in crawl_ids if index_is_built(crawl) and _agreed(workspace, crawl, yes, max_files)]
+    return [crawl for crawl in crawl_ids if index_is_built(crawl) and _confirm_build(workspace, crawl, yes, max_files)]
 
 
-def _agreed(workspace: Workspace, crawl: str, yes: bool, max_files: int | None) -> bool:
+def _confirm_build(workspace: Workspace, crawl: str, yes: bool, max_files: int | None) -> bool:
     from cc_pipeline.harvesting.archives import built_index
-    from cc_pipeline.harvesting.build_index import build_price, needs_yes, refuse_unpriced
+    from cc_pipeline.harvesting.build_index import estimate_build, needs_yes, refuse_unpriced
 
     index = built_index(workspace, crawl)
     if not index.missing or yes:
         return bool(index.missing)
-    indexed_count = len(index.listed) - len(index.missing)
-    if indexed_count and len(index.missing) <= workspace.settings.max_index_gaps * len(index.listed):
+    indexed_count = len(index.shards) - len(index.missing)
+    if indexed_count and len(index.missing) <= workspace.settings.max_index_gaps * len(index.shards):
         return False
-    price = build_price(workspace, index, max_files)
-    if needs_yes(workspace, price) and not voice().agrees(f"{price.what}. Read them?"):
+    price = estimate_build(workspace, index, max_files)
+    if needs_yes(workspace, price) and not get_reporter().agrees(f"{price.summary}. Read them?"):
         refuse_unpriced(price)
     return True
 
 
 def build_indexes(
-    launcher: Launcher, crawls: Iterable[str], max_files: int | None = None, *, aside: bool = True
+    launcher: Launcher, crawls: Iterable[str], max_files: int | None = None, *, is_notice: bool = True
 ) -> None:
     """Builds the indexes of crawls whose cost was agreed to. Files that the source does not return now become index
     gaps."""
     for crawl in crawls:
         try:
-            step("build", partial(launcher.build_index, crawl, max_files), aside=aside)
+            run_step("build", partial(launcher.build_index, crawl, max_files), is_notice=is_notice)
         except Incomplete as fault:
-            voice().note(f"{fault.what}. {fault.advice}")
+            get_reporter().note(f"{fault.problem}. {fault.advice}")
 
 
-def say_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
+def report_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
     """Reports how many byte ranges of archive files could not be indexed."""
     from cc_pipeline.workspace.source_files import ARCHIVE
 
@@ -201,7 +204,7 @@ def say_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
         rows = workspace.lake.read("source_faults", {"crawl": crawl}, ["source_kind", "source_file"]).to_pylist()
         files = [row["source_file"] for row in rows if row["source_kind"] == ARCHIVE]
         if files:
-            voice().note(
+            get_reporter().note(
                 f"{crawl}: {len(files):,} byte ranges of {len(set(files)):,} archive files could not be read; their "
                 f'records are missing. To see which: cc-pipeline sql "SELECT * FROM source_faults WHERE crawl = '
                 f"'{crawl}'\" (once a run has published)"
@@ -213,5 +216,5 @@ def harvest_crawls(workspace: Workspace, crawls: Sequence[str], *, refresh: bool
     ``EnvironmentFault`` if the run fails, ``IndexIncomplete`` if it fails because index files could not be read."""
     from cc_pipeline.defs.launch import Launcher
 
-    with Launcher(workspace) as launcher, voice().bars():
-        step("index", lambda: launcher.harvest(crawls, refresh=refresh))
+    with Launcher(workspace) as launcher, get_reporter().bars():
+        run_step("index", lambda: launcher.harvest(crawls, refresh=refresh))

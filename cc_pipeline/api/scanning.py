@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_pipeline import progress
-from cc_pipeline.api.asking import Question, sources_for
-from cc_pipeline.api.voice import voice
+from cc_pipeline.api.asking import LookupRequest, find_index_sources
+from cc_pipeline.api.voice import get_reporter
 from cc_pipeline.atomic import write_whole, written_whole
 from cc_pipeline.errors import UserInputError
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 #: The description of a scan, in the folder of its parts.
-_ABOUT: Final = "about.json"
+_DESCRIPTION_FILE: Final = "about.json"
 #: Columns that are read completely: the first one that the condition names, else the key, which every index has.
-_READ_WHOLE: Final = ("content_mime_detected", "content_languages", "content_mime_type", "content_charset")
+_FULL_COLUMNS: Final = ("content_mime_detected", "content_languages", "content_mime_type", "content_charset")
 _KEY: Final = "url_surtkey"
 _EVERYTHING: Final = "*"
 
@@ -40,7 +40,7 @@ def condition_of_all(texts: list[str]) -> str:
     return words[2]
 
 
-def scan(question: Question, where: str, out: Path, write: Callable[[pa.Table], None], *, harvest: bool) -> int:
+def scan(question: LookupRequest, where: str, out: Path, write: Callable[[pa.Table], None], *, harvest: bool) -> int:
     """Calls ``write`` with all captures in the crawls that match a condition, as far as the index tells; returns how
     many there are. Parts are kept beside ``out`` until the scan is complete. Raises ``UserInputError`` above the limits
     of the settings if nobody agrees, ``EnvironmentFault`` and ``DataFault`` for an index that cannot be read."""
@@ -55,7 +55,7 @@ def scan(question: Question, where: str, out: Path, write: Callable[[pa.Table], 
     description = {"crawls": question.crawls, "where": condition.text, "subsets": subsets, "source": settings.source}
     description_text = json.dumps(description)
     parts.mkdir(exist_ok=True)
-    description_path = parts / _ABOUT
+    description_path = parts / _DESCRIPTION_FILE
     if description_path.exists() and description_path.read_text() != description_text:
         raise UserInputError(f"{parts} has parts of another scan; delete it, or name another file")
     write_whole(description_path, description_text)
@@ -73,12 +73,12 @@ def scan(question: Question, where: str, out: Path, write: Callable[[pa.Table], 
     return row_count
 
 
-def forget_parts(out: Path) -> None:
+def delete_parts(out: Path) -> None:
     """Deletes the parts once the file is complete."""
     shutil.rmtree(out.with_name(f"{out.name}.parts"), ignore_errors=True)
 
 
-def _scan_crawl(question: Question, crawl: str, where: str, parts: Path, *, harvest: bool) -> list[Path]:
+def _scan_crawl(question: LookupRequest, crawl: str, where: str, parts: Path, *, harvest: bool) -> list[Path]:
     """Writes the missing parts of a crawl; returns the paths of all its parts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -93,7 +93,7 @@ def _scan_crawl(question: Question, crawl: str, where: str, parts: Path, *, harv
 
     condition, settings = parse_condition(where), question.settings
     subsets = condition.subsets or settings.subsets
-    sources = sources_for(question.workspace, crawl, "parquet", harvest=harvest)
+    sources = find_index_sources(question.workspace, crawl, "parquet", harvest=harvest)
     site_values = [(kind, value) for kind in ("tld", "domain", "host") for value in condition.values_of(kind)]
     kinds = {kind for kind, _ in site_values}
     # one column with sites is enough to locate them
@@ -105,7 +105,9 @@ def _scan_crawl(question: Question, crawl: str, where: str, parts: Path, *, harv
         assert isinstance(locator, ParquetLocator)
         places = locator.places(crawl, subsets, ranges)
         common_columns = set.intersection(*(set(place.columns) for place in places)) if places else set()
-        key = next((column for column in _READ_WHOLE if column in condition.columns and column in common_columns), _KEY)
+        key = next(
+            (column for column in _FULL_COLUMNS if column in condition.columns and column in common_columns), _KEY
+        )
         files = [
             (path, list(file_locations)) for path, file_locations in groupby(places, lambda place: place.file.path)
         ]
@@ -117,11 +119,11 @@ def _scan_crawl(question: Question, crawl: str, where: str, parts: Path, *, harv
             f"{crawl}: {len(todo):,} of {len(files):,} index files, {size / 1e6:,.1f} MB of {key} and the pages with "
             f"captures, at most {requests:,} requests"
         )
-        voice().notice(estimate)
+        get_reporter().notice(estimate)
         exceeds_limits = requests > settings.max_requests or size > settings.max_bytes
-        if exceeds_limits and not voice().agrees("Go on?"):
+        if exceeds_limits and not get_reporter().agrees("Go on?"):
             raise UserInputError(f"{estimate}; above CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES: add --yes")
-        with voice().bars():
+        with get_reporter().bars():
             for finished, (path, file_locations) in enumerate(todo.items()):
                 progress.report("scan", finished, len(todo), crawl)
                 with (

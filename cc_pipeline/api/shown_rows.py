@@ -15,8 +15,8 @@ from cc_pipeline.terminal import escape_controls
 TEXT_ROWS: Final = 10
 HTML_ROWS: Final = 20
 #: The most characters of a cell in a notebook, and elements of a list.
-_CELL: Final = 160
-_ELEMENTS: Final = 20
+_MAX_CELL_LENGTH: Final = 160
+_MAX_ELEMENTS: Final = 20
 #: Widths that text columns are cut to: the first one with which all columns fit into a line is used.
 _COLUMN_WIDTHS: Final = (60, 40)
 _LINE_WIDTH: Final = 120
@@ -27,7 +27,7 @@ def rows_as_text(names: Sequence[str], rows: Sequence[Sequence[object]], width: 
     """Returns aligned lines no wider than ``width`` (default: the terminal, at most 120 columns). Columns that do not
     fit are named below."""
     width = width or min(shutil.get_terminal_size((100, 24)).columns, _LINE_WIDTH)
-    cells = [[_cell(value, _COLUMN_WIDTHS[0]) for value in row] for row in rows[:TEXT_ROWS]]
+    cells = [[_format_cell(value, _COLUMN_WIDTHS[0]) for value in row] for row in rows[:TEXT_ROWS]]
     columns = [[name, *(row[position] for row in cells)] for position, name in enumerate(names)]
     numeric = [
         all(isinstance(row[position], int | float | None) for row in rows[:TEXT_ROWS]) for position in range(len(names))
@@ -35,8 +35,8 @@ def rows_as_text(names: Sequence[str], rows: Sequence[Sequence[object]], width: 
     widest = next(
         (max_width for max_width in _COLUMN_WIDTHS if _line_width(columns, max_width) <= width), _COLUMN_WIDTHS[-1]
     )
-    fitting = _fitting(columns, widest, width)
-    aligned = [_aligned(columns[position], widest, numeric[position]) for position in fitting]
+    fitting = _fit_columns(columns, widest, width)
+    aligned = [_align(columns[position], widest, numeric[position]) for position in fitting]
     lines = [_GAP.join(line).rstrip() for line in zip(*aligned, strict=True)]
     if hidden := [name for position, name in enumerate(names) if position not in fitting]:
         lines.append(_cut(f"and {len(hidden)} more columns: {', '.join(hidden)}", width))
@@ -54,17 +54,17 @@ def rows_as_html(names: Sequence[str], rows: Sequence[Sequence[object]], caption
     )
 
 
-def count_of(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Returns a number with its noun: ``1 row``, ``2,000 rows``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _html_cell(value: object) -> str:
     side = "right" if isinstance(value, int | float) else "left"
-    return f'<td style="text-align:{side}">{html.escape(_cell(value, _CELL))}</td>'
+    return f'<td style="text-align:{side}">{html.escape(_format_cell(value, _MAX_CELL_LENGTH))}</td>'
 
 
-def _cell(value: object, max_length: int) -> str:
+def _format_cell(value: object, max_length: int) -> str:
     """Returns a value as one line of at most ``max_length`` characters."""
     if value is None:
         return ""
@@ -74,23 +74,23 @@ def _cell(value: object, max_length: int) -> str:
     elif isinstance(value, bytes):
         text = value[: max_length + 1].decode("utf-8", "backslashreplace")
     elif isinstance(value, datetime):
-        text = _moment(value)
+        text = _format_time(value)
     elif isinstance(value, list | dict):
-        text = json.dumps(_shortened(value), ensure_ascii=False, default=_in_json)
+        text = json.dumps(_shorten(value), ensure_ascii=False, default=_to_json_text)
     else:
         text = str(value)
     return _cut(escape_controls(text, one_line=True), max_length)
 
 
-def _shortened(value: list[Any] | dict[str, Any]) -> list[Any] | dict[str, Any]:
-    return value[:_ELEMENTS] if isinstance(value, list) else value
+def _shorten(value: list[Any] | dict[str, Any]) -> list[Any] | dict[str, Any]:
+    return value[:_MAX_ELEMENTS] if isinstance(value, list) else value
 
 
-def _in_json(value: object) -> str:
-    return _moment(value) if isinstance(value, datetime) else str(value)
+def _to_json_text(value: object) -> str:
+    return _format_time(value) if isinstance(value, datetime) else str(value)
 
 
-def _moment(value: datetime) -> str:
+def _format_time(value: datetime) -> str:
     """Formats a time to the second, in UTC."""
     moment = value if value.tzinfo is None else value.astimezone(UTC)
     return f"{moment:%Y-%m-%d %H:%M:%S}"
@@ -110,7 +110,7 @@ def _line_width(columns: Sequence[Sequence[str]], max_width: int) -> int:
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
-def _fitting(columns: Sequence[Sequence[str]], max_width: int, width: int) -> list[int]:
+def _fit_columns(columns: Sequence[Sequence[str]], max_width: int, width: int) -> list[int]:
     """Returns the positions of the columns that fit into a line. A column that is too wide is skipped, so that narrow
     columns after it may fit."""
     fitting: list[int] = []
@@ -120,7 +120,7 @@ def _fitting(columns: Sequence[Sequence[str]], max_width: int, width: int) -> li
     return fitting
 
 
-def _aligned(column: Sequence[str], max_width: int, right: bool) -> list[str]:
+def _align(column: Sequence[str], max_width: int, right: bool) -> list[str]:
     from rich.cells import cell_len
 
     cut = [_cut(text, max_width) for text in column]

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
-from cc_pipeline.api.facade import in_python
+from cc_pipeline.api.facade import translate_for_python
 from cc_pipeline.terminal import escape_controls
 
 
-class Voice(Protocol):
+class Reporter(Protocol):
     """Receives messages about the work. Lines are whole sentences without an end of line."""
 
     def note(self, text: str) -> None:
@@ -34,7 +34,7 @@ class Voice(Protocol):
         """Shows progress while the block runs."""
 
 
-class Plain:
+class StderrReporter:
     """Prints lines on standard error and asks nobody: the default in Python. ``quiet`` prints notes only."""
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -42,12 +42,12 @@ class Plain:
 
     def note(self, text: str) -> None:
         """Prints the text always."""
-        print(f"note: {escape_controls(in_python(text))}", file=sys.stderr)  # noqa: T201  # a cell shows it
+        print(f"note: {escape_controls(translate_for_python(text))}", file=sys.stderr)  # noqa: T201  # a cell shows it
 
     def notice(self, text: str) -> None:
         """Prints the text unless ``quiet``."""
         if not self._quiet:
-            print(escape_controls(in_python(text)), file=sys.stderr)  # noqa: T201
+            print(escape_controls(translate_for_python(text)), file=sys.stderr)  # noqa: T201
 
     def answer(self, text: str) -> None:
         """Prints the text unless ``quiet``."""
@@ -66,19 +66,19 @@ class Plain:
         return nullcontext()
 
 
-_voices: list[Voice] = [Plain()]
+_reporters: list[Reporter] = [StderrReporter()]
 
 
-def voice() -> Voice:
+def get_reporter() -> Reporter:
     """Returns the receiver of messages of the current work, for all threads."""
-    return _voices[-1]
+    return _reporters[-1]
 
 
 @contextmanager
-def told_to(reporter: Voice) -> Iterator[None]:
+def use_reporter(reporter: Reporter) -> Iterator[None]:
     """Makes ``reporter`` receive the messages of the block."""
-    _voices.append(reporter)
+    _reporters.append(reporter)
     try:
         yield
     finally:
-        _voices.remove(reporter)
+        _reporters.remove(reporter)

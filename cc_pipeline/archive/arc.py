@@ -25,8 +25,16 @@ from cc_pipeline.errors import DataFault, DataKind
 #: The maximum length of the line: many times the longest known URLs.
 MAX_LINE: Final = 1 << 16
 
-_V1: Final = ("URL", "IP-address", "Archive-date", "Content-type", "Archive-length")
-_V2: Final = (*_V1[:4], "Result-code", "Checksum", "Location", "Offset", "Filename", "Archive-length")
+_VERSION_1_FIELDS: Final = ("URL", "IP-address", "Archive-date", "Content-type", "Archive-length")
+_VERSION_2_FIELDS: Final = (
+    *_VERSION_1_FIELDS[:4],
+    "Result-code",
+    "Checksum",
+    "Location",
+    "Offset",
+    "Filename",
+    "Archive-length",
+)
 #: The part by which record lines are searched: their dates are rarer than anything else in them.
 _DATE_TO_LENGTH = re.compile(rb" (?:\d{8,20}|\d{14}[^\s\d]\S{0,20}) [^\n]{0,250}\d\r*\n")
 _DATE = re.compile(r"-|\d{8,20}|\d{14}[^\s\d]\S{0,20}", re.ASCII)
@@ -73,7 +81,7 @@ def parse_header(data: bytes, source: str, offset: int) -> ArcHeader:
     if fields is None:
         raise DataFault(DataKind.NOT_A_RECORD, source, offset, f"no ARC record line: {data[start : start + 64]!r}")
     if data[start:end].split(b" ")[-2:-1] == [fields[2][1].encode("latin-1")] != [b"-"]:
-        flags.append(flag.ODD_DATE)
+        flags.append(flag.UNUSUAL_DATE)
     length = int(fields[-1][1])
     if length < 0:
         flags.append(flag.UNUSABLE_LENGTH)
@@ -86,7 +94,7 @@ def begins_record(data: bytes) -> bool:
     return end >= 0 and split_line(data[:end]) is not None
 
 
-def wanted(content: bytes) -> int:
+def measure_record(content: bytes) -> int:
     """Returns the size of the record at the beginning of ``content``: 0 without a record, -1 if its line continues
     after ``content``."""
     start = len(content) - len(content.lstrip(_BLANK))
@@ -124,18 +132,18 @@ def split_line(line: bytes) -> Headers | None:
     words = text.split(" ")
     # version 2 first: an offset can look like a date
     if len(words) >= 10 and _is_date(words[-8]) and (_is_number(words[-3]) or words[-3] == "-"):
-        return tuple(zip(_V2, (" ".join(words[:-9]), *words[-9:]), strict=True))
+        return tuple(zip(_VERSION_2_FIELDS, (" ".join(words[:-9]), *words[-9:]), strict=True))
     if _is_date(parts[2]):
-        return tuple(zip(_V1, parts, strict=True))
+        return tuple(zip(_VERSION_1_FIELDS, parts, strict=True))
     if parts[3] != "-" and _is_date(parts[3]) and _MEDIA_TYPE.fullmatch(parts[2]):
         # date and media type are swapped
-        return tuple(zip(_V1, (*parts[:2], parts[3], parts[2], parts[4]), strict=True))
+        return tuple(zip(_VERSION_1_FIELDS, (*parts[:2], parts[3], parts[2], parts[4]), strict=True))
     for place in range(len(words) - 4, 1, -1):
         if len(words[place]) >= 10 and _is_date(words[place]):
             url, mime = " ".join(words[: place - 1]), " ".join(words[place + 1 : -1])
             if not _MIME.fullmatch(mime):
                 return None
-            return tuple(zip(_V1, (url, words[place - 1], words[place], mime, words[-1]), strict=True))
+            return tuple(zip(_VERSION_1_FIELDS, (url, words[place - 1], words[place], mime, words[-1]), strict=True))
     return None
 
 
@@ -160,10 +168,10 @@ def build_record(
     all_flags = [*header.flags, *flags]
     url, is_unusual_url = decode_url(values["URL"])
     if is_unusual_url:
-        all_flags.append(flag.ODD_URL)
+        all_flags.append(flag.UNUSUAL_URL)
     time, plain = digits_date(values["Archive-date"])
     if not plain:
-        all_flags.append(flag.UNREADABLE_DATE if time is None else flag.ODD_DATE)
+        all_flags.append(flag.UNREADABLE_DATE if time is None else flag.UNUSUAL_DATE)
     if header.is_filedesc and block[:1] not in (b"1", b"2"):
         all_flags.append(flag.UNKNOWN_VERSION)
     message = parse_response(block) if url.partition(":")[0].lower() in ("http", "https") else None
@@ -215,7 +223,7 @@ def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LI
     bytes, the first line is no URL record line, or uncompressed content ends too early.
     """
     if member[:3] == GZIP_MAGIC:
-        content, flags = inflate_run(member, source, offset, limit, wanted)
+        content, flags = inflate_run(member, source, offset, limit, measure_record)
         return parse_record(content, source, offset, flags, sound=True)
     if not member or member[:2] == GZIP_MAGIC[:2]:
         kind, reason = describe_non_gzip(member)
@@ -268,7 +276,7 @@ class ArcGrammar:
 
     max_header = MAX_LINE
     max_start = MAX_LINE
-    wanted = staticmethod(wanted)
+    measure_record = staticmethod(measure_record)
     starts = staticmethod(record_starts)
     begins = staticmethod(begins_record)
     parse_header = staticmethod(parse_header)

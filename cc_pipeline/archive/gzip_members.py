@@ -94,7 +94,7 @@ _CHUNK: Final = 1 << 18
 _FIRST_PIECE: Final = 1 << 12
 _PEEK: Final = 1 << 14
 _PADDING: Final = b"\0\r\n"
-_MOST_PADDING: Final = 1 << 24
+_MAX_PADDING: Final = 1 << 24
 
 
 class Readable(Protocol):
@@ -139,16 +139,16 @@ class Window:
         start = offset - self._base
         return bytes(memoryview(self._buffer)[start : start + length])
 
-    def at_end(self, offset: int) -> bool:
+    def is_at_end(self, offset: int) -> bool:
         """Whether the source has no byte at ``offset``."""
         self._fill(offset + 1)
         return offset >= self.seen
 
     def ends_in_padding(self, offset: int) -> bool:
         """Whether there are only zero bytes and line ends, at least one, from ``offset`` to the end of the source:
-        tapes and file systems fill blocks with them. More than ``_MOST_PADDING`` bytes do not count as padding."""
+        tapes and file systems fill blocks with them. More than ``_MAX_PADDING`` bytes do not count as padding."""
         size = 1
-        while size <= _MOST_PADDING:
+        while size <= _MAX_PADDING:
             piece = self.slice(offset, size)
             if not piece or piece.strip(_PADDING):
                 return False
@@ -177,7 +177,7 @@ class Window:
         size = _FIRST_PIECE
         while stop is None or offset < stop:
             piece = self.slice(offset, size + longest)
-            last = self.at_end(offset + len(piece))
+            last = self.is_at_end(offset + len(piece))
             for place in find(piece):
                 if place >= size and not last:
                     break

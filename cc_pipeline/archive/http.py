@@ -24,7 +24,7 @@ _PLAIN_FIELD = re.compile(r"\r\n([^:\s][^:\r\n]*):[ \t]*([^\r\n]*)")
 _STATUS = re.compile(rb"\s*(?:HTTP|ICY)(?:/?[\d.]*)?\s+(\d{3})(?!\d)", re.IGNORECASE)
 _STATUS_START = re.compile(rb"\s*(?:HTTP|ICY)[/ \d]", re.IGNORECASE)
 #: Interim responses before a final one: more than servers send, few enough to search the message for each.
-_MOST_INTERIM = 16
+_MAX_INTERIM = 16
 _REQUEST_START = re.compile(rb"[A-Za-z]{3,20} \S+[^\r\n]*")
 _FIELD_START = re.compile(rb"[A-Za-z][A-Za-z0-9-]{0,60}:[^\n]*\n")
 
@@ -108,13 +108,13 @@ def split_fields(block: bytes) -> FieldLines:
     text = block.decode("latin-1").rstrip("\r ")
     fields = _PLAIN_FIELD.findall(text)
     if not len(fields) == text.count("\n") == text.count("\r"):
-        return _split_odd_fields(text)
+        return _split_irregular_fields(text)
     if " \r" in text or " :" in text or "\t" in text:
         fields = [(name.strip(), value.strip(" \t")) for name, value in fields]
     return FieldLines(text.partition("\r\n")[0], tuple(fields), False, False, False, False)
 
 
-def _split_odd_fields(text: str) -> FieldLines:
+def _split_irregular_fields(text: str) -> FieldLines:
     lines = [line.rstrip("\r") for line in text.split("\n")]
     folded = malformed = False
     fields: list[tuple[str, str]] = []
@@ -185,8 +185,8 @@ def parse_response(data: bytes, start: int = 0, stop: int | None = None) -> Http
     status = _STATUS.match(data, start, min(stop, start + 256))
     if status is not None:
         flags: tuple[str, ...] = ()
-        for _ in range(_MOST_INTERIM):
-            following = _behind_interim(data, start, stop) if status[1].startswith(b"1") else None
+        for _ in range(_MAX_INTERIM):
+            following = _find_final_status(data, start, stop) if status[1].startswith(b"1") else None
             if following is None:
                 break
             start, status, flags = following.start(), following, (flag.INTERIM,)
@@ -198,7 +198,7 @@ def parse_response(data: bytes, start: int = 0, stop: int | None = None) -> Http
     return HttpMessage(None, None, (), data[start:stop], (flag.NO_STATUS_LINE,))
 
 
-def _behind_interim(data: bytes, start: int, stop: int) -> re.Match[bytes] | None:
+def _find_final_status(data: bytes, start: int, stop: int) -> re.Match[bytes] | None:
     """Returns the status line of the response after an interim one; ``None`` if no response follows."""
     end, next_start = header_end(data, start, stop)
     return None if end < 0 else _STATUS.match(data, next_start, min(stop, next_start + 256))

@@ -65,7 +65,7 @@ class Grammar(Protocol[HeaderT]):
         """Returns the record of a sound gzip member; ``None`` unless the member holds exactly one record."""
         ...
 
-    def wanted(self, content: bytes) -> int:
+    def measure_record(self, content: bytes) -> int:
         """Returns the size of the record at the beginning of ``content``: 0 without a record, -1 if its header
         continues after ``content``."""
         ...
@@ -125,7 +125,7 @@ class PlainWalk(Generic[HeaderT]):
     def run(self, member_length: int | None = None) -> Iterator[StoredRecord | DataFault]:
         """Yields every record, and a ``DataFault`` for every range of bytes without one, in order."""
         position = self._skip_blank(self._window.begin)
-        while position >= 0 and not self._window.at_end(position):
+        while position >= 0 and not self._window.is_at_end(position):
             self._window.release(position)
             step = self._step(position)
             resume = step.resume if step.resume < 0 else self._skip_blank(step.resume)
@@ -224,7 +224,7 @@ class PlainWalk(Generic[HeaderT]):
     def _elastic(self, position: int, body: int, header: HeaderT) -> _Step:
         window = self._window
         start = self._next_start(body, self._limit)
-        if start < 0 and not window.at_end(body + self._limit):
+        if start < 0 and not window.is_at_end(body + self._limit):
             fault = self._fault(DataKind.TOO_LARGE, position, f"the record is larger than {self._limit} bytes")
             return _Step(self._next_start(body + self._limit), fault=fault)
         end = window.seen if start < 0 else start

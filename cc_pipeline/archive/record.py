@@ -32,8 +32,8 @@ UNKNOWN_VERSION: Final = "unknown-version"
 UNKNOWN_TYPE: Final = "unknown-record-type"
 MISSING_URL: Final = "missing-url"
 BRACKETED_URL: Final = "url-in-brackets"
-ODD_URL: Final = "odd-url"
-ODD_DATE: Final = "odd-date"
+UNUSUAL_URL: Final = "odd-url"
+UNUSUAL_DATE: Final = "odd-date"
 UNREADABLE_DATE: Final = "unreadable-date"
 UNUSABLE_LENGTH: Final = "unusable-length"
 WRONG_LENGTH: Final = "wrong-length"
@@ -70,8 +70,8 @@ FLAGS: Final[dict[str, str]] = {
     UNKNOWN_TYPE: "no record type, or one that no WARC version defines",
     MISSING_URL: "a record of a kind that has a URL comes without one",
     BRACKETED_URL: "the URL stood in angle brackets (taken off)",
-    ODD_URL: "the URL has blanks, control characters, or bytes that are not UTF-8 (then read as latin-1)",
-    ODD_DATE: "the date has an unusual form, yet it could be read",
+    UNUSUAL_URL: "the URL has blanks, control characters, or bytes that are not UTF-8 (then read as latin-1)",
+    UNUSUAL_DATE: "the date has an unusual form, yet it could be read",
     UNREADABLE_DATE: "the date is missing or cannot be read",
     UNUSABLE_LENGTH: "the declared length is negative; the record ends where its gzip member ends",
     WRONG_LENGTH: "the declared length is wrong; the record ends where its sound gzip member or the next record tells",

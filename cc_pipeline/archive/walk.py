@@ -37,21 +37,21 @@ class _Search:
 
     def __init__(self, window: Window, is_record_start: Callable[[int], bool]) -> None:
         self._window = window
-        self._promising = is_record_start
+        self._is_record_start = is_record_start
         self.vain = 0
 
-    def after(self, offset: int) -> int:
+    def find_member(self, offset: int) -> int:
         """Returns the offset of the next member that begins a record, at or after ``offset``; -1 if there is none."""
         position = offset
         while self.vain < _VAIN_WORK:
             position = self._window.search(_magic_places, position, len(GZIP_MAGIC))
-            if position < 0 or self._promising(position):
+            if position < 0 or self._is_record_start(position):
                 return position
             position += 1
         return -1
 
     @property
-    def given_up(self) -> bool:
+    def is_exhausted(self) -> bool:
         return self.vain >= _VAIN_WORK
 
 
@@ -114,7 +114,7 @@ def _compressed(
     search = _Search(window, is_record_start)
     position = window.begin
     has_records = False
-    while position >= 0 and not window.at_end(position):
+    while position >= 0 and not window.is_at_end(position):
         window.release(position)
         if has_records and window.ends_in_padding(position):
             break
@@ -122,8 +122,8 @@ def _compressed(
         if isinstance(outcome, InflatedMember):
             record = grammar.single(outcome.content, source, outcome.offset) if outcome.content else None
             sound = record is not None and flag.WRONG_LENGTH not in record.flags
-            if sound or not outcome.content or not _goes_on(outcome, window, grammar):
-                for stored in _of_member(outcome, record, source, grammar, limit):
+            if sound or not outcome.content or not _may_continue(outcome, window, grammar):
+                for stored in _read_member(outcome, record, source, grammar, limit):
                     has_records = True
                     yield stored
                 position += outcome.consumed
@@ -135,7 +135,7 @@ def _compressed(
             if run.fault is not None:
                 kind, reason = run.fault
                 yield DataFault(kind, source, position, reason)
-            position = run.position if run.fault is None else search.after(run.position)
+            position = run.position if run.fault is None else search.find_member(run.position)
         elif isinstance(outcome, LargeMember):
             reader = MemberReader(window, position)
             for stored in PlainWalk(Window(reader), grammar, source, limit, position).run():
@@ -144,7 +144,7 @@ def _compressed(
             if reader.fault is not None:
                 kind, reason = reader.fault
                 yield DataFault(kind, source, position, reason)
-            position = reader.position if reader.ended else search.after(reader.position)
+            position = reader.position if reader.ended else search.find_member(reader.position)
         else:
             has_records = True
             content = salvage(window, position, limit)
@@ -152,8 +152,8 @@ def _compressed(
                 yield from PlainWalk(Window(io.BytesIO(content)), grammar, source, limit, position, partial=True).run()
             yield DataFault(outcome.kind, source, position, outcome.reason)
             search.vain += outcome.examined + len(content)
-            position = search.after(position + 1)
-    if search.given_up:
+            position = search.find_member(position + 1)
+    if search.is_exhausted:
         yield DataFault(DataKind.TOO_LARGE, source, None, "too much damage, the rest was not read")
     if not has_records:
         yield DataFault(
@@ -161,9 +161,9 @@ def _compressed(
         )
 
 
-def _goes_on(member: InflatedMember, window: Window, grammar: Grammar[HeaderT]) -> bool:
+def _may_continue(member: InflatedMember, window: Window, grammar: Grammar[HeaderT]) -> bool:
     """Whether the next member does not begin with a record, so that it may hold the rest of this member's."""
-    if not grammar.wanted(member.content):
+    if not grammar.measure_record(member.content):
         return False
     next_offset = member.offset + member.consumed
     if window.slice(next_offset, len(GZIP_MAGIC)) != GZIP_MAGIC:
@@ -172,7 +172,7 @@ def _goes_on(member: InflatedMember, window: Window, grammar: Grammar[HeaderT]) 
     return bool(following.strip(_BLANK)) and not grammar.begins(following.lstrip(_BLANK))
 
 
-def _of_member(
+def _read_member(
     member: InflatedMember, record: ArchivedRecord | None, source: str, grammar: Grammar[HeaderT], limit: int
 ) -> Iterator[StoredRecord | DataFault]:
     """Yields the records and faults of a member; ``record`` if it holds exactly one."""
@@ -221,7 +221,7 @@ class RunReader:
         #: The start of each member: in the contents and in the file.
         self._begins = [(0, offset)]
         self._read = 0
-        self._done = False
+        self._is_finished = False
 
     @property
     def position(self) -> int:
@@ -234,14 +234,14 @@ class RunReader:
         return self._member.fault
 
     def read(self, size: int, /) -> bytes:
-        while not self._done:
+        while not self._is_finished:
             if part := self._member.read(size):
                 self._read += len(part)
                 return part
             next_offset = self._member.position
             head = b"" if self.fault else self._window.slice(next_offset, len(GZIP_MAGIC))
             if head != GZIP_MAGIC or self._ends(salvage(self._window, next_offset, _PROBE)):
-                self._done = True
+                self._is_finished = True
                 break
             self._member = MemberReader(self._window, next_offset)
             self._begins.append((self._read, next_offset))

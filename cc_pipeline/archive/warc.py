@@ -115,7 +115,7 @@ def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
     return WarcHeader(lines.fields, values, block_start, int(length), tuple(flags))
 
 
-def wanted(content: bytes) -> int:
+def measure_record(content: bytes) -> int:
     """Returns the size of the record at the beginning of ``content``: 0 without a record, -1 if its header continues
     after ``content``."""
     start = len(content) - len(content.lstrip(_BLANK))
@@ -143,7 +143,7 @@ def build_record(
     url = _url(values.get("warc-target-uri"), record_type, all_flags)
     time, plain = warc_date(values.get("warc-date", ""))
     if not plain:
-        all_flags.append(flag.UNREADABLE_DATE if time is None else flag.ODD_DATE)
+        all_flags.append(flag.UNREADABLE_DATE if time is None else flag.UNUSUAL_DATE)
     message = _message(record_type, values, url, data, start, stop)
     http: dict[str, str] = {}
     claimed = declared(values.get("warc-payload-digest"))
@@ -200,7 +200,7 @@ def _url(raw: str | None, record_type: str, flags: list[str]) -> str:
         flags.append(flag.BRACKETED_URL)
     url, is_unusual = decode_url(raw)
     if is_unusual:
-        flags.append(flag.ODD_URL)
+        flags.append(flag.UNUSUAL_URL)
     return url
 
 
@@ -264,7 +264,7 @@ def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LI
     larger than ``limit`` bytes, the header is no WARC header, or the content ends before the declared Content-Length.
     """
     if member[:3] == GZIP_MAGIC:
-        content, flags = inflate_run(member, source, offset, limit, wanted)
+        content, flags = inflate_run(member, source, offset, limit, measure_record)
         return parse_record(content, source, offset, flags)
     if member.lstrip(_BLANK)[:5].upper() != b"WARC/":
         kind, reason = describe_non_gzip(member)
@@ -314,7 +314,7 @@ class WarcGrammar:
 
     max_header = MAX_HEADER
     max_start = 64
-    wanted = staticmethod(wanted)
+    measure_record = staticmethod(measure_record)
     begins = staticmethod(begins_record)
     parse_header = staticmethod(parse_header)
 

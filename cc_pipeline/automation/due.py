@@ -16,56 +16,56 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 
 #: Captures assumed for a target without any information, in a home where nothing was fetched yet.
-_UNKNOWN: Final = 100.0
+_DEFAULT_CAPTURES: Final = 100.0
 #: The cost of a partition before its first capture, in captures: its look-up, its commits, its records.
-_FIXED: Final = 20.0
+_PARTITION_OVERHEAD: Final = 20.0
 #: Captures per second from a source without a limit: they still have to be checked and parsed.
-_UNLIMITED: Final = 50.0
+_UNLIMITED_RATE: Final = 50.0
 
 Pair = tuple[str, str]
-_NONE: Final[Mapping[Pair, tuple[int, datetime]]] = MappingProxyType({})
+_NO_RUNS: Final[Mapping[Pair, tuple[int, datetime]]] = MappingProxyType({})
 #: A partition that failed this often in a row is not tried again until its failures are too old to be remembered. A
 #: person can run it at any time.
-MOST_FAILURES: Final = 4
+MAX_FAILURES: Final = 4
 #: The delay after the first failure; each further failure multiplies it by four. The last try has a run of its own, so
 #: that a partition that kills its process does not take others with it for good.
-_FIRST_REST: Final = timedelta(minutes=30)
+_FIRST_DELAY: Final = timedelta(minutes=30)
 #: The longest delay of a partition that was not tried because its run ended early. It is due again at once, the next
 #: time after half an hour, then after four times as long each time. It is never given up, since nothing is wrong with
 #: it.
-_LONGEST_HELD: Final = timedelta(hours=8)
+_MAX_DELAY: Final = timedelta(hours=8)
 #: Captures that a source did not return are requested again in a rhythm of their own, about ten times in the week that
 #: failures are remembered. A partition with more failures fails before its captures are requested. That does not move
 #: the rhythm, so it would be due again with every tick.
-MOST_FAILURES_OF_DUE: Final = 12
+MAX_FAILURES_OF_DUE: Final = 12
 #: How often runs are cut to a quarter if they end before they try all their partitions: from 200 partitions to three,
 #: so that all are made soon once the cause is gone.
-_SMALLER: Final = 3
+_MAX_SPLITS: Final = 3
 #: Runs of a single partition that one tick starts.
-_ALONE: Final = 5
+_SINGLE_RUNS_PER_TICK: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
     """The pace of a home. ``captures`` is the average number of captures of each target in the crawls where it was
-    fetched, ``usual`` that of a target that was fetched nowhere. ``each`` is seconds per capture. ``measured`` is false
-    if the pace comes from the request budget alone, since no run has ended yet."""
+    fetched, ``usual`` that of a target that was fetched nowhere. ``seconds_per_capture`` is seconds per capture.
+    ``is_measured`` is false if the pace comes from the request budget alone, since no run has ended yet."""
 
     captures: Mapping[str, float]
-    usual: float
-    each: float
-    measured: bool
+    default_captures: float
+    seconds_per_capture: float
+    is_measured: bool
 
     def seconds(self, target: str) -> float:
         """Returns the seconds that a partition of ``target`` is likely to take."""
-        return (self.captures.get(target, self.usual) + _FIXED) * self.each
+        return (self.captures.get(target, self.default_captures) + _PARTITION_OVERHEAD) * self.seconds_per_capture
 
     def total(self, pairs: Iterable[tuple[str, str]]) -> float:
         """Returns the seconds that partitions (crawl, target) are likely to take, one after the other."""
         return sum(self.seconds(target) for _, target in pairs)
 
 
-def pace_of(fetches: pa.Table, runs: Sequence[tuple[float, int]], rate: float | None) -> Pace:
+def estimate_pace(fetches: pa.Table, runs: Sequence[tuple[float, int]], rate: float | None) -> Pace:
     """Computes the pace of a home. ``fetches`` is the table of that name, ``runs`` are seconds and partitions of ended
     runs, ``rate`` is requests per second that the budget allows (``None``: no limit).
 
@@ -76,14 +76,19 @@ def pace_of(fetches: pa.Table, runs: Sequence[tuple[float, int]], rate: float | 
     for row in fetches.group_by("target").aggregate([("planned", "mean")]).to_pylist():
         # a large set has its captures in parts
         captures_by_target[whole_slug(row["target"])] += row["planned_mean"]
-    usual = sum(captures_by_target.values()) / len(captures_by_target) if captures_by_target else _UNKNOWN
+    usual = sum(captures_by_target.values()) / len(captures_by_target) if captures_by_target else _DEFAULT_CAPTURES
     seconds, partitions = sum(run[0] for run in runs), sum(run[1] for run in runs)
     if partitions and captures_by_target:
-        return Pace(captures_by_target, usual, seconds / partitions / (usual + _FIXED), measured=True)
-    return Pace(captures_by_target, usual, 1 / (_UNLIMITED if rate is None else min(rate, _UNLIMITED)), measured=False)
+        return Pace(captures_by_target, usual, seconds / partitions / (usual + _PARTITION_OVERHEAD), is_measured=True)
+    return Pace(
+        captures_by_target,
+        usual,
+        1 / (_UNLIMITED_RATE if rate is None else min(rate, _UNLIMITED_RATE)),
+        is_measured=False,
+    )
 
 
-def spoken(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Formats a duration for a person who plans: ``about 5 min``, ``about 3.5 h``, ``about 12 days``."""
     if seconds < 3600:
         return f"about {max(1, round(seconds / 60))} min"
@@ -112,7 +117,7 @@ def select_crawls(listed_crawls: Sequence[str], selection: Sequence[str]) -> tup
 
 
 def decide_crawls(
-    listed: Sequence[str],
+    listed_crawls: Sequence[str],
     registered: Collection[str],
     requested: Collection[str],
     selection: Sequence[str],
@@ -125,13 +130,13 @@ def decide_crawls(
     ticks have asked to run (the cursor). ``is_runnable`` is called only for crawls that would run; it may cost a
     request.
     """
-    new = tuple(crawl for crawl in listed if crawl not in registered)
+    new = tuple(crawl for crawl in listed_crawls if crawl not in registered)
     # the oldest of the new ones first, so that partitions are added in the order of their age
     register = tuple(reversed(new[:new_keys_per_tick]))
     partition_crawls = {*registered, *register}
     candidates = [
         crawl_id
-        for crawl_id in select_crawls(listed, selection)
+        for crawl_id in select_crawls(listed_crawls, selection)
         if crawl_id in partition_crawls and crawl_id not in requested
     ]
     run: list[str] = []
@@ -142,7 +147,7 @@ def decide_crawls(
 
 
 @dataclass(frozen=True, slots=True)
-class AskedRun:
+class RunProposal:
     """One run to start: its (crawl, domain) ``pairs``, its ``kind`` (``watch``, ``backfill`` or ``repair``), and the
     seconds that it is likely to take."""
 
@@ -153,16 +158,16 @@ class AskedRun:
 
 @dataclass(frozen=True, slots=True)
 class BackfillDecision:
-    """``runs`` are started now. ``rest`` pairs, likely to take ``rest_seconds``, wait for later ticks. ``left`` pairs
-    failed too often and are not tried again. ``resting`` pairs failed and are tried again later. ``held`` pairs did not
-    fail: runs ended repeatedly before these pairs were tried, so they wait for a while."""
+    """``runs`` are started now. ``remaining`` pairs, likely to take ``rest_seconds``, wait for later ticks.
+    ``abandoned`` pairs failed too often and are not tried again. ``resting`` pairs failed and are tried again later.
+    ``postponed`` pairs did not fail: runs ended repeatedly before these pairs were tried, so they wait for a while."""
 
-    runs: tuple[AskedRun, ...]
-    rest: int
+    runs: tuple[RunProposal, ...]
+    remaining: int
     rest_seconds: float
-    left: tuple[Pair, ...]
-    resting: tuple[Pair, ...]
-    held: tuple[Pair, ...] = ()
+    abandoned: tuple[Pair, ...]
+    delayed: tuple[Pair, ...]
+    postponed: tuple[Pair, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +185,7 @@ def decide_backfill(
     missing: Iterable[Pair],
     due: Collection[Pair],
     failures: Mapping[Pair, tuple[int, datetime]],
-    unreached: Mapping[Pair, tuple[int, datetime]] = _NONE,
+    unreached: Mapping[Pair, tuple[int, datetime]] = _NO_RUNS,
     *,
     newest: str,
     now: datetime,
@@ -201,32 +206,32 @@ def decide_backfill(
     postponed: list[Pair] = []
     for pair in missing:
         failure_count, last_failure = failures.get(pair, (0, now))
-        if failure_count >= (MOST_FAILURES_OF_DUE if pair in due else MOST_FAILURES):
+        if failure_count >= (MAX_FAILURES_OF_DUE if pair in due else MAX_FAILURES):
             abandoned.append(pair)
-        elif _held_until(*unreached.get(pair, (0, now))) > now:
+        elif _postponed_until(*unreached.get(pair, (0, now))) > now:
             postponed.append(pair)
         elif pair in due:
             by_kind["repair"].append(pair)
         elif not failure_count:
             by_kind["watch" if pair[0] == newest else "backfill"].append(pair)
-        elif last_failure + _FIRST_REST * 4 ** (failure_count - 1) > now:
+        elif last_failure + _FIRST_DELAY * 4 ** (failure_count - 1) > now:
             resting.append(pair)
-        elif failure_count == MOST_FAILURES - 1:
+        elif failure_count == MAX_FAILURES - 1:
             single_tries.append(pair)
         else:
             by_kind["repair"].append(pair)
-    runs: list[AskedRun] = []
+    runs: list[RunProposal] = []
     room = _Room(bounds)
-    waiting: list[Pair] = single_tries[_ALONE:]
+    waiting: list[Pair] = single_tries[_SINGLE_RUNS_PER_TICK:]
     for kind, pairs in by_kind.items():
-        for group in _together(pairs, lambda pair: unreached.get(pair, (0, now))[0], bounds.per_run):
+        for group in _split_into_runs(pairs, lambda pair: unreached.get(pair, (0, now))[0], bounds.per_run):
             run_pairs = room.take(group, seconds)
             if run_pairs:
-                runs.append(AskedRun(kind, run_pairs, sum(map(seconds, run_pairs))))
+                runs.append(RunProposal(kind, run_pairs, sum(map(seconds, run_pairs))))
             waiting += group[len(run_pairs) :]
-        for pair in single_tries[:_ALONE] if kind == "repair" else ():
+        for pair in single_tries[:_SINGLE_RUNS_PER_TICK] if kind == "repair" else ():
             if room.take([pair], seconds):
-                runs.append(AskedRun("repair", (pair,), seconds(pair)))
+                runs.append(RunProposal("repair", (pair,), seconds(pair)))
             else:
                 waiting.append(pair)
     return BackfillDecision(
@@ -234,22 +239,22 @@ def decide_backfill(
     )
 
 
-def _together(pairs: Sequence[Pair], unreached: Callable[[Pair], int], per_run: int) -> Iterator[Sequence[Pair]]:
+def _split_into_runs(pairs: Sequence[Pair], unreached: Callable[[Pair], int], per_run: int) -> Iterator[Sequence[Pair]]:
     """Yields the pairs of each run. Pairs that several runs did not reach go into ever smaller runs, each time with
     other neighbours: one of the pairs may end each run, and would keep the pairs after it from being made."""
     for times, group in groupby(sorted(pairs, key=unreached), key=unreached):
-        members, max_size = list(group), max(1, per_run // 4 ** min(max(0, times - 1), _SMALLER))
+        members, max_size = list(group), max(1, per_run // 4 ** min(max(0, times - 1), _MAX_SPLITS))
         offset = times % max_size if times > 1 else 0
         for start, stop in pairwise([*sorted({0, *range(offset, len(members), max_size)}), len(members)]):
             yield members[start:stop]
 
 
-def _held_until(times: int, last: datetime) -> datetime:
+def _postponed_until(times: int, last: datetime) -> datetime:
     """Returns the time from which a partition may be tried again that so many runs did not reach."""
     if times < 2:
         return last
     # a larger exponent would overflow the number of days
-    return last + min(_LONGEST_HELD, _FIRST_REST * 4 ** min(times - 2, 8))
+    return last + min(_MAX_DELAY, _FIRST_DELAY * 4 ** min(times - 2, 8))
 
 
 class _Room:

@@ -9,25 +9,26 @@ from typing import Final
 
 from cc_pipeline.automation import watch_list
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
-from cc_pipeline.commoncrawl.target_text import set_slug, slug_meant
+from cc_pipeline.commoncrawl.target_text import parse_slug, set_slug
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.harvesting.crawls import found_by_name
+from cc_pipeline.harvesting.crawls import crawls_found_by_name
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import FETCH, HARVEST, LIST, LOCATE, PARSE
-from cc_pipeline.upkeep.purge_plan import begun
+from cc_pipeline.lake.slice import FETCH, HARVEST, LOCATE, MANIFEST, PARSE
+from cc_pipeline.upkeep.purge_plan import list_unfinished_purges
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The most targets that a message suggests.
-_NAMED: Final = 3
+_MAX_HINTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class KnownKeys:
-    """The valid domains and crawls. ``unjudged`` is the reason why crawls could not be listed; empty if they were."""
+    """The valid domains and crawls. ``unchecked_reason`` is the reason why crawls could not be listed; empty if they
+    were."""
 
     domains: frozenset[str]
     crawls: frozenset[str]
-    unjudged: str = ""
+    unchecked_reason: str = ""
 
 
 def known_keys(workspace: Workspace) -> KnownKeys:
@@ -37,26 +38,26 @@ def known_keys(workspace: Workspace) -> KnownKeys:
     Raises ``UserInputError`` for a watch list with a wrong line, ``EnvironmentFault`` when the lake cannot be read.
     """
     lake = workspace.lake
-    slices = {slice_ for stage in (LOCATE, FETCH, PARSE) for slice_ in stage.here(lake)}
+    slices = {slice_ for stage in (LOCATE, FETCH, PARSE) for slice_ in stage.list_slices(lake)}
     crawl_list = workspace.crawl_list
     crawl_ids, note = (
-        {*(crawl.id for crawl in crawl_list.crawls), *found_by_name(workspace.settings)},
+        {*(crawl.id for crawl in crawl_list.crawls), *crawls_found_by_name(workspace.settings)},
         crawl_list.note or "",
     )
-    harvested_crawls = {lake_slice.crawl for stage in (LIST, HARVEST) for lake_slice in stage.here(lake)}
-    domains = {*defined(lake), *(lake_slice.whole.target for lake_slice in slices)}
+    harvested_crawls = {lake_slice.crawl for stage in (MANIFEST, HARVEST) for lake_slice in stage.list_slices(lake)}
+    domains = {*read_defined_slugs(lake), *(lake_slice.partition.target for lake_slice in slices)}
     domains |= {target.slug for target in watch_list.read(workspace.settings.watch_list_path)}
     crawls = {*crawl_ids, *harvested_crawls, *(lake_slice.crawl for lake_slice in slices)}
     return KnownKeys(frozenset(domains), frozenset(crawls), note)
 
 
-def defined(lake: Lake) -> list[str]:
+def read_defined_slugs(lake: Lake) -> list[str]:
     """Returns the slugs of all defined targets; sets count, their parts do not. Raises ``EnvironmentFault``."""
     slugs = lake.read("targets", columns=["slug"]).column("slug").to_pylist()
     return sorted(slug for slug in slugs if SEPARATOR not in slug)
 
 
-def which_target(text: str, known_slugs: Collection[str]) -> str:
+def find_target(text: str, known_slugs: Collection[str]) -> str:
     """Returns the slug of the target that a person names by its slug, its definition, or the name of a set.
 
     Raises ``UserInputError`` if it is none of ``known_slugs``; the message has the most similar ones.
@@ -67,17 +68,17 @@ def which_target(text: str, known_slugs: Collection[str]) -> str:
             return slug
     trouble = ""
     try:
-        slug = slug_meant(word)
+        slug = parse_slug(word)
         if slug in known_slugs:
             return slug
     except UserInputError as error:
         trouble = str(error)
-    near = get_close_matches(word.lower(), sorted(known_slugs), _NAMED, 0.7)
+    near = get_close_matches(word.lower(), sorted(known_slugs), _MAX_HINTS, 0.7)
     hint = f"Did you mean {' or '.join(near)}?" if near else "See: cc-pipeline targets list"
     reason = f" ({trouble})" if trouble and not near else ""
     raise UserInputError(f"no target here is called {word!r}{reason}. {hint}")
 
 
-def purges_begun(workspace: Workspace) -> Mapping[str, str]:
+def find_unfinished_purges(workspace: Workspace) -> Mapping[str, str]:
     """Returns the definitions of targets whose purge has begun and not ended, by slug. Raises ``EnvironmentFault``."""
-    return {note.slug: note.definition for note in begun(workspace.place)}
+    return {note.slug: note.definition for note in list_unfinished_purges(workspace.place)}

@@ -13,54 +13,58 @@ from pathlib import Path
 from typing import Final
 
 from cc_pipeline.atomic import write_whole
-from cc_pipeline.automation.due import spoken
+from cc_pipeline.automation.due import format_duration
 from cc_pipeline.commoncrawl.slice_slugs import subsets_in
 from cc_pipeline.errors import disk_trouble
-from cc_pipeline.extraction.plan import Price, Wanted, Why, options_of, plan, price_of
-from cc_pipeline.extraction.standing import Standing, stand
+from cc_pipeline.extraction.plan import Price, ReasonKind, SliceRequest, estimate_price, options_of, plan
+from cc_pipeline.extraction.standing import SliceState, read_slice_states
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Pages per second on one core, by extractor (docs/documents.md), including reading and committing them.
-_PAGES_A_SECOND: Final = {"fast": 120.0, "auto": 90.0, "quality": 40.0}
+_PAGES_PER_SECOND: Final = {"fast": 120.0, "auto": 90.0, "quality": 40.0}
 
 
-def outdated(settings: Settings, slice_states: Mapping[Slice, Standing]) -> dict[Slice, Price]:
+def find_outdated(settings: Settings, slice_states: Mapping[Slice, SliceState]) -> dict[Slice, Price]:
     """Returns the pages and stored bytes of each partition that have to be parsed again for no reason but a newer
     parser."""
-    parsed = {slice_: Wanted("") for slice_, slice_state in slice_states.items() if slice_state.parsed is not None}
+    parsed = {
+        slice_: SliceRequest("") for slice_, slice_state in slice_states.items() if slice_state.parsed is not None
+    }
     costs: dict[Slice, Price] = {}
-    for slice_, reason in plan(parsed, slice_states, {}, options_of(settings), (PARSE,)).of(PARSE).items():
-        price = price_of(slice_states[slice_], PARSE, reason)
+    for slice_, reason in plan(parsed, slice_states, {}, options_of(settings), (PARSE,)).reasons_for(PARSE).items():
+        price = estimate_price(slice_states[slice_], PARSE, reason)
         # the number of pages may be unknown, and a slice without pages has nothing to parse
-        if reason.why is Why.PARSER and price.pages != 0:
-            pages, stored = _sums([price, costs.get(slice_.whole, Price())])
-            costs[slice_.whole] = Price(pages=pages, stored=stored)
+        if reason.kind is ReasonKind.PARSER and price.pages != 0:
+            pages, stored = _sum_costs([price, costs.get(slice_.partition, Price())])
+            costs[slice_.partition] = Price(pages=pages, stored=stored)
     return costs
 
 
-def _sums(prices: Collection[Price]) -> tuple[int, int]:
+def _sum_costs(prices: Collection[Price]) -> tuple[int, int]:
     """Returns the sums of the known pages and stored bytes."""
     return sum(price.pages or 0 for price in prices), sum(price.stored or 0 for price in prices)
 
 
-def outdated_of_all(workspace: Workspace) -> dict[Slice, Price]:
-    """Returns the same as :func:`outdated` for all parsed slices in the subsets of the settings, which are those that
-    runs make. Raises ``EnvironmentFault``."""
+def find_all_outdated(workspace: Workspace) -> dict[Slice, Price]:
+    """Returns the same as :func:`find_outdated` for all parsed slices in the subsets of the settings, which are those
+    that runs make. Raises ``EnvironmentFault``."""
     subsets = workspace.settings.subsets
-    with workspace.lake.still():
+    with workspace.lake.hold_versions():
         slices = [
             parsed_slice
-            for parsed_slice in PARSE.here(workspace.lake)
+            for parsed_slice in PARSE.list_slices(workspace.lake)
             if parsed_slice.subset in subsets_in(parsed_slice.crawl, subsets)
         ]
-        return outdated(workspace.settings, stand(workspace, slices, (FETCH, PARSE), look_for_bytes=False))
+        return find_outdated(
+            workspace.settings, read_slice_states(workspace, slices, (FETCH, PARSE), check_stored_files=False)
+        )
 
 
-def agree(settings: Settings, *, yes: bool) -> None:
+def write_agreement(settings: Settings, *, yes: bool) -> None:
     """Stores whether the pages of older parsers are to be parsed again."""
-    path = _note(settings)
+    path = _agreement_path(settings)
     with disk_trouble(path):
         write_whole(path, json.dumps({"parser": options_of(settings).parser, "agreed": yes}), durable=True)
 
@@ -68,26 +72,27 @@ def agree(settings: Settings, *, yes: bool) -> None:
 def is_agreed(settings: Settings) -> bool:
     """Whether somebody agreed, for the current parser."""
     try:
-        agreement = json.loads(_note(settings).read_text("utf-8"))
+        agreement = json.loads(_agreement_path(settings).read_text("utf-8"))
         return bool(agreement["agreed"]) and agreement["parser"] == options_of(settings).parser
     except (OSError, ValueError, TypeError, KeyError):
         return False
 
 
-def price_in_words(settings: Settings, costs: Mapping[Slice, Price]) -> str:
+def describe_cost(settings: Settings, costs: Mapping[Slice, Price]) -> str:
     """Describes the cost of parsing these pages again on this machine."""
-    pages, stored = _sums(costs.values())
+    pages, stored = _sum_costs(costs.values())
     return (
         f"{pages:,} pages of {len(costs):,} partitions were made by an older parser; parsing them again takes "
-        f"{spoken(seconds_of(settings, pages))}, reads {stored / 1e6:,.1f} MB of stored records and fetches nothing"
+        f"{format_duration(estimate_seconds(settings, pages))}, reads {stored / 1e6:,.1f} MB of stored records and "
+        "fetches nothing"
     )
 
 
-def seconds_of(settings: Settings, pages: int) -> float:
+def estimate_seconds(settings: Settings, pages: int) -> float:
     """Returns the seconds that parsing so many pages is likely to take on this machine."""
     cores = settings.workers or os.cpu_count() or 1
-    return pages / (_PAGES_A_SECOND[settings.extractor] * cores)
+    return pages / (_PAGES_PER_SECOND[settings.extractor] * cores)
 
 
-def _note(settings: Settings) -> Path:
+def _agreement_path(settings: Settings) -> Path:
     return settings.cache_path / "reparse.json"

@@ -14,10 +14,10 @@ from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.workspace.workspace import Workspace, open_transport
 
 #: A failed request is not repeated: the next tick asks again.
-_ONCE = RetryPolicy(attempts=1)
+_SINGLE_ATTEMPT = RetryPolicy(attempts=1)
 
 
-def breaker(workspace: Workspace) -> HostState | None:
+def find_open_breaker(workspace: Workspace) -> HostState | None:
     """Returns the state of the source's host if its breaker and those of all mirrors are open, so that no request is
     sent. Returns ``None`` otherwise.
 
@@ -29,14 +29,14 @@ def breaker(workspace: Workspace) -> HostState | None:
     return breaker_states[0] if None not in breaker_states else None
 
 
-def trouble_of_source(workspace: Workspace, crawl: str) -> str | None:
+def find_source_trouble(workspace: Workspace, crawl: str) -> str | None:
     """Returns why the source cannot be asked for ``crawl`` now; ``None`` if it answers, whatever the answer is.
 
     Costs one request for each mirror until one answers, and none while the breaker is open. Raises nothing.
     """
     settings = workspace.settings
     try:
-        open_breaker = breaker(workspace)
+        open_breaker = find_open_breaker(workspace)
     except EnvironmentFault as fault:
         return str(fault)
     if open_breaker is not None:
@@ -45,20 +45,20 @@ def trouble_of_source(workspace: Workspace, crawl: str) -> str | None:
     addresses = ((settings.source, settings.source_access), *settings.further_places)
     first_trouble = None
     for address, access in addresses:
-        trouble = trouble_at(settings, address, access, crawl)
+        trouble = find_address_trouble(settings, address, access, crawl)
         if trouble is None:
             return None
         first_trouble = first_trouble or trouble
     return first_trouble
 
 
-def trouble_at(settings: Settings, address: str, access: Access, crawl: str) -> str | None:
+def find_address_trouble(settings: Settings, address: str, access: Access, crawl: str) -> str | None:
     """Returns why one address cannot be asked for ``crawl`` now; ``None`` if it answers. Costs one request, raises
     nothing."""
     if not scheme_of(address):
         return None if Path(address).is_dir() else f"the folder {address} does not exist"
     try:
-        with open_transport(replace(settings, wait=0.0), address, access, _ONCE) as transport:
+        with open_transport(replace(settings, wait=0.0), address, access, _SINGLE_ATTEMPT) as transport:
             key = evidence(settings, crawl)
             if key is not None:
                 transport.exists(key)

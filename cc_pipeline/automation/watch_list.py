@@ -16,17 +16,17 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 _HEAD = "# The watch list of cc_pipeline: one domain or other target a line. See docs/targets.md.\n"
 
 #: The most wrong lines that a note names.
-_NAMED = 5
+_MAX_NAMED_LINES = 5
 
 
 def read(path: Path) -> tuple[Target, ...]:
     """Returns the targets of the list; none if there is no file. Files of sets lie beside the list. Raises
     ``UserInputError`` with every wrong line of the list and of the sets' files."""
-    return _parsed(path, _text(path))
+    return _parse_targets(path, _read_text(path))
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedTargets:
     """The ``targets`` of the valid lines. ``note`` has the wrong lines; if the list cannot be read, it says so and the
     ``targets`` are those of the last good copy."""
 
@@ -34,43 +34,47 @@ class Watched:
     note: str | None = None
 
 
-def read_what_is_right(path: Path, copy: Path) -> Watched:
+def read_valid_targets(path: Path, copy: Path) -> WatchedTargets:
     """Reads the valid lines, for sensors and schedules: one wrong line must not stop the other targets, and an
     unreadable list must not lose its targets. ``copy`` is the path of the last good copy. Raises nothing."""
     try:
-        text = _text(path)
+        text = _read_text(path)
     except (UserInputError, EnvironmentFault) as fault:
         try:
-            targets = _what_is_right(_text(copy), path.parent)[0]
+            targets = _parse_valid_lines(_read_text(copy), path.parent)[0]
         except (UserInputError, EnvironmentFault):
             targets = ()
-        return Watched(targets, f"{fault}; the last good copy of the list is used instead, with {len(targets)} targets")
-    _keep(copy, text)
-    targets, wrong = _what_is_right(text, path.parent)
+        return WatchedTargets(
+            targets, f"{fault}; the last good copy of the list is used instead, with {len(targets)} targets"
+        )
+    _save_copy(copy, text)
+    targets, wrong = _parse_valid_lines(text, path.parent)
     if not wrong:
-        return Watched(targets)
-    wrong_lines = "; ".join(wrong[:_NAMED]) + (f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else "")
-    return Watched(
+        return WatchedTargets(targets)
+    wrong_lines = "; ".join(wrong[:_MAX_NAMED_LINES]) + (
+        f"; and {len(wrong) - _MAX_NAMED_LINES} more" if len(wrong) > _MAX_NAMED_LINES else ""
+    )
+    return WatchedTargets(
         targets, f"{path}, {wrong_lines}. Correct or delete the wrong lines; the other {len(targets)} targets count"
     )
 
 
-def _keep(copy: Path, text: str) -> None:
+def _save_copy(copy: Path, text: str) -> None:
     """Saves a copy of the list's text. A full disk is ignored, since only the list itself matters."""
     with suppress(UserInputError, EnvironmentFault):
-        if (copy.exists() or text) and _text(copy) != text:
+        if (copy.exists() or text) and _read_text(copy) != text:
             with suppress(OSError):
                 copy.parent.mkdir(parents=True, exist_ok=True)
             _write(copy, text)
 
 
-def _what_is_right(text: str, folder: Path) -> tuple[tuple[Target, ...], tuple[str, ...]]:
+def _parse_valid_lines(text: str, folder: Path) -> tuple[tuple[Target, ...], tuple[str, ...]]:
     # files of sets are not cached, as in _parsed
-    return right_and_wrong_lines(text, folder) if "@" in text else _right_of_text(text)
+    return right_and_wrong_lines(text, folder) if "@" in text else _parse_valid_text(text)
 
 
 @lru_cache(maxsize=2)
-def _right_of_text(text: str) -> tuple[tuple[Target, ...], tuple[str, ...]]:
+def _parse_valid_text(text: str) -> tuple[tuple[Target, ...], tuple[str, ...]]:
     return right_and_wrong_lines(text)
 
 
@@ -79,15 +83,15 @@ def add(path: Path, targets: Sequence[Target]) -> tuple[Target, ...]:
 
     A set whose members or file changed replaces the set of that name. Raises as :func:`read` does.
     """
-    text = _text(path)
-    listed_targets = {target.slug: target for target in _parsed(path, text)}
+    text = _read_text(path)
+    listed_targets = {target.slug: target for target in _parse_targets(path, text)}
     new = [
         new_target
         for new_target in {new_target.slug: new_target for new_target in targets}.values()
-        if not _is_there(new_target, listed_targets.get(new_target.slug))
+        if not _is_unchanged(new_target, listed_targets.get(new_target.slug))
     ]
     if new:
-        remaining_text = _without(text, {target.slug for target in new})[0] or _HEAD
+        remaining_text = _remove_lines(text, {target.slug for target in new})[0] or _HEAD
         if not remaining_text.endswith("\n"):
             remaining_text += "\n"
         _write(path, remaining_text + "".join(f"{target.definition}\n" for target in new))
@@ -97,36 +101,36 @@ def add(path: Path, targets: Sequence[Target]) -> tuple[Target, ...]:
 def remove(path: Path, slugs: Collection[str]) -> tuple[str, ...]:
     """Removes targets (by slug) from the list and returns the definitions of those that were on it. The file of a set
     stays. Raises as :func:`read` does."""
-    text = _text(path)
-    listed_targets = {target.slug: target for target in _parsed(path, text)}
-    remaining_text, removed_slugs = _without(text, slugs)
+    text = _read_text(path)
+    listed_targets = {target.slug: target for target in _parse_targets(path, text)}
+    remaining_text, removed_slugs = _remove_lines(text, slugs)
     if removed_slugs:
         _write(path, remaining_text)
     return tuple(listed_targets[slug].definition for slug in removed_slugs)
 
 
-def _is_there(target: Target, listed_target: Target | None) -> bool:
+def _is_unchanged(target: Target, listed_target: Target | None) -> bool:
     return listed_target is not None and (listed_target.version, listed_target.file) == (target.version, target.file)
 
 
-def _without(text: str, slugs: Collection[str]) -> tuple[str, tuple[str, ...]]:
+def _remove_lines(text: str, slugs: Collection[str]) -> tuple[str, tuple[str, ...]]:
     """Returns the text without the lines of ``slugs``, and the slugs that had a line."""
     kept_lines: list[str] = []
     removed_slugs: list[str] = []
     for line in text.splitlines(keepends=True):
         set_slug = set_slug_in(line)
-        line_slugs = [slug for slug in ([set_slug] if set_slug else _slugs(line)) if slug in slugs]
+        line_slugs = [slug for slug in ([set_slug] if set_slug else _parse_slugs(line)) if slug in slugs]
         removed_slugs.extend(line_slugs)
         if not line_slugs:
             kept_lines.append(line)
     return "".join(kept_lines), tuple(dict.fromkeys(removed_slugs))
 
 
-def _slugs(line: str) -> list[str]:
+def _parse_slugs(line: str) -> list[str]:
     return [target.slug for target in parse_target_lines(line)]
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except FileNotFoundError:
@@ -138,16 +142,16 @@ def _text(path: Path) -> str:
         raise EnvironmentFault(f"{path} cannot be read: {error.strerror}", "Check the file's permissions.") from error
 
 
-def _parsed(path: Path, text: str) -> tuple[Target, ...]:
+def _parse_targets(path: Path, text: str) -> tuple[Target, ...]:
     try:
         # files of sets may change while the list stays, so only lists without them are cached
-        return parse_target_lines(text, path.parent) if "@" in text else _of_text(text)
+        return parse_target_lines(text, path.parent) if "@" in text else _parse_text(text)
     except UserInputError as error:
         raise UserInputError(f"{path}, {error}. Correct or delete the wrong lines; nothing was changed") from None
 
 
 @lru_cache(maxsize=2)
-def _of_text(text: str) -> tuple[Target, ...]:
+def _parse_text(text: str) -> tuple[Target, ...]:
     """Parses the text once for each content: a sensor reads the list every minute."""
     return parse_target_lines(text)
 

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.checks.check import Check, check, checks_in
-from cc_pipeline.checks.scope import CheckResult, Scope, joined, key_of, some
+from cc_pipeline.checks.scope import CheckResult, Scope, abbreviate_keys, join_results, key_of
 from cc_pipeline.documents.schemas import SCHEMAS
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _PAGES: Final = tuple(SCHEMAS)
 _STAGES: Final = "cc_pipeline.lake.slice"
-_LIST, _HARVEST = f"{_STAGES}.LIST", f"{_STAGES}.HARVEST"
-_LOCATE, _FETCH, _PARSE = f"{_STAGES}.LOCATE", f"{_STAGES}.FETCH", f"{_STAGES}.PARSE"
+_LIST_STAGE, _HARVEST_STAGE = f"{_STAGES}.LIST", f"{_STAGES}.HARVEST"
+_LOCATE_STAGE, _FETCH_STAGE, _PARSE_STAGE = f"{_STAGES}.LOCATE", f"{_STAGES}.FETCH", f"{_STAGES}.PARSE"
 
 
 @check("crawls", step="crawl_list_checks")
@@ -36,7 +36,7 @@ def list_is_of_now(workspace: Workspace, _: Scope) -> CheckResult:
     try:
         crawl_list = known_crawls(workspace)
     except EnvironmentFault as fault:
-        return CheckResult(name, "warn", f"{len(stored_ids):,} crawls; {fault.what}. {fault.advice}")
+        return CheckResult(name, "warn", f"{len(stored_ids):,} crawls; {fault.problem}. {fault.advice}")
     metrics: dict[str, int | float | str] = {
         "crawls": len(stored_ids),
         "listed at": f"{crawl_list.read_at:%Y-%m-%d %H:%M} UTC",
@@ -45,7 +45,7 @@ def list_is_of_now(workspace: Workspace, _: Scope) -> CheckResult:
     if crawl_list.note is not None:
         return CheckResult(name, "warn", f"{len(stored_ids):,} crawls; {crawl_list.note}", metrics)
     if new or not crawls_are_listed(workspace):
-        message = f"the published list is another: {some(new) or 'of the same crawls'}. Materialize crawls"
+        message = f"the published list is another: {abbreviate_keys(new) or 'of the same crawls'}. Materialize crawls"
         return CheckResult(name, "warn", message, metrics)
     return CheckResult(name, "ok", f"all {len(stored_ids):,} crawls of the list read {crawl_list.age}", metrics)
 
@@ -55,7 +55,7 @@ def list_is_of_now(workspace: Workspace, _: Scope) -> CheckResult:
     step="index_checks",
     unit="crawl",
     watched=("index_manifest", "row_groups"),
-    stages=(_LIST, _HARVEST),
+    stages=(_LIST_STAGE, _HARVEST_STAGE),
 )
 def as_the_catalog_expects(workspace: Workspace, scope: Scope) -> CheckResult:
     """Each path list has every file once, in its own crawl, and as many files as the catalog was built from."""
@@ -69,7 +69,7 @@ def as_the_catalog_expects(workspace: Workspace, scope: Scope) -> CheckResult:
     step="index_checks",
     unit="crawl",
     watched=("index_manifest", "row_groups"),
-    stages=(_LIST, _HARVEST),
+    stages=(_LIST_STAGE, _HARVEST_STAGE),
 )
 def every_footer_is_kept(workspace: Workspace, scope: Scope) -> CheckResult:
     """The home has a footer of each listed index file of the selected subsets."""
@@ -78,7 +78,7 @@ def every_footer_is_kept(workspace: Workspace, scope: Scope) -> CheckResult:
     return footers_verdict(workspace, scope)
 
 
-def _of_index(name: str, description: str) -> Check:
+def _make_index_check(name: str, description: str) -> Check:
     """Makes a check of the catalog. Several of them read its tables once."""
 
     def verdict(workspace: Workspace, scope: Scope) -> CheckResult:
@@ -88,22 +88,22 @@ def _of_index(name: str, description: str) -> Check:
 
     verdict.__doc__ = description
     decorate = check(
-        "row_groups", step="index_checks", name=name, unit="crawl", watched=("row_groups",), stages=(_HARVEST,)
+        "row_groups", step="index_checks", name=name, unit="crawl", watched=("row_groups",), stages=(_HARVEST_STAGE,)
     )
     return decorate(verdict)
 
 
 _INDEX_CHECKS: Final = (
-    _of_index("coverage", "All index files of the harvested subsets were read."),
-    _of_index("row_counts", "The row groups of a file have as many rows together as its footer says."),
-    _of_index("plausible_rows", "A whole crawl has a number of rows like the other published crawls."),
-    _of_index("statistics", "Every row group has key bounds."),
-    _of_index("sortedness", "The key ranges of a file's row groups do not overlap."),
-    _of_index("schema_drift", "Index files have the columns of the previous crawl; every change is listed."),
+    _make_index_check("coverage", "All index files of the harvested subsets were read."),
+    _make_index_check("row_counts", "The row groups of a file have as many rows together as its footer says."),
+    _make_index_check("plausible_rows", "A whole crawl has a number of rows like the other published crawls."),
+    _make_index_check("statistics", "Every row group has key bounds."),
+    _make_index_check("sortedness", "The key ranges of a file's row groups do not overlap."),
+    _make_index_check("schema_drift", "Index files have the columns of the previous crawl; every change is listed."),
 )
 
 
-@check("captures", step="extraction_checks", unit="partition", watched=("captures",), stages=(_LOCATE,))
+@check("captures", step="extraction_checks", unit="partition", watched=("captures",), stages=(_LOCATE_STAGE,))
 def locators_agree(workspace: Workspace, scope: Scope) -> CheckResult:
     """A second index has the same captures, in a sample of the partitions looked up last."""
     from cc_pipeline.checks.tables import locators_verdict
@@ -114,10 +114,10 @@ def locators_agree(workspace: Workspace, scope: Scope) -> CheckResult:
 @check("captures", step="extraction_checks")
 def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
     """No partition has missing captures because of unreadable index files."""
-    from cc_pipeline.extraction.lookup_notes import incomplete_slices
-    from cc_pipeline.extraction.lookup_notes import index_complete as describe
+    from cc_pipeline.extraction.lookup_notes import describe_completeness as describe
+    from cc_pipeline.extraction.lookup_notes import find_incomplete_slices
 
-    partial = {located_slice.whole: row for located_slice, row in incomplete_slices(workspace).items()}
+    partial = {located_slice.partition: row for located_slice, row in find_incomplete_slices(workspace).items()}
     if not partial:
         return CheckResult("index_complete", "ok", "no partition was located over unread index files")
     examples = [f"{key_of(slice_)}: {describe(row)}" for slice_, row in sorted(partial.items())[:5]]
@@ -134,7 +134,7 @@ def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
     step="extraction_checks",
     unit="partition",
     watched=("captures", "records", *_PAGES, "lookups", "fetches"),
-    stages=(_LOCATE, _FETCH, _PARSE),
+    stages=(_LOCATE_STAGE, _FETCH_STAGE, _PARSE_STAGE),
 )
 def ledger_balances(workspace: Workspace, scope: Scope) -> CheckResult:
     """In every partition: captures = records = planned, each once, and pages = records where they were parsed."""
@@ -143,13 +143,13 @@ def ledger_balances(workspace: Workspace, scope: Scope) -> CheckResult:
     return conservation_verdict(workspace, scope)
 
 
-@check("records", step="extraction_checks", unit="partition", watched=("records",), stages=(_FETCH,))
+@check("records", step="extraction_checks", unit="partition", watched=("records",), stages=(_FETCH_STAGE,))
 def stored_files(workspace: Workspace, scope: Scope) -> CheckResult:
     """The files of stored records exist as long as their rows need them."""
     from cc_pipeline.lake.slice import Slice
-    from cc_pipeline.upkeep.stored_files import lost_records
+    from cc_pipeline.upkeep.stored_files import find_lost_records
 
-    lost = lost_records(workspace, scope.slices)
+    lost = find_lost_records(workspace, scope.slices)
     metrics: dict[str, int | float | str] = {
         "lost records": sum(loss.records for loss in lost),
         "files gone or too short": sum(len(loss.files) for loss in lost),
@@ -167,9 +167,9 @@ def stored_files(workspace: Workspace, scope: Scope) -> CheckResult:
 @check("records", step="extraction_checks")
 def nothing_missing(workspace: Workspace, _: Scope) -> CheckResult:
     """Every planned capture is stored, or its loss is final."""
-    from cc_pipeline.checks.tables import shortfall_verdict
+    from cc_pipeline.checks.tables import missing_captures_verdict
 
-    return shortfall_verdict(workspace.lake)
+    return missing_captures_verdict(workspace.lake)
 
 
 #: This check reads Dagster's instance, not the lake.
@@ -182,7 +182,7 @@ none_left_failed: Final = Check(
 )
 
 
-@check("page_text", step="page_checks", unit="partition", watched=_PAGES, stages=(_PARSE,))
+@check("page_text", step="page_checks", unit="partition", watched=_PAGES, stages=(_PARSE_STAGE,))
 def texts_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
     """Each HTML page has its text, and most of a partition's have a main text."""
     from cc_pipeline.checks.page_tables import texts_verdict
@@ -203,14 +203,14 @@ def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
     """Every URL index built in this home has the files, sizes and counts that it was built with."""
     from cc_pipeline.errors import DataFault
     from cc_pipeline.harvesting.url_index import url_index_root
-    from cc_pipeline.index.btree.files import open_url_index, read_about
+    from cc_pipeline.index.btree.files import open_url_index, read_metadata
 
     name, root = "index_is_whole", url_index_root(workspace)
     crawls = sorted(child.name for child in root.iterdir() if child.is_dir()) if root.is_dir() else []
     verdicts = []
     for crawl in (crawl for crawl in crawls if scope.crawls is None or crawl in scope.crawls):
         try:
-            build_note = read_about(root / crawl)
+            build_note = read_metadata(root / crawl)
             url_index = open_url_index(root, crawl)
         except DataFault as fault:
             verdicts.append(CheckResult(name, "error", f"{crawl}: {fault}; build it again", wrong=(crawl,)))
@@ -222,7 +222,7 @@ def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
             metrics = {"urls": build_note.items, "files": build_note.files, "bytes": build_note.size}
             message = f"{crawl}: {build_note.items:,} captures of {build_note.files:,} files"
             verdicts.append(CheckResult(name, "ok", message, metrics))
-    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", "no URL index was built")
+    return join_results(name, verdicts) if verdicts else CheckResult(name, "ok", "no URL index was built")
 
 
 @check("built_index", step="built_index_checks", unit="crawl")
@@ -231,12 +231,12 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
     read."""
     from cc_pipeline.commoncrawl.crawls import index_is_built
     from cc_pipeline.index.archive_rows import folder_of
-    from cc_pipeline.lake.slice import LIST
+    from cc_pipeline.lake.slice import MANIFEST
     from cc_pipeline.lake.streaming import count_rows
 
     name, lake, metrics = "every_file_is_indexed", workspace.lake, Counter[str]()
     verdicts: list[CheckResult] = []
-    built_crawls = {list_slice.crawl for list_slice in LIST.here(lake) if index_is_built(list_slice.crawl)}
+    built_crawls = {list_slice.crawl for list_slice in MANIFEST.list_slices(lake) if index_is_built(list_slice.crawl)}
     for crawl in sorted(built_crawls if scope.crawls is None else built_crawls & scope.crawls):
         listed_paths = lake.read("index_manifest", {"crawl": crawl}, ["path"])["path"].to_pylist()
         indexed_paths = {index_file.key for index_file in workspace.place.listing(folder_of(crawl))}
@@ -250,7 +250,7 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
             message = f"{crawl}: {unread:,} byte ranges of archive files could not be read (see source_faults)"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
     if verdicts:
-        return joined(name, verdicts)
+        return join_results(name, verdicts)
     return CheckResult(name, "ok", f"{metrics['archive files']:,} archive files are indexed", dict(metrics))
 
 
@@ -270,7 +270,7 @@ def files_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
     return published_files_verdict(workspace, scope)
 
 
-def _of_exports(asset: str) -> Check:
+def _make_export_check(asset: str) -> Check:
     @check(asset, step="export_checks", unit="partition")
     def files_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
         """The files of every export exist, are complete, and have the current pages."""
@@ -281,6 +281,6 @@ def _of_exports(asset: str) -> Check:
     return files_are_there
 
 
-_EXPORT_CHECKS: Final = tuple(map(_of_exports, ("text_sequencefile", "metadata_sequencefile")))
+_EXPORT_CHECKS: Final = tuple(map(_make_export_check, ("text_sequencefile", "metadata_sequencefile")))
 #: All checks, in the order of the module.
 CHECKS: Final = checks_in(globals())

@@ -8,16 +8,16 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from cc_pipeline.checks.scope import CheckResult, Scope, Severity, key_of, some
-from cc_pipeline.extraction.plan import Wanted, options_of, plan
-from cc_pipeline.extraction.standing import STAGES, Standing, stand
+from cc_pipeline.checks.scope import CheckResult, Scope, Severity, abbreviate_keys, key_of
+from cc_pipeline.extraction.plan import SliceRequest, options_of, plan
+from cc_pipeline.extraction.standing import STAGES, SliceState, read_slice_states
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.repeats import PER_CAPTURE
-from cc_pipeline.lake.row_counts import committed_counts, count_in_files
-from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, Figures, Slice, Stage, targets_by_crawl
-from cc_pipeline.lake.streaming import crawls_of
-from cc_pipeline.publish.publish import repeating_slices
-from cc_pipeline.workspace.source_files import registered
+from cc_pipeline.lake.row_counts import count_in_files, read_committed_counts
+from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, Metrics, Slice, Stage, group_targets_by_crawl
+from cc_pipeline.lake.streaming import list_crawls
+from cc_pipeline.publish.publish import find_repeating_slices
+from cc_pipeline.workspace.source_files import read_source_files
 from cc_pipeline.workspace.workspace import Workspace
 
 _NAME: Final = "ledger_balances"
@@ -33,7 +33,7 @@ class Imbalance:
     since the input of the stage changed."""
 
     stage: Stage
-    why: str
+    reason: str
     is_due: bool = False
 
 
@@ -62,7 +62,7 @@ class _Counts:
         return sorted({slice_ for counts in (*self.rows.values(), *self.notes.values()) for slice_ in counts})
 
 
-def balance(workspace: Workspace, slices: Collection[Slice] | None = None) -> Balance:
+def count_balance(workspace: Workspace, slices: Collection[Slice] | None = None) -> Balance:
     """Counts ``slices`` (default: all) in every table, crawl by crawl.
 
     A fetched slice has as many records as captures, and as many as were planned. A parsed slice has as many pages as
@@ -71,11 +71,11 @@ def balance(workspace: Workspace, slices: Collection[Slice] | None = None) -> Ba
     last check. Raises ``EnvironmentFault``.
     """
     totals = Balance()
-    files = set(registered(workspace))
-    with workspace.lake.still():
-        for crawl, targets in _by_crawl(workspace.lake, slices):
-            _look(workspace, _counted(workspace.lake, crawl, targets, files), totals)
-        twice = repeating_slices(workspace)
+    files = set(read_source_files(workspace))
+    with workspace.lake.hold_versions():
+        for crawl, targets in _group_by_crawl(workspace.lake, slices):
+            _add_crawl(workspace, _count_crawl(workspace.lake, crawl, targets, files), totals)
+        twice = find_repeating_slices(workspace)
     for slice_, tables in twice.items():
         if slices is None or slice_ in slices:
             # making the first table again also makes the later ones, which depend on it
@@ -84,10 +84,10 @@ def balance(workspace: Workspace, slices: Collection[Slice] | None = None) -> Ba
 
 
 def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Checks the result of :func:`balance`: an error for lost or doubled captures, a warning for slices that the next
-    run makes."""
-    totals = balance(workspace, scope.slices)
-    metrics: Figures = {
+    """Checks the result of :func:`count_balance`: an error for lost or doubled captures, a warning for slices that the
+    next run makes."""
+    totals = count_balance(workspace, scope.slices)
+    metrics: Metrics = {
         "captures": totals.captures, "records": totals.records, "pages": totals.pages,
         "partitions": totals.slices, "only located": totals.only_located,
     }  # fmt: skip
@@ -98,9 +98,9 @@ def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         by_reason: dict[str, set[str]] = {}
         for slice_, imbalance in totals.wrong.items():
             if imbalance.is_due is is_due:
-                by_reason.setdefault(imbalance.why, set()).add(key_of(slice_))
+                by_reason.setdefault(imbalance.reason, set()).add(key_of(slice_))
         for reason, keys in sorted(by_reason.items()):
-            lines.append(f"{reason} in {len(keys):,} partitions ({some(keys)})")
+            lines.append(f"{reason} in {len(keys):,} partitions ({abbreviate_keys(keys)})")
         if by_reason:
             severity = max(severity, "warn" if is_due else "error", key=("ok", "warn", "error").index)
             advice.append(_RUN if is_due else _REPAIR)
@@ -121,16 +121,16 @@ _REPAIR: Final = "Make them again: cc-pipeline doctor --repair"
 _RUN: Final = "The next run makes what has changed: extract_domain, or cc-pipeline run"
 
 
-def _by_crawl(lake: Lake, slices: Collection[Slice] | None) -> Iterator[tuple[str, frozenset[str] | None]]:
+def _group_by_crawl(lake: Lake, slices: Collection[Slice] | None) -> Iterator[tuple[str, frozenset[str] | None]]:
     if slices is not None:
-        yield from ((crawl, frozenset(targets)) for crawl, targets in targets_by_crawl(slices).items())
+        yield from ((crawl, frozenset(targets)) for crawl, targets in group_targets_by_crawl(slices).items())
         return
     tables = (*PER_CAPTURE, *_NOTES)
-    for crawl in sorted({crawl for table in tables for crawl in crawls_of(lake.pin(table))}):
+    for crawl in sorted({crawl for table in tables for crawl in list_crawls(lake.pin(table))}):
         yield crawl, None
 
 
-def _counted(lake: Lake, crawl: str, targets: Collection[str] | None, files: Collection[str]) -> _Counts:
+def _count_crawl(lake: Lake, crawl: str, targets: Collection[str] | None, files: Collection[str]) -> _Counts:
     """Counts the rows of all tables; only of ``targets`` if they are given."""
     rows: dict[str, Counter[Slice]] = {}
     for table in PER_CAPTURE:
@@ -160,37 +160,41 @@ def _counted(lake: Lake, crawl: str, targets: Collection[str] | None, files: Col
     return _Counts(rows, notes)
 
 
-def _look(workspace: Workspace, counts: _Counts, totals: Balance) -> None:
+def _add_crawl(workspace: Workspace, counts: _Counts, totals: Balance) -> None:
     """Adds the counts and imbalances of one crawl's slices to ``totals``."""
     lake, rows = workspace.lake, counts.rows
     totals.captures += rows["captures"].total()
     totals.records += rows["records"].total()
     totals.pages += rows[_PAGES].total()
     slices = counts.slices
-    totals.slices += len({slice_.whole for slice_ in slices})
+    totals.slices += len({slice_.partition for slice_ in slices})
     _compare_with_commits(lake, counts, totals)
-    unequal_slices = [slice_ for slice_ in slices if slice_ not in totals.wrong and _is_doubtful(slice_, counts)]
+    unequal_slices = [slice_ for slice_ in slices if slice_ not in totals.wrong and _is_unequal(slice_, counts)]
     # slices are planned only if their counts differ, since planning costs more
-    slice_states = stand(workspace, unequal_slices, STAGES, look_for_bytes=False)
+    slice_states = read_slice_states(workspace, unequal_slices, STAGES, check_stored_files=False)
     due = plan(
-        dict.fromkeys(unequal_slices, Wanted("")), slice_states, {}, options_of(workspace.settings), (FETCH, PARSE)
+        dict.fromkeys(unequal_slices, SliceRequest("")),
+        slice_states,
+        {},
+        options_of(workspace.settings),
+        (FETCH, PARSE),
     )
-    fetch_due, parse_due = due.of(FETCH), due.of(PARSE)
+    fetch_due, parse_due = due.reasons_for(FETCH), due.reasons_for(PARSE)
     only_located = set()
     for slice_, slice_state in slice_states.items():
         imbalance = (
-            _located_otherwise(slice_, counts, slice_state)
-            or _fetched_otherwise(slice_, counts, slice_state, slice_ in fetch_due)
-            or _parsed_otherwise(slice_, counts, slice_state, slice_ in parse_due or slice_ in fetch_due)
+            _find_location_imbalance(slice_, counts, slice_state)
+            or _find_fetch_imbalance(slice_, counts, slice_state, slice_ in fetch_due)
+            or _find_parse_imbalance(slice_, counts, slice_state, slice_ in parse_due or slice_ in fetch_due)
         )
         if imbalance is not None:
             totals.wrong[slice_] = imbalance
         elif slice_state.fetched is None and rows["captures"][slice_]:
-            only_located.add(slice_.whole)
+            only_located.add(slice_.partition)
     totals.only_located += len(only_located)
 
 
-def _is_doubtful(slice_: Slice, counts: _Counts) -> bool:
+def _is_unequal(slice_: Slice, counts: _Counts) -> bool:
     captures, records, pages = (counts.rows[table][slice_] for table in ("captures", "records", _PAGES))
     noted_counts = [counts.notes[table].get(slice_) for table in _NOTES]
     return any(count != captures for count in (records, pages, *noted_counts))
@@ -200,7 +204,7 @@ def _compare_with_commits(lake: Lake, counts: _Counts, totals: Balance) -> None:
     """Adds slices whose rows in a table differ from those that were committed."""
     slices = counts.slices
     for table in PER_CAPTURE:
-        committed_rows = committed_counts(
+        committed_rows = read_committed_counts(
             lake, table, [(counted_slice.crawl, counted_slice.target) for counted_slice in slices]
         )
         for slice_ in slices:
@@ -211,7 +215,7 @@ def _compare_with_commits(lake: Lake, counts: _Counts, totals: Balance) -> None:
                 )
 
 
-def _located_otherwise(slice_: Slice, counts: _Counts, slice_state: Standing) -> Imbalance | None:
+def _find_location_imbalance(slice_: Slice, counts: _Counts, slice_state: SliceState) -> Imbalance | None:
     captures = counts.rows["captures"][slice_]
     if slice_state.located is None:
         # a slice that was never located must have no rows at all
@@ -226,13 +230,18 @@ def _located_otherwise(slice_: Slice, counts: _Counts, slice_state: Standing) ->
     return None
 
 
-def _fetched_otherwise(slice_: Slice, counts: _Counts, slice_state: Standing, is_due: bool) -> Imbalance | None:
+def _find_fetch_imbalance(slice_: Slice, counts: _Counts, slice_state: SliceState, is_due: bool) -> Imbalance | None:
     captures, records = counts.rows["captures"][slice_], counts.rows["records"][slice_]
     if slice_state.fetched is None:
-        if records or slice_state.asked is not None or slice_state.parsed is not None or counts.rows[_PAGES][slice_]:
+        if (
+            records
+            or slice_state.last_fetch is not None
+            or slice_state.parsed is not None
+            or counts.rows[_PAGES][slice_]
+        ):
             return Imbalance(FETCH, "captures have no records")
         return None
-    if slice_state.fetch is None and slice_state.asked is not None and slice_state.asked.fetched:
+    if slice_state.fetch is None and slice_state.last_fetch is not None and slice_state.last_fetch.fetched:
         # the note is of a later fetch, whose records were not written, or were lost
         return Imbalance(FETCH, "records are not those of the last fetch")
     if slice_state.fetch is not None and slice_state.fetch.planned != records:
@@ -242,15 +251,15 @@ def _fetched_otherwise(slice_: Slice, counts: _Counts, slice_state: Standing, is
     return None
 
 
-def _parsed_otherwise(slice_: Slice, counts: _Counts, slice_state: Standing, is_due: bool) -> Imbalance | None:
+def _find_parse_imbalance(slice_: Slice, counts: _Counts, slice_state: SliceState, is_due: bool) -> Imbalance | None:
     records, pages = counts.rows["records"][slice_], counts.rows[_PAGES][slice_]
-    if slice_state.torn or slice_state.parsed is None:
+    if slice_state.partially_committed or slice_state.parsed is None:
         # a partially committed parse has a check of its own
-        return Imbalance(PARSE, "pages belong to no parse") if pages and not slice_state.torn else None
+        return Imbalance(PARSE, "pages belong to no parse") if pages and not slice_state.partially_committed else None
     return None if records == pages else Imbalance(PARSE, "pages and records differ in number", is_due)
 
 
-def to_make_again(totals: Balance) -> dict[Stage, list[Slice]]:
+def find_slices_to_remake(totals: Balance) -> dict[Stage, list[Slice]]:
     """Returns the slices whose imbalance no run mends by itself, by the stages to run again: the wrong stage and the
     later ones, whose rows may be as many and still wrong."""
     by_stage: dict[Stage, list[Slice]] = {}

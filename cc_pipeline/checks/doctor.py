@@ -13,35 +13,35 @@ from typing import Final
 
 import duckdb
 
-from cc_pipeline import COMPILED, lacks_compiled
-from cc_pipeline.automation.source_state import trouble_at
+from cc_pipeline import COMPILED, describe_missing_modules
+from cc_pipeline.automation.source_state import find_address_trouble
 from cc_pipeline.checks.conservation import conservation_verdict
 from cc_pipeline.checks.extensions import extension_findings
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.home_sizes import size_findings
 from cc_pipeline.checks.outputs import held_back_verdict, publication_verdict, published_files_verdict
 from cc_pipeline.checks.scope import Scope
-from cc_pipeline.checks.tables import shortfall_verdict
+from cc_pipeline.checks.tables import missing_captures_verdict
 from cc_pipeline.documents.html import building
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
-from cc_pipeline.harvesting.crawls import known_crawls, probe, unknown
-from cc_pipeline.home import LAYOUT, as_written, read_note
-from cc_pipeline.lake.evolution import pending
+from cc_pipeline.harvesting.crawls import known_crawls, probe, unknown_crawl_error
+from cc_pipeline.home import LAYOUT, format_setting, read_note
+from cc_pipeline.lake.evolution import find_pending
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.reading import let_read, s3_place
-from cc_pipeline.lake.slice import slices_of, targets_by_crawl
-from cc_pipeline.lake.torn import HINT, find_torn
-from cc_pipeline.settings import PREFIX, Settings, choices_of, in_environment
+from cc_pipeline.lake.reading import enable_s3_reads, get_s3_location
+from cc_pipeline.lake.slice import group_targets_by_crawl, slices_of
+from cc_pipeline.lake.torn import HINT, find_damaged_files
+from cc_pipeline.settings import PREFIX, Settings, choices_of, environment_value
 from cc_pipeline.transport.rates import SourceLimits
-from cc_pipeline.transport.refusals import CAUTION, COUNTED
+from cc_pipeline.transport.refusals import CAUTION, FIREWALL_WINDOW
 from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.upkeep.purge_plan import UNKNOWN_TABLE, find_unknown_tables
-from cc_pipeline.upkeep.stored_files import Verified, lost_records
-from cc_pipeline.upkeep.torn_tables import run_command, torn_slices
+from cc_pipeline.upkeep.stored_files import VerificationReport, find_lost_records
+from cc_pipeline.upkeep.torn_tables import find_incomplete_slices, run_command
 from cc_pipeline.workspace.claim import is_home_of, remembered_source
 from cc_pipeline.workspace.crawl_list import ago
-from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_changed_miscounts, sentences
+from cc_pipeline.workspace.miscounts import MAKE_AGAIN, describe_miscounts, find_changed_miscounts
 from cc_pipeline.workspace.tables import MIGRATIONS
 from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, open_workspace
 
@@ -49,7 +49,7 @@ from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, ope
 _LOW_DISK = 5_000_000_000
 #: Files of a table above which maintenance merges them (``upkeep.MAX_FILES``).
 _MANY_FILES = 2_000
-_NAMED = 5
+_MAX_NAMES = 5
 #: The level of a finding, by the severity of a check's result.
 _LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}
 
@@ -58,29 +58,29 @@ def examine(settings: Settings) -> list[Finding]:
     """Returns all findings. Raises nothing, since a person runs it on a broken home."""
     with open_workspace(settings) as workspace:
         return [
-            *_machine(settings),
-            *_source(workspace),
-            *_places(workspace),
-            *_tables(workspace),
-            *_stored(workspace),
+            *_check_machine(settings),
+            *_check_source(workspace),
+            *_check_mirrors(workspace),
+            *_check_tables(workspace),
+            *_check_stored_records(workspace),
             *extension_findings(workspace),
         ]
 
 
-def _machine(settings: Settings) -> list[Finding]:
+def _check_machine(settings: Settings) -> list[Finding]:
     return [
         Finding("ok", "python", f"{sys.version.split()[0]}, {sys.executable}"),
-        *_compiled(),
-        *_home(settings),
-        *_contact(settings),
-        *_disk(settings.home),
+        *_check_compiled(),
+        *_check_home(settings),
+        *_check_contact(settings),
+        *_check_disk(settings.home),
         *size_findings(settings.home),
-        *_publishing(settings),
+        *_check_publishing(settings),
     ]
 
 
-def _compiled() -> Iterator[Finding]:
-    problem = lacks_compiled()
+def _check_compiled() -> Iterator[Finding]:
+    problem = describe_missing_modules()
     if problem is None:
         yield Finding("ok", "compiled", f"all {len(COMPILED)} compiled parts are here")
     else:
@@ -97,7 +97,7 @@ def _compiled() -> Iterator[Finding]:
         )
 
 
-def _home(settings: Settings) -> Iterator[Finding]:
+def _check_home(settings: Settings) -> Iterator[Finding]:
     home_source = remembered_source(settings.home)
     if home_source is None:
         yield Finding("note", "home", f"{settings.home} is new; the first run makes it a home of {settings.source}")
@@ -106,15 +106,15 @@ def _home(settings: Settings) -> Iterator[Finding]:
         yield Finding("bad", "home", f"{settings.home} belongs to {home_source}, not to {settings.source}", advice)
     else:
         yield Finding("ok", "home", f"{settings.home}, of {home_source}")
-        yield from _layout(settings)
-        yield from _choices(settings)
+        yield from _check_layout(settings)
+        yield from _check_choices(settings)
 
 
-def _choices(settings: Settings) -> Iterator[Finding]:
+def _check_choices(settings: Settings) -> Iterator[Finding]:
     """Yields the settings that the home's rows were made with, and variables that differ from them."""
     note = read_note(settings.home)
     for name, value in (choices_of(note) if note is not None else {}).items():
-        variable, home_value = in_environment(name), as_written(value)
+        variable, home_value = environment_value(name), format_setting(value)
         if variable is not None and variable.lower() != home_value:
             text = f"{name} is {home_value} in this home; {PREFIX}{name.upper()}={variable} does not count"
             yield Finding("note", "settings", text, f"To change it: cc-pipeline settings {name}={variable}")
@@ -122,12 +122,12 @@ def _choices(settings: Settings) -> Iterator[Finding]:
             yield Finding("ok", "settings", f"{name} is {home_value} in this home")
 
 
-def _layout(settings: Settings) -> Iterator[Finding]:
+def _check_layout(settings: Settings) -> Iterator[Finding]:
     note = read_note(settings.home)
     if note is None:
         return
     try:
-        steps = pending(settings.home, MIGRATIONS)
+        steps = find_pending(settings.home, MIGRATIONS)
         price = sum(step.price(open_lake(settings)) for step in steps)
     except CcPipelineError as error:
         yield Finding("bad", "layout", str(error))
@@ -135,7 +135,7 @@ def _layout(settings: Settings) -> Iterator[Finding]:
     if not steps:
         yield Finding("ok", "layout", f"{note.layout}, the newest")
         return
-    step_texts = "; ".join(step.what for step in steps)
+    step_texts = "; ".join(step.description for step in steps)
     advice = (
         "Run: cc-pipeline doctor --migrate."
         if price
@@ -144,7 +144,7 @@ def _layout(settings: Settings) -> Iterator[Finding]:
     yield Finding("note", "layout", f"{note.layout}, to become {LAYOUT}: {step_texts}", advice)
 
 
-def _contact(settings: Settings) -> Iterator[Finding]:
+def _check_contact(settings: Settings) -> Iterator[Finding]:
     if settings.is_public and not settings.contact:
         advice = (
             f"Set {PREFIX}CONTACT to an address or page of yours, so that the people who run the bucket can reach you."
@@ -154,7 +154,7 @@ def _contact(settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", "contact", settings.user_agent)
 
 
-def _disk(home: Path) -> Iterator[Finding]:
+def _check_disk(home: Path) -> Iterator[Finding]:
     place = home
     while not place.exists():
         place = place.parent
@@ -165,9 +165,9 @@ def _disk(home: Path) -> Iterator[Finding]:
         yield Finding("ok", "disk", f"{free / 1e9:.0f} GB free")
 
 
-def _publishing(settings: Settings) -> Iterator[Finding]:
-    lake = s3_place(settings)
-    if settings.publish == "none" and not settings.lake_is_apart:
+def _check_publishing(settings: Settings) -> Iterator[Finding]:
+    lake = get_s3_location(settings)
+    if settings.publish == "none" and not settings.has_separate_lake:
         yield Finding(
             "bad", "publishing", "no home publishes the tables of this home", f"Set {PREFIX}PUBLISH to views or copy."
         )
@@ -175,19 +175,19 @@ def _publishing(settings: Settings) -> Iterator[Finding]:
         return
     try:
         with connect() as connection:
-            let_read(connection, lake)
+            enable_s3_reads(connection, lake)
     except EnvironmentFault as fault:
-        yield Finding("bad", "publishing", fault.what, fault.advice)
+        yield Finding("bad", "publishing", fault.problem, fault.advice)
         return
     yield Finding("ok", "publishing", f"DuckDB {duckdb.__version__} has httpfs for views over {lake.root}")
 
 
-def _source(workspace: Workspace) -> Iterator[Finding]:
+def _check_source(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
     try:
         crawl_list = known_crawls(workspace)
     except EnvironmentFault as fault:
-        yield Finding("bad", "source", fault.what, fault.advice)
+        yield Finding("bad", "source", fault.problem, fault.advice)
         return
     except CcPipelineError as error:
         yield Finding("bad", "source", str(error), f"Check {PREFIX}SOURCE and {PREFIX}COLLINFO, and the network.")
@@ -201,21 +201,21 @@ def _source(workspace: Workspace) -> Iterator[Finding]:
     yield Finding("note", "source", f"{crawl_list.note}. {text}", crawl_list.fault.advice)
     newest = next((crawl for crawl in crawls if crawl.era == "columnar"), None)
     if newest is not None:
-        yield _data(workspace, newest.id)
+        yield _check_data(workspace, newest.id)
 
 
-def _data(workspace: Workspace, crawl: str) -> Finding:
+def _check_data(workspace: Workspace, crawl: str) -> Finding:
     """Tells whether the source itself answers while the host with the crawl list does not."""
     source, answer = workspace.settings.source, probe(workspace, crawl)
-    age_text = f" (asked {ago(answer.at)})" if answer.remembered else ""
+    age_text = f" (asked {ago(answer.answered_at)})" if answer.remembered else ""
     if answer.state == "unknown":
-        fault = unknown(workspace, answer)
-        return Finding("bad", "data", fault.what, fault.advice)
+        fault = unknown_crawl_error(workspace, answer)
+        return Finding("bad", "data", fault.problem, fault.advice)
     availability = "is there" if answer.state == "there" else "is not there yet"
     return Finding("ok", "data", f"{source} answers: {crawl} {availability}{age_text}")
 
 
-def _places(workspace: Workspace) -> Iterator[Finding]:
+def _check_mirrors(workspace: Workspace) -> Iterator[Finding]:
     """Yields the state of each mirror if there are several; one request each."""
     settings = workspace.settings
     if not settings.mirrors:
@@ -225,7 +225,11 @@ def _places(workspace: Workspace) -> Iterator[Finding]:
     except CcPipelineError:
         return  # reported above
     addresses = ((settings.source, settings.source_access), *settings.further_places)
-    troubles = {address: trouble_at(settings, address, access, crawls[0].id) for address, access in addresses if crawls}
+    troubles = {
+        address: find_address_trouble(settings, address, access, crawls[0].id)
+        for address, access in addresses
+        if crawls
+    }
     for number, (address, trouble) in enumerate(troubles.items(), 1):
         if trouble is None:
             yield Finding("ok", "mirrors", f"{number}. {address} answers")
@@ -236,14 +240,14 @@ def _places(workspace: Workspace) -> Iterator[Finding]:
             )
 
 
-def _tables(workspace: Workspace) -> Iterator[Finding]:
+def _check_tables(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
     if not is_home_of(settings):
         return
     lake = open_lake(settings)
     for spec in lake.specs.values():
         try:
-            table_faults = find_torn(lake, spec.name)
+            table_faults = find_damaged_files(lake, spec.name)
             for fault in table_faults:
                 level = "note" if fault.kind == HINT else "bad"
                 yield Finding(level, spec.name, fault.text, fault.advice)
@@ -256,29 +260,30 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
         if pinned.version < 0:
             continue
         text = f"{pinned.rows:,} rows in {len(pinned.files):,} files, version {pinned.version}"
-        if spec.left_by:
+        if spec.former_extension:
             yield Finding(
                 "note",
                 spec.name,
-                f"{text}, of the extension {spec.left_by}, which is not in use: cc.duckdb does not show them; a purge "
+                f"{text}, of the extension {spec.former_extension}, which is not in use: cc.duckdb does not show "
+                "them; a purge "
                 "removes those of its target",
                 "See why with: cc-pipeline extensions",
             )
             continue
         level = "note" if len(pinned.files) > _MANY_FILES else "ok"
         yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
-    yield from _unknown_tables(lake)
-    yield from _miscounts(settings, lake)
-    yield from _shortfall(lake)
-    yield from _torn_slices(lake)
+    yield from _check_unknown_tables(lake)
+    yield from _check_row_counts(settings, lake)
+    yield from _check_missing_records(lake)
+    yield from _check_rolled_back_slices(lake)
     # a table of an older layout stays as it is: doctor does not migrate
     with suppress(CcPipelineError):  # reported above, with the layout
-        if not pending(settings.home, MIGRATIONS):
-            yield from _balanced(workspace)
-            yield from _published(workspace)
+        if not find_pending(settings.home, MIGRATIONS):
+            yield from _check_balance(workspace)
+            yield from _check_publication(workspace)
 
 
-def _unknown_tables(lake: Lake) -> Iterator[Finding]:
+def _check_unknown_tables(lake: Lake) -> Iterator[Finding]:
     try:
         unknown_tables = find_unknown_tables(lake)
     except CcPipelineError as error:
@@ -289,7 +294,7 @@ def _unknown_tables(lake: Lake) -> Iterator[Finding]:
         yield Finding("bad", name, text, UNKNOWN_TABLE)
 
 
-def _balanced(workspace: Workspace) -> Iterator[Finding]:
+def _check_balance(workspace: Workspace) -> Iterator[Finding]:
     """Tells whether any capture is lost or doubled between the tables."""
     try:
         verdict = conservation_verdict(workspace, Scope())
@@ -299,20 +304,20 @@ def _balanced(workspace: Workspace) -> Iterator[Finding]:
     yield Finding(_LEVELS[verdict.severity], "balance", verdict.message, verdict.advice)
 
 
-def _miscounts(settings: Settings, lake: Lake) -> Iterator[Finding]:
+def _check_row_counts(settings: Settings, lake: Lake) -> Iterator[Finding]:
     """Yields slices whose rows differ from those that were committed."""
     try:
         miscounts = find_changed_miscounts(settings, lake)
     except CcPipelineError as error:
         yield Finding("bad", "rows", f"slices cannot be compared with their commits: {error}")
         return
-    for line in sentences(miscounts):
+    for line in describe_miscounts(miscounts):
         yield Finding("bad", "rows", f"{line}. They are not published", MAKE_AGAIN)
     if not miscounts:
         yield Finding("ok", "rows", "all slices that changed have the rows that were committed")
 
 
-def _published(workspace: Workspace) -> Iterator[Finding]:
+def _check_publication(workspace: Workspace) -> Iterator[Finding]:
     """Tells whether ``cc.duckdb`` shows the current lake, and whether the files of its views exist."""
     if workspace.settings.publish == "none":
         return
@@ -327,13 +332,13 @@ def _published(workspace: Workspace) -> Iterator[Finding]:
         yield Finding(_LEVELS[verdict.severity], "cc.duckdb", verdict.message, verdict.advice)
 
 
-def _torn_slices(lake: Lake) -> Iterator[Finding]:
+def _check_rolled_back_slices(lake: Lake) -> Iterator[Finding]:
     """Yields slices whose partial commit was rolled back and that were not made again yet."""
     try:
-        slices = torn_slices(lake)
+        slices = find_incomplete_slices(lake)
     except CcPipelineError:
         return  # reported above
-    for crawl, targets in targets_by_crawl(slices).items():
+    for crawl, targets in group_targets_by_crawl(slices).items():
         yield Finding(
             "bad",
             "slices",
@@ -342,21 +347,21 @@ def _torn_slices(lake: Lake) -> Iterator[Finding]:
         )
 
 
-def _stored(workspace: Workspace) -> Iterator[Finding]:
+def _check_stored_records(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
     if not is_home_of(settings):
         return
     try:
         # notes of an older layout are invalid for this version, and doctor does not migrate
-        if pending(settings.home, MIGRATIONS):
+        if find_pending(settings.home, MIGRATIONS):
             return
-        lost = lost_records(workspace)
+        lost = find_lost_records(workspace)
     except CcPipelineError as error:
         yield Finding("bad", "stored", f"stored records cannot be checked: {error}")
         return
     for loss in lost:
-        targets = ", ".join([*loss.targets][:_NAMED]) + (" …" if len(loss.targets) > _NAMED else "")
-        files = ", ".join(loss.files[:_NAMED]) + (" …" if len(loss.files) > _NAMED else "")
+        targets = ", ".join([*loss.targets][:_MAX_NAMES]) + (" …" if len(loss.targets) > _MAX_NAMES else "")
+        files = ", ".join(loss.files[:_MAX_NAMES]) + (" …" if len(loss.files) > _MAX_NAMES else "")
         yield Finding(
             "bad",
             "stored",
@@ -367,9 +372,9 @@ def _stored(workspace: Workspace) -> Iterator[Finding]:
         yield Finding("ok", "stored", "the bytes of all stored records are there")
 
 
-def verified_finding(verification: Verified) -> Finding:
+def verified_finding(verification: VerificationReport) -> Finding:
     """Returns the finding on a verification of stored records."""
-    share = "all" if verification.whole else "a sample; --all reads all"
+    share = "all" if verification.is_complete else "a sample; --all reads all"
     text = f"{verification.read:,} of {verification.stored:,} records were read from their files ({share})"
     if not verification.records:
         as_fetched = f"{text}: stored lengths, gzip checksums, URLs and payload digests are as when they were fetched"
@@ -382,49 +387,54 @@ def verified_finding(verification: Verified) -> Finding:
         for places in verification.damaged.values()
         for (file, offset), reason in places.items()
     ]
-    ellipsis = " …" if len(damaged_records) > _NAMED else ""
+    ellipsis = " …" if len(damaged_records) > _MAX_NAMES else ""
     return Finding(
         "bad",
         "verified",
-        f"{text}: {verification.records:,} are damaged: {'; '.join(damaged_records[:_NAMED])}{ellipsis}",
+        f"{text}: {verification.records:,} are damaged: {'; '.join(damaged_records[:_MAX_NAMES])}{ellipsis}",
         "Fetch them again: cc-pipeline doctor --verify --all --repair.",
     )
 
 
-def _shortfall(lake: Lake) -> Iterator[Finding]:
+def _check_missing_records(lake: Lake) -> Iterator[Finding]:
     try:
-        verdict = shortfall_verdict(lake)
+        verdict = missing_captures_verdict(lake)
     except CcPipelineError as error:
         yield Finding("bad", "records", str(error))
         return
-    if verdict.figures["planned"]:
+    if verdict.metrics["planned"]:
         advice = "Run it again (cc-pipeline run, or run --refetch): the captures are requested at once."
         level = _LEVELS[verdict.severity]
-        text = f"not here: {verdict.figures['not here']}; {verdict.message}"
-        yield Finding(level, "records", text, advice if verdict.figures["unsettled"] else "")
+        text = f"not here: {verdict.metrics['not here']}; {verdict.message}"
+        yield Finding(level, "records", text, advice if verdict.metrics["unsettled"] else "")
 
 
 def budget_findings(settings: Settings) -> Iterator[Finding]:
     """Yields a finding per host that this home has sent requests to, or one that says that none was sent yet."""
-    if settings.has_own_rate and settings.hosts > 1:
-        yield _share(settings)
+    if settings.has_own_rate and settings.rate_shares > 1:
+        yield _describe_share(settings)
     try:
         states = budget_state(settings.budget_path)
     except EnvironmentFault as fault:
-        yield Finding("bad", "budget", fault.what, fault.advice)
+        yield Finding("bad", "budget", fault.problem, fault.advice)
         return
     if not states:
         yield Finding(
-            "ok", "budget", f"this home has sent no request to a web host or S3 yet; limits: {_limits(settings)}"
+            "ok",
+            "budget",
+            f"this home has sent no request to a web host or S3 yet; limits: {_describe_limits(settings)}",
         )
     for state in states:
-        yield _finding(state)
+        yield _describe_host(state)
 
 
-def _share(settings: Settings) -> Finding:
-    own_limits, total_limits = limits_of(settings), limits_of(replace(settings, hosts=1))
-    text = f"one of {settings.hosts} hosts: {allowed_text(own_limits)} here, of {allowed_text(total_limits)} for all"
-    if own_limits.concurrency * settings.hosts <= total_limits.concurrency:
+def _describe_share(settings: Settings) -> Finding:
+    own_limits, total_limits = limits_of(settings), limits_of(replace(settings, rate_shares=1))
+    text = (
+        f"one of {settings.rate_shares} hosts: {format_limits(own_limits)} here, of {format_limits(total_limits)} "
+        "for all"
+    )
+    if own_limits.concurrency * settings.rate_shares <= total_limits.concurrency:
         return Finding("ok", "budget", text)
     return Finding(
         "note",
@@ -435,51 +445,56 @@ def _share(settings: Settings) -> Finding:
     )
 
 
-def allowed_text(limits: SourceLimits) -> str:
+def format_limits(limits: SourceLimits) -> str:
     """Returns the rate and the maximum of concurrent requests as text."""
     rate = "any number of requests/s" if limits.rate is None else f"{limits.rate:g} requests/s"
     return f"{rate} and {limits.concurrency} at the same time"
 
 
-def _finding(state: HostState) -> Finding:
+def _describe_host(state: HostState) -> Finding:
     allowed = "unlimited" if state.full_rate is None else f"{state.full_rate:g} requests/s"
     text = f"{state.host}: {allowed}, at most {state.concurrency} at the same time, {state.processes} processes now"
     refused = ""
     if state.blocked_at is not None and datetime.now(UTC) - state.blocked_at < timedelta(seconds=CAUTION):
-        requests_text = f", after at most {state.asked_before:,} requests in {COUNTED} s" if state.asked_before else ""
-        text += f"; it refused this address at {_moment(state.blocked_at)}{requests_text}"
+        requests_text = (
+            f", after at most {state.requests_before:,} requests in {FIREWALL_WINDOW} s"
+            if state.requests_before
+            else ""
+        )
+        text += f"; it refused this address at {_format_time(state.blocked_at)}{requests_text}"
     if state.last_refusal is not None and state.last_refusal_at is not None:
-        refused = f"; last refusal {state.last_refusal} at {_moment(state.last_refusal_at)}"
+        refused = f"; last refusal {state.last_refusal} at {_format_time(state.last_refusal_at)}"
     if state.breaker_open_until is not None:
         return Finding(
             "bad",
             "breaker",
-            f"{state.host} refuses: only one request is sent, after {_moment(state.breaker_open_until)}{refused}",
+            f"{state.host} refuses: only one request is sent, after {_format_time(state.breaker_open_until)}{refused}",
             "Run again: it waits, and goes on where it stopped. Where it never answered, check the credentials. To try "
             f"at once: cc-pipeline doctor --reset-breaker {state.host}",
         )
     if state.out is not None:
         is_expired = state.out.until < datetime.now(UTC)
-        next_attempt = "with the next request" if is_expired else f"after {_moment(state.out.until)}"
+        next_attempt = "with the next request" if is_expired else f"after {_format_time(state.out.until)}"
         return Finding(
             "note",
             "mirrors",
-            f"{state.host} does not answer since {_moment(state.out.since)} ({state.out.why}): other mirrors are used, "
+            f"{state.host} does not answer since {_format_time(state.out.since)} ({state.out.reason}): other mirrors "
+            "are used, "
             f"this one again {next_attempt}",
             f"Nothing to do. To try at once: cc-pipeline doctor --reset-breaker {state.host}",
         )
     if state.paused_until is not None:
-        return Finding("note", "budget", f"{text}; paused until {_moment(state.paused_until)}{refused}")
+        return Finding("note", "budget", f"{text}; paused until {_format_time(state.paused_until)}{refused}")
     if state.rate is not None and state.full_rate is not None and state.rate < state.full_rate:
         return Finding("note" if refused else "ok", "budget", f"{text}; {state.rate:.2g} requests/s for now{refused}")
     return Finding("ok", "budget", text + refused)
 
 
-def _limits(settings: Settings) -> str:
+def _describe_limits(settings: Settings) -> str:
     rate = "the source's own" if settings.rate is None else f"{settings.rate:g} requests/s"
     concurrency_text = "" if settings.concurrency is None else f", {settings.concurrency} at the same time"
     return rate + concurrency_text
 
 
-def _moment(timestamp: datetime) -> str:
+def _format_time(timestamp: datetime) -> str:
     return timestamp.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -10,10 +10,10 @@ from cc_pipeline.checks.finding import Finding
 from cc_pipeline.extension import (
     COLLECTED,
     JOINTS,
-    OURS,
-    WITHOUT,
+    LEFT_OUT_VARIABLE,
+    OWN_ORIGIN,
     Extension,
-    Found,
+    InstalledExtension,
     collect,
     extensions,
     find_extensions,
@@ -54,13 +54,13 @@ def list_extensions(settings: Settings, definitions_of: DefinitionsOf | None = N
     index_kinds()
     added = {joint: collect(joint) for joint in COLLECTED}
     problems: dict[str, str] = {}
-    added["checks"] = _each(lambda extension: tuple(extension.checks(settings)), problems)
+    added["checks"] = _call_all(lambda extension: tuple(extension.checks(settings)), problems)
     if definitions_of is not None:
-        for joint, definitions in _by_kind(_each(definitions_of, problems)).items():
+        for joint, definitions in _group_by_kind(_call_all(definitions_of, problems)).items():
             added[joint] = definitions
     installed = find_extensions()
     return [
-        _listed(
+        _describe(
             replace(installed_extension, value=None, problem=problems[installed_extension.name])
             if installed_extension.value and installed_extension.name in problems
             else installed_extension,
@@ -70,7 +70,7 @@ def list_extensions(settings: Settings, definitions_of: DefinitionsOf | None = N
     ]
 
 
-def _each(call: Callable[[Extension], Any], problems: dict[str, str]) -> dict[str, Any]:
+def _call_all(call: Callable[[Extension], Any], problems: dict[str, str]) -> dict[str, Any]:
     """Calls ``call`` with each extension and returns the results by name. Errors are added to ``problems``: they may be
     specific to this home."""
     answers = {}
@@ -82,7 +82,7 @@ def _each(call: Callable[[Extension], Any], problems: dict[str, str]) -> dict[st
     return answers
 
 
-def _by_kind(definitions: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _group_by_kind(definitions: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {
         kind: {
             name: getattr(home_definitions, kind)
@@ -93,18 +93,24 @@ def _by_kind(definitions: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _listed(installed: Found, added: Mapping[str, Mapping[str, Any]]) -> ListedExtension:
-    origin = "this project" if installed.origin == OURS else installed.origin
+def _describe(installed: InstalledExtension, added: Mapping[str, Mapping[str, Any]]) -> ListedExtension:
+    origin = "this project" if installed.origin == OWN_ORIGIN else installed.origin
     if installed.value is None:
         if installed.is_left_out:
             return ListedExtension(
-                installed.name, "left out", origin, "", (), installed.problem, f"To use it, take it out of {WITHOUT}."
+                installed.name,
+                "left out",
+                origin,
+                "",
+                (),
+                installed.problem,
+                f"To use it, take it out of {LEFT_OUT_VARIABLE}.",
             )
         return ListedExtension(installed.name, "broken", origin, "", (), installed.problem, _broken_advice(installed))
     joints = dict.fromkeys((*JOINTS, *added))
     if "assets" in added:
         del joints["definitions"]
-    adds = tuple(text for joint in joints if (text := _added(joint, installed.value, added)))
+    adds = tuple(text for joint in joints if (text := _describe_addition(joint, installed.value, added)))
     missing = installed.value.missing
     if not missing:
         return ListedExtension(installed.name, "in use", origin, installed.value.summary, adds, "", "")
@@ -113,27 +119,27 @@ def _listed(installed: Found, added: Mapping[str, Mapping[str, Any]]) -> ListedE
     return ListedExtension(installed.name, "lacks libraries", origin, installed.value.summary, adds, problem, advice)
 
 
-def _installed_by(installed: Found, extra: str) -> str:
-    return f"'cc-pipeline[{extra}]'" if installed.origin == OURS else extra
+def _installed_by(installed: InstalledExtension, extra: str) -> str:
+    return f"'cc-pipeline[{extra}]'" if installed.origin == OWN_ORIGIN else extra
 
 
-def _added(joint: str, extension: Extension, added: Mapping[str, Mapping[str, Any]]) -> str:
+def _describe_addition(joint: str, extension: Extension, added: Mapping[str, Mapping[str, Any]]) -> str:
     label = joint.replace("_", " ")
     if joint not in added:
-        return label if is_used(extension, joint) else ""
-    names = _names(added[joint].get(extension.name))
+        return label if uses_joint(extension, joint) else ""
+    names = _list_names(added[joint].get(extension.name))
     if not names:
         return ""
     return f"{label}: {', '.join(names)}" if len(names) <= _MAX_NAMES else f"{len(names)} {label}"
 
 
-def is_used(extension: Extension, joint: str) -> bool:
+def uses_joint(extension: Extension, joint: str) -> bool:
     """Whether the extension has a function of its own at a joint."""
     default = next(extension_field.default for extension_field in fields(Extension) if extension_field.name == joint)
     return getattr(extension, joint) is not default
 
 
-def _names(contribution: Any) -> list[str]:
+def _list_names(contribution: Any) -> list[str]:
     if contribution is None:
         return []
     if is_dataclass(contribution):
@@ -151,8 +157,8 @@ def broken_findings() -> Iterator[Finding]:
             )
 
 
-def _broken_advice(installed: Found) -> str:
-    return f"Install a version that fits, or leave it out: {WITHOUT}={installed.name}."
+def _broken_advice(installed: InstalledExtension) -> str:
+    return f"Install a version that fits, or leave it out: {LEFT_OUT_VARIABLE}={installed.name}."
 
 
 def extension_findings(workspace: Workspace) -> Iterator[Finding]:
@@ -177,4 +183,4 @@ def extension_findings(workspace: Workspace) -> Iterator[Finding]:
             yield from extension.doctor(workspace)
         except Exception as error:  # any error: it affects only this extension
             text = f"{extension.name} cannot examine this home: {type(error).__name__}: {error}"
-            yield Finding("bad", _TOPIC, text, f"Report it to whoever made it, or leave it out: {WITHOUT}=…")
+            yield Finding("bad", _TOPIC, text, f"Report it to whoever made it, or leave it out: {LEFT_OUT_VARIABLE}=…")

@@ -29,18 +29,18 @@ _PARTS: Final = {
     "demo": ("the demo, a home of its own", "may go: make clean"),
     "minicrawl": ("the invented web of the demo", "goes with the demo: make clean"),
 }
-_OTHERS: Final = "others"
+_OTHER_PARTS: Final = "others"
 
 
 def size_findings(home: Path) -> Iterator[Finding]:
     """Yields a finding for each part of a home that has bytes, the largest first; none if there is no home."""
-    sizes = _sizes(home)
+    sizes = _measure_parts(home)
     for part, size in sizes.most_common():
         description, consequence = _PARTS.get(part, ("settings, locks and small files", "stays"))
         yield Finding("ok", "size", f"{human_bytes(size)} in {part}: {description}; {consequence}")
 
 
-def _sizes(home: Path) -> Counter[str]:
+def _measure_parts(home: Path) -> Counter[str]:
     """Counts bytes on disk by part. Files that are deleted meanwhile are skipped."""
     sizes: Counter[str] = Counter()
     for folder, _, names in os.walk(home, onerror=lambda _: None):
@@ -50,11 +50,11 @@ def _sizes(home: Path) -> Counter[str]:
                 size = os.lstat(path).st_blocks * 512
             except OSError:
                 continue
-            sizes[_part_of(os.path.relpath(path, home))] += size
+            sizes[_find_part(os.path.relpath(path, home))] += size
     return sizes
 
 
-def _part_of(path: str) -> str:
+def _find_part(path: str) -> str:
     """Returns the part that a file belongs to: the longest one that its path begins with."""
     words = path.split(os.sep)
-    return next((part for part in ("/".join(words[:2]), words[0]) if part in _PARTS), _OTHERS)
+    return next((part for part in ("/".join(words[:2]), words[0]) if part in _PARTS), _OTHER_PARTS)

@@ -22,7 +22,7 @@ from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import CcPipelineError, DataFault, DataKind, EnvironmentFault, UserInputError
-from cc_pipeline.extraction.nearest import Nearest, fetched_record
+from cc_pipeline.extraction.nearest import Nearest, fetch_record
 from cc_pipeline.harvesting.crawl_index import parse_index_list
 from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
@@ -46,19 +46,19 @@ _RETRY: Final = RetryPolicy(attempts=2)
 _NEWEST_CRAWLS: Final = 3
 
 
-class _Skipped(Exception):
+class _StepSkipped(Exception):
     """A step cannot be run, since an earlier step found nothing. The message has the reason."""
 
 
 @dataclass(slots=True)
-class _Look:
-    """The state of a probe. Transports are opened with the settings ``asking``; ``workspace`` is of a temporary home.
-    The other fields are results of steps, for later steps."""
+class _LiveProbe:
+    """The state of a probe. Transports are opened with the settings ``request_settings``; ``workspace`` is of a
+    temporary home. The other fields are results of steps, for later steps."""
 
-    asking: Settings
+    request_settings: Settings
     mirror: str | None
     workspace: Workspace = field(init=False)
-    opened: list[Transport] = field(default_factory=list)
+    transports: list[Transport] = field(default_factory=list)
     crawls: tuple[str, ...] = ()
     crawl: str = ""
     index_file: str = ""
@@ -73,49 +73,49 @@ class _Look:
         timeouts: Timeouts | None = None,
         **_: object,
     ) -> Transport:
-        transport = open_transport(self.asking, root, access, _RETRY, timeouts)
-        self.opened.append(transport)
+        transport = open_transport(self.request_settings, root, access, _RETRY, timeouts)
+        self.transports.append(transport)
         return transport
 
 
-def look_live(settings: Settings) -> Iterator[Finding]:
+def probe_source(settings: Settings) -> Iterator[Finding]:
     """Yields a finding for each step, asked of the first source of ``settings``. Raises ``UserInputError`` for a
     folder."""
     if scheme_of(settings.source) in ("", "file"):
         raise UserInputError(f"{settings.source} is a folder: only a source that answers requests can be probed")
     request_settings = replace(
-        settings, rate=rate_for(settings), concurrency=1, mirrors=(), mirror_access=(), record_mirror=False, wait=0.0
+        settings, rate=find_rate(settings), concurrency=1, mirrors=(), mirror_access=(), record_mirror=False, wait=0.0
     )
-    probe = _Look(request_settings, settings.official_mirror)
+    probe = _LiveProbe(request_settings, settings.official_mirror)
     with TemporaryDirectory(prefix="cc-pipeline-live-") as folder:
         probe_settings = replace(request_settings, home=Path(folder), lake=str(Path(folder) / "lake"), subsets=_SUBSETS)
         probe.workspace = Workspace(probe_settings, opener=probe.open)
         try:
             yield from (_finding(probe, topic, step) for topic, step in _STEPS.items())
         finally:
-            for transport in probe.opened:
+            for transport in probe.transports:
                 transport.close()
 
 
-def rate_for(settings: Settings) -> float | None:
+def find_rate(settings: Settings) -> float | None:
     """Returns the requests per second: ``RATE``, or a lower rate of the settings. This machine has no other limit."""
     if is_loopback(host_of(settings.source)):
         return settings.rate
     return min(RATE, settings.rate or RATE)
 
 
-def _finding(probe: _Look, topic: str, step: Callable[[_Look], str]) -> Finding:
+def _finding(probe: _LiveProbe, topic: str, step: Callable[[_LiveProbe], str]) -> Finding:
     try:
         return Finding("ok", topic, step(probe))
-    except _Skipped as skipped:
+    except _StepSkipped as skipped:
         return Finding("note", topic, f"not asked: {skipped}")
     except EnvironmentFault as fault:
-        return Finding("bad", topic, fault.what, fault.advice)
+        return Finding("bad", topic, fault.problem, fault.advice)
     except CcPipelineError as fault:
         return Finding("bad", topic, str(fault))
 
 
-def _list_crawls(probe: _Look) -> str:
+def _list_crawls(probe: _LiveProbe) -> str:
     crawl_list = probe.workspace.crawl_list
     if crawl_list.fault is not None:
         raise crawl_list.fault
@@ -123,9 +123,9 @@ def _list_crawls(probe: _Look) -> str:
     return f"{len(crawl_list.crawls)} crawls are listed, the newest is {crawl_list.crawls[0].id}"
 
 
-def _list_index_files(probe: _Look) -> str:
+def _list_index_files(probe: _LiveProbe) -> str:
     if not probe.crawls:
-        raise _Skipped("no crawl is known")
+        raise _StepSkipped("no crawl is known")
     for crawl in probe.crawls[:_NEWEST_CRAWLS]:
         key = path_list_key(crawl, "cc-index-table")
         if probe.workspace.transport.exists(key):
@@ -139,9 +139,9 @@ def _list_index_files(probe: _Look) -> str:
     raise DataFault(DataKind.MISMATCH, ", ".join(probe.crawls[:_NEWEST_CRAWLS]), None, "none has a list of index files")
 
 
-def _read_footer(probe: _Look) -> str:
+def _read_footer(probe: _LiveProbe) -> str:
     if not probe.index_file:
-        raise _Skipped("no index file is known")
+        raise _StepSkipped("no index file is known")
     store = FooterStore(probe.workspace.settings.footers_path)
     harvest = harvest_crawl(probe.crawl, [probe.index_file], probe.workspace.transport, store, HarvestPolicy(tries=1))
     for path, reason in harvest.failed:
@@ -155,17 +155,17 @@ def _read_footer(probe: _Look) -> str:
     return f"an index file of {file['file_size']:,} bytes has {groups} row groups{bounds}, and {etag}"
 
 
-def _look_up_page(probe: _Look) -> str:
+def _look_up_page(probe: _LiveProbe) -> str:
     """Looks up a page that the first lines of ``cluster.idx`` list, and fetches its record."""
     if not probe.crawl:
-        raise _Skipped("no crawl with an index is known")
+        raise _StepSkipped("no crawl with an index is known")
     transport, clusters, key = probe.workspace.transport, probe.workspace.clusters, cluster_key(probe.crawl)
     cluster_index = clusters.find(transport, probe.crawl)
     if cluster_index is None:
         raise DataFault(DataKind.MISMATCH, key, None, "the object does not exist")
     list(cluster_index.cluster.members([KeyRange(b"", b"!")]))
     keys = [key for span in cluster_index.cluster.learnt for key in (span.last, span.first)]
-    page = next((page for key in keys if (page := _page_of(key)) is not None), None)
+    page = next((page for key in keys if (page := _parse_page(key)) is not None), None)
     if page is None:
         raise DataFault(DataKind.MISMATCH, key, None, "no key in its lines belongs to a certain page")
     located = ZipNumLocator(transport, probe.crawl, cluster_index.cluster, clusters.members).locate(
@@ -174,7 +174,7 @@ def _look_up_page(probe: _Look) -> str:
     rows = located.captures[page.slug].to_pylist()
     if not rows:
         raise DataFault(DataKind.MISMATCH, key, None, f"it lists {page.definition} but has no capture of it")
-    record = fetched_record(probe.workspace, rows[0])
+    record = fetch_record(probe.workspace, rows[0])
     if not isinstance(record, Nearest):
         raise DataFault(DataKind.MISMATCH, rows[0]["warc_filename"], rows[0]["warc_record_offset"], record)
     if record.digest_check == "mismatch":
@@ -184,7 +184,7 @@ def _look_up_page(probe: _Look) -> str:
     return f"{page.definition} was looked up and its record fetched; its digest: {record.digest_check}"
 
 
-def _page_of(key: bytes) -> Target | None:
+def _parse_page(key: bytes) -> Target | None:
     """Returns the page that has this key by every rule, or ``None`` if no page is certain."""
     text = key.decode("ascii", "replace")
     host, _, path = text.partition(")")
@@ -193,20 +193,20 @@ def _page_of(key: bytes) -> Target | None:
     return parse_target(f"url:{url}") if {surt_key(url, rule) for rule in KeyRule} == {text} else None
 
 
-def _ask_for_nothing(probe: _Look) -> str:
+def _request_missing_object(probe: _LiveProbe) -> str:
     key = f"crawl-data/{probe.crawl or 'CC-MAIN-2024-22'}/there-is-no-such-key"
     if probe.workspace.transport.exists(key):
         raise DataFault(DataKind.MISMATCH, key, None, "it exists")
     return "a missing object is answered with 404"
 
 
-def _compare_mirror(probe: _Look) -> str:
+def _compare_mirror(probe: _LiveProbe) -> str:
     if probe.mirror is None:
-        raise _Skipped("CC_PIPELINE_RECORD_MIRROR is off, or the source is not Common Crawl's own host")
+        raise _StepSkipped("CC_PIPELINE_RECORD_MIRROR is off, or the source is not Common Crawl's own host")
     if probe.record is None or not may_be_mirrored(probe.record.row["crawl"]):
-        raise _Skipped("no record of a crawl that may be at the mirror is known")
+        raise _StepSkipped("no record of a crawl that may be at the mirror is known")
     key, offset, length = (probe.record.row[name] for name in PLACE)
-    mirror = probe.open(probe.asking, probe.mirror, NO_ACCESS)
+    mirror = probe.open(probe.request_settings, probe.mirror, NO_ACCESS)
     mirror_read, source_read = (
         transport.read(key, offset, length) for transport in (mirror, probe.workspace.transport)
     )
@@ -216,11 +216,11 @@ def _compare_mirror(probe: _Look) -> str:
 
 
 #: The order matters: later steps use the results of earlier ones.
-_STEPS: Final[Mapping[str, Callable[[_Look], str]]] = {
+_STEPS: Final[Mapping[str, Callable[[_LiveProbe], str]]] = {
     "crawls": _list_crawls,
     "index": _list_index_files,
     "footer": _read_footer,
     "record": _look_up_page,
-    "missing": _ask_for_nothing,
+    "missing": _request_missing_object,
     "mirror": _compare_mirror,
 }

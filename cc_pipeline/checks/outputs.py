@@ -12,31 +12,33 @@ from typing import Any, Final
 import duckdb
 import pyarrow.fs as pafs
 
-from cc_pipeline.checks.scope import CheckResult, Scope, Severity, key_of, some
+from cc_pipeline.checks.scope import CheckResult, Scope, Severity, abbreviate_keys, key_of
 from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake, PinnedTable
-from cc_pipeline.lake.reading import open_settled, quoted_name
-from cc_pipeline.lake.slice import Figures
+from cc_pipeline.lake.reading import open_home_publication, quote_name
+from cc_pipeline.lake.slice import Metrics
 from cc_pipeline.lake.snapshot import read_left_out
-from cc_pipeline.publish.publish import Behind, behind, interrupted_slices, repeating_slices
+from cc_pipeline.publish.publish import PublicationLag, find_partial_slices, find_publication_lag, find_repeating_slices
 from cc_pipeline.settings import Settings
-from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_new_miscounts, leaves_slices_out, sentences
+from cc_pipeline.workspace.miscounts import MAKE_AGAIN, describe_miscounts, find_new_miscounts, leaves_slices_out
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The longest lag of the published file behind the lake.
-_BEHIND: Final = timedelta(days=1)
+_MAX_LAG: Final = timedelta(days=1)
 #: Tables of the catalog: a harvest changes them, and that decides about no published capture.
-_OF_CATALOG: Final = frozenset(("crawls", "index_manifest", "row_groups", "source_files"))
+_CATALOG_TABLES: Final = frozenset(("crawls", "index_manifest", "row_groups", "source_files"))
 _PUBLISH: Final = "Publish it: repeat any cc-pipeline run, or materialize `warehouse`."
 
 
-def publication_verdict(workspace: Workspace, initial_lag: Behind | None = None) -> CheckResult:
+def publication_verdict(workspace: Workspace, initial_lag: PublicationLag | None = None) -> CheckResult:
     """Checks that ``cc.duckdb`` exists, can be read, and shows the current lake, as :func:`judge_publication` does."""
-    return judge_publication(workspace, behind(workspace), initial_lag)
+    return judge_publication(workspace, find_publication_lag(workspace), initial_lag)
 
 
-def judge_publication(workspace: Workspace, lag: Behind | None, initial_lag: Behind | None = None) -> CheckResult:
+def judge_publication(
+    workspace: Workspace, lag: PublicationLag | None, initial_lag: PublicationLag | None = None
+) -> CheckResult:
     """Checks a published file that is behind the lake by ``lag``: an error if it cannot be read or does not show the
     current lake.
 
@@ -54,15 +56,18 @@ def judge_publication(workspace: Workspace, lag: Behind | None, initial_lag: Beh
     if lag is not None and lag.fault:
         severity: Severity = "error" if workspace.lake.row_count("captures") else "warn"
         return CheckResult(name, severity, lag.fault, advice=_PUBLISH)
-    if changed_tables := commits.keys() - _OF_CATALOG:
-        message = f"{settings.published_path} does not show the lake as it is: {some(changed_tables)} changed since"
+    if changed_tables := commits.keys() - _CATALOG_TABLES:
+        message = (
+            f"{settings.published_path} does not show the lake as it is: {abbreviate_keys(changed_tables)} "
+            "changed since"
+        )
         return CheckResult(name, "error", message, {"tables with newer commits": len(commits)}, advice=_PUBLISH)
     if not settings.published_path.exists():
         return CheckResult(name, "warn", "nothing was published yet", advice=_PUBLISH)
-    if fault := _unreadable(settings):
+    if fault := _find_unreadable(settings):
         return CheckResult(name, "error", fault, advice=_PUBLISH)
     if miscounted := find_new_miscounts(settings, workspace.lake):
-        message = f"{settings.published_path} leaves slices out. {'. '.join(sentences(miscounted))}"
+        message = f"{settings.published_path} leaves slices out. {'. '.join(describe_miscounts(miscounted))}"
         return CheckResult(name, "error", message, advice=MAKE_AGAIN)
     if leaves_slices_out(settings):
         message = f"{settings.published_path} leaves slices out that are correct by now"
@@ -72,13 +77,15 @@ def judge_publication(workspace: Workspace, lag: Behind | None, initial_lag: Beh
         message = f"{settings.published_path} has no views and macros of the extensions {extension_texts}"
         return CheckResult(name, "warn", message, advice="Mend or remove the extension, then publish again.")
     if commits:
-        return CheckResult(name, "warn", f"{some(commits)} changed since the publication: the next run publishes it")
+        return CheckResult(
+            name, "warn", f"{abbreviate_keys(commits)} changed since the publication: the next run publishes it"
+        )
     if lag is not None and initial_lag is None:
         return CheckResult(name, "warn", "other settings, or another version, made it: the next run publishes it again")
     return CheckResult(name, "ok", f"{settings.published_path.stat().st_size:,} bytes, as the lake is now")
 
 
-def refuse_unpublished(workspace: Workspace, initial_lag: Behind | None = None) -> None:
+def refuse_unpublished(workspace: Workspace, initial_lag: PublicationLag | None = None) -> None:
     """Raises ``EnvironmentFault`` if :func:`publication_verdict` finds an error."""
     verdict = publication_verdict(workspace, initial_lag)
     if verdict.severity == "error":
@@ -88,18 +95,19 @@ def refuse_unpublished(workspace: Workspace, initial_lag: Behind | None = None) 
 def held_back_verdict(workspace: Workspace) -> CheckResult:
     """Checks which slices publications leave out, with the commands to run: an error if there are any."""
     name = "held_back"
-    interrupted, repeating = interrupted_slices(workspace), repeating_slices(workspace)
+    interrupted, repeating = find_partial_slices(workspace), find_repeating_slices(workspace)
     if not interrupted and not repeating:
         return CheckResult(name, "ok", "all slices are published")
     problems, advice = [], []
     if repeating:
         tables = dict.fromkeys(table for slice_tables in repeating.values() for table in slice_tables)
         keys = {*map(key_of, repeating)}
-        problems.append(f"captures of {some(keys)} are doubled in {', '.join(tables)}")
+        problems.append(f"captures of {abbreviate_keys(keys)} are doubled in {', '.join(tables)}")
         advice.append("Make them again: cc-pipeline doctor --repair.")
     if interrupted:
         problems.append(
-            f"a parse of {some({*map(key_of, interrupted)})} was killed between two commits, so its pages are of two "
+            f"a parse of {abbreviate_keys({*map(key_of, interrupted)})} was killed between two commits, so its pages "
+            "are of two "
             "runs"
         )
         advice.append("Parse them again: cc-pipeline run … --crawl … (a file read whole: cc-pipeline files add).")
@@ -107,105 +115,113 @@ def held_back_verdict(workspace: Workspace) -> CheckResult:
     return CheckResult(name, "error", f"not published: {'; '.join(problems)}", wrong=wrong, advice=" ".join(advice))
 
 
-def _unreadable(settings: Settings) -> str:
+def _find_unreadable(settings: Settings) -> str:
     """Returns why a table of the published file cannot be read; empty if all can. Views over the tables are not read:
     some read all rows before they return the first."""
     try:
-        with open_settled(settings) as connection:
+        with open_home_publication(settings) as connection:
             tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'lake' ORDER BY ALL"
             for (table,) in connection.execute(tables).fetchall():
-                connection.execute(f"SELECT 1 FROM lake.{quoted_name(table)} LIMIT 1").fetchall()
+                connection.execute(f"SELECT 1 FROM lake.{quote_name(table)} LIMIT 1").fetchall()
     except (duckdb.Error, OSError) as error:
         return f"{settings.published_path} cannot be read: {str(error).strip().partition(chr(10))[0]}"
     except EnvironmentFault as fault:
-        return fault.what
+        return fault.problem
     return ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _PublishedTable:
     """A table of the published file: its row in the table ``publication``, the table as it is ``now``, and as it was at
     the published commit; ``None`` if the lake has no such commit, as after a restored backup."""
 
     row: Mapping[str, Any]
     now: PinnedTable
-    then: PinnedTable | None
+    as_published: PinnedTable | None
 
 
-def _shown_tables(workspace: Workspace, scope: Scope) -> list[_Shown] | CheckResult:
+def _read_published_tables(workspace: Workspace, scope: Scope) -> list[_PublishedTable] | CheckResult:
     """Returns the tables of the published file, read once for all checks; or the check result if there are none."""
     if "publication" not in scope.memo:
-        rows = _publication(workspace.settings.published_path)
-        read_tables = rows if isinstance(rows, CheckResult) else [_shown_table(workspace.lake, row) for row in rows]
+        rows = _read_publication(workspace.settings.published_path)
+        read_tables = (
+            rows if isinstance(rows, CheckResult) else [_read_published_table(workspace.lake, row) for row in rows]
+        )
         scope.memo["publication"] = read_tables
-    tables: list[_Shown] | CheckResult = scope.memo["publication"]
+    tables: list[_PublishedTable] | CheckResult = scope.memo["publication"]
     return tables
 
 
-def _shown_table(lake: Lake, row: Mapping[str, Any]) -> _Shown:
+def _read_published_table(lake: Lake, row: Mapping[str, Any]) -> _PublishedTable:
     table, version = row["table_name"], row["version"]
     now = lake.pin(table)
     if now.commit_id == row["commit_id"]:
-        return _Shown(row, now, now)
+        return _PublishedTable(row, now, now)
     is_in_lake = version <= now.version and lake.commit_id(table, version) == row["commit_id"]
-    return _Shown(row, now, lake.pin(table, version) if is_in_lake else None)
+    return _PublishedTable(row, now, lake.pin(table, version) if is_in_lake else None)
 
 
 def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Checks that ``cc.duckdb`` shows as many rows of each table as the lake has at the version it names."""
     name = "rows_as_in_the_lake"
-    tables = _shown_tables(workspace, scope)
+    tables = _read_published_tables(workspace, scope)
     if isinstance(tables, CheckResult):
         return tables
     if miscounted := find_new_miscounts(workspace.settings, workspace.lake):
-        message = f"slices are left out. {'. '.join(sentences(miscounted))}"
+        message = f"slices are left out. {'. '.join(describe_miscounts(miscounted))}"
         return CheckResult(name, "error", message, advice=MAKE_AGAIN)
     rows = sum(table.row["lake_rows"] for table in tables)
     newer = [table.row["table_name"] for table in tables if table.now.commit_id != table.row["commit_id"]]
     wrong = [
-        table.row["table_name"] for table in tables if table.then is None or table.then.rows != table.row["lake_rows"]
+        table.row["table_name"]
+        for table in tables
+        if table.as_published is None or table.as_published.rows != table.row["lake_rows"]
     ]
     published_at = tables[0].row["published_at"] if tables else datetime.now(UTC)
-    metrics: Figures = {"rows": rows, "published at": str(published_at), "tables with newer commits": len(newer)}
+    metrics: Metrics = {"rows": rows, "published at": str(published_at), "tables with newer commits": len(newer)}
     if wrong:
-        message = f"the file has other rows than the lake in {some(wrong)}: publish again"
+        message = f"the file has other rows than the lake in {abbreviate_keys(wrong)}: publish again"
         return CheckResult(name, "error", message, metrics)
-    if newer and datetime.now(UTC) - published_at > _BEHIND:
-        message = f"published at {published_at:%Y-%m-%d %H:%M} UTC; {some(newer)} changed since: materialize warehouse"
+    if newer and datetime.now(UTC) - published_at > _MAX_LAG:
+        message = (
+            f"published at {published_at:%Y-%m-%d %H:%M} UTC; {abbreviate_keys(newer)} changed since: "
+            "materialize warehouse"
+        )
         return CheckResult(name, "warn", message, metrics)
-    changes_text = f"; {some(newer)} changed since" if newer else ", as the lake is now"
+    changes_text = f"; {abbreviate_keys(newer)} changed since" if newer else ", as the lake is now"
     return CheckResult(name, "ok", f"{rows:,} rows of {len(tables):,} tables{changes_text}", metrics)
 
 
 def published_files_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Checks that every file that the views of ``cc.duckdb`` name exists."""
     name = "files_are_there"
-    published_tables = _shown_tables(workspace, scope)
+    published_tables = _read_published_tables(workspace, scope)
     if isinstance(published_tables, CheckResult):
         return CheckResult(name, published_tables.severity, published_tables.message)
-    if not _shows_views(workspace.settings.published_path):
+    if not _has_views(workspace.settings.published_path):
         return CheckResult(name, "ok", "the file contains the rows")
     files, lost_files = 0, Counter[str]()
     for table in published_tables:
-        if table.then is None:
+        if table.as_published is None:
             lost_files[table.row["table_name"]] += 1
             continue
-        stored_paths = _files_below(workspace, table.then)
-        files += len(table.then.files)
+        stored_paths = _list_files(workspace, table.as_published)
+        files += len(table.as_published.files)
         lost_files[table.row["table_name"]] += sum(
-            address.removeprefix("s3://") not in stored_paths for address in table.then.files
+            address.removeprefix("s3://") not in stored_paths for address in table.as_published.files
         )
     metrics = {"files": files, "gone": lost_files.total()}
     if lost_files.total():
         tables = [table for table, count in lost_files.items() if count]
         message = (
-            f"{lost_files.total():,} files of the published views are missing ({some(tables)}): materialize warehouse"
+            f"{lost_files.total():,} files of the published views are missing ({abbreviate_keys(tables)}): "
+            "materialize warehouse"
         )
         return CheckResult(name, "error", message, metrics)
     return CheckResult(name, "ok", f"all {files:,} files that the views name are there", metrics)
 
 
-def _publication(path: Path) -> list[dict[str, Any]] | CheckResult:
+def _read_publication(path: Path) -> list[dict[str, Any]] | CheckResult:
     """Returns the rows of the table ``publication``, or the check result if there are none."""
     name = "rows_as_in_the_lake"
     if not path.exists():
@@ -220,13 +236,13 @@ def _publication(path: Path) -> list[dict[str, Any]] | CheckResult:
     return [dict(zip(names, (*row[:4], datetime.fromtimestamp(row[4] / 1_000, UTC)), strict=True)) for row in rows]
 
 
-def _shows_views(path: Path) -> bool:
+def _has_views(path: Path) -> bool:
     with connect_newest(path) as connection:
         count_row = connection.execute("SELECT count(*) FROM duckdb_views() WHERE schema_name = 'lake'").fetchone()
     return bool(count_row and count_row[0])
 
 
-def _files_below(workspace: Workspace, pinned: PinnedTable) -> set[str]:
+def _list_files(workspace: Workspace, pinned: PinnedTable) -> set[str]:
     """Returns the paths of all files in the table's folder, with one listing."""
     if not pinned.files:
         return set()

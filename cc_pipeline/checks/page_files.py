@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from cc_pipeline.checks.scope import CheckResult, Scope, joined, some
+from cc_pipeline.checks.scope import CheckResult, Scope, abbreviate_keys, join_results
 from cc_pipeline.derived_files.export import EXPORT_KINDS, ExportKind, pages_digest, read_manifest
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.slice import READ_FILES, Slice
 from cc_pipeline.lake.streaming import count_rows
-from cc_pipeline.workspace.source_files import FAULTS, SourceFile, registered
+from cc_pipeline.workspace.source_files import FAULTS, SourceFile, read_source_files
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
 #: The kind of file behind each export asset.
@@ -23,39 +23,44 @@ _MAIN_TABLES: Final = ("page_metadata", "page_text")
 
 def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Checks that every byte range of every file could be read, and that every file gave pages."""
-    name, files = "files_are_readable", list(_files(workspace, scope))
-    counts = _rows(workspace, FAULTS, files)
+    name, files = "files_are_readable", list(_select_files(workspace, scope))
+    counts = _count_file_rows(workspace, FAULTS, files)
     metrics = {"files": len(files), "stretches": sum(counts.values())}
     if counts:
-        message = f"{metrics['stretches']:,} byte ranges could not be read: {some([*counts])}; everything else was read"
+        message = (
+            f"{metrics['stretches']:,} byte ranges could not be read: {abbreviate_keys([*counts])}; everything "
+            "else was read"
+        )
         return CheckResult(name, "warn", message, metrics)
-    read = [file for file in files if READ_FILES.is_made(workspace.lake, Slice(file.crawl, file.slug))]
-    slugs_with_pages = {slug for table in _MAIN_TABLES for slug in _rows(workspace, table, read)}
+    read = [file for file in files if READ_FILES.was_committed(workspace.lake, Slice(file.crawl, file.slug))]
+    slugs_with_pages = {slug for table in _MAIN_TABLES for slug in _count_file_rows(workspace, table, read)}
     if empty := {file.slug for file in read} - slugs_with_pages:
-        return CheckResult(name, "warn", f"{len(empty):,} files gave no page ({some(empty)})", metrics)
+        return CheckResult(name, "warn", f"{len(empty):,} files gave no page ({abbreviate_keys(empty)})", metrics)
     return CheckResult(name, "ok", f"{len(files):,} files were read completely", metrics)
 
 
 def exports_verdict(workspace: Workspace, kind: ExportKind, scope: Scope) -> CheckResult:
     """Checks that the files of each export of ``kind`` exist, are complete, and have the current pages."""
     name = "files_are_there"
-    verdicts = [_export(workspace, kind, slice_, sizes) for slice_, sizes in _exported(workspace, kind, scope)]
+    verdicts = [
+        _check_export(workspace, kind, slice_, sizes) for slice_, sizes in _find_exports(workspace, kind, scope)
+    ]
     bad = [verdict for verdict in verdicts if not verdict.passed]
     if bad:
-        return joined(name, bad)
-    records = sum(int(verdict.figures["records"]) for verdict in verdicts)
+        return join_results(name, bad)
+    records = sum(int(verdict.metrics["records"]) for verdict in verdicts)
     metrics = {"partitions": len(verdicts), "records": records}
     return CheckResult(name, "ok", f"{len(verdicts):,} exports are complete, with {records:,} records", metrics)
 
 
-def _files(workspace: Workspace, scope: Scope) -> Iterator[SourceFile]:
+def _select_files(workspace: Workspace, scope: Scope) -> Iterator[SourceFile]:
     slugs = None if scope.slices is None else {slice_.target for slice_ in scope.slices}
-    for slug, file in registered(workspace).items():
+    for slug, file in read_source_files(workspace).items():
         if slugs is None or slug in slugs:
             yield file
 
 
-def _rows(workspace: Workspace, table: str, files: Iterable[SourceFile]) -> dict[str, int]:
+def _count_file_rows(workspace: Workspace, table: str, files: Iterable[SourceFile]) -> dict[str, int]:
     by_crawl: dict[str, list[str]] = {}
     for file in files:
         by_crawl.setdefault(file.crawl, []).append(file.slug)
@@ -66,11 +71,11 @@ def _rows(workspace: Workspace, table: str, files: Iterable[SourceFile]) -> dict
     return rows_by_slug
 
 
-def _exported(workspace: Workspace, kind: ExportKind, scope: Scope) -> Iterator[tuple[Slice, dict[str, int]]]:
+def _find_exports(workspace: Workspace, kind: ExportKind, scope: Scope) -> Iterator[tuple[Slice, dict[str, int]]]:
     """Yields the partitions that have an export, with the sizes of their files by name."""
     store = workspace.place
     if scope.slices is not None:
-        partitions = sorted({partition.whole for partition in scope.slices})
+        partitions = sorted({partition.partition for partition in scope.slices})
         folders = [(partition, export_prefix(partition.crawl, partition.target)) for partition in partitions]
         files_by_partition = {partition: store.listing(folder) for partition, folder in folders}
     else:
@@ -84,7 +89,7 @@ def _exported(workspace: Workspace, kind: ExportKind, scope: Scope) -> Iterator[
             yield slice_, sizes
 
 
-def _export(workspace: Workspace, kind: ExportKind, slice_: Slice, sizes: dict[str, int]) -> CheckResult:
+def _check_export(workspace: Workspace, kind: ExportKind, slice_: Slice, sizes: dict[str, int]) -> CheckResult:
     name, key = "files_are_there", f"{slice_.crawl}|{slice_.target}"
     manifest = read_manifest(workspace.place, export_prefix(slice_.crawl, slice_.target), kind)
     if manifest is None:
@@ -92,7 +97,7 @@ def _export(workspace: Workspace, kind: ExportKind, slice_: Slice, sizes: dict[s
     lost = [file["name"] for file in manifest["files"] if sizes.get(file["name"]) != file["bytes"]]
     if lost:
         return CheckResult(
-            name, "error", f"{key}: {some(lost)} are missing or truncated; export it again", wrong=(key,)
+            name, "error", f"{key}: {abbreviate_keys(lost)} are missing or truncated; export it again", wrong=(key,)
         )
     if sum(file["records"] for file in manifest["files"]) != manifest["records"]:
         return CheckResult(
@@ -104,7 +109,7 @@ def _export(workspace: Workspace, kind: ExportKind, slice_: Slice, sizes: dict[s
     try:
         pages = pages_digest(workspace, slice_)
     except EnvironmentFault as fault:
-        return CheckResult(name, "warn", f"{key}: {fault.what}", wrong=(key,))
+        return CheckResult(name, "warn", f"{key}: {fault.problem}", wrong=(key,))
     if manifest.get("pages") != pages:
         return CheckResult(name, "warn", f"{key}: its pages were parsed again since; export it again", wrong=(key,))
     return CheckResult(name, "ok", f"{key}: {manifest['records']:,} records", {"records": manifest["records"]})

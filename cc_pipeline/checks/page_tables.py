@@ -9,8 +9,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.checks.scope import CheckResult, Scope, key_of, some
-from cc_pipeline.lake.slice import PARSE, Slice, targets_by_crawl
+from cc_pipeline.checks.scope import CheckResult, Scope, abbreviate_keys, key_of
+from cc_pipeline.lake.slice import PARSE, Slice, group_targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -24,12 +24,14 @@ _WITHOUT_TEXT: Final = 0.5
 def texts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Checks that each HTML page has a text, and that at least half of a partition's pages have a main text."""
     name, pages, missing_texts, empty = "texts_are_there", Counter[str](), Counter[str](), Counter[str]()
-    parsed = PARSE.here(workspace.lake, scope.slices)
-    for crawl, targets in _groups(workspace, parsed):
+    parsed = PARSE.list_slices(workspace.lake, scope.slices)
+    for crawl, targets in _group_targets(workspace, parsed):
         where: dict[str, str | list[str]] = {"crawl": crawl, "target": targets}
-        html = _html(workspace, PARSE.main_table, where, "parsed_as")
-        texts = _html(workspace, "page_text", where, "text_type")
-        empties = _html(workspace, "page_text", where, "text_type", ("main_content_extractor", "content_simhash"))
+        html = _count_html_rows(workspace, PARSE.main_table, where, "parsed_as")
+        texts = _count_html_rows(workspace, "page_text", where, "text_type")
+        empties = _count_html_rows(
+            workspace, "page_text", where, "text_type", ("main_content_extractor", "content_simhash")
+        )
         for target, count in html.items():
             key = key_of(Slice(crawl, target))
             pages[key] += count
@@ -43,11 +45,14 @@ def texts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         "without a main text": empty.total(),
     }
     if lost:
-        message = f"{missing_texts.total():,} HTML pages have no row ({some(lost)}): parse these partitions again"
+        message = (
+            f"{missing_texts.total():,} HTML pages have no row ({abbreviate_keys(lost)}): parse these partitions again"
+        )
         return CheckResult(name, "error", message, metrics, tuple(lost))
     if textless:
         message = (
-            f"most HTML pages of {len(textless):,} partitions have no main text ({some(textless)}): perhaps scripts "
+            f"most HTML pages of {len(textless):,} partitions have no main text ({abbreviate_keys(textless)}): "
+            "perhaps scripts "
             "write them, or another CC_PIPELINE_EXTRACTOR finds more"
         )
         return CheckResult(name, "warn", message, metrics, tuple(textless))
@@ -55,9 +60,9 @@ def texts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     return CheckResult(name, "ok", message, metrics)
 
 
-def _groups(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str, list[str]]]:
+def _group_targets(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str, list[str]]]:
     """Yields targets by crawl, in groups with about ``_PAGES_AT_ONCE`` pages each."""
-    for crawl, targets in targets_by_crawl(slices).items():
+    for crawl, targets in group_targets_by_crawl(slices).items():
         counts = count_rows(workspace.lake, PARSE.main_table, {"crawl": crawl, "target": targets}, ["target"])
         group: list[str] = []
         pages = 0
@@ -71,7 +76,7 @@ def _groups(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str
             yield crawl, group
 
 
-def _html(
+def _count_html_rows(
     workspace: Workspace, table: str, where: dict[str, str | list[str]], kind: str, empty: tuple[str, str] | None = None
 ) -> Counter[str]:
     """Counts the rows of HTML pages by target. With ``empty``, counts the rows whose first column has a value, so that

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 
 if TYPE_CHECKING:
-    from cc_pipeline.lake.digests.log import Unknown
+    from cc_pipeline.lake.digests.log import UnknownDigests
     from cc_pipeline.lake.lake import Lake
     from cc_pipeline.lake.slice import Slice, Stage
 
 #: The most partitions that a message names.
-NAMED: Final = 5
+MAX_SHOWN_KEYS: Final = 5
 #: The most wrong partitions in a note; with more, the next evaluation examines everything.
-_MOST_NOTED: Final = 500
-_WORST: Final[tuple[Severity, ...]] = ("ok", "warn", "error")
+_MAX_NOTED_KEYS: Final = 500
+_SEVERITIES: Final[tuple[Severity, ...]] = ("ok", "warn", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Note:
     wrong: tuple[str, ...] = ()
     severity: Severity = "ok"
 
-    def as_dict(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """Returns the note for JSON."""
         return {"versions": dict(self.versions), "wrong": list(self.wrong), "severity": self.severity}
 
@@ -57,7 +57,7 @@ def read_note(data: object) -> Note | None:
     """Reads a note from JSON data; ``None`` for anything else."""
     if not isinstance(data, dict) or not isinstance(data.get("versions"), dict):
         return None
-    severity: Severity = data["severity"] if data.get("severity") in _WORST else "warn"
+    severity: Severity = data["severity"] if data.get("severity") in _SEVERITIES else "warn"
     return Note(
         {str(table): int(version) for table, version in data["versions"].items()},
         tuple(map(str, data.get("wrong", ()))),
@@ -71,20 +71,24 @@ def versions_of(lake: Lake, tables: Iterable[str]) -> dict[str, int]:
     return {table: lake.version(table) for table in tables}
 
 
-def changed_since(lake: Lake, note: Note, now: Mapping[str, int], stages: Sequence[Stage]) -> set[Slice] | Unknown:
+def changed_since(
+    lake: Lake, note: Note, now: Mapping[str, int], stages: Sequence[Stage]
+) -> set[Slice] | UnknownDigests:
     """Returns the slices of ``stages`` that were committed since ``note``, and slices whose rows were, whatever the
-    digests; ``UNKNOWN`` if the logs do not tell."""
+    digests; ``UNKNOWN_DIGESTS`` if the logs do not tell."""
     from cc_pipeline.lake import row_counts  # noqa: PLC0415  # heavy, as the next two are
-    from cc_pipeline.lake.digests.log import UNKNOWN  # noqa: PLC0415
+    from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS  # noqa: PLC0415
     from cc_pipeline.lake.slice import Slice  # noqa: PLC0415
 
     slices: set[Slice] = set()
     for table, version in now.items():
-        names = lake.changed_since(table, note.versions[table], version) if table in note.versions else UNKNOWN
-        if names is UNKNOWN:
-            return UNKNOWN
-        slices.update(slice_ for stage in stages for slice_ in map(stage.slice_of, names) if slice_ is not None)
-        keys = (row_counts.key_of(lake.specs[table], name) for name in names)
+        names = lake.changed_since(table, note.versions[table], version) if table in note.versions else UNKNOWN_DIGESTS
+        if names is UNKNOWN_DIGESTS:
+            return UNKNOWN_DIGESTS
+        slices.update(
+            slice_ for stage in stages for slice_ in map(stage.parse_digest_name, names) if slice_ is not None
+        )
+        keys = (row_counts.parse_count_name(lake.specs[table], name) for name in names)
         slices.update(Slice(*key) for key in keys if key)
     return slices
 
@@ -94,14 +98,14 @@ def key_of(slice_: Slice) -> str:
     return f"{slice_.crawl}|{whole_slug(slice_.target)}" if slice_.target else slice_.crawl
 
 
-def noted(
+def carry_over_note(
     verdict: CheckResult, scope: Scope, previous_note: Note | None, now: Mapping[str, int]
 ) -> tuple[CheckResult, Note]:
     """Returns ``verdict`` with the earlier problems of other partitions, and the note for the next evaluation. ``now``
     has the versions of the tables; it is empty if only a run's partitions were examined, so that changes since the last
     evaluation are still to be examined."""
     wrong_keys = set(verdict.wrong)
-    checked_keys = None if scope.slices is None else {*map(key_of, scope.slices)} if verdict.is_judged else set()
+    checked_keys = None if scope.slices is None else {*map(key_of, scope.slices)} if verdict.was_evaluated else set()
     unchecked_keys = (
         []
         if checked_keys is None or previous_note is None
@@ -109,36 +113,36 @@ def noted(
     )
     severity = verdict.severity
     if unchecked_keys and previous_note is not None:
-        severity = max(severity, previous_note.severity, key=_WORST.index)
-        remark = f"still wrong: {some(unchecked_keys)}"
+        severity = max(severity, previous_note.severity, key=_SEVERITIES.index)
+        remark = f"still wrong: {abbreviate_keys(unchecked_keys)}"
         verdict = replace(verdict, severity=severity, message=f"{verdict.message}\n{remark}")
     wrong = sorted({*wrong_keys, *unchecked_keys})
     versions = now or (previous_note.versions if previous_note is not None else {})
-    if len(wrong) > _MOST_NOTED:
+    if len(wrong) > _MAX_NOTED_KEYS:
         versions = {}
-    return verdict, Note(versions, tuple(wrong[:_MOST_NOTED]), severity)
+    return verdict, Note(versions, tuple(wrong[:_MAX_NOTED_KEYS]), severity)
 
 
-def joined(name: str, verdicts: Sequence[CheckResult]) -> CheckResult:
+def join_results(name: str, verdicts: Sequence[CheckResult]) -> CheckResult:
     """Joins several results into one, the worst first. The metrics are kept only for a single result."""
     if not verdicts:
         return CheckResult(name, "ok", "nothing to check")
-    ordered = sorted(verdicts, key=lambda verdict: -_WORST.index(verdict.severity))
+    ordered = sorted(verdicts, key=lambda verdict: -_SEVERITIES.index(verdict.severity))
     lines = [*dict.fromkeys(verdict.message for verdict in ordered)]
     remainder = [f"and {len(lines) - 20:,} more"] if len(lines) > 20 else []
     return CheckResult(
         name,
         ordered[0].severity,
         "\n".join(lines[:20] + remainder),
-        verdicts[0].figures if len(verdicts) == 1 else {},
+        verdicts[0].metrics if len(verdicts) == 1 else {},
         tuple(key for verdict in ordered for key in verdict.wrong),
     )
 
 
-def some(keys: Collection[str]) -> str:
+def abbreviate_keys(keys: Collection[str]) -> str:
     """Returns the first of ``keys``, and how many more there are."""
-    first_keys = ", ".join(sorted(keys)[:NAMED])
-    return f"{first_keys} and {len(keys) - NAMED:,} more" if len(keys) > NAMED else first_keys
+    first_keys = ", ".join(sorted(keys)[:MAX_SHOWN_KEYS])
+    return f"{first_keys} and {len(keys) - MAX_SHOWN_KEYS:,} more" if len(keys) > MAX_SHOWN_KEYS else first_keys
 
 
 Severity = Literal["ok", "warn", "error"]
@@ -146,19 +150,19 @@ Severity = Literal["ok", "warn", "error"]
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of one check: ``ok``, ``warn`` or ``error``, with ``figures`` for display.
+    """The result of one check: ``ok``, ``warn`` or ``error``, with ``metrics`` for display.
 
     ``wrong`` are the keys of partitions with a problem; they are examined again until they are right. ``advice`` says
-    what to do, if ``message`` does not. Without ``is_judged`` nothing was examined, so earlier problems remain.
+    what to do, if ``message`` does not. Without ``was_evaluated`` nothing was examined, so earlier problems remain.
     """
 
     name: str
     severity: Severity
     message: str
-    figures: Mapping[str, int | float | str] = field(default_factory=dict)
+    metrics: Mapping[str, int | float | str] = field(default_factory=dict)
     wrong: tuple[str, ...] = ()
     advice: str = ""
-    is_judged: bool = True
+    was_evaluated: bool = True
 
     @property
     def passed(self) -> bool:

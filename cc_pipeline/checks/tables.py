@@ -11,40 +11,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import SLICE
-from cc_pipeline.checks.scope import CheckResult, Scope, Severity, joined, key_of, some
+from cc_pipeline.checks.scope import CheckResult, Scope, Severity, abbreviate_keys, join_results, key_of
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
-from cc_pipeline.commoncrawl.slice_slugs import defined_slug, is_given
+from cc_pipeline.commoncrawl.slice_slugs import defined_slug, is_named_captures
 from cc_pipeline.errors import IndexIncomplete, UserInputError
 from cc_pipeline.extraction.fetch_counts import is_unsettled, share
 from cc_pipeline.extraction.locate import index_sources
-from cc_pipeline.extraction.reusable_records import sharing
+from cc_pipeline.extraction.reusable_records import find_sharing
 from cc_pipeline.harvesting.catalog import read_catalog_table, read_subsets
-from cc_pipeline.harvesting.crawl_index import asked_subsets
+from cc_pipeline.harvesting.crawl_index import requested_subsets
 from cc_pipeline.index.catalog.schemas import DECODED, KEY_COLUMN
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import HARVEST, LIST, Slice, targets_by_crawl
+from cc_pipeline.lake.slice import HARVEST, MANIFEST, Slice, group_targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
-from cc_pipeline.records.places import PLACE_NAME, PlacesFound
+from cc_pipeline.records.places import PLACE_NAME, LocationCollector
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Partitions that are looked up a second time.
 _SAMPLE = 3
 #: The most partitions that are tried for it: not every crawl has a second index.
-_TRIED = 50
+_MAX_TRIED_PARTITIONS = 50
 #: Partitions with more captures are skipped: the second look-up would cost as much as the first, and two large sets of
 #: keys are compared in memory.
-_MOST_COMPARED = 50_000
+_MAX_COMPARED_CAPTURES = 50_000
 #: The most bytes of an index that a second look-up may read.
-_MOST_BYTES_COMPARED: Final = 256 << 20
+_MAX_COMPARED_BYTES: Final = 256 << 20
 #: The sums of a fetch note.
 _COUNTS: Final = ("planned", "fetched", "unsettled", "mismatched")
 #: Bits of the rank of a capture's row: the more important criterion has the higher bit.
-_OPEN, _ODD, _BY_NAME, _FETCHED = 1, 2, 4, 1 << 40
+_PENDING, _MISMATCHED, _BY_NAME, _FETCHED = 1, 2, 4, 1 << 40
 #: The most partitions that a message names.
-_NAMED = 5
+_MAX_NAMED_PARTITIONS = 5
 
 
 def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
@@ -67,12 +67,15 @@ def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
             verdicts.append(CheckResult(name, "error", message, wrong=(crawl,)))
         elif changed_subsets:
             message = (
-                f"{crawl}: the catalog was made from another list ({some(changed_subsets)}); harvest the crawl again"
+                f"{crawl}: the catalog was made from another list ({abbreviate_keys(changed_subsets)}); "
+                "harvest the crawl again"
             )
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
         else:
             sound += 1
-    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", f"{sound:,} path lists are as expected")
+    return (
+        join_results(name, verdicts) if verdicts else CheckResult(name, "ok", f"{sound:,} path lists are as expected")
+    )
 
 
 def footers_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
@@ -82,7 +85,7 @@ def footers_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     harvested = {(row.crawl, row.subset) for row in read_subsets(workspace.lake)}
     verdicts, kept_count = [], 0
     for crawl in _listed_crawls(workspace, scope):
-        subsets = [subset for subset in asked_subsets(workspace.settings, crawl) if (crawl, subset) in harvested]
+        subsets = [subset for subset in requested_subsets(workspace.settings, crawl) if (crawl, subset) in harvested]
         where = {"crawl": crawl, "subset": subsets}
         paths = workspace.lake.read("index_manifest", where, ["path"])["path"].to_pylist()
         footers = store.read(crawl)
@@ -91,12 +94,14 @@ def footers_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         if lost:
             message = f"{crawl}: {len(lost):,} of {len(paths):,} footers are missing; harvest the crawl again"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
-    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", f"all {kept_count:,} footers are stored")
+    return (
+        join_results(name, verdicts) if verdicts else CheckResult(name, "ok", f"all {kept_count:,} footers are stored")
+    )
 
 
 def _listed_crawls(workspace: Workspace, scope: Scope) -> list[str]:
     """Returns the crawls in the scope whose path list was read."""
-    stored_crawls = {slice_.crawl for slice_ in LIST.here(workspace.lake)}
+    stored_crawls = {slice_.crawl for slice_ in MANIFEST.list_slices(workspace.lake)}
     return sorted(stored_crawls if scope.crawls is None else stored_crawls & scope.crawls)
 
 
@@ -104,7 +109,7 @@ def index_verdict(workspace: Workspace, name: str, scope: Scope) -> CheckResult:
     """Returns one of the checks of :func:`index_verdicts`; several of them read the tables once."""
     if "index" not in scope.memo:
         scope.memo["index"] = index_verdicts(workspace, scope.crawls)
-    return joined(name, [verdict for verdict in scope.memo["index"] if verdict.name == name])
+    return join_results(name, [verdict for verdict in scope.memo["index"] if verdict.name == name])
 
 
 def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) -> list[CheckResult]:
@@ -113,7 +118,7 @@ def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) 
     lake = workspace.lake
     verdicts: list[CheckResult] = []
     previous: list[str] | None = None
-    harvested_ids = {slice_.crawl for slice_ in HARVEST.here(lake)} - set(ARC_CRAWLS)
+    harvested_ids = {slice_.crawl for slice_ in HARVEST.list_slices(lake)} - set(ARC_CRAWLS)
     harvested = sorted(harvested_ids, key=lambda crawl: (index_is_built(crawl), crawl))
     # A schema is compared with that of the previous crawl. Indexes built in this home are sorted last and have a schema
     # of their own.
@@ -127,26 +132,29 @@ def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) 
             read_catalog_table(lake, table, crawl) for table in ("coverage", "index_files", "row_groups")
         )
         verdicts += [
-            _of(crawl, check_coverage(coverage)),
-            _of(crawl, check_row_counts(files, groups)),
-            _of(crawl, check_statistics(groups)),
-            _of(crawl, check_sortedness(groups)),
+            _prefix_with_crawl(crawl, check_coverage(coverage)),
+            _prefix_with_crawl(crawl, check_row_counts(files, groups)),
+            _prefix_with_crawl(crawl, check_statistics(groups)),
+            _prefix_with_crawl(crawl, check_sortedness(groups)),
         ]
         if index_is_built(crawl):
             continue
-        verdicts += [_of(crawl, check_plausible_rows(coverage)), _of(crawl, check_schema_drift(files, previous))]
+        verdicts += [
+            _prefix_with_crawl(crawl, check_plausible_rows(coverage)),
+            _prefix_with_crawl(crawl, check_schema_drift(files, previous)),
+        ]
         previous = next((columns for columns in files.column("columns").to_pylist() if columns), previous)
     return verdicts
 
 
-def shortfall_verdict(lake: Lake) -> CheckResult:
+def missing_captures_verdict(lake: Lake) -> CheckResult:
     """Checks how many of the planned captures are missing, each capture counted once: a warning from one pending
     capture, an error from one in a hundred. For final losses it is a warning from one in a hundred. Unconfirmed losses
     are an error."""
     # this reads a row per partition of the whole lake in each run: only numbers, and texts only of missing captures
     flag_columns = ("losses_doubted", "mismatches_doubted")
     rows = lake.read("fetches", columns=[*SLICE, *_COUNTS, *flag_columns])
-    planned, fetched, unsettled, mismatched = _counted_once(lake, rows)
+    planned, fetched, unsettled, mismatched = _sum_distinct_captures(lake, rows)
     vanished = pc.sum(lake.read("lookups", columns=["unlisted"])["unlisted"]).as_py() or 0
     unconfirmed = rows.filter(pc.or_(*(rows[name] for name in flag_columns))).num_rows
     settled = planned - fetched - unsettled
@@ -173,16 +181,16 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
             "(unlisted in the view lookups)"
         )
     message = "; ".join(problems)
-    for partition, (missing, total, reason) in _worst(lake)[:_NAMED] if unsettled else ():
+    for partition, (missing, total, reason) in _find_worst(lake)[:_MAX_NAMED_PARTITIONS] if unsettled else ():
         message += f"\n{partition}: {missing:,} of {total:,}, {reason}"
     bad = unconfirmed or vanished or (unsettled and unsettled * 100 >= planned)
     return CheckResult("nothing_missing", "error" if bad else "warn", message, metrics)
 
 
-def _counted_once(lake: Lake, notes: pa.Table) -> tuple[int, ...]:
+def _sum_distinct_captures(lake: Lake, notes: pa.Table) -> tuple[int, ...]:
     """Returns the sums of ``_COUNTS``, with a capture of several targets counted once: for targets that can share
     captures their records are read. A slice without records counts as its note says."""
-    shared = sharing(lake)
+    shared = find_sharing(lake)
     is_shared = pa.array([defined_slug(target) in shared for target in notes["target"].to_pylist()], pa.bool_())
     totals = [pc.sum(notes.filter(pc.invert(is_shared))[name]).as_py() or 0 for name in _COUNTS]
     by_crawl: dict[str, list[dict[str, Any]]] = {}
@@ -199,18 +207,18 @@ def _counted_once(lake: Lake, notes: pa.Table) -> tuple[int, ...]:
         }
         for position, name in enumerate(_COUNTS):
             totals[position] += sum(row[name] or 0 for row in crawl_rows if row["target"] not in complete_targets)
-        for position, count in enumerate(_of_records(lake, crawl, sorted(complete_targets))):
+        for position, count in enumerate(_count_distinct_records(lake, crawl, sorted(complete_targets))):
             totals[position] += count
     return tuple(totals)
 
 
-def _of_records(lake: Lake, crawl: str, targets: Sequence[str]) -> tuple[int, ...]:
+def _count_distinct_records(lake: Lake, crawl: str, targets: Sequence[str]) -> tuple[int, ...]:
     """Counts ``_COUNTS`` over the distinct captures of some slices. Of several rows of a capture the published one
     counts: a fetched one first, then by the target's name. Holds 16 bytes per capture."""
     if not targets:
         return (0,) * len(_COUNTS)
     where: dict[str, str | Sequence[str]] = {"crawl": crawl, "target": targets}
-    collector = PlacesFound()
+    collector = LocationCollector()
     for batch in stream_rows(lake, "records", where, PLACE_NAME):
         collector.add(batch)
     locations = collector.places()
@@ -222,20 +230,20 @@ def _of_records(lake: Lake, crawl: str, targets: Sequence[str]) -> tuple[int, ..
         fetched = pc.equal(rows["outcome"], "fetched")
         mismatched = pc.and_(fetched, pc.fill_null(pc.equal(rows["digest_check"], "mismatch"), False))
         last = pc.subtract(len(targets), pc.index_in(rows["target"], value_set=order))
-        flags = ((fetched, _FETCHED), (mismatched, _ODD), (is_unsettled(rows), _OPEN))
-        ranks = _numbers(last) * _BY_NAME
+        flags = ((fetched, _FETCHED), (mismatched, _MISMATCHED), (is_unsettled(rows), _PENDING))
+        ranks = _to_numbers(last) * _BY_NAME
         for flag, bit in flags:
-            ranks += _numbers(flag) * bit
+            ranks += _to_numbers(flag) * bit
         np.maximum.at(best, locations.positions(batch), ranks)
-    masks = (np.ones(len(best), bool), best & _FETCHED, best & _OPEN, best & _ODD)
+    masks = (np.ones(len(best), bool), best & _FETCHED, best & _PENDING, best & _MISMATCHED)
     return tuple(int(np.count_nonzero(mask)) for mask in masks)
 
 
-def _numbers(values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+def _to_numbers(values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     return np.asarray(values.to_numpy()).astype(np.int64)
 
 
-def _worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:
+def _find_worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:
     """Returns partitions with missing captures, the worst first: how many are missing, of how many, and the most common
     reason."""
     totals: dict[str, tuple[int, int, str | None]] = {}
@@ -253,18 +261,18 @@ def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     indexes. It needs a look-up of its own, so no run does it."""
     if scope.in_run:
         message = "a run uses no second index: doctor --checks and the job check_everything do"
-        return CheckResult("locators_agree", "ok", message, is_judged=False)
+        return CheckResult("locators_agree", "ok", message, was_evaluated=False)
     compared: list[tuple[str, Agreement]] = []
-    for crawl, target, located_by in _looked_up_last(workspace, scope):
+    for crawl, target, located_by in _read_latest_lookups(workspace, scope):
         if len(compared) >= _SAMPLE:
             break
-        second_lookup = _second_answer(workspace, crawl, target, located_by)
+        second_lookup = _repeat_lookup(workspace, crawl, target, located_by)
         if second_lookup is not None:
             captures = workspace.lake.read("captures", {"crawl": crawl, "target": target})
             first_lookup = LookupResult({target: captures}, 0, 0, 0.0)
             compared.append((key_of(Slice(crawl, target)), agree(first_lookup, second_lookup)))
     wrong = [
-        f"{name}: {agreement.left} against {agreement.right}, {agreement.both} in both"
+        f"{name}: {agreement.left} against {agreement.right}, {agreement.common} in both"
         for name, agreement in compared
         if not agreement.agrees
     ]
@@ -279,19 +287,19 @@ def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     return CheckResult("locators_agree", "ok", message, {"partitions compared": len(compared)})
 
 
-def _looked_up_last(workspace: Workspace, scope: Scope) -> Iterator[tuple[str, str, str]]:
+def _read_latest_lookups(workspace: Workspace, scope: Scope) -> Iterator[tuple[str, str, str]]:
     """Yields crawl, target and index of look-ups that may be compared with a second one, the newest first."""
     columns = ["crawl", "target", "located_by", "captures", "looked_up_at"]
-    for where in _wheres(scope.slices):
+    for where in _row_filters(scope.slices):
         rows = workspace.lake.read("lookups", where, columns)
-        rows = rows.filter(pc.less_equal(rows["captures"], _MOST_COMPARED))
+        rows = rows.filter(pc.less_equal(rows["captures"], _MAX_COMPARED_CAPTURES))
         order = [("looked_up_at", "descending"), ("crawl", "ascending"), ("target", "ascending")]
-        for row in rows.sort_by(order).slice(0, _TRIED).to_pylist():
+        for row in rows.sort_by(order).slice(0, _MAX_TRIED_PARTITIONS).to_pylist():
             yield row["crawl"], row["target"], row["located_by"]
 
 
-def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> LookupResult | None:
-    if crawl in ARC_CRAWLS or is_given(slug):
+def _repeat_lookup(workspace: Workspace, crawl: str, slug: str, first: str) -> LookupResult | None:
+    if crawl in ARC_CRAWLS or is_named_captures(slug):
         return None  # the two indexes of an ARC crawl have different captures, and listed captures are in no index
     target = workspace.targets([slug])[slug]
     sources = index_sources(workspace, crawl)
@@ -301,24 +309,24 @@ def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> L
         return None
     try:
         return look_up(
-            crawl, workspace.settings.subsets, [target], sources, via=other_locators[0], most_bytes=_MOST_BYTES_COMPARED
+            crawl, workspace.settings.subsets, [target], sources, via=other_locators[0], max_bytes=_MAX_COMPARED_BYTES
         )
     except (UserInputError, IndexIncomplete):
         return None
 
 
-def _wheres(slices: Collection[Slice] | None) -> Iterator[dict[str, str | list[str]] | None]:
+def _row_filters(slices: Collection[Slice] | None) -> Iterator[dict[str, str | list[str]] | None]:
     """Yields the condition that selects ``slices`` for each crawl, or ``None`` for everything."""
     if slices is None:
         yield None
         return
-    for crawl, targets in targets_by_crawl(slices).items():
+    for crawl, targets in group_targets_by_crawl(slices).items():
         yield {"crawl": crawl, "target": targets}
 
 
-def _of(crawl: str, result: CheckResult) -> CheckResult:
+def _prefix_with_crawl(crawl: str, result: CheckResult) -> CheckResult:
     wrong = () if result.passed else (crawl,)
-    return CheckResult(result.name, result.severity, f"{crawl}: {result.message}", result.figures, wrong)
+    return CheckResult(result.name, result.severity, f"{crawl}: {result.message}", result.metrics, wrong)
 
 
 #: Rows of subset ``warc`` in a crawl, from the smallest to the largest published crawl, with a margin on both sides.

@@ -17,21 +17,21 @@ import typer
 from typer.core import TyperGroup
 
 from cc_pipeline import interruption, progress
-from cc_pipeline.api.voice import told_to
+from cc_pipeline.api.voice import use_reporter
 from cc_pipeline.children import isolate_descendants
 from cc_pipeline.cli import commands
 from cc_pipeline.cli.command import PANELS, Command, as_command
 from cc_pipeline.cli.output import (
+    ConsoleReporter,
     GuardedCommand,
-    Spoken,
     coloured,
     console_err,
     drop_output,
-    tell_of_waiting,
-    usable_streams,
+    prepare_streams,
+    report_waiting,
 )
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
-from cc_pipeline.extension import OURS, collect, find_extensions, refuse
+from cc_pipeline.extension import OWN_ORIGIN, collect, find_extensions, refuse
 
 if TYPE_CHECKING:
     import click
@@ -46,27 +46,27 @@ def find_commands() -> dict[str, Command]:
     for module in pkgutil.iter_modules(commands.__path__):
         tree |= getattr(import_module(f"{commands.__name__}.{module.name}"), "COMMANDS", {})
     origins = {extension.name: extension.origin for extension in find_extensions()}
-    for extension, extension_commands in collect("commands", taken=[*tree]).items():
+    for extension, extension_commands in collect("commands", reserved_names=[*tree]).items():
         try:
-            tree |= _checked(extension_commands, is_tried=origins[extension] != OURS)
+            tree |= _check_commands(extension_commands, is_foreign=origins[extension] != OWN_ORIGIN)
         except Exception as error:  # any error costs only this extension
             refuse(extension, f"commands: {type(error).__name__}: {error}")
     panels = list(dict.fromkeys((*PANELS, *(command.panel for command in tree.values()))))
     return dict(sorted(tree.items(), key=lambda item: (panels.index(item[1].panel), item[1].position, item[0])))
 
 
-def _checked(extension_commands: Mapping[str, object], *, is_tried: bool) -> dict[str, Command]:
+def _check_commands(extension_commands: Mapping[str, object], *, is_foreign: bool) -> dict[str, Command]:
     checked = {name: as_command(value) for name, value in extension_commands.items()}
-    if checked and is_tried:
+    if checked and is_foreign:
         # a parameter that typer cannot take would otherwise break every command
         built = typer.Typer()
         for name, command in checked.items():
-            _add(built, name, command)
+            _add_command(built, name, command)
         typer.main.get_command(built)
     return checked
 
 
-def _add(built: typer.Typer, name: str, command: Command) -> None:
+def _add_command(built: typer.Typer, name: str, command: Command) -> None:
     if isinstance(command.call, typer.Typer):
         built.add_typer(command.call, name=name, rich_help_panel=command.panel)
     else:
@@ -92,23 +92,23 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         help="Get every page of a site out of Common Crawl, 2008 to today: find, fetch, parse, and query it in "
         "DuckDB.\n\nSettings are CC_PIPELINE_* variables (docs/settings.md) and the flags --source and --home.",
-        callback=_tell_the_person,
+        callback=_use_console_reporter,
     )
     for name, command in tree.items():
-        _add(built, name, command)
+        _add_command(built, name, command)
     for group in (built, *(group.typer_instance for group in built.registered_groups)):
         assert group is not None
         for registered in group.registered_commands:
             registered.cls = GuardedCommand
-            registered.help = _flowing(registered.help or inspect.getdoc(registered.callback) or "")
+            registered.help = _reflow_help(registered.help or inspect.getdoc(registered.callback) or "")
     return built
 
 
-def _tell_the_person(context: typer.Context) -> None:
-    context.with_resource(told_to(Spoken()))
+def _use_console_reporter(context: typer.Context) -> None:
+    context.with_resource(use_reporter(ConsoleReporter()))
 
 
-def _flowing(text: str) -> str:
+def _reflow_help(text: str) -> str:
     """Returns help text with unwrapped paragraphs, so that lines break at the width of the terminal. Indented text,
     such as examples, is kept."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
@@ -119,10 +119,10 @@ def _flowing(text: str) -> str:
 
 app = build_app()
 
-_INCOMPLETE = 3
+_EXIT_INCOMPLETE = 3
 #: Allocations between two garbage collections: loading a library makes a million objects without cycles.
-_GC_EVERY = 50_000
-_FREE_SPACE = "Free some space. Then run it again: committed work is kept."
+_GC_THRESHOLD = 50_000
+_DISK_FULL_ADVICE = "Free some space. Then run it again: committed work is kept."
 
 
 def main() -> None:
@@ -131,37 +131,39 @@ def main() -> None:
     Exit status 1 for explained errors, 2 for wrong usage, 3 if the source did not return everything that was planned,
     130 for Ctrl-C and 143 for SIGTERM.
     """
-    gc.set_threshold(_GC_EVERY)
+    gc.set_threshold(_GC_THRESHOLD)
     isolate_descendants()
-    usable_streams()
-    progress.to_nobody_else(tell_of_waiting)
-    with interruption.watched():
+    prepare_streams()
+    progress.set_fallback_sink(report_waiting)
+    with interruption.catch_signals():
         try:
             try:
                 app()
             except CcPipelineError:
                 # the error matters more than a closed pipe
-                _flush_what_can_be()
+                _flush_output()
                 raise
             finally:
-                if interruption.received() is not None:
-                    _flush_what_can_be()
+                if interruption.received_signal() is not None:
+                    _flush_output()
                 sys.stdout.flush()  # here a failed write can still be reported
         except CcPipelineError as error:
             _end_if_stopped()
-            _say(error)
-            sys.exit(_INCOMPLETE if isinstance(error, Incomplete) else 1)
+            _print_error(error)
+            sys.exit(_EXIT_INCOMPLETE if isinstance(error, Incomplete) else 1)
         except BaseException as error:
             _end_if_stopped()
             if isinstance(error, Exception) and disk_is_full(error):
-                _say(EnvironmentFault(f"the disk is full: {str(error).partition(chr(10))[0]}", _FREE_SPACE))
+                _print_error(
+                    EnvironmentFault(f"the disk is full: {str(error).partition(chr(10))[0]}", _DISK_FULL_ADVICE)
+                )
             elif not isinstance(error, BrokenPipeError):
                 raise
             drop_output()
             sys.exit(1)
 
 
-def _flush_what_can_be() -> None:
+def _flush_output() -> None:
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
@@ -170,16 +172,16 @@ def _flush_what_can_be() -> None:
 
 def _end_if_stopped() -> None:
     # a library may have turned the signal into another error
-    number = interruption.received()
+    number = interruption.received_signal()
     if number is not None:
         console_err.print("stopped. Committed work is kept; run the same command again to continue")
-        sys.exit(interruption.BY_SIGNAL + number)
+        sys.exit(interruption.SIGNAL_STATUS_BASE + number)
 
 
-def _say(error: CcPipelineError) -> None:
+def _print_error(error: CcPipelineError) -> None:
     if not isinstance(error, EnvironmentFault):
         console_err.print(coloured(("error:", "bold red"), f" {error}"))
         return
-    console_err.print(coloured(("error:", "bold red"), f" {error.what}"))
+    console_err.print(coloured(("error:", "bold red"), f" {error.problem}"))
     if error.advice:
         console_err.print(coloured(("what to do:", "bold"), f" {error.advice}"))

@@ -18,16 +18,16 @@ from cc_pipeline.errors import UserInputError
 
 FORMATS = ("table", "jsonl", "csv", "parquet")
 #: Columns of a table for a person. The other formats have all columns. ``--columns`` overrides both.
-SHOWN = ("fetch_time", "fetch_status", "content_mime_type", "url")
+TABLE_COLUMNS = ("fetch_time", "fetch_status", "content_mime_type", "url")
 #: Maximum rows of a table. The other formats have all rows.
-_MOST_SHOWN = 1_000
+_MAX_TABLE_ROWS = 1_000
 #: Rows that are converted to Python objects at a time, to bound memory.
 _BATCH_ROWS = 5_000
 
 Write = Callable[[pa.Table], None]
 
 
-def chosen_format(output: str | None, out: Path | None) -> str:
+def choose_format(output: str | None, out: Path | None) -> str:
     """Returns ``output`` if it is given, else the format of the suffix of ``out``, else ``table``.
 
     Raises ``UserInputError`` for an unknown format or suffix, and for Parquet on a terminal.
@@ -40,10 +40,10 @@ def chosen_format(output: str | None, out: Path | None) -> str:
     return format_name
 
 
-def chosen_columns(text: str | None, output: str) -> tuple[str, ...]:
+def choose_columns(text: str | None, output: str) -> tuple[str, ...]:
     """Parses a comma-separated list of column names. Raises ``UserInputError`` that suggests similar names."""
     if text is None:
-        return SHOWN if output == "table" else tuple(NAMED_CAPTURES.names)
+        return TABLE_COLUMNS if output == "table" else tuple(NAMED_CAPTURES.names)
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
         raise UserInputError("--columns is empty; name some, e.g. --columns url,fetch_time")
@@ -63,21 +63,21 @@ def capture_writer(output: str, columns: Sequence[str], out: Path | None) -> Ite
     ``EnvironmentFault`` if the disk refuses.
     """
     if out is None:
-        with _writer(output, columns, sys.stdout) as write:
+        with _open_writer(output, columns, sys.stdout) as write:
             yield write
         return
     with (
         whole_file(out) as temporary_path,
         open(temporary_path, "w", encoding="utf-8", newline="") as stream,
-        _writer(output, columns, stream) as write,
+        _open_writer(output, columns, stream) as write,
     ):
         yield write
 
 
 @contextmanager
-def _writer(output: str, columns: Sequence[str], stream: IO[str]) -> Iterator[Write]:
+def _open_writer(output: str, columns: Sequence[str], stream: IO[str]) -> Iterator[Write]:
     if output == "parquet":
-        with _parquet(columns, stream) as write:
+        with _open_parquet(columns, stream) as write:
             yield write
     elif output == "csv":
         write_csv(stream, [columns])
@@ -91,7 +91,7 @@ def _writer(output: str, columns: Sequence[str], stream: IO[str]) -> Iterator[Wr
         def keep(table: pa.Table) -> None:
             nonlocal row_count
             row_count += table.num_rows
-            part = table.slice(0, max(0, _MOST_SHOWN - len(table_rows)))
+            part = table.slice(0, max(0, _MAX_TABLE_ROWS - len(table_rows)))
             table_rows.extend([as_text(row[name]) for name in columns] for row in _rows(part, columns))
 
         yield keep
@@ -116,7 +116,7 @@ def _rows(table: pa.Table, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def _parquet(columns: Sequence[str], stream: IO[str]) -> Iterator[Write]:
+def _open_parquet(columns: Sequence[str], stream: IO[str]) -> Iterator[Write]:
     import pyarrow.parquet as pq
 
     schema = pa.schema([NAMED_CAPTURES.field(name) for name in columns])

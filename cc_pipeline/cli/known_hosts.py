@@ -9,19 +9,19 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extension import collect
 
 if TYPE_CHECKING:
-    from cc_pipeline.api.asking import Question
+    from cc_pipeline.api.asking import LookupRequest
     from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.workspace.workspace import Workspace
 
 
-class NothingKnown(EnvironmentFault):
+class NoHostFacts(EnvironmentFault):
     """The facts that a filter needs are known for other crawls only."""
 
 
 class KnownHosts(Protocol):
     """Predicts sizes of targets and chooses hosts by a filter."""
 
-    def show_predicted(self, question: Question, crawl: str, *, ask: bool) -> None:
+    def show_predicted(self, question: LookupRequest, crawl: str, *, ask: bool) -> None:
         """Prints what is known of the targets' hosts. Without ``ask`` it sends no requests. It raises nothing: the
         command is about captures."""
 
@@ -30,7 +30,7 @@ class KnownHosts(Protocol):
     ) -> tuple[Target, ...]:
         """Returns the parts of ``targets`` on hosts that match the filter ``where`` in ``crawl``.
 
-        Raises ``UserInputError`` for an invalid filter, ``NothingKnown`` if its facts are known of no host of the
+        Raises ``UserInputError`` for an invalid filter, ``NoHostFacts`` if its facts are known of no host of the
         crawl.
         """
 
@@ -47,7 +47,7 @@ def find_known_hosts() -> KnownHosts | None:
     )
 
 
-def required_known_hosts() -> KnownHosts:
+def require_known_hosts() -> KnownHosts:
     """Returns the same. Raises ``UserInputError`` if no extension in use knows of hosts."""
     known_hosts = find_known_hosts()
     if known_hosts is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from cc_pipeline.api.asking import Question, asked_in
+from cc_pipeline.api.asking import LookupRequest, open_lookup
 from cc_pipeline.api.meaning import read_targets
-from cc_pipeline.cli.options import most_gaps, patience
+from cc_pipeline.cli.options import index_gap_limit, wait_seconds
 from cc_pipeline.settings import load_settings
 
 
@@ -24,8 +24,8 @@ def open_question(
     allow_gaps: bool = False,
     wait: bool | None = None,
     where: str = "",
-) -> Iterator[Question]:
-    """Parses targets and opens the look-up, as :func:`asked_in`.
+) -> Iterator[LookupRequest]:
+    """Parses targets and opens the look-up, as :func:`open_lookup`.
 
     Raises ``UserInputError`` for text that is not a target, crawl or setting, and for a home of another source.
     """
@@ -35,8 +35,8 @@ def open_question(
         subsets=tuple(subset) if subset else None,
         via=via,
         concurrency=concurrency,
-        max_index_gaps=most_gaps(allow_gaps),
-        wait=patience(wait),
+        max_index_gaps=index_gap_limit(allow_gaps),
+        wait=wait_seconds(wait),
     )
-    with asked_in(settings, read_targets(targets, settings), crawls, where=where) as question:
+    with open_lookup(settings, read_targets(targets, settings), crawls, where=where) as question:
         yield question

@@ -27,7 +27,7 @@ _CRAWL = typer.Option(
 Crawls = Annotated[list[str], _CRAWL]
 MaybeCrawls = Annotated[list[str] | None, _CRAWL]
 #: Crawls of the home. No source is asked, so only ids are valid.
-CrawlsHere = Annotated[
+HomeCrawls = Annotated[
     list[str] | None,
     typer.Option("--crawl", "-c", help="Only these crawls of the home, by id (default: all); may be repeated."),
 ]
@@ -43,7 +43,7 @@ Subsets = Annotated[
 ]
 
 
-def _kind(via: str | None) -> str | None:
+def _check_index_kind(via: str | None) -> str | None:
     if via is not None:
         refuse_unknown_kind(via)
     return via
@@ -53,7 +53,9 @@ def _kind(via: str | None) -> str | None:
 _KINDS = ", ".join((AUTO, *(kind.name for kind in CORE_KINDS)))
 Via = Annotated[
     str | None,
-    typer.Option("--via", callback=_kind, help=f"Index to search: {_KINDS}, or one that an extension adds."),
+    typer.Option(
+        "--via", callback=_check_index_kind, help=f"Index to search: {_KINDS}, or one that an extension adds."
+    ),
 ]
 AllowGaps = Annotated[
     bool,
@@ -93,24 +95,24 @@ Yes = Annotated[
 ]
 
 
-def at_any_price(yes: bool) -> int | None:
+def cost_limit(yes: bool) -> int | None:
     """Returns the limit of a fetch (bytes or requests) for ``--yes``; ``None`` keeps that of the environment."""
     return _NO_LIMIT if yes else None
 
 
-def patience(wait: bool | None) -> float | None:
+def wait_seconds(wait: bool | None) -> float | None:
     """Returns how many seconds a command waits for a source that refuses; ``None`` keeps the setting. Without a flag or
     a variable, a command at a terminal waits until it is stopped."""
-    from cc_pipeline.settings.reading import in_environment
+    from cc_pipeline.settings.reading import environment_value
     from cc_pipeline.transport.refusals import WAIT_ATTENDED
 
     if wait is not None:
         return math.inf if wait else 0.0
-    attended = sys.stdin.isatty() and sys.stderr.isatty() and in_environment("wait") is None
+    attended = sys.stdin.isatty() and sys.stderr.isatty() and environment_value("wait") is None
     return WAIT_ATTENDED if attended else None
 
 
-def most_gaps(allow_gaps: bool) -> float | None:
+def index_gap_limit(allow_gaps: bool) -> float | None:
     """Returns the setting ``max_index_gaps`` for the flag; ``None`` keeps that of the environment."""
     return 1.0 if allow_gaps else None
 

@@ -36,23 +36,23 @@ if TYPE_CHECKING:
     from cc_pipeline.api.export import Export
 
 #: Maximum characters of a line in a file or pipe. Lines are not wrapped there, so a message is one line of a log.
-_UNBROKEN = 100_000
+_MAX_LINE_WIDTH = 100_000
 
 #: Joins the pieces of a line: texts, or (text, style).
 coloured = Text.assemble
 #: Number of rows from which the column widths of plain text are computed. Later rows are streamed.
-_MEASURED = 1_000
+_MEASURED_ROWS = 1_000
 #: Minimum width of a column. Below it, a wide result is printed one value per line.
-_NARROWEST = 12
+_MIN_COLUMN_WIDTH = 12
 #: Minimum width of a wrapped text in a table. Below it, rows are printed one value per line.
-_NARROWEST_FOLDED = 16
+_MIN_FOLDED_WIDTH = 16
 #: Characters between two columns of a table on a terminal.
-_BETWEEN = 3
+_COLUMN_GAP = 3
 #: Seconds left at the last report that a source is waited for.
-_left = [0]
+_last_wait_seconds = [0]
 #: Time of the last line about waiting (monotonic), and seconds until the next.
-_told_at = [0.0]
-_LINE_EVERY: Final = 60.0
+_last_line_at = [0.0]
+_SECONDS_BETWEEN_LINES: Final = 60.0
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 
 
@@ -68,7 +68,7 @@ class _EscapingConsole(Console):
                 yield Segment(escape_controls(segment.text), segment.style)
 
 
-def _console(*, stderr: bool = False) -> Console:
+def _new_console(*, stderr: bool = False) -> Console:
     """Returns a console as wide as its terminal or ``COLUMNS``. In a file or pipe it wraps no lines.
 
     Markup is off: addresses, file names and server messages contain ``[…]`` and ``:x:``. :func:`coloured` makes
@@ -76,12 +76,12 @@ def _console(*, stderr: bool = False) -> Console:
     """
     new_console = _EscapingConsole(stderr=stderr, markup=False, emoji=False, highlight=False)
     if not new_console.is_terminal and "COLUMNS" not in os.environ:
-        new_console.width = _UNBROKEN
+        new_console.width = _MAX_LINE_WIDTH
     return new_console
 
 
-console = _console()
-console_err = _console(stderr=True)
+console = _new_console()
+console_err = _new_console(stderr=True)
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -96,15 +96,15 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
         [[row[place] for place in filled_places] for row in values],
     )
     # text from pages is escaped and never markup
-    texts = [[escape_controls(_shown_cell(value), one_line=True) for value in row] for row in values]
+    texts = [[escape_controls(_table_cell(value), one_line=True) for value in row] for row in values]
     # column names have underscores, as in SQL; in a narrow table they are wrapped at spaces
     for names, breaks in ((columns, "\n"), (columns, " "), ([name.replace("_", " ") for name in columns], " ")):
-        widths, is_squeezed = _fitting([name.split(breaks) for name in names], texts)
+        widths, is_squeezed = _fit_widths([name.split(breaks) for name in names], texts)
         if not is_squeezed:
             break
-    if is_squeezed and max(widths) < _NARROWEST_FOLDED:
+    if is_squeezed and max(widths) < _MIN_FOLDED_WIDTH:
         console.print(Text(title, style="italic"))
-        _show_singly(columns, texts)
+        _show_vertically(columns, texts)
         return
     table = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
     for place, name in enumerate(names):
@@ -115,10 +115,10 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     console.print(table)
 
 
-def _fitting(names: Sequence[Sequence[str]], texts: Sequence[Sequence[str]]) -> tuple[list[int], bool]:
+def _fit_widths(names: Sequence[Sequence[str]], texts: Sequence[Sequence[str]]) -> tuple[list[int], bool]:
     """Returns the column widths of a table that fits the screen, and whether long columns were narrowed. Short columns
     keep their width; long ones share the rest. ``names`` are split into parts that are not wrapped."""
-    room = console.width - _BETWEEN * (len(names) - 1)
+    room = console.width - _COLUMN_GAP * (len(names) - 1)
     widths = [
         max([*map(len, name), *(cell_len(row[place]) for row in texts)], default=0) for place, name in enumerate(names)
     ]
@@ -126,7 +126,7 @@ def _fitting(names: Sequence[Sequence[str]], texts: Sequence[Sequence[str]]) -> 
     return [min(width, widest) for width in widths], max(widths, default=0) > widest
 
 
-def _show_singly(columns: Sequence[str], texts: Iterable[Sequence[str]]) -> None:
+def _show_vertically(columns: Sequence[str], texts: Iterable[Sequence[str]]) -> None:
     """Prints each row as one value per line. Empty values are left out."""
     width = max(map(len, columns))
     for number, row in enumerate(texts, start=1):
@@ -136,13 +136,13 @@ def _show_singly(columns: Sequence[str], texts: Iterable[Sequence[str]]) -> None
                 console.print(Text(f"{name:<{width}}  {text}"), overflow="fold")
 
 
-def show_cut(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def show_truncated(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Prints rows with truncated cells on a terminal: as a table, or one value per line if there are many columns."""
     texts = [[escape_controls(_cell(value), one_line=True) for value in row] for row in rows]
-    if len(columns) * (_NARROWEST + _BETWEEN) <= console.width:
+    if len(columns) * (_MIN_COLUMN_WIDTH + _COLUMN_GAP) <= console.width:
         table = Table(header_style="bold", show_edge=False, pad_edge=False)
         widths = [max(cell_len(row[place]) for row in [columns, *texts]) for place in range(len(columns))]
-        room = console.width - _BETWEEN * (len(columns) - 1)
+        room = console.width - _COLUMN_GAP * (len(columns) - 1)
         widest = next(cap for cap in range(room, 0, -1) if sum(min(width, cap) for width in widths) <= room)
         for place, name in enumerate(columns):
             numeric = bool(rows) and all(isinstance(row[place], int | float | None) for row in rows)
@@ -164,7 +164,7 @@ def show_cut(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
             console.print(Text(f"{name:<{width}}  {text}"), no_wrap=True, overflow="ellipsis")
 
 
-def _shown_cell(value: object) -> str:
+def _table_cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -190,7 +190,7 @@ def progress_bars() -> Iterator[None]:
 
     def sink(stage: str, done: int, total: int | None, detail: str) -> None:
         if bars.disable:
-            tell_of_waiting(stage, done, total, detail)
+            report_waiting(stage, done, total, detail)
             return
         if stage not in tasks:
             tasks[stage] = bars.add_task(stage, total=total, detail="")
@@ -201,19 +201,19 @@ def progress_bars() -> Iterator[None]:
         yield
 
 
-def tell_of_waiting(stage: str, done: int, total: int | None, detail: str) -> None:
+def report_waiting(stage: str, done: int, total: int | None, detail: str) -> None:
     """Reports on standard error that a source is waited for, if no progress bar does: at the start, at each probe, and
     once a minute."""
     del total
     if stage == progress.WAITING:
         now = time.monotonic()
-        if done > _left[0] or (detail and now - _told_at[0] >= _LINE_EVERY):
+        if done > _last_wait_seconds[0] or (detail and now - _last_line_at[0] >= _SECONDS_BETWEEN_LINES):
             warn(detail)
-            _told_at[0] = now
-        _left[0] = done
+            _last_line_at[0] = now
+        _last_wait_seconds[0] = done
 
 
-def usable_streams() -> None:
+def prepare_streams() -> None:
     """Opens closed standard streams on the null device, and sets files and pipes to UTF-8, whatever the locale is.
 
     A terminal keeps its encoding. Characters that it lacks are shown as escapes.
@@ -276,7 +276,7 @@ def json_line(row: Mapping[str, object]) -> str:
 def write_csv(stream: IO[str], rows: Iterable[Sequence[object]]) -> None:
     """Writes rows as CSV. With ``--guard-formulas``, texts are no formulas."""
     # all versions of Python quote a carriage return if it is part of the line terminator
-    csv.writer(_Lines(stream), lineterminator="\r\n").writerows([_in_csv(value) for value in row] for row in rows)
+    csv.writer(_Lines(stream), lineterminator="\r\n").writerows([_csv_cell(value) for value in row] for row in rows)
 
 
 class _Lines:
@@ -304,7 +304,7 @@ def warn(text: str) -> None:
     console_err.print(f"note: {text}", soft_wrap=True, style="yellow")
 
 
-class Spoken:
+class ConsoleReporter:
     """The reporter of the command line: notes and costs go to standard error, answers to standard output."""
 
     note = staticmethod(warn)
@@ -328,7 +328,7 @@ class Spoken:
 def write_aligned(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Writes rows as aligned plain text. Widths come from the first thousand rows, so that memory stays flat."""
     texts = ([escape_controls(_cell(value), one_line=True) for value in row] for row in rows)
-    first = [list(columns), *islice(texts, _MEASURED)]
+    first = [list(columns), *islice(texts, _MEASURED_ROWS)]
     widths = [max(len(row[place]) for row in first) for place in range(len(columns))]
     for row in chain(first, texts):
         line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
@@ -346,8 +346,8 @@ def whole_file(path: Path) -> Iterator[Path]:
         yield temporary_path
 
 
-def _in_csv(value: object) -> str:
-    return harmless(value) if isinstance(value, str) and guarding() else _cell(value)
+def _csv_cell(value: object) -> str:
+    return harmless(value) if isinstance(value, str) and guards_formulas() else _cell(value)
 
 
 def _cell(value: object) -> str:
@@ -372,23 +372,23 @@ def _jsonable(value: object) -> object:
     return value if isinstance(value, bool | int | float) else str(value)
 
 
-_HELP: Final = (
+_GUARD_HELP: Final = (
     "In CSV, put ' before text that begins with =, +, -, @, a tab or the end of a line, so that no spreadsheet "
     "runs it. Without it the text is exact."
 )
-_given = [False]
+_guard_flag = [False]
 
 
-def guarding() -> bool:
+def guards_formulas() -> bool:
     """Whether the running command makes formulas in CSV harmless."""
-    return _given[0]
+    return _guard_flag[0]
 
 
-def say_source(*, home: str | None, source: str | None, asks: bool) -> None:
+def print_source(*, home: str | None, source: str | None, sends_requests: bool) -> None:
     """Writes a line to standard error if the source is not Common Crawl's own bucket, in bold for a mini crawl.
 
-    ``asks``: the command sends requests. Then a line says how to set a contact, if Common Crawl would get none.
-    """
+    ``sends_requests``: the command sends requests. Then a line says how to set a contact, if Common Crawl would get
+    none."""
     from cc_pipeline.settings import load_settings
 
     try:
@@ -400,11 +400,11 @@ def say_source(*, home: str | None, source: str | None, asks: bool) -> None:
         console_err.print(f"{text} Another home has another source: --home", soft_wrap=True, style="bold reverse")
     elif not settings.is_public:
         notice(f"source: {settings.source}, which is not Common Crawl's own")
-    elif asks and not settings.contact:
-        notice(f"no contact is set, so {settings.source} cannot reach you: {_CONTACT}")
+    elif sends_requests and not settings.contact:
+        notice(f"no contact is set, so {settings.source} cannot reach you: {_CONTACT_EXAMPLE}")
 
 
-_CONTACT: Final = "export CC_PIPELINE_CONTACT=mailto:you@example.org"
+_CONTACT_EXAMPLE: Final = "export CC_PIPELINE_CONTACT=mailto:you@example.org"
 
 
 class GuardedCommand(TyperCommand):
@@ -414,7 +414,7 @@ class GuardedCommand(TyperCommand):
         """Prints the source, then runs the command."""
         if "home" in ctx.params:
             sends_requests = "source" in ctx.params
-            say_source(home=ctx.params["home"], source=ctx.params.get("source"), asks=sends_requests)
+            print_source(home=ctx.params["home"], source=ctx.params.get("source"), sends_requests=sends_requests)
         return super().invoke(ctx)
 
     def __init__(self, name: str | None, *, params: Sequence[Parameter] = (), **attributes: Any) -> None:
@@ -428,8 +428,8 @@ class GuardedCommand(TyperCommand):
                 is_flag=True,
                 default=False,
                 expose_value=False,
-                callback=lambda _context, _option, value: _given.__setitem__(0, bool(value)),
-                help=_HELP,
+                callback=lambda _context, _option, value: _guard_flag.__setitem__(0, bool(value)),
+                help=_GUARD_HELP,
             )
             parameters.append(option)
         super().__init__(name, params=parameters, **attributes)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.input import Input
     from prompt_toolkit.output import Output
 
-_LEAVE = ("exit", "quit", "\\q", ".quit", ".exit")
+_EXIT_WORDS = ("exit", "quit", "\\q", ".quit", ".exit")
 _GREETING = "A statement ends with ; and Enter. Tab completes names, SHOW TABLES; lists tables. Leave with Ctrl-D."
 _NAMES = (
     "SELECT DISTINCT name FROM (SELECT table_name AS name FROM information_schema.tables UNION ALL "
@@ -33,7 +33,7 @@ _NAMES = (
 )
 
 
-def converse(
+def prompt_statements(
     connection: duckdb.DuckDBPyConnection,
     history: Path,
     run_statement: Callable[[str], object],
@@ -47,9 +47,9 @@ def converse(
     terminal, for tests.
     """
     session: PromptSession[str] = PromptSession(
-        history=_kept(history),
+        history=_open_history(history),
         multiline=True,
-        key_bindings=_keys(),
+        key_bindings=_key_bindings(),
         prompt_continuation="..> ",
         completer=FuzzyWordCompleter(lambda: [row[0] for row in connection.execute(_NAMES).fetchall()]),
         complete_while_typing=Condition(lambda: False),
@@ -65,10 +65,10 @@ def converse(
             continue
         except EOFError:
             return
-        if text.rstrip(";").strip().lower() in _LEAVE:
+        if text.rstrip(";").strip().lower() in _EXIT_WORDS:
             return
         try:
-            with interruption.of_one_step():
+            with interruption.interruptible_step():
                 run_statement(text)
         except CcPipelineError as error:
             console_err.print(str(error), style="red", highlight=False, markup=False)
@@ -76,7 +76,7 @@ def converse(
             notice("stopped")
 
 
-def _keys() -> KeyBindings:
+def _key_bindings() -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -84,7 +84,7 @@ def _keys() -> KeyBindings:
         """Submits a complete statement, a word that leaves, and, on an empty line, anything."""
         buffer = event.current_buffer
         text = buffer.text.strip()
-        if not text or text.lower() in _LEAVE or is_complete(text) or not buffer.document.current_line.strip():
+        if not text or text.lower() in _EXIT_WORDS or is_complete(text) or not buffer.document.current_line.strip():
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n")
@@ -92,7 +92,7 @@ def _keys() -> KeyBindings:
     return keys
 
 
-def _kept(path: Path) -> History:
+def _open_history(path: Path) -> History:
     """Returns the history in ``path``, readable by its owner only; in memory if it cannot be written."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cc_pipeline import lacks_compiled
+from cc_pipeline import describe_missing_modules
 from cc_pipeline.cli.output import console, notice, show_table
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.home import read_note
@@ -17,131 +17,133 @@ if TYPE_CHECKING:
     import duckdb
 
     from cc_pipeline.api.materializing import Part
-    from cc_pipeline.extraction.crawl_plan import Done
+    from cc_pipeline.extraction.crawl_plan import PartitionChange
     from cc_pipeline.lake.slice import Slice
 
 #: Above this many (crawl, target) pairs, the table has one line per crawl.
-_SHOWN_PAIRS = 40
+_MAX_PAIR_ROWS = 40
 #: Maximum number of targets in the summary of many crawls.
-_SHOWN_TARGETS = 40
+_MAX_TARGET_ROWS = 40
 #: Maximum number of notes on single crawls in that summary: most repeat for each crawl.
-_SHOWN_NOTES = 2
+_MAX_NOTES = 2
 #: Maximum number of pairs named in one note.
-_NAMED = 5
+_MAX_NAMED_PAIRS = 5
 #: Maximum number of set members without captures that are listed, one per line.
-_NAMED_MEMBERS = 20
+_MAX_NAMED_MEMBERS = 20
 #: Maximum characters of a target's definition in a table or note.
-_LONGEST_NAME = 120
-_CHANGES = {"new": "new", "updated": "updated", "same": "same", "undone": "not done"}
+_MAX_DEFINITION_CHARS = 120
+_CHANGE_LABELS = {"new": "new", "updated": "updated", "same": "same", "undone": "not done"}
 
 
-def say_new_home(settings: Settings) -> None:
+def warn_if_not_compiled(settings: Settings) -> None:
     """Warns once, before the first run of a home, if compiled modules are missing."""
-    if read_note(settings.home) is None and (warning := lacks_compiled()) is not None:
+    if read_note(settings.home) is None and (warning := describe_missing_modules()) is not None:
         notice(warning)
 
 
-def say_what_was_done(
+def print_run_summary(
     settings: Settings,
-    changes: Mapping[Slice, Done],
+    changes: Mapping[Slice, PartitionChange],
     targets: Sequence[Target],
     forgotten: Collection[str] = (),
     *,
-    is_held_back: bool = False,
+    is_withheld: bool = False,
 ) -> None:
     """Prints a table of what this run did with each partition, then notes on empty targets and missing captures.
 
     Targets and set members without captures are named: an empty result looks like success. ``changes`` is ordered by
-    crawl; ``forgotten`` are new targets that were not kept. ``is_held_back``: some rows are not published.
+    crawl; ``forgotten`` are new targets that were not kept. ``is_withheld``: some rows are not published.
     """
     by_slug = {target.slug: target for target in targets}
-    if len(changes) <= _SHOWN_PAIRS:
+    if len(changes) <= _MAX_PAIR_ROWS:
         columns = ["crawl", "target", "this run", "captures", "new", "not here"]
-        rows = _each_pair(changes, by_slug)
+        rows = _partition_rows(changes, by_slug)
     else:
-        columns = ["crawl", "targets", *_CHANGES.values(), "empty", "captures", "new captures", "not here"]
+        columns = ["crawl", "targets", *_CHANGE_LABELS.values(), "empty", "captures", "new captures", "not here"]
         rows = [
-            (crawl, *_counted(crawl_changes), *_figures(crawl_changes))
-            for crawl, crawl_changes in _by_crawl(changes).items()
+            (crawl, *_count_changes(crawl_changes), *_count_captures(crawl_changes))
+            for crawl, crawl_changes in _group_by_crawl(changes).items()
         ]
     is_robots_run = settings.subsets == ("robotstxt",)
     show_table(f"what this run did{' with robots.txt' if is_robots_run else ''}", columns, rows)
-    _say_empty(settings, changes, by_slug, forgotten)
+    _note_empty_targets(settings, changes, by_slug, forgotten)
     if not is_robots_run:
         # members are counted over all subsets: the run that fetched their pages has reported them
-        _say_absent(settings, changes, by_slug)
-    _say_shortfall(settings, changes, is_held_back=is_held_back)
+        _note_missing_members(settings, changes, by_slug)
+    _print_missing_captures(settings, changes, is_withheld=is_withheld)
 
 
-def say_crawl(part: Part) -> None:
+def print_crawl_line(part: Part) -> None:
     """Prints one line for a finished crawl."""
-    number, total = part.turn
+    number, total = part.position
     progress = f"{number:>{len(str(total))}} of {total}" if total > 1 else "robots.txt"
-    found_slugs = {slice_.target for slice_, change in part.done.items() if change.after.captures}
-    captures, new, failed_count = _figures(part.done.values())
-    crawl = next(iter(part.done)).crawl if part.done else "nothing to do"
+    found_slugs = {slice_.target for slice_, change in part.changes.items() if change.after.captures}
+    captures, new, failed_count = _count_captures(part.changes.values())
+    crawl = next(iter(part.changes)).crawl if part.changes else "nothing to do"
     failed = f", {failed_count:,} failed" if failed_count else ""
     console.print(
-        f"{progress}  {crawl}: {len(found_slugs):,} of {len(part.done):,} targets, "
+        f"{progress}  {crawl}: {len(found_slugs):,} of {len(part.changes):,} targets, "
         f"{captures:,} captures, {new:,} new{failed}, {part.seconds:.0f} s"
     )
 
 
-def say_summary(parts: Sequence[Part], *, details: bool) -> None:
+def print_summary_of_crawls(parts: Sequence[Part], *, details: bool) -> None:
     """Prints the summary of a run over many crawls: totals of each target found, then what is missing.
     ``details`` adds a table of each crawl, the names of absent targets, and the notes on single crawls."""
     if details:
         for part in parts:
             columns = ["crawl", "target", "this run", "captures", "new", "failed"]
-            show_table("", columns, _each_pair(part.done, {target.slug: target for target in part.targets}))
+            show_table("", columns, _partition_rows(part.changes, {target.slug: target for target in part.targets}))
     # all parts have the same settings, except for the subsets that a target names
     for subsets in dict.fromkeys(part.settings.subsets for part in parts):
-        _say_summary([part for part in parts if part.settings.subsets == subsets], details=details)
+        _print_subset_summary([part for part in parts if part.settings.subsets == subsets], details=details)
     notes = [*dict.fromkeys(text for part in parts for text in part.notes)]
-    for text in notes if details else notes[:_SHOWN_NOTES]:
+    for text in notes if details else notes[:_MAX_NOTES]:
         note(text)
-    if len(notes) > _SHOWN_NOTES and not details:
-        console.print(f"      and {len(notes) - _SHOWN_NOTES:,} more notes on single crawls: --details shows them")
+    if len(notes) > _MAX_NOTES and not details:
+        console.print(f"      and {len(notes) - _MAX_NOTES:,} more notes on single crawls: --details shows them")
 
 
-def _say_summary(parts: Sequence[Part], *, details: bool) -> None:
+def _print_subset_summary(parts: Sequence[Part], *, details: bool) -> None:
     settings = parts[0].settings
     by_slug = {target.slug: target for part in parts for target in part.targets}
-    changes = {slice_: change for part in parts for slice_, change in part.done.items()}
-    by_target: dict[str, list[Done]] = {}
+    changes = {slice_: change for part in parts for slice_, change in part.changes.items()}
+    by_target: dict[str, list[PartitionChange]] = {}
     for slice_, change in changes.items():
         by_target.setdefault(slice_.target, []).append(change)
-    totals = {slug: _totals(target_changes) for slug, target_changes in by_target.items()}
+    totals = {slug: _sum_changes(target_changes) for slug, target_changes in by_target.items()}
     found_slugs = sorted(
         (slug for slug, target_changes in totals.items() if target_changes[1]), key=lambda slug: -totals[slug][1]
     )
-    shown_slugs = found_slugs if details else found_slugs[:_SHOWN_TARGETS]
-    rows: list[Sequence[object]] = [(named_shortly(by_slug[slug]), *totals[slug]) for slug in shown_slugs]
+    shown_slugs = found_slugs if details else found_slugs[:_MAX_TARGET_ROWS]
+    rows: list[Sequence[object]] = [(shorten_definition(by_slug[slug]), *totals[slug]) for slug in shown_slugs]
     if remaining_slugs := found_slugs[len(shown_slugs) :]:
         rows.append(
             (
                 f"{len(remaining_slugs):,} more targets",
-                *_totals(change for slug in remaining_slugs for change in by_target[slug]),
+                *_sum_changes(change for slug in remaining_slugs for change in by_target[slug]),
             )
         )
     if len(found_slugs) > 1:
-        rows.append(("all of them", *_totals(changes.values())))
+        rows.append(("all of them", *_sum_changes(changes.values())))
     show_table("what this run found", ["target", "crawls", "captures", "new", "pages", "failed"], rows)
     absent = [
         slug
         for slug, target_changes in by_target.items()
         if slug not in found_slugs and all(change.change != "undone" for change in target_changes)
     ]
-    _say_absent_targets(settings, absent, by_slug, {slug for part in parts for slug in part.forgotten}, details=details)
+    _note_absent_targets(
+        settings, absent, by_slug, {slug for part in parts for slug in part.forgotten}, details=details
+    )
     if sets := [slug for slug in found_slugs if by_slug[slug].members]:
-        _say_absent_members(sets, {slice_.crawl for slice_ in changes}, settings, details=details)
-    _say_shortfall(settings, changes, is_held_back=any(part.is_held_back for part in parts))
+        _note_absent_members(sets, {slice_.crawl for slice_ in changes}, settings, details=details)
+    _print_missing_captures(settings, changes, is_withheld=any(part.is_withheld for part in parts))
 
 
-def _totals(changes: Iterable[Done]) -> tuple[int, int, int, int, int]:
+def _sum_changes(changes: Iterable[PartitionChange]) -> tuple[int, int, int, int, int]:
     """Returns the numbers of crawls with captures, captures, new captures, pages, and captures not fetched."""
     all_changes = list(changes)
-    captures, new, failed_count = _figures(all_changes)
+    captures, new, failed_count = _count_captures(all_changes)
     return (
         sum(1 for change in all_changes if change.after.captures),
         captures,
@@ -151,7 +153,7 @@ def _totals(changes: Iterable[Done]) -> tuple[int, int, int, int, int]:
     )
 
 
-def _say_absent_targets(
+def _note_absent_targets(
     settings: Settings,
     absent: Sequence[str],
     by_slug: Mapping[str, Target],
@@ -162,29 +164,29 @@ def _say_absent_targets(
     """Prints one line for targets found in no crawl, and suggestions for mistyped ones."""
     if not absent:
         return
-    definitions = [named_shortly(by_slug[slug]) for slug in absent]
-    names = "; ".join(definitions if details else definitions[:_NAMED])
-    more_note = " …, --details names all" if len(definitions) > _NAMED and not details else ""
+    definitions = [shorten_definition(by_slug[slug]) for slug in absent]
+    names = "; ".join(definitions if details else definitions[:_MAX_NAMED_PAIRS])
+    more_note = " …, --details names all" if len(definitions) > _MAX_NAMED_PAIRS and not details else ""
     new_count = sum(slug in forgotten for slug in absent)
     new = f"; {new_count:,} of them new, so not kept" if new_count else ""
     note(
         f"absent: {len(absent):,} {'target' if len(absent) == 1 else 'targets'}, found in no crawl{new}: "
         f"{names}{more_note}"
     )
-    _guess(settings, [by_slug[slug] for slug in absent if by_slug[slug].place is not None], forgotten)
+    _note_guesses(settings, [by_slug[slug] for slug in absent if by_slug[slug].place is not None], forgotten)
 
 
-def _say_absent_members(slugs: Sequence[str], crawls: Collection[str], settings: Settings, *, details: bool) -> None:
+def _note_absent_members(slugs: Sequence[str], crawls: Collection[str], settings: Settings, *, details: bool) -> None:
     """Prints one line for each set with members found in none of the crawls."""
-    from cc_pipeline.lake.reading import open_settled
+    from cc_pipeline.lake.reading import open_home_publication
 
-    with open_settled(settings) as connection:
+    with open_home_publication(settings) as connection:
         rows = connection.execute(
             "SELECT target, count(*) FILTER (captures = 0), count(*), min(member, $3) FILTER (captures = 0) FROM "
             "(SELECT target, member, sum(captures) AS captures FROM set_members WHERE list_contains($1, target) "
             "AND list_contains($2, crawl) GROUP BY ALL) GROUP BY ALL HAVING count(*) FILTER (captures = 0) > 0 "
             "ORDER BY ALL",
-            [list(slugs), list(crawls), _NAMED if not details else 1_000],
+            [list(slugs), list(crawls), _MAX_NAMED_PAIRS if not details else 1_000],
         ).fetchall()
     for slug, count, total, members in rows:
         ellipsis = " …" if count > len(members) else ""
@@ -193,11 +195,11 @@ def _say_absent_members(slugs: Sequence[str], crawls: Collection[str], settings:
         )
 
 
-def say_totals(settings: Settings) -> None:
+def print_home_totals(settings: Settings) -> None:
     """Prints the rows of each table of the home, and its ledger."""
-    from cc_pipeline.lake.reading import open_settled
+    from cc_pipeline.lake.reading import open_home_publication
 
-    with open_settled(settings) as connection:
+    with open_home_publication(settings) as connection:
         rows = connection.execute(
             "SELECT table_name, lake_rows, coalesce(published_rows, lake_rows) FROM publication WHERE lake_rows > 0"
         ).fetchall()
@@ -214,27 +216,36 @@ def note(text: str) -> None:
     console.print(f"note: {text}", soft_wrap=True, style="yellow")
 
 
-def named_shortly(target: Target) -> str:
+def shorten_definition(target: Target) -> str:
     """Returns the definition of a target, cut if it is long."""
     text = target.definition
-    return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}… ({len(target.members):,} members)"
+    return (
+        text
+        if len(text) <= _MAX_DEFINITION_CHARS
+        else f"{text[:_MAX_DEFINITION_CHARS]}… ({len(target.members):,} members)"
+    )
 
 
-def _each_pair(changes: Mapping[Slice, Done], by_slug: Mapping[str, Target]) -> list[Sequence[object]]:
+def _partition_rows(changes: Mapping[Slice, PartitionChange], by_slug: Mapping[str, Target]) -> list[Sequence[object]]:
     return [
-        (slice_.crawl, named_shortly(by_slug[slice_.target]), _CHANGES[change.change], *_figures([change]))
+        (
+            slice_.crawl,
+            shorten_definition(by_slug[slice_.target]),
+            _CHANGE_LABELS[change.change],
+            *_count_captures([change]),
+        )
         for slice_, change in changes.items()
     ]
 
 
-def _by_crawl(changes: Mapping[Slice, Done]) -> dict[str, list[Done]]:
-    changes_by_crawl: dict[str, list[Done]] = {}
+def _group_by_crawl(changes: Mapping[Slice, PartitionChange]) -> dict[str, list[PartitionChange]]:
+    changes_by_crawl: dict[str, list[PartitionChange]] = {}
     for slice_, change in changes.items():
         changes_by_crawl.setdefault(slice_.crawl, []).append(change)
     return changes_by_crawl
 
 
-def _counted(partition_changes: Sequence[Done]) -> tuple[int, ...]:
+def _count_changes(partition_changes: Sequence[PartitionChange]) -> tuple[int, ...]:
     changes = Counter(partition_change.change for partition_change in partition_changes)
     empty = sum(
         1
@@ -244,7 +255,7 @@ def _counted(partition_changes: Sequence[Done]) -> tuple[int, ...]:
     return len(partition_changes), *(changes[change] for change in ("new", "updated", "same", "undone")), empty
 
 
-def _figures(changes: Iterable[Done]) -> tuple[int, int, int]:
+def _count_captures(changes: Iterable[PartitionChange]) -> tuple[int, int, int]:
     """Returns the numbers of captures, of new captures, and of captures not fetched."""
     all_changes = list(changes)
     return (
@@ -254,25 +265,33 @@ def _figures(changes: Iterable[Done]) -> tuple[int, int, int]:
     )
 
 
-def _say_empty(
-    settings: Settings, changes: Mapping[Slice, Done], by_slug: Mapping[str, Target], forgotten: Collection[str]
+def _note_empty_targets(
+    settings: Settings,
+    changes: Mapping[Slice, PartitionChange],
+    by_slug: Mapping[str, Target],
+    forgotten: Collection[str],
 ) -> None:
     empty_slices = [
         slice_ for slice_, change in changes.items() if change.change != "undone" and not change.after.captures
     ]
     kept_slices = [slice_ for slice_ in empty_slices if slice_.target not in forgotten]
     if kept_slices:
-        definitions = [f"{named_shortly(by_slug[slice_.target])} in {slice_.crawl}" for slice_ in kept_slices]
+        definitions = [f"{shorten_definition(by_slug[slice_.target])} in {slice_.crawl}" for slice_ in kept_slices]
         more_note = (
-            f" and {len(definitions) - _NAMED:,} more: see captures = 0 in the view lookups"
-            if len(definitions) > _NAMED
+            f" and {len(definitions) - _MAX_NAMED_PAIRS:,} more: see captures = 0 in the view lookups"
+            if len(definitions) > _MAX_NAMED_PAIRS
             else ""
         )
-        note(f"no captures (subset {', '.join(settings.subsets)}) of {'; '.join(definitions[:_NAMED])}{more_note}")
+        note(
+            f"no captures (subset {', '.join(settings.subsets)}) of "
+            f"{'; '.join(definitions[:_MAX_NAMED_PAIRS])}{more_note}"
+        )
     if forgotten:
-        definitions = [named_shortly(by_slug[slug]) for slug in sorted(forgotten)]
-        more_note = f" and {len(definitions) - _NAMED_MEMBERS:,} more" if len(definitions) > _NAMED_MEMBERS else ""
-        note(f"found in no crawl of this run, so not kept: {'; '.join(definitions[:_NAMED_MEMBERS])}{more_note}")
+        definitions = [shorten_definition(by_slug[slug]) for slug in sorted(forgotten)]
+        more_note = (
+            f" and {len(definitions) - _MAX_NAMED_MEMBERS:,} more" if len(definitions) > _MAX_NAMED_MEMBERS else ""
+        )
+        note(f"found in no crawl of this run, so not kept: {'; '.join(definitions[:_MAX_NAMED_MEMBERS])}{more_note}")
     found_slugs = {
         slice_.target
         for slice_, change in changes.items()
@@ -281,31 +300,33 @@ def _say_empty(
     absent_targets = [
         by_slug[slug] for slug in dict.fromkeys(slice_.target for slice_ in empty_slices) if slug not in found_slugs
     ]
-    _guess(settings, [target for target in absent_targets if target.place is not None], forgotten)
+    _note_guesses(settings, [target for target in absent_targets if target.place is not None], forgotten)
 
 
-def _guess(settings: Settings, absent_targets: Sequence[Target], forgotten: Collection[str]) -> None:
+def _note_guesses(settings: Settings, absent_targets: Sequence[Target], forgotten: Collection[str]) -> None:
     """Prints suggestions for new targets without captures, and the command that removes each."""
-    from cc_pipeline.api.meaning import found_before, guesses
+    from cc_pipeline.api.meaning import find_captured_targets, guess_names
 
-    earlier_found = found_before(settings, [target.slug for target in absent_targets])
+    earlier_found = find_captured_targets(settings, [target.slug for target in absent_targets])
     absent_targets = [target for target in absent_targets if target.slug not in earlier_found]
-    for target, guess in guesses(settings, absent_targets) if absent_targets else ():
+    for target, guess in guess_names(settings, absent_targets) if absent_targets else ():
         forget = "" if target.slug in forgotten else f" To remove it: cc-pipeline targets remove {target.definition}"
         note(f"{target.definition} has no captures; did you mean {guess}?{forget}")
 
 
-def _say_absent(settings: Settings, changes: Mapping[Slice, Done], by_slug: Mapping[str, Target]) -> None:
+def _note_missing_members(
+    settings: Settings, changes: Mapping[Slice, PartitionChange], by_slug: Mapping[str, Target]
+) -> None:
     """Prints the members without captures of each set that has some: the first ones, then a query for all."""
     set_slices = [
         slice_ for slice_, change in changes.items() if by_slug[slice_.target].members and change.after.captures
     ]
     if not set_slices:
         return
-    from cc_pipeline.lake.reading import open_settled
+    from cc_pipeline.lake.reading import open_home_publication
 
-    with open_settled(settings) as connection:
-        missing_members = _absent(connection, set_slices)
+    with open_home_publication(settings) as connection:
+        missing_members = _find_missing_members(connection, set_slices)
     for crawl, slug, count, total, members in missing_members:
         note(f"{count:,} of {total:,} members of {slug} have no captures in {crawl}:")
         for member in members:
@@ -315,12 +336,12 @@ def _say_absent(settings: Settings, changes: Mapping[Slice, Done], by_slug: Mapp
             console.print(f'      and {count - len(members):,} more: cc-pipeline sql "{query}"')
 
 
-def _absent(
+def _find_missing_members(
     connection: duckdb.DuckDBPyConnection, set_slices: Sequence[Slice]
 ) -> list[tuple[str, str, int, int, list[str]]]:
     """Returns crawl, slug, numbers of members without captures and of all members, and the first missing names."""
     rows = connection.execute(
-        f"SELECT crawl, target, count(*) FILTER (captures = 0), count(*), min(member, {_NAMED_MEMBERS}) "
+        f"SELECT crawl, target, count(*) FILTER (captures = 0), count(*), min(member, {_MAX_NAMED_MEMBERS}) "
         "FILTER (captures = 0) FROM set_members WHERE list_contains(?, crawl) AND list_contains(?, target) "
         "GROUP BY ALL HAVING count(*) FILTER (captures = 0) > 0 ORDER BY ALL",
         [list({slice_.crawl for slice_ in set_slices}), list({slice_.target for slice_ in set_slices})],
@@ -330,19 +351,19 @@ def _absent(
 
 
 @dataclass(frozen=True, slots=True)
-class _Figures:
+class _LedgerCounts:
     """Numbers of distinct captures: planned, pending, lost, and with another payload than indexed."""
 
     planned: int
     unsettled: int
     lost: int
-    odd: int
+    mismatched: int
 
 
-def _once(settings: Settings, changes: Mapping[Slice, Done]) -> _Figures:
+def _count_ledger(settings: Settings, changes: Mapping[Slice, PartitionChange]) -> _LedgerCounts:
     """Counts the captures of the run. A capture that several targets have is counted once."""
     planned_slices = [slice_ for slice_, change in changes.items() if change.after.planned]
-    totals = _Figures(
+    totals = _LedgerCounts(
         sum(change.after.planned for change in changes.values()),
         sum(change.after.unsettled for change in changes.values()),
         sum(change.after.lost for change in changes.values()),
@@ -352,10 +373,10 @@ def _once(settings: Settings, changes: Mapping[Slice, Done]) -> _Figures:
         return totals
     from cc_pipeline.capture_columns import CAPTURE
     from cc_pipeline.commoncrawl.slice_slugs import subsets_in
-    from cc_pipeline.lake.reading import open_settled
+    from cc_pipeline.lake.reading import open_home_publication
 
     subsets = {subset for slice_ in planned_slices for subset in subsets_in(slice_.crawl, settings.subsets)}
-    with open_settled(settings) as connection:
+    with open_home_publication(settings) as connection:
         key, open_ = ", ".join(CAPTURE), "outcome <> 'fetched' AND settled IS NOT true"
         row = connection.execute(
             f"SELECT count(*), count(*) FILTER ({open_}), count(*) FILTER (outcome <> 'fetched' AND settled), "
@@ -370,20 +391,20 @@ def _once(settings: Settings, changes: Mapping[Slice, Done]) -> _Figures:
         ).fetchone()
     assert row is not None
     # withheld rows are not in the ledger: then the sums are more complete
-    return _Figures(*row) if row[0] and bool(row[1]) == bool(totals.unsettled) else totals
+    return _LedgerCounts(*row) if row[0] and bool(row[1]) == bool(totals.unsettled) else totals
 
 
-def _say_shortfall(settings: Settings, changes: Mapping[Slice, Done], *, is_held_back: bool) -> None:
+def _print_missing_captures(settings: Settings, changes: Mapping[Slice, PartitionChange], *, is_withheld: bool) -> None:
     from cc_pipeline.extraction.fetch_counts import share
 
-    counts = _once(settings, changes)
+    counts = _count_ledger(settings, changes)
     planned = counts.planned
     if counts.unsettled:
         amount = f"{counts.unsettled:,} of {planned:,} captures ({share(counts.unsettled, planned)})"
         text = f"{amount} were not fetched: run the command again, it fetches only these"
         console.print(text, soft_wrap=True, style="bold red")
     if counts.lost:
-        is_unconfirmed = any(change.after.doubted for change in changes.values())
+        is_unconfirmed = any(change.after.losses_unconfirmed for change in changes.values())
         cause = (
             "lost according to the source, not confirmed yet"
             if is_unconfirmed
@@ -394,10 +415,11 @@ def _say_shortfall(settings: Settings, changes: Mapping[Slice, Done], *, is_held
             "to list them with reasons: "
             "cc-pipeline sql \"SELECT url, outcome, reason FROM ledger WHERE outcome <> 'fetched'\""
         )
-    if counts.odd:
+    if counts.mismatched:
         note(
-            f"{counts.odd:,} of {planned:,} captures ({share(counts.odd, planned)}) have another payload than the "
+            f"{counts.mismatched:,} of {planned:,} captures ({share(counts.mismatched, planned)}) have another "
+            "payload than the "
             "index names: cc-pipeline sql \"SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'\""
         )
-    if planned and not counts.unsettled and not counts.lost and not counts.odd and not is_held_back:
+    if planned and not counts.unsettled and not counts.lost and not counts.mismatched and not is_withheld:
         console.print(f"all {planned:,} captures are here", style="green")

@@ -17,17 +17,25 @@ from typing import Any, BinaryIO, Final, TextIO
 import duckdb
 from duckdb import ExpectedResultType, StatementType
 
-from cc_pipeline.api.meaning import checked_format
-from cc_pipeline.cli.output import console, format_by_name, guarding, notice, show_cut, whole_file, write_aligned
+from cc_pipeline.api.meaning import check_format
+from cc_pipeline.cli.output import (
+    console,
+    format_by_name,
+    guards_formulas,
+    notice,
+    show_truncated,
+    whole_file,
+    write_aligned,
+)
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
 from cc_pipeline.export.formulas import harmless_in_sql
-from cc_pipeline.lake.reading import last_token, quoted, quoted_name, unended
+from cc_pipeline.lake.reading import find_last_token, quote_literal, quote_name, strip_semicolon
 
 FORMATS: Final = ("table", "csv", "jsonl", "parquet")
 #: Options of DuckDB for Parquet.
 _PARQUET: Final = "FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false"
 #: Kinds of statements that return rows.
-_ANSWERING: Final = (
+_ROW_STATEMENTS: Final = (
     StatementType.SELECT,
     StatementType.EXPLAIN,
     StatementType.PRAGMA,
@@ -38,15 +46,15 @@ _TEXTS: Final = ("varchar", "enum")
 _NESTED: Final = ("list", "array", "struct", "map", "union", "variant")
 _TIMES: Final = {"timestamp with time zone": "Z", "timestamp": ""}
 #: Maximum rows shown on a terminal. The other formats have all rows.
-_MOST_SHOWN: Final = 1_000
+_MAX_SHOWN_ROWS: Final = 1_000
 #: Maximum characters of a cell on a terminal.
-_MOST_FETCHED: Final = 1_000
-_FETCHED_AT_ONCE: Final = 1_000
+_MAX_CELL_CHARS: Final = 1_000
+_FETCH_ROWS: Final = 1_000
 _PIPE_BLOCK: Final = 1 << 16
-_RESULT: Final = "_answer"
+_RESULT_NAME: Final = "_answer"
 
 
-def chosen_format(output: str | None, out: Path | None, *, csv: bool = False, json: bool = False) -> str:
+def choose_format(output: str | None, out: Path | None, *, csv: bool = False, json: bool = False) -> str:
     """Returns the format: ``output`` or its short forms, else that of the suffix of ``out``, else ``table``.
 
     Raises ``UserInputError`` for conflicting or unknown formats, and for Parquet on a terminal.
@@ -58,7 +66,7 @@ def chosen_format(output: str | None, out: Path | None, *, csv: bool = False, js
         raise UserInputError(
             f"{' and '.join(sorted(format_names))} are two formats; choose one of {', '.join(FORMATS)}"
         )
-    format_name = checked_format(format_names.pop() if format_names else format_by_name(out), FORMATS)
+    format_name = check_format(format_names.pop() if format_names else format_by_name(out), FORMATS)
     if format_name == "table" and out is not None:
         raise UserInputError("--out takes --format csv, jsonl or parquet; a table is for the screen")
     if format_name == "parquet" and out is None and sys.stdout.isatty():
@@ -66,7 +74,9 @@ def chosen_format(output: str | None, out: Path | None, *, csv: bool = False, js
     return format_name
 
 
-def answer(connection: duckdb.DuckDBPyConnection, text: str, output: str = "table", out: Path | None = None) -> None:
+def run_statements(
+    connection: duckdb.DuckDBPyConnection, text: str, output: str = "table", out: Path | None = None
+) -> None:
     """Runs the statements of ``text`` in order, and writes every result to standard output or to ``out``.
 
     A file appears only when it is complete. Raises ``UserInputError`` if several results are to go into one file,
@@ -76,37 +86,37 @@ def answer(connection: duckdb.DuckDBPyConnection, text: str, output: str = "tabl
     # names in a query must not refer to variables of this program
     connection.execute("SET python_enable_replacements = false")
     statements = connection.extract_statements(text)
-    result_count = sum(_answers(statement) for statement in statements)
+    result_count = sum(_returns_rows(statement) for statement in statements)
     if result_count != 1 and (out is not None or output == "parquet"):
         raise UserInputError(f"{out or 'a Parquet file'} holds one result, and these statements have {result_count}")
     shown_count = 0
     for statement in statements:
         result = connection.sql(statement)  # for a query only the names and types of its columns
-        if result is None or not _answers(statement):
+        if result is None or not _returns_rows(statement):
             continue
         if shown_count and output in ("table", "csv"):
             sys.stdout.write("\n")
         shown_count += 1
         if statement.type == StatementType.SELECT:
             # Ctrl-C cannot stop a relation
-            _write(connection, result, f"({unended(statement.query)}\n)", output, out)
+            _write(connection, result, f"({strip_semicolon(statement.query)}\n)", output, out)
         elif statement.type == StatementType.EXPLAIN and output == "table":
             sys.stdout.writelines(f"{row[-1]}\n" for row in result.fetchall())
         else:
-            connection.register(_RESULT, result)
-            _write(connection, result, _RESULT, output, out)
-            connection.unregister(_RESULT)
+            connection.register(_RESULT_NAME, result)
+            _write(connection, result, _RESULT_NAME, output, out)
+            connection.unregister(_RESULT_NAME)
         sys.stdout.flush()
 
 
 def is_complete(text: str) -> bool:
     """Whether ``text`` ends with a semicolon that is in no string or comment."""
-    last = last_token(text)
+    last = find_last_token(text)
     return last is not None and text[last] == ";"
 
 
-def _answers(statement: duckdb.Statement) -> bool:
-    return statement.type in _ANSWERING and ExpectedResultType.QUERY_RESULT in statement.expected_result_type
+def _returns_rows(statement: duckdb.Statement) -> bool:
+    return statement.type in _ROW_STATEMENTS and ExpectedResultType.QUERY_RESULT in statement.expected_result_type
 
 
 def _write_text(connection: duckdb.DuckDBPyConnection, query: str, output: str, stream: BinaryIO) -> None:
@@ -121,7 +131,10 @@ def _write(
 ) -> None:
     """Writes ``rows``, a name or a query in parentheses, whose columns are those of ``result``."""
     screen = output == "table" and console.is_terminal
-    query = f"SELECT {_readable(result, output, cut=_MOST_FETCHED if screen else None)} FROM {rows} AS {_RESULT}"
+    query = (
+        f"SELECT {_readable_columns(result, output, cut=_MAX_CELL_CHARS if screen else None)} FROM {rows} AS "
+        f"{_RESULT_NAME}"
+    )
     if out is not None:
         with whole_file(out) as temporary_path:
             if output == "parquet":
@@ -138,7 +151,7 @@ def _write(
         _show(connection.execute(query), result.columns, screen=screen)
 
 
-def _readable(result: duckdb.DuckDBPyRelation, output: str, cut: int | None) -> str:
+def _readable_columns(result: duckdb.DuckDBPyRelation, output: str, cut: int | None) -> str:
     """Returns SQL for the columns of a result as ``output`` shows them. ``cut`` limits the length of texts."""
     columns = []
     for place, (name, kind) in enumerate(zip(result.columns, result.types, strict=True), start=1):
@@ -151,17 +164,17 @@ def _readable(result: duckdb.DuckDBPyRelation, output: str, cut: int | None) -> 
                 value = f"replace(strftime({value}, '%Y-%m-%dT%H:%M:%S.%f{zone}'), '.000000{zone}', '{zone}')"
             elif kind.id in _NESTED and output != "jsonl":
                 value = f"CAST(to_json({value}) AS VARCHAR)"
-            elif kind.id in _TEXTS and output == "csv" and guarding():
+            elif kind.id in _TEXTS and output == "csv" and guards_formulas():
                 value = harmless_in_sql(value)
             if cut is not None and kind.id in ("varchar", "blob", *_NESTED):
                 value = f"left({value}, {cut})"
-        columns.append(f"{value} AS {quoted_name(name)}")
+        columns.append(f"{value} AS {quote_name(name)}")
     return ", ".join(columns)
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
     try:
-        connection.execute(f"COPY ({query}) TO {quoted(str(path))} ({_PARQUET})")
+        connection.execute(f"COPY ({query}) TO {quote_literal(str(path))} ({_PARQUET})")
     except duckdb.IOException as error:
         if disk_is_full(error):
             raise EnvironmentFault(f"{path} cannot be written: the disk is full", "Free some space.") from error
@@ -200,16 +213,16 @@ def _copy_to_pipe(connection: duckdb.DuckDBPyConnection, query: str, stream: Tex
 
 
 def _show(rows: duckdb.DuckDBPyConnection, columns: Sequence[str], *, screen: bool) -> None:
-    remaining_rows = _each(rows)
+    remaining_rows = _iterate_rows(rows)
     if not screen:
         write_aligned(columns, remaining_rows)
         return
-    shown_rows = list(islice(remaining_rows, _MOST_SHOWN))
-    show_cut(columns, shown_rows)
+    shown_rows = list(islice(remaining_rows, _MAX_SHOWN_ROWS))
+    show_truncated(columns, shown_rows)
     if next(remaining_rows, None) is not None:
-        notice(f"only the first {_MOST_SHOWN:,} rows are shown; --csv or --out FILE.parquet writes all of them")
+        notice(f"only the first {_MAX_SHOWN_ROWS:,} rows are shown; --csv or --out FILE.parquet writes all of them")
 
 
-def _each(rows: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
-    while batch := rows.fetchmany(_FETCHED_AT_ONCE):
+def _iterate_rows(rows: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    while batch := rows.fetchmany(_FETCH_ROWS):
         yield from batch

@@ -23,7 +23,7 @@ WITHOUT_KEY_STATISTICS: Final = frozenset(
 )
 
 #: Crawls with possibly wrong payload digests: an extra CRLF is between HTTP header and payload.
-WITH_DOUBTFUL_DIGESTS: Final = frozenset({"CC-MAIN-2018-34"})
+UNRELIABLE_DIGEST_CRAWLS: Final = frozenset({"CC-MAIN-2018-34"})
 
 #: First crawls with a property of the columnar index, by week.
 FIRST_WITH: Final = {
@@ -78,7 +78,7 @@ _BEGIN, _END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC
 _DAYS = 14
 
 #: The last day on which this list was compared with what is published.
-KNOWN_ON: Final = datetime(2026, 11, 21, tzinfo=UTC)
+LIST_COMPARED_ON: Final = datetime(2026, 11, 21, tzinfo=UTC)
 
 _WEEKS: Final = """
 2013 20 48
@@ -98,7 +98,7 @@ _WEEKS: Final = """
 """
 
 
-def has(crawl_id: str, feature: str) -> bool | None:
+def has_feature(crawl_id: str, feature: str) -> bool | None:
     """Whether the index of ``crawl_id`` is expected to have a ``FIRST_WITH`` property; ``None`` if its id has no
     week."""
     weekly = _WEEKLY_ID.fullmatch(crawl_id)
@@ -115,8 +115,8 @@ def key_rule(crawl_id: str, index: str = "parquet") -> KeyRule:
     """
     if index == "btree" or index_is_built(crawl_id):
         return KeyRule.TODAY
-    is_old = crawl_id in ARC_CRAWLS or has(crawl_id, "keys_of_today") is False
-    return KeyRule.BEFORE_2025 if is_old else KeyRule.TODAY
+    is_old = crawl_id in ARC_CRAWLS or has_feature(crawl_id, "keys_of_today") is False
+    return KeyRule.UNTIL_2024 if is_old else KeyRule.TODAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +326,7 @@ def select(text: str, crawls: Sequence[Crawl]) -> tuple[Crawl, ...]:
     return matching_crawls
 
 
-def made_in(crawl: Crawl) -> Span:
+def estimate_capture_span(crawl: Crawl) -> Span:
     """Returns first and last moment of a crawl's captures (aware UTC): as listed, else by its id."""
     if crawl.started is not None:
         return crawl.started, max(crawl.ended or crawl.started, crawl.started)
@@ -340,7 +340,7 @@ def made_in(crawl: Crawl) -> Span:
     return datetime(years[0], 1, 1, tzinfo=UTC), datetime(years[-1] + 1, 1, 1, tzinfo=UTC)
 
 
-def apart(first: Span, second: Span) -> timedelta:
+def measure_gap(first: Span, second: Span) -> timedelta:
     """Returns the time between two spans: zero if they touch or overlap."""
     return max(timedelta(0), second[0] - first[1], first[0] - second[1])
 
@@ -380,7 +380,7 @@ def crawl_of(crawl_id: str) -> Crawl:
 
 
 def known_at_release() -> tuple[Crawl, ...]:
-    """Returns all crawls that were published on ``KNOWN_ON``, newest first, with only their ids."""
+    """Returns all crawls that were published on ``LIST_COMPARED_ON``, newest first, with only their ids."""
     years = [line.split() for line in _WEEKS.split("\n") if line]
     ids = [*ARC_CRAWLS, *(f"CC-MAIN-{year}-{week}" for year, *weeks in years for week in weeks)]
     return tuple(sorted((crawl_of(crawl_id) for crawl_id in ids), key=age, reverse=True))

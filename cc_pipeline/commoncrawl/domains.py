@@ -17,11 +17,11 @@ from cc_pipeline.errors import UserInputError
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _MAX_HOST = 253
 _MAX_PORT = 65535
-_SHOWN = 80
+_QUOTED_CHARS = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HostPort:
     """A host in ASCII and lower case (IPv6 without brackets), and the port if one was given."""
 
     host: str
@@ -36,7 +36,7 @@ class Place:
         return host if self.port is None else f"{host}:{self.port}"
 
 
-def read_place(text: str) -> Place:
+def read_host_port(text: str) -> HostPort:
     """Reads the host and port in ``text`` (``Example.COM.``, ``münchen.de``, ``1.2.3.4:8080``, ``[2001:db8::1]``).
 
     Raises ``UserInputError`` with a reason for anything that cannot be a host.
@@ -44,16 +44,16 @@ def read_place(text: str) -> Place:
     if not text:
         raise UserInputError("The name is empty. Write a domain such as example.com")
     if _is_ipv6(text):
-        return Place(ipaddress.IPv6Address(text).compressed)
+        return HostPort(ipaddress.IPv6Address(text).compressed)
     if "@" in text:
-        raise UserInputError(f"{shown(text)} has a user name in it; write the host only, after the @")
+        raise UserInputError(f"{quote(text)} has a user name in it; write the host only, after the @")
     raw, port_text = split_authority(text)
-    return Place(read_host(raw, text), _read_port(port_text, text) if port_text else None)
+    return HostPort(read_host(raw, text), _read_port(port_text, text) if port_text else None)
 
 
 def read_host(raw: str, typed: str | None = None) -> str:
     """Returns ``raw`` as an ASCII host name. Errors quote ``typed``. Raises ``UserInputError`` for no host name."""
-    quoted = shown(typed or raw)
+    quoted = quote(typed or raw)
     if _is_ipv6(raw):
         return ipaddress.IPv6Address(raw).compressed
     host = raw.lower().removesuffix(".")
@@ -79,9 +79,9 @@ def is_ip(host: str) -> bool:
     return _is_ipv4(host) or _is_ipv6(host)
 
 
-def shown(text: str) -> str:
+def quote(text: str) -> str:
     """Quotes ``text`` for an error message, shortened, with control characters visible."""
-    return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
+    return repr(text if len(text) <= _QUOTED_CHARS else text[: _QUOTED_CHARS - 1] + "…")
 
 
 @lru_cache(maxsize=65536)
@@ -123,7 +123,7 @@ def _label_reason(label: str) -> str:
 
 def _read_port(text: str, typed: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 5 or not 1 <= int(text) <= _MAX_PORT:
-        raise UserInputError(f"{shown(typed)} has no valid port; ports are numbers from 1 to {_MAX_PORT}")
+        raise UserInputError(f"{quote(typed)} has no valid port; ports are numbers from 1 to {_MAX_PORT}")
     return int(text)
 
 
@@ -192,27 +192,27 @@ def host_columns(url: str) -> dict[str, str | int | None]:
     scheme, colon, address = url.partition(":")
     if not colon or not address.startswith("//"):
         # dns:www.example.com and the like
-        values = _of_host(plain_host(address)) if scheme == "dns" else _of_host("")
+        values = _compute_host_columns(plain_host(address)) if scheme == "dns" else _compute_host_columns("")
         return dict(zip(HOST_COLUMNS, (*values, scheme if colon else "", None, "", None), strict=True))
     address = address.lstrip("/").partition("#")[0]
     before_query, mark, query = address.partition("?")
     authority, slash, path = before_query.partition("/")
     host, port = split_authority(authority)
     name = plain_host(host)
-    values = _of_host(f"[{name}]" if ":" in name else name)
+    values = _compute_host_columns(f"[{name}]" if ":" in name else name)
     number = int(port) if port.isascii() and port.isdigit() and len(port) <= 5 else None
     tail = (scheme.lower(), number, slash + path, query if mark else None)
     return dict(zip(HOST_COLUMNS, (*values, *tail), strict=True))
 
 
 @lru_cache(maxsize=65536)
-def _of_host(name: str) -> HostValues:
+def _compute_host_columns(name: str) -> HostValues:
     """Returns the eleven columns that depend only on the host."""
     if not name or is_ip(name.strip("[]")):
         return (name, *([None] * 10))
     reversed_labels = name.split(".")[::-1]
     labels: list[str | None] = [*reversed_labels, None, None, None, None][:5]
-    everything = _whole_list()
+    everything = _full_suffix_list()
     return (
         name,
         *labels,
@@ -240,5 +240,5 @@ def _registry_list() -> PublicSuffixList:
 
 
 @lru_cache(maxsize=1)
-def _whole_list() -> PublicSuffixList:
+def _full_suffix_list() -> PublicSuffixList:
     return PublicSuffixList(accept_unknown=False)

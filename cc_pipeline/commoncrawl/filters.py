@@ -15,15 +15,15 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, has, index_is_built
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, has_feature, index_is_built
 from cc_pipeline.commoncrawl.expressions import BARE, COMPARED, NUMBER, WORDS, Filter, Node, parse_filter
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, CONDITION_COLUMNS
-from cc_pipeline.errors import UserInputError, no_such
+from cc_pipeline.errors import UserInputError, describe_unknown_name
 
 #: The values of the column ``meant`` of captures and pages, if their target has a condition. For captures and records,
 #: ``unknown: `` precedes the rest of the condition, which the page must decide.
-YES, NO, UNKNOWN = "yes", "no", "unknown"
-OPEN = f"{UNKNOWN}: "
+MATCH_YES, MATCH_NO, MATCH_UNKNOWN = "yes", "no", "unknown"
+OPEN = f"{MATCH_UNKNOWN}: "
 
 _TIME = re.compile(r"(\d{4})-?(?:(\d\d)-?(?:(\d\d)(?:[T ]?(\d\d):?(?:(\d\d):?(\d\d)?)?)?)?)?Z?")
 _STATUSES = re.compile(r"[1-9]xx")
@@ -36,7 +36,7 @@ _FLIPPED: Final = {
 }  # fmt: skip
 _SIGNS: Final = {"equal": "=", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">",
                  "greater_equal": ">="}  # fmt: skip
-_COUNTED: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
+_ARITHMETIC: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 
 #: The columns of a condition, with the columns of a capture from which each is computed.
 COLUMNS: Final = CONDITION_COLUMNS
@@ -66,7 +66,7 @@ class Condition:
         """Returns whether each of ``captures`` of one crawl matches, null if unknown. For ``parsed`` captures missing
         values are final."""
         unread = {} if parsed else {name: _unread(name, captures) for name in self._names}
-        return self._truth({name: _made(name, captures, parsed) for name in self._names}, captures, unread)
+        return self._truth({name: _compute_column(name, captures, parsed) for name in self._names}, captures, unread)
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ class Condition:
                 # of several columns the first with a value counts
                 is_sole_source = not fallbacks and name not in _OF_URL
                 nothing = pa.scalar(None, pa.int64() if name in _NUMBERS else pa.string())
-                values = _made(name, captures, False)
+                values = _compute_column(name, captures, False)
                 condition_columns[name] = values if is_sole_source else pc.if_else(has_value, values, nothing)
                 unread[name] = _unread(name, captures) if is_sole_source else pc.invert(has_value)
         return self._truth(condition_columns, captures, unread)
@@ -105,7 +105,7 @@ class Condition:
         truth = self.truth(captures)
         is_possible = pc.fill_null(truth, True)
         captures, truth = captures.filter(is_possible), truth.filter(is_possible)
-        verdicts = pc.if_else(pc.is_valid(truth), YES, pa.scalar(None, pa.string()))
+        verdicts = pc.if_else(pc.is_valid(truth), MATCH_YES, pa.scalar(None, pa.string()))
         if truth.null_count:
             verdicts = pc.replace_with_mask(verdicts, pc.is_null(truth), self._open(captures.filter(pc.is_null(truth))))
         position = captures.schema.get_field_index("meant")
@@ -117,7 +117,7 @@ class Condition:
         truths = [parse_condition(text).truth(captures).to_pylist() for text in parts]
         open_conditions: dict[tuple[bool | None, ...], str] = {}
         for row in set(zip(*truths, strict=True)):
-            remainder = _left(self._tree, dict(zip(parts, row, strict=True)))
+            remainder = _simplify(self._tree, dict(zip(parts, row, strict=True)))
             assert isinstance(remainder, Node), "else the truth would be known"
             open_conditions[row] = OPEN + parse_condition(_written(remainder)).text
         return pa.array([open_conditions[row] for row in zip(*truths, strict=True)], pa.string())
@@ -160,7 +160,7 @@ def parse_condition(text: str) -> Condition:
     try:
         parse_filter(normal)
     except UserInputError:
-        typed.wrong(0, "is too long, or nested too deep, once it is written out in full")
+        typed.raise_error(0, "is too long, or nested too deep, once it is written out in full")
     executable_filter = replace(typed, tree=_worked(tree, typed))
     executable_filter.check({name: pa.int64() if name in _NUMBERS else pa.string() for name in COLUMNS})
     used_columns = {name for name in COLUMNS if name in _names(tree)}
@@ -173,12 +173,12 @@ def parse_condition(text: str) -> Condition:
     )
 
 
-def both(first: str, second: str) -> str:
+def join_conditions(first: str, second: str) -> str:
     """Joins two conditions with ``and``; an empty one is ignored."""
     return f"({first}) and ({second})" if first and second else first or second
 
 
-def in_words(
+def build_condition(
     *,
     from_time: str | None = None,
     to_time: str | None = None,
@@ -222,7 +222,7 @@ def period(text: str) -> tuple[datetime, datetime]:
         raise UserInputError(f"{text[:80]!r} is not a time; write 2018, 2018-05-01 or 2018-05-01T12:30") from fault
 
 
-def _made(name: str, captures: pa.Table, parsed: bool) -> Any:
+def _compute_column(name: str, captures: pa.Table, parsed: bool) -> Any:
     """Computes a column of conditions for each of ``captures``."""
     columns = [captures[column] for column in COLUMNS[name]]
     values = columns[0] if name == "lang" else pc.coalesce(*columns)
@@ -257,7 +257,7 @@ def _detects(captures: pa.Table) -> Any:
     """Returns for each capture of one crawl whether the index that located it has the crawler's detections."""
     crawl = captures["crawl"][0].as_py() if captures.num_rows else ""
     detects_languages = (
-        crawl not in ARC_CRAWLS and not index_is_built(crawl) and has(crawl, "content_languages") is not False
+        crawl not in ARC_CRAWLS and not index_is_built(crawl) and has_feature(crawl, "content_languages") is not False
     )
     return pc.and_(_is_described(captures), detects_languages)
 
@@ -273,7 +273,7 @@ def _normal(node: Node, typed: Filter) -> Node:
     if node.call == "column":
         name = node.value.lower()
         if name not in COLUMNS:
-            typed.wrong(node.at, no_such("column", node.value, COLUMNS))
+            typed.raise_error(node.position, describe_unknown_name("column", node.value, COLUMNS))
         return replace(node, value=name)
     if node.call in COMPARED.values():
         left, right = node.parts
@@ -286,7 +286,7 @@ def _normal(node: Node, typed: Filter) -> Node:
     if node.call == "perhaps":
         return _normal(node.parts[0], typed)
     if node.call in ("like", "ilike") and _column(node) in ("lang", "time"):
-        typed.wrong(node.at, f"{_column(node)} is compared with =, not with LIKE")
+        typed.raise_error(node.position, f"{_column(node)} is compared with =, not with LIKE")
     if node.call == "like" and _column(node) in _IN_LOWER_CASE:
         node = replace(node, value=node.value.lower())
     parts = [_normal(part, typed) for part in node.parts]
@@ -303,10 +303,10 @@ def _compared(node: Node, name: str, typed: Filter) -> Node:
     """Returns the normal form of a comparison of a column, with its value, if it is one, normalized."""
     left, right = _normal(node.parts[0], typed), node.parts[1]
     if name == "lang" and node.call not in ("equal", "not_equal"):
-        typed.wrong(node.at, "lang takes = and !=: a page may have several languages")
+        typed.raise_error(node.position, "lang takes = and !=: a page may have several languages")
     if _is_column(right) or right.call not in ("value", "perhaps") or isinstance(right.value, bool):
         if name in ("lang", "time"):
-            typed.wrong(right.at, f"{name} is compared with a value")
+            typed.raise_error(right.position, f"{name} is compared with a value")
         return replace(node, parts=(left, _normal(right, typed)))
     value = right.value
     if name in _IN_LOWER_CASE:
@@ -316,13 +316,15 @@ def _compared(node: Node, name: str, typed: Filter) -> Node:
         if not _STATUSES.fullmatch(value) or node.call not in ("equal", "not_equal"):
             if right.call == "perhaps":
                 return replace(node, parts=(left, _normal(right, typed)))
-            typed.wrong(right.at, f"{str(right.value)[:80]!r} is not an HTTP status; write 200, or status = 3xx")
+            typed.raise_error(
+                right.position, f"{str(right.value)[:80]!r} is not an HTTP status; write 200, or status = 3xx"
+            )
     elif name == "time":
         value = str(value).upper()
         try:
             period(value)
         except UserInputError as refused:
-            typed.wrong(right.at, str(refused))
+            typed.raise_error(right.position, str(refused))
     elif name in _NUMBERS and right.call == "perhaps":
         return replace(node, parts=(left, _normal(right, typed)))
     for names, pattern, expected in (
@@ -331,10 +333,10 @@ def _compared(node: Node, name: str, typed: Filter) -> Node:
         (("subset",), re.compile("|".join(SUBSETS)), f"a subset; there are {', '.join(SUBSETS)}"),
     ):
         if name in names and not pattern.fullmatch(value):
-            typed.wrong(right.at, f"{str(right.value)[:80]!r} is not {expected}")
+            typed.raise_error(right.position, f"{str(right.value)[:80]!r} is not {expected}")
     if name not in _NUMBERS and not isinstance(value, str):
-        typed.wrong(right.at, f"{name} is compared with a text; put quotes around it")
-    return replace(node, parts=(left, Node("value", value=value, at=right.at)))
+        typed.raise_error(right.position, f"{name} is compared with a text; put quotes around it")
+    return replace(node, parts=(left, Node("value", value=value, position=right.position)))
 
 
 def _column(node: Node) -> str | None:
@@ -363,7 +365,7 @@ def _worked(node: Node, typed: Filter) -> Node:
     name, value, left_operand = _column(node), node.parts[1].value, node.parts[0]
 
     def compare_with(call: str, number: int) -> Node:
-        return Node(call, (left_operand, Node("value", value=number)), at=node.at)
+        return Node(call, (left_operand, Node("value", value=number)), position=node.position)
 
     if name == "time":
         first, end = ((moment - _EPOCH) // timedelta(milliseconds=1) for moment in period(value))
@@ -379,9 +381,9 @@ def _worked(node: Node, typed: Filter) -> Node:
             node, Node("and_kleene", (compare_with("greater_equal", first), compare_with("less", first + 100)))
         )
     if name == "lang":
-        return _unless(node, Node("match_substring", (left_operand,), f",{value},", node.at))
+        return _unless(node, Node("match_substring", (left_operand,), f",{value},", node.position))
     if name in ("mime", "mime_claimed") and value.endswith("/*"):
-        return _unless(node, Node("starts_with", (left_operand,), value[:-1], node.at))
+        return _unless(node, Node("starts_with", (left_operand,), value[:-1], node.position))
     return node
 
 
@@ -392,13 +394,13 @@ def _parts(node: Node) -> list[Node]:
     return [node]
 
 
-def _left(node: Node, truths: Mapping[str, bool | None]) -> Node | bool:
+def _simplify(node: Node, truths: Mapping[str, bool | None]) -> Node | bool:
     """Returns the undecided rest of a condition, or its truth. ``truths`` has the truth of its comparisons by their
     texts."""
     if node.call not in ("and_kleene", "or_kleene", "invert"):
         is_met = truths[_written(node)]
         return node if is_met is None else is_met
-    parts = [_left(part, truths) for part in node.parts]
+    parts = [_simplify(part, truths) for part in node.parts]
     if node.call == "invert":
         return not parts[0] if isinstance(parts[0], bool) else replace(node, parts=(parts[0],))
     decides = node.call == "or_kleene"
@@ -433,9 +435,9 @@ def _written(node: Node, inside: bool = False) -> str:
         return f"not {_written(node.parts[0], True)}"
     if node.call == "negate":
         return f"(-{_operand(node.parts[0])})"
-    if node.call in _COUNTED:
+    if node.call in _ARITHMETIC:
         first, second = (_operand(part) for part in node.parts)
-        return f"({first} {_COUNTED[node.call]} {second})"
+        return f"({first} {_ARITHMETIC[node.call]} {second})"
     if node.call == "or_kleene" and len({_column(comparison) for comparison in node.parts if comparison.parts}) == 1:
         name = _column(node.parts[0])
         if name and all(
@@ -449,7 +451,7 @@ def _written(node: Node, inside: bool = False) -> str:
 
 def _operand(node: Node) -> str:
     """Returns an operand of a comparison or calculation as text: a truth value needs parentheses."""
-    is_plain = node.call in ("column", "value", "negate", *_COUNTED)
+    is_plain = node.call in ("column", "value", "negate", *_ARITHMETIC)
     return _written(node) if is_plain else f"({_written(node)})"
 
 

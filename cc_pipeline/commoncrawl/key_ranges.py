@@ -64,7 +64,9 @@ def btree_key(url: str) -> bytes:
     if not _REAL_HOST.fullmatch(reversed_host):
         reversed_host = reverse_dots(host)
     key = f"{reversed_host}{tail}{colon if port_or_login else ''}{port_or_login}:{scheme.lower()}"
-    return key.replace("\0", "%00").encode("utf-8", "surrogatepass" if _has_odd_surrogates(key) else "surrogateescape")
+    return key.replace("\0", "%00").encode(
+        "utf-8", "surrogatepass" if _has_unescapable_surrogates(key) else "surrogateescape"
+    )
 
 
 def url_of_btree_key(key: bytes) -> str:
@@ -118,7 +120,7 @@ def _is_port(head: str, path: str, number: int) -> bool:
     return number >= 80 or head[:1].isdigit() or not path.rsplit("/", 1)[-1].isalpha()
 
 
-def _has_odd_surrogates(text: str) -> bool:
+def _has_unescapable_surrogates(text: str) -> bool:
     return not text.isascii() and any(
         "\ud800" <= character <= "\udfff" and not "\udc80" <= character <= "\udcff" for character in text
     )

@@ -68,16 +68,16 @@ def starts_with(url: str, prefix: str) -> bool:
     return url_parts[1] == prefix_parts[1] and (url_parts[2] or "").startswith(prefix_parts[2])
 
 
-def spellings(url: str, whole: bool) -> tuple[str, ...]:
-    """Returns the possible keys of ``url`` in a B-tree as prefixes, complete up to the port if ``whole``."""
+def spellings(url: str, is_complete: bool) -> tuple[str, ...]:
+    """Returns the possible keys of ``url`` in a B-tree as prefixes, complete up to the port if ``is_complete``."""
     authority, _, tail = url.partition("://")[2].partition("/")
     host, _ = split_authority(authority)
     label, _, parent_host = host.partition(".")
     www_variant = parent_host if label == "www" or (label[:3] == "www" and label[3:].isdigit()) else f"www.{host}"
     typed = "/" + tail
-    canonical = surt_key(url).partition(")")[2] if whole else typed
+    canonical = surt_key(url).partition(")")[2] if is_complete else typed
     tails = [typed, typed.lower(), canonical]
-    if whole:
+    if is_complete:
         tails = [spelling for tail in tails for spelling in _with_and_without_slash(tail)]
     prefixes = []
     for name in (host,) if is_ip(host) else (host, www_variant):
@@ -109,7 +109,7 @@ class PrefixIndex:
             self._shorter.append(place)
             place = len(self._shorter) - 1
 
-    def of(self, text: str) -> list[int]:
+    def find_numbers(self, text: str) -> list[int]:
         """Returns the numbers of the prefixes that ``text`` begins with, each once."""
         numbers: list[int] = []
         # the prefix that sorts just before the text begins with every prefix of the text
@@ -127,8 +127,8 @@ class MemberIndex:
     A search costs the logarithm of their number, plus its results."""
 
     def __init__(self, members: Sequence[Target]) -> None:
-        self._under: dict[str, _Ports] = {}
-        self._alone: dict[str, _Ports] = {}
+        self._domain_members: dict[str, _Ports] = {}
+        self._host_members: dict[str, _Ports] = {}
         self._keys: dict[bytes, list[int]] = {}
         paths: dict[str, dict[str, list[int]]] = {}
         reverses: dict[str, list[int]] = {}
@@ -136,7 +136,9 @@ class MemberIndex:
         for number, member in enumerate(members):
             if member.place is not None:
                 is_host_only = member.kind == "host" or member.place.is_ip
-                by_port = (self._alone if is_host_only else self._under).setdefault(member.place.host, {})
+                by_port = (self._host_members if is_host_only else self._domain_members).setdefault(
+                    member.place.host, {}
+                )
                 by_port.setdefault(member.place.port, []).append(number)
             elif member.kind == "url":
                 self._keys.setdefault(member.ranges[0].start, []).append(number)
@@ -152,16 +154,16 @@ class MemberIndex:
                 paths.setdefault(authority, {}).setdefault(prefix, []).append(number)
         self._paths = {authority: PrefixIndex(prefixes) for authority, prefixes in paths.items()}
         self._reverses = PrefixIndex(reverses) if reverses else None
-        self._known: dict[str, tuple[_Ports, ...]] = {}
+        self._ports_by_host: dict[str, tuple[_Ports, ...]] = {}
 
-    def of(self, url: str, host: str | None = None) -> list[int]:
+    def find_members(self, url: str, host: str | None = None) -> list[int]:
         """Returns the numbers of the members that match a capture of ``url``; ``host`` as in ``Target.matches``."""
         written = host if host else host_of(url)
-        by_host = self._known.get(written)
+        by_host = self._ports_by_host.get(written)
         if by_host is None:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            by_host = self._known[written] = self._of_host(plain_host(written))
+            if len(self._ports_by_host) >= _REMEMBERED:
+                self._ports_by_host.clear()
+            by_host = self._ports_by_host[written] = self._find_ports(plain_host(written))
         numbers: list[int] = []
         for ports in by_host:
             numbers += ports.get(None, ())
@@ -170,15 +172,15 @@ class MemberIndex:
         if self._keys:
             numbers += self._keys.get(surt_key(url).encode("ascii"), ())
         if self._paths and (parts := resolved_parts(url)) is not None and parts[0] in self._paths:
-            numbers += self._paths[parts[0]].of(f"{parts[1]}?{parts[2] or ''}")
+            numbers += self._paths[parts[0]].find_numbers(f"{parts[1]}?{parts[2] or ''}")
         if self._reverses is not None:
-            numbers += self._reverses.of(reversed_url(url, host))
+            numbers += self._reverses.find_numbers(reversed_url(url, host))
         return numbers + self._whatever
 
-    def _of_host(self, name: str) -> tuple[_Ports, ...]:
-        places = [self._alone.get(name), self._under.get(name)]
+    def _find_ports(self, name: str) -> tuple[_Ports, ...]:
+        places = [self._host_members.get(name), self._domain_members.get(name)]
         parent = name
         while "." in parent:
             parent = parent.partition(".")[2]
-            places.append(self._under.get(parent))
+            places.append(self._domain_members.get(parent))
         return tuple(place for place in places if place)

@@ -51,7 +51,7 @@ MAX_LIST_KEYS: Final = 2_000_000
 _MAX_LINE: Final = 4096
 #: The number of unusable lines that a note quotes, and the number that makes a list unusable.
 _NAMED_LINES: Final = 5
-_MAX_ODD: Final = 10_000
+_MAX_FAULTS: Final = 10_000
 #: Bytes inflated at a time, and bytes of gzip data passed to zlib at a time (the unused rest is copied).
 _PIECE: Final = 1 << 18
 _STEP: Final = 1 << 14
@@ -175,10 +175,10 @@ def segments_key(crawl: str = "CC-MAIN-2012") -> str:
 
 
 def parse_valid_segments(
-    data: bytes, source: str = "valid_segments.txt", *, odd: list[DataFault] | None = None
+    data: bytes, source: str = "valid_segments.txt", *, faults: list[DataFault] | None = None
 ) -> tuple[int, ...]:
     """Reads segment ids, one decimal number a line, in the list's order. Raises ``DataFault`` for a wrong line; with
-    ``odd``, such faults are added to it instead."""
+    ``faults``, such faults are added to it instead."""
     segments: dict[int, None] = {}
     offset = 0
     for line in data.split(b"\n"):
@@ -186,9 +186,9 @@ def parse_valid_segments(
         if written:
             if not written.isdigit() or len(written) > 19:
                 fault = DataFault(DataKind.MALFORMED, source, offset, f"the line {written[:60]!r} is no segment id")
-                if odd is None:
+                if faults is None:
                     raise fault
-                odd.append(fault)
+                faults.append(fault)
             else:
                 segments[int(written)] = None
         offset += len(line) + 1
@@ -241,52 +241,51 @@ def parse_path_list(
     data: bytes,
     source: str = "paths.gz",
     limit: int = MAX_LIST_BYTES,
-    most: int = MAX_LIST_KEYS,
+    max_lines: int = MAX_LIST_KEYS,
     *,
-    odd: list[DataFault] | None = None,
+    faults: list[DataFault] | None = None,
 ) -> tuple[str, ...]:
     """Reads the keys of a gzipped path list, in its order, old addresses as keys of today's bucket.
 
     The list is inflated and read a piece at a time. Raises ``DataFault`` for damaged gzip data, for more than
-    ``limit`` bytes of text or ``most`` lines (both ``TOO_LARGE``), and for a line that is no key of the bucket, with
-    its offset in the inflated text. With ``odd``, faults of single lines are added to it instead.
-    """
-    return tuple(key for _, key in listed_keys(inflated(data, source), source, limit, most, odd=odd))
+    ``limit`` bytes of text or ``max_lines`` lines (both ``TOO_LARGE``), and for a line that is no key of the bucket,
+    with its offset in the inflated text. With ``faults``, faults of single lines are added to it instead."""
+    return tuple(key for _, key in listed_keys(inflated(data, source), source, limit, max_lines, faults=faults))
 
 
 def parse_keys(
-    pieces: Iterable[bytes], source: str, limit: int = MAX_LIST_BYTES, most: int = MAX_LIST_KEYS
+    pieces: Iterable[bytes], source: str, limit: int = MAX_LIST_BYTES, max_lines: int = MAX_LIST_KEYS
 ) -> tuple[str, ...]:
     """Reads the same from text that is not compressed, in ``pieces`` of any size; stops at the limits.
 
     Raises ``DataFault`` as ``parse_path_list`` does.
     """
-    return tuple(key for _, key in listed_keys(pieces, source, limit, most))
+    return tuple(key for _, key in listed_keys(pieces, source, limit, max_lines))
 
 
 def listed_keys(
     pieces: Iterable[bytes],
     source: str,
     limit: int = MAX_LIST_BYTES,
-    most: int = MAX_LIST_KEYS,
+    max_lines: int = MAX_LIST_KEYS,
     *,
-    odd: list[DataFault] | None = None,
+    faults: list[DataFault] | None = None,
 ) -> Iterator[tuple[int, str]]:
     """Yields the same one by one, each with the byte offset of its line in the text."""
-    for number, (offset, line) in enumerate(_lines(pieces, source, limit, odd)):
-        if odd is not None and len(odd) > _MAX_ODD:
-            raise odd[0]
-        if number == most:
-            raise DataFault(DataKind.TOO_LARGE, source, offset, f"has more than {most} lines")
+    for number, (offset, line) in enumerate(_lines(pieces, source, limit, faults)):
+        if faults is not None and len(faults) > _MAX_FAULTS:
+            raise faults[0]
+        if number == max_lines:
+            raise DataFault(DataKind.TOO_LARGE, source, offset, f"has more than {max_lines} lines")
         written = line.strip()
         if not written:
             continue
         try:
             key = _listed_key(written, source, offset)
         except DataFault as fault:
-            if odd is None:
+            if faults is None:
                 raise
-            odd.append(fault)
+            faults.append(fault)
             continue
         yield offset, key
 
@@ -301,14 +300,14 @@ def _listed_key(written: bytes, source: str, offset: int) -> str:
         ) from fault
 
 
-def refuse_odd_list(faults: Sequence[DataFault], good: int) -> None:
+def refuse_faulty_list(faults: Sequence[DataFault], good: int) -> None:
     """Raises the first of ``faults``, faults of single lines, if they are more than one and more than a tenth of the
     number of ``good`` lines: then it is no list, or a list of something else."""
     if faults and (not good or len(faults) > max(1, good // 10)):
         raise faults[0]
 
 
-def describe_odd_lines(faults: Sequence[DataFault], source: str) -> tuple[str, ...]:
+def describe_faulty_lines(faults: Sequence[DataFault], source: str) -> tuple[str, ...]:
     """Returns a note with the first lines that were left out of the list ``source``; none if all were read."""
     if not faults:
         return ()

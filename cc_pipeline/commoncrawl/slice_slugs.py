@@ -21,12 +21,12 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 SEPARATOR: Final = "~"
 #: Maximum members of a set, and its number of parts: about a hundred members in each at most.
 _CLASSES: Final = ((64, 1), (1_600, 16), (12_800, 128), (102_400, 1_024))
-_MOST_PARTS: Final = 8_192
+_MAX_PARTS: Final = 8_192
 #: The average members of a part above and below which a divided set is divided again.
-_MOST_IN_ONE, _FEWEST_IN_ONE = 256, 2
+_MAX_PART_MEMBERS, _MIN_PART_MEMBERS = 256, 2
 #: The subset whose slices have the plain slugs.
 PLAIN: Final = "warc"
-_OTHERS: Final = frozenset(SUBSETS) - {PLAIN}
+_SUFFIXED_SUBSETS: Final = frozenset(SUBSETS) - {PLAIN}
 
 
 def part_count(members: int, previous_parts: int | None = None) -> int:
@@ -35,9 +35,12 @@ def part_count(members: int, previous_parts: int | None = None) -> int:
     A set of ``previous_parts`` parts keeps them unless they are much too full or nearly empty, so that a set whose size
     varies around a bound is not divided again each time.
     """
-    if previous_parts is not None and _FEWEST_IN_ONE * (previous_parts - 1) < members <= _MOST_IN_ONE * previous_parts:
+    if (
+        previous_parts is not None
+        and _MIN_PART_MEMBERS * (previous_parts - 1) < members <= _MAX_PART_MEMBERS * previous_parts
+    ):
         return previous_parts
-    return next((parts for max_members, parts in _CLASSES if members <= max_members), _MOST_PARTS)
+    return next((parts for max_members, parts in _CLASSES if members <= max_members), _MAX_PARTS)
 
 
 def part_slugs(slug: str, parts: int) -> list[str]:
@@ -55,7 +58,7 @@ def with_subset(slug: str, subset: str) -> str:
     return slug if subset == PLAIN else f"{slug}{SEPARATOR}{subset}"
 
 
-def is_given(slug: str) -> bool:
+def is_named_captures(slug: str) -> bool:
     """Whether a slice has named captures, which a user listed one by one."""
     return slug.startswith(f"{GIVEN_KIND}_")
 
@@ -63,7 +66,7 @@ def is_given(slug: str) -> bool:
 def subset_of(slug: str) -> str:
     """Returns the subset of a slice."""
     last = slug.rpartition(SEPARATOR)[2]
-    return last if last in _OTHERS and SEPARATOR in slug else PLAIN
+    return last if last in _SUFFIXED_SUBSETS and SEPARATOR in slug else PLAIN
 
 
 def defined_slug(slug: str) -> str:
@@ -71,7 +74,7 @@ def defined_slug(slug: str) -> str:
     return slug if subset_of(slug) == PLAIN else slug.rpartition(SEPARATOR)[0]
 
 
-def given_slug(slug: str) -> str:
+def named_captures_slug(slug: str) -> str:
     """Returns the slug of the named captures to which a slice of them with a condition belongs."""
     return with_subset(defined_slug(slug).partition(WHERE_SLUG)[0], subset_of(slug))
 

@@ -24,7 +24,7 @@ _CHARACTER = {f"{number:02x}": chr(number) for number in range(256)}
 
 #: Bytes that a key must escape: controls, the space, ``#``, ``%`` and everything from 0x7F on.
 _UNSAFE = re.compile(r"[^!-\"$&-~]")
-_UNSAFE_BUT_ESCAPED = re.compile(r"[^!-~]")
+_UNSAFE_EXCEPT_ESCAPES = re.compile(r"[^!-~]")
 
 #: A character of well-formed UTF-8 (Unicode 15, table 3-7) of two bytes or more, as latin-1 text of its bytes.
 _CHARACTER_OF_UTF8 = (
@@ -33,7 +33,7 @@ _CHARACTER_OF_UTF8 = (
 )
 _BEYOND_ASCII = re.compile(rf"({_CHARACTER_OF_UTF8})|[\x80-\xff]")
 #: The beginning of such a character at the end of a text.
-_BEGUN_CHARACTER = re.compile(
+_PARTIAL_CHARACTER = re.compile(
     r"(?:[\xc2-\xdf]|\xe0[\xa0-\xbf]?|[\xe1-\xec\xee\xef][\x80-\xbf]?|\xed[\x80-\x9f]?"
     r"|\xf0(?:[\x90-\xbf][\x80-\xbf]?)?|[\xf1-\xf3][\x80-\xbf]{0,2}|\xf4(?:[\x80-\x8f][\x80-\xbf]?)?)\Z"
 )
@@ -43,11 +43,11 @@ _DOUBLED_ESCAPE = re.compile(r"%25([89a-f][0-9a-f])")
 class KeyRule(Enum):
     """The form of the escape of a byte outside UTF-8 text, such as ``%E4`` of a URL in Latin-1.
 
-    ``TODAY``: ``%e4``, in indexes since CC-MAIN-2025-05. ``BEFORE_2025``: ``%25e4``, in all earlier ones.
+    ``TODAY``: ``%e4``, in indexes since CC-MAIN-2025-05. ``UNTIL_2024``: ``%25e4``, in all earlier ones.
     """
 
     TODAY = "today"
-    BEFORE_2025 = "before 2025"
+    UNTIL_2024 = "before 2025"
 
 
 def unescape_fully(text: str) -> str:
@@ -67,8 +67,8 @@ def unescape_fully(text: str) -> str:
 
 def escape(text: str, keep: str = "", rule: KeyRule = KeyRule.TODAY) -> str:
     """Writes unsafe bytes of latin-1 text as lower-case ``%xx``; ``keep="%#"`` leaves these two unchanged."""
-    unsafe = _UNSAFE_BUT_ESCAPED if keep == "%#" else _UNSAFE
-    if rule is KeyRule.BEFORE_2025 and not text.isascii():
+    unsafe = _UNSAFE_EXCEPT_ESCAPES if keep == "%#" else _UNSAFE
+    if rule is KeyRule.UNTIL_2024 and not text.isascii():
         # The remaining escapes are escaped again, with all other percent signs.
         text = _BEYOND_ASCII.sub(lambda match: match[0] if match[1] else _write(match), text)
     return unsafe.sub(_write, text)
@@ -195,11 +195,11 @@ def has_several_www(host: str) -> bool:
     return dropped is not None and dropped[0].count(".") > 1
 
 
-def begun_character(path: str) -> str:
+def find_partial_character(path: str) -> str:
     """Returns the escapes at the end of a resolved ``path`` (of today's rule) that may begin a character of UTF-8, or
     an empty text. A longer path has this character, and its key the same escapes; or it has bytes that are no text."""
     end = _LAST_ESCAPES.search(path[-9:])
-    partial = _BEGUN_CHARACTER.search(unescape_fully(end[0])) if end else None
+    partial = _PARTIAL_CHARACTER.search(unescape_fully(end[0])) if end else None
     return end[0][len(end[0]) - 3 * len(partial[0]) :] if end and partial else ""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from cc_pipeline.commoncrawl.domains import Place, plain_host, spellings_of_host
+from cc_pipeline.commoncrawl.domains import HostPort, plain_host, spellings_of_host
 from cc_pipeline.commoncrawl.key_ranges import (
     KeyRange,
     domain_prefixes,
@@ -20,7 +20,7 @@ from cc_pipeline.commoncrawl.key_ranges import (
 from cc_pipeline.commoncrawl.matching import MemberIndex, host_of, port_of, reversed_url, spellings, starts_with
 from cc_pipeline.commoncrawl.surt import (
     KeyRule,
-    begun_character,
+    find_partial_character,
     resolved_parts,
     reverse_labels,
     surt_host,
@@ -56,7 +56,7 @@ def _ranges_of(target: Target, rule: KeyRule) -> tuple[KeyRange, ...]:
     if target.kind == "rev":
         name, slash, _ = value.partition("/")
         # A path after it makes the host complete; the path is compared as written, and keys do not have it as written.
-        return host_ranges(Place(reverse_dots(name))) if slash else reversed_prefix_ranges(name)
+        return host_ranges(HostPort(reverse_dots(name))) if slash else reversed_prefix_ranges(name)
     assert place is not None, "all other kinds have a host"
     return host_ranges(place) if target.kind == "host" else domain_ranges(place)
 
@@ -67,20 +67,20 @@ def _prefix_ranges(value: str, rule: KeyRule) -> tuple[KeyRange, ...]:
     authority, path, query = parts
     ranges = path_prefix_ranges(authority, path, query)
     today = resolved_parts(value)
-    if rule is KeyRule.TODAY or today is None or query is not None or not (partial := begun_character(today[1])):
+    if rule is KeyRule.TODAY or today is None or query is not None or not (partial := find_partial_character(today[1])):
         return ranges
     # only the bytes after them show whether the last bytes are part of a character
     complete_path = path.removesuffix(partial.replace("%", "%25"))
     return merge_ranges([*ranges, *path_prefix_ranges(authority, complete_path + partial, None)])
 
 
-def host_ranges(place: Place) -> tuple[KeyRange, ...]:
+def host_ranges(place: HostPort) -> tuple[KeyRange, ...]:
     """Returns the keys of one host in all spellings of crawlers. Without a port: of every port."""
     spellings = spellings_of_host(place.host)
-    return merge_ranges(keys for spelling in spellings for keys in _of_key(surt_host(spelling), place.port))
+    return merge_ranges(keys for spelling in spellings for keys in _host_key_ranges(surt_host(spelling), place.port))
 
 
-def domain_ranges(place: Place) -> tuple[KeyRange, ...]:
+def domain_ranges(place: HostPort) -> tuple[KeyRange, ...]:
     """Returns the keys of a domain and of all hosts under it; an IP address has none under it.
 
     ``com,example)`` … ``com,example-`` holds ``com,example)`` and ``com,example,``; ports come later, after
@@ -95,7 +95,7 @@ def domain_ranges(place: Place) -> tuple[KeyRange, ...]:
         return (KeyRange(plain + b")", plain + b"-"), KeyRange(plain + b":", plain + b";"))
     first = "," if place.port and place.port not in _PORTS_LEFT_OUT else ")"
     subdomains = KeyRange(f"{key}{first}".encode("ascii"), f"{key}-".encode("ascii"))
-    return merge_ranges([subdomains, *_of_key(key, place.port), *host_ranges(place)])
+    return merge_ranges([subdomains, *_host_key_ranges(key, place.port), *host_ranges(place)])
 
 
 def reversed_prefix_ranges(host_prefix: str) -> tuple[KeyRange, ...]:
@@ -103,7 +103,7 @@ def reversed_prefix_ranges(host_prefix: str) -> tuple[KeyRange, ...]:
     ranges = [prefix_range(host_prefix.replace(".", ",").encode("ascii"))]
     parent, dot, last = host_prefix.rpartition(".")
     if dot and MAY_BECOME_WWW.fullmatch(last):
-        ranges += _of_key(surt_host(reverse_dots(parent)), None)
+        ranges += _host_key_ranges(surt_host(reverse_dots(parent)), None)
     return merge_ranges(ranges)
 
 
@@ -126,7 +126,7 @@ def path_prefix_ranges(authority: str, path: str, query: str | None) -> tuple[Ke
     return merge_ranges(ranges)
 
 
-def _of_key(host_key: str, port: int | None) -> list[KeyRange]:
+def _host_key_ranges(host_key: str, port: int | None) -> list[KeyRange]:
     at_default = prefix_range(f"{host_key})".encode("ascii"))
     if port is None:
         return [at_default, prefix_range(f"{host_key}:".encode("ascii"))]
@@ -184,7 +184,7 @@ class Target:
     value: str
     slug: str
     members: tuple[Target, ...] = ()
-    place: Place | None = None
+    place: HostPort | None = None
     file: str = ""
     where: str = ""
     name: str = ""
@@ -226,9 +226,9 @@ class Target:
 
     def where_too(self, where: str) -> Target:
         """Returns the target with one more condition: another target, with another slug. Raises ``UserInputError``."""
-        from cc_pipeline.commoncrawl.filters import both, parse_condition  # noqa: PLC0415
+        from cc_pipeline.commoncrawl.filters import join_conditions, parse_condition  # noqa: PLC0415
 
-        text = parse_condition(both(self.where, where)).text
+        text = parse_condition(join_conditions(self.where, where)).text
         slug = self.slug.partition(WHERE_SLUG)[0]
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
         return replace(self, slug=f"{slug}{WHERE_SLUG}{digest}", where=text)
@@ -279,7 +279,7 @@ class Target:
             if self._index is None:
                 object.__setattr__(self, "_index", MemberIndex(self.members))
             assert self._index is not None
-            return bool(self._index.of(url, host))
+            return bool(self._index.find_members(url, host))
         if self.kind == "url":
             return surt_key(url).encode("ascii") == self.ranges[0].start
         if self.kind == "prefix":
@@ -306,7 +306,7 @@ class Target:
         if self.kind == "rev":
             prefixes: tuple[str, ...] = (self.value,)
         elif self.kind in ("url", "prefix"):
-            prefixes = spellings(self.value, whole=self.kind == "url")
+            prefixes = spellings(self.value, is_complete=self.kind == "url")
         else:
             assert self.place is not None, "all other kinds have a host"
             is_host_only = self.kind == "host" or self.place.is_ip

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from cc_pipeline.commoncrawl.domains import Place, is_icann_suffix, is_ip, read_host, read_place, shown
+from cc_pipeline.commoncrawl.domains import HostPort, is_icann_suffix, is_ip, quote, read_host, read_host_port
 from cc_pipeline.commoncrawl.surt import resolved_parts
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
 from cc_pipeline.errors import UserInputError
@@ -17,11 +17,11 @@ from cc_pipeline.errors import UserInputError
 #: The prefix of slugs of named sets; slugs of other targets may have it too.
 SET_SLUG = "set-"
 _SPEAKING = 80
-_AS_IT_IS = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9-])?")
-_ODD = re.compile(r"[^a-z0-9.-]+|\.{2,}")
+_SAFE_SLUG = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9-])?")
+_UNSAFE_CHARACTERS = re.compile(r"[^a-z0-9.-]+|\.{2,}")
 
 
-def place_slug(kind: str, place: Place) -> str:
+def place_slug(kind: str, place: HostPort) -> str:
     """Returns the slug of a host with an optional port: ``example.com``, ``example.com_8080``, ``host_www.x.org``."""
     if not _is_safe(place.host):
         return hashed_slug(kind, str(place))
@@ -31,7 +31,7 @@ def place_slug(kind: str, place: Place) -> str:
 
 def hashed_slug(kind: str, value: str) -> str:
     """Returns the slug of any value: its readable part, and a hash."""
-    speaking = _ODD.sub("-", value.lower()).strip(".-")[:_SPEAKING].rstrip(".-")
+    speaking = _UNSAFE_CHARACTERS.sub("-", value.lower()).strip(".-")[:_SPEAKING].rstrip(".-")
     digest = hashlib.sha256(f"{kind}:{value}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return "_".join(part for part in (kind, speaking, digest) if part)
 
@@ -41,19 +41,19 @@ def set_slug(name: str) -> str:
     return SET_SLUG + name
 
 
-def given(name: str) -> Target:
+def parse_named_captures(name: str) -> Target:
     """Returns the target of the captures added under a name. Raises ``UserInputError`` for an impossible name."""
     plain = name.strip().lower()
     if not _SET_NAME.fullmatch(plain):
         raise UserInputError(
-            f"{shown(name)} cannot name captures; use up to 60 letters, digits, - and _, and --name where the file's "
+            f"{quote(name)} cannot name captures; use up to 60 letters, digits, - and _, and --name where the file's "
             "name has others"
         )
     return Target(GIVEN_KIND, plain, f"{GIVEN_KIND}_{plain}")
 
 
 def _is_safe(value: str) -> bool:
-    return len(value) <= _SPEAKING and _AS_IT_IS.fullmatch(value) is not None and ".." not in value
+    return len(value) <= _SPEAKING and _SAFE_SLUG.fullmatch(value) is not None and ".." not in value
 
 
 _MAX_URL = 8192
@@ -65,7 +65,7 @@ _REVERSED = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?:\.|/[!-~]*)?")
 _MEMBER_END = re.compile(r",\s+|\s+|,(?=(?:domain|host|url|prefix|tld|suffix|rev):)|,$")
 
 #: The meaningless end of a prefix, read backwards: an incomplete escape, asterisks, white space.
-_SAYS_NOTHING = re.compile(r"(?:[0-9A-Fa-f]?%|\*|\s)++")
+_INSIGNIFICANT_END = re.compile(r"(?:[0-9A-Fa-f]?%|\*|\s)++")
 #: The word before the condition on a target's captures.
 _WHERE = re.compile(r"(?<!\s)\s+where(?:\s+|$)", re.IGNORECASE)
 
@@ -88,9 +88,9 @@ def parse_target(text: str, folder: Path | None = None) -> Target:
     """
     text = text.strip()
     if len(text) <= _SPEAKING and _PLAIN_DOMAIN.fullmatch(text) and not is_icann_suffix(text):
-        return Target("domain", text, text, place=Place(text))
+        return Target("domain", text, text, place=HostPort(text))
     if any(ord(character) < 32 or character == "\x7f" for character in text):
-        raise UserInputError(f"{shown(text)} has a control character in it")
+        raise UserInputError(f"{quote(text)} has a control character in it")
     if (split := _WHERE.search(text)) is not None:
         return parse_target(text[: split.start()], folder).where_too(text[split.end() :])
     match = _KIND.fullmatch(text)
@@ -103,9 +103,9 @@ def parse_target(text: str, folder: Path | None = None) -> Target:
     if reader is None:
         if kind in ("http", "https"):
             return _domain(text)
-        raise UserInputError(f"{shown(text)} has the unknown kind {kind!r}; kinds are {', '.join(_READERS)}")
+        raise UserInputError(f"{quote(text)} has the unknown kind {kind!r}; kinds are {', '.join(_READERS)}")
     if not value:
-        raise UserInputError(f"{shown(text)} has nothing after {kind}:")
+        raise UserInputError(f"{quote(text)} has nothing after {kind}:")
     return reader(value)
 
 
@@ -157,7 +157,7 @@ def to_run(slug: str, target_text: str) -> str:
     )
 
 
-def slug_meant(text: str) -> str:
+def parse_slug(text: str) -> str:
     """Returns the slug of the target in ``text``; for a set its name is enough (``set:press``), and no file is read.
 
     Raises ``UserInputError`` as ``parse_target`` does.
@@ -184,15 +184,15 @@ def _without_comment(line: str) -> str:
 
 def _domain(text: str) -> Target:
     name = _bare_name(text)
-    place = read_place(name)
+    place = read_host_port(name)
     if not place.is_ip and "." not in place.host:
         raise UserInputError(
-            f"{shown(text)} has no dot; write tld:{place.host} for everything under a top-level domain, "
+            f"{quote(text)} has no dot; write tld:{place.host} for everything under a top-level domain, "
             f"host:{place.host} for a host of that name"
         )
     if not place.is_ip and place.port is None and is_icann_suffix(place.host):
         raise UserInputError(
-            f"{shown(text)} is a public suffix under which many organisations have their sites; write "
+            f"{quote(text)} is a public suffix under which many organisations have their sites; write "
             f"suffix:{place.host} if all of them are meant, host:www.{place.host} for the one site"
         )
     return Target("domain", str(place), place_slug("domain", place), place=place)
@@ -204,36 +204,36 @@ def _bare_name(text: str) -> str:
     name, tail = (web[2], web[3]) if web else (text, "")
     if not web:
         if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://|https?:", text):
-            raise UserInputError(f"{shown(text)} is not an http:// or https:// address; Common Crawl has no others")
+            raise UserInputError(f"{quote(text)} is not an http:// or https:// address; Common Crawl has no others")
         cut = re.search(r"[/?#]", text)
         name, tail = (text[: cut.start()], text[cut.start() :]) if cut else (text, "")
     if tail not in ("", "/", "/*"):
-        site = read_place(name)
+        site = read_host_port(name)
         page = text if web else f"http://{text}"
         raise UserInputError(
-            f"{shown(text)} is more than a host name; write url:{page} for that page, prefix:{page} for what lies "
+            f"{quote(text)} is more than a host name; write url:{page} for that page, prefix:{page} for what lies "
             f"under it, or {site} for the whole site"
         )
     return re.sub(r"^\*?\.(?=[^.])", "", name)
 
 
 def _host(value: str) -> Target:
-    place = read_place(_bare_name(value))
+    place = read_host_port(_bare_name(value))
     return Target("host", str(place), place_slug("host", place), place=place)
 
 
 def _tld(value: str) -> Target:
     name = read_host(value.removeprefix("*").removeprefix("."))
     if "." in name or ":" in name or name.isdigit():
-        raise UserInputError(f"{shown(value)} is not a top-level domain; write suffix:{name} for all under a suffix")
-    place = Place(name)
+        raise UserInputError(f"{quote(value)} is not a top-level domain; write suffix:{name} for all under a suffix")
+    place = HostPort(name)
     return Target("tld", name, place_slug("tld", place), place=place)
 
 
 def _suffix(value: str) -> Target:
-    place = Place(read_host(value.removeprefix("*").removeprefix(".")))
+    place = HostPort(read_host(value.removeprefix("*").removeprefix(".")))
     if place.is_ip:
-        raise UserInputError(f"{shown(value)} is an IP address, which has nothing under it; write host:{place}")
+        raise UserInputError(f"{quote(value)} is an IP address, which has nothing under it; write host:{place}")
     return Target("suffix", place.host, place_slug("suffix", place), place=place)
 
 
@@ -244,7 +244,7 @@ def _url(value: str) -> Target:
 
 def _prefix(value: str) -> Target:
     url = _read_url(value)
-    if end := _SAYS_NOTHING.match(url[::-1]):
+    if end := _INSIGNIFICANT_END.match(url[::-1]):
         url = url[: len(url) - end.end()]
     assert resolved_parts(url) is not None, "it has a host"
     return Target("prefix", url, hashed_slug("prefix", url))
@@ -253,14 +253,14 @@ def _prefix(value: str) -> Target:
 def _read_url(value: str) -> str:
     """Returns ``value`` as an absolute URL with a normal host; without a scheme it is an ``http`` URL."""
     if len(value) > _MAX_URL:
-        raise UserInputError(f"{shown(value)} is {len(value)} characters long; the longest URL accepted is {_MAX_URL}")
+        raise UserInputError(f"{quote(value)} is {len(value)} characters long; the longest URL accepted is {_MAX_URL}")
     match = _WEB_URL.fullmatch(value if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value) else f"http://{value}")
     if match is None:
-        raise UserInputError(f"{shown(value)} is not an http:// or https:// address; Common Crawl has no others")
+        raise UserInputError(f"{quote(value)} is not an http:// or https:// address; Common Crawl has no others")
     scheme, authority, tail = match.groups()
     if "@" in authority:
-        raise UserInputError(f"{shown(value)} has a user name in it; the index has none, so leave it out")
-    place = read_place(authority)
+        raise UserInputError(f"{quote(value)} has a user name in it; the index has none, so leave it out")
+    place = read_host_port(authority)
     tail = tail.strip().replace(" ", "%20")
     return f"{scheme.lower()}://{place}{tail if tail.startswith('/') else '/' + tail}"
 
@@ -268,7 +268,7 @@ def _read_url(value: str) -> str:
 def _rev(value: str) -> Target:
     members = _distinct(tuple(_one_rev(part.strip()) for part in value.split(",") if part.strip()))
     if not members:
-        raise UserInputError(f"{shown('rev:' + value)} has nothing after rev:")
+        raise UserInputError(f"{quote('rev:' + value)} has nothing after rev:")
     if len(members) == 1:
         return members[0]
     value_list = ", ".join(member.value for member in members)
@@ -279,7 +279,7 @@ def _one_rev(value: str) -> Target:
     host, slash, path = value.partition("/")
     name = host.lower()
     if not _REVERSED.fullmatch(name + slash + path):
-        raise UserInputError(f"{shown(value)} is not a reversed host; write it like rev:com.nytimes.blogs")
+        raise UserInputError(f"{quote(value)} is not a reversed host; write it like rev:com.nytimes.blogs")
     text = name + slash + path
     return Target("rev", text, f"rev_{text}" if _is_safe(text) else hashed_slug("rev", text))
 
@@ -289,12 +289,12 @@ def _set(value: str) -> Target:
     texts = _member_texts(member_list)
     if not equals or not texts:
         raise UserInputError(
-            f"{shown('set:' + value)} has no members; write set:press = bbc.co.uk, host:www.nytimes.com"
+            f"{quote('set:' + value)} has no members; write set:press = bbc.co.uk, host:www.nytimes.com"
         )
     slug = _slug_named(name)
     members = _distinct(tuple(parse_target(part) for part in texts))
     if any(member.kind in _NO_MEMBERS for member in members):
-        raise UserInputError(f"{shown('set:' + name)} has a set, a list or captures in it; write out its members")
+        raise UserInputError(f"{quote('set:' + name)} has a set, a list or captures in it; write out its members")
     return Target("set", name.lower(), slug, members, name=_capitals(name))
 
 
@@ -305,7 +305,7 @@ def _capitals(name: str) -> str:
 
 def _slug_named(name: str) -> str:
     if not _SET_NAME.fullmatch(name.lower()):
-        raise UserInputError(f"{shown(name)} cannot name a set; use up to 60 letters, digits, - and _")
+        raise UserInputError(f"{quote(name)} cannot name a set; use up to 60 letters, digits, - and _")
     return set_slug(name.lower())
 
 
@@ -313,7 +313,7 @@ def _set_in_file(name: str, file: str, folder: Path | None) -> Target:
     slug = _slug_named(name)
     if not file or folder is None:
         raise UserInputError(
-            f"{shown(f'set:{name} = @{file}')} names a file where none can be read; write it into the watch list "
+            f"{quote(f'set:{name} = @{file}')} names a file where none can be read; write it into the watch list "
             "(domains.txt), or give it to a command that takes targets"
         )
     path = folder / file
@@ -324,7 +324,7 @@ def _set_in_file(name: str, file: str, folder: Path | None) -> Target:
         raise UserInputError(f"{path}, line {line} is not UTF-8 text; save the file as UTF-8") from None
     except OSError as error:
         raise UserInputError(
-            f"the members of {shown('set:' + name)} are to stand in {path}, which cannot be read: {error.strerror}"
+            f"the members of {quote('set:' + name)} are to stand in {path}, which cannot be read: {error.strerror}"
         ) from None
     return _set_of_text(name, slug, file, str(path), text)
 
@@ -338,9 +338,9 @@ def _set_of_text(name: str, slug: str, file: str, path: str, text: str) -> Targe
         try:
             target = parse_target(content)
             if target.kind in _NO_MEMBERS:
-                raise UserInputError(f"{shown(content)} is a set, a list or captures; a set may not hold one")
+                raise UserInputError(f"{quote(content)} is a set, a list or captures; a set may not hold one")
             if target.where:
-                raise UserInputError(f"{shown(content)} has a condition; one for all members stands behind the set")
+                raise UserInputError(f"{quote(content)} has a condition; one for all members stands behind the set")
         except UserInputError as refused:
             wrong.append(f"line {number}: {refused}")
         else:
@@ -348,7 +348,7 @@ def _set_of_text(name: str, slug: str, file: str, path: str, text: str) -> Targe
     if wrong:
         raise UserInputError(f"{path}, " + "; ".join(wrong))
     if not members:
-        raise UserInputError(f"{path} names no member of {shown('set:' + name)}; write one a line")
+        raise UserInputError(f"{path} names no member of {quote('set:' + name)}; write one a line")
     return Target("set", name.lower(), slug, tuple(members.values()), file=file, name=_capitals(name))
 
 
@@ -378,7 +378,7 @@ _READERS: dict[str, Callable[[str], Target]] = {
     "suffix": _suffix,
     "rev": _rev,
     "set": _set,
-    GIVEN_KIND: given,
+    GIVEN_KIND: parse_named_captures,
 }
 #: Kinds that cannot be members of a set.
 _NO_MEMBERS = ("set", GIVEN_KIND)

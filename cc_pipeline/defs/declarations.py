@@ -28,12 +28,12 @@ Tick: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalAsset:
-    """Data that a third party publishes. ``key`` begins with the publisher; ``about`` is the URL of a page about it.
+    """Data that a third party publishes. ``key`` begins with the publisher; ``page_url`` is the URL of a page about it.
     ``columns`` are names and types."""
 
     key: dg.AssetKey
     description: str
-    about: str
+    page_url: str
     era: Literal["all", "arc", "columnar"]
     kinds: Sequence[str]
     deps: Sequence[dg.AssetKey] = ()
@@ -108,16 +108,16 @@ class AssetJob:
 class OpJob:
     """A job of one op, which has the name of its ``function``. The function takes the same arguments as that of a step.
 
-    If it ``is_listed``, its configuration (a ``PartitionsConfig``) lists the partitions to make, of any crawls in any
-    order. With ``partitions`` a run is for one partition. Both have no output: the op logs what it made.
-    """
+    If it ``takes_partition_list``, its configuration (a ``PartitionsConfig``) lists the partitions to make, of any
+    crawls in any order. With ``partitions`` a run is for one partition. Both have no output: the op logs what it
+    made."""
 
     name: str
     description: str
     function: str
     config: type[dg.Config] | None = None
     pool: str | None = None
-    is_listed: bool = False
+    takes_partition_list: bool = False
     partitions: Partitions | None = None
 
     @property

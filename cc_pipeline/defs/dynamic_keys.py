@@ -11,39 +11,39 @@ from cc_pipeline.automation.known_keys import KnownKeys
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.declared.collected import owns
 from cc_pipeline.defs.flight import UNFINISHED
-from cc_pipeline.defs.partitions import too_many
-from cc_pipeline.defs.placement import OURS, Placement
+from cc_pipeline.defs.partitions import explain_too_many
+from cc_pipeline.defs.placement import OWN_HOME, HomeNamespace
 from cc_pipeline.defs.run_notes import run_partitions
 from cc_pipeline.errors import UserInputError
 
 
 @dataclass(frozen=True, slots=True)
-class StrangeKeys:
+class UnknownKeys:
     """Unknown keys with the reason of each: domains that are not defined and have no data, crawls that no source lists.
-    ``unjudged`` is the reason why crawls were not checked (empty: they were)."""
+    ``unchecked_reason`` is the reason why crawls were not checked (empty: they were)."""
 
     domains: Mapping[str, str]
     crawls: Mapping[str, str]
-    unjudged: str = ""
+    unchecked_reason: str = ""
 
 
 def refuse_too_many(instance: dg.DagsterInstance, *, domains: Iterable[str] = (), crawls: Iterable[str] = ()) -> None:
     """Raises ``UserInputError`` if the keys together with the registered ones would be more partitions than Dagster
     supports. Keys that are registered already are always accepted."""
-    known_crawls, known_domains = {*OURS.crawl_keys(instance)}, {*OURS.target_keys(instance)}
+    known_crawls, known_domains = {*OWN_HOME.crawl_keys(instance)}, {*OWN_HOME.target_keys(instance)}
     every_crawl, every_domain = known_crawls | {*crawls}, known_domains | {*domains}
     if every_crawl == known_crawls and every_domain == known_domains:
         return
-    refused = too_many(len(every_crawl), len(every_domain))
+    refused = explain_too_many(len(every_crawl), len(every_domain))
     if refused is not None:
         raise UserInputError(refused)
 
 
-def unfinished_runs_of(
+def find_unfinished_runs(
     instance: dg.DagsterInstance,
     domains: Collection[str],
     ordered: tuple[Sequence[str], Sequence[str]] | None = None,
-    namespace: Placement = OURS,
+    namespace: HomeNamespace = OWN_HOME,
 ) -> dict[str, list[str]]:
     """Returns the ids of unfinished runs by domain, for those of ``domains`` that have any.
 
@@ -58,23 +58,25 @@ def unfinished_runs_of(
     return runs_by_domain
 
 
-def strange_keys(instance: dg.DagsterInstance, known_keys: KnownKeys) -> StrangeKeys:
+def find_unknown_keys(instance: dg.DagsterInstance, known_keys: KnownKeys) -> UnknownKeys:
     """Returns the unknown keys. Keys of an unfinished run are left out: the run may define them yet."""
-    unknown_domains = sorted({*OURS.target_keys(instance)} - known_keys.domains)
-    running = unfinished_runs_of(instance, unknown_domains)
+    unknown_domains = sorted({*OWN_HOME.target_keys(instance)} - known_keys.domains)
+    running = find_unfinished_runs(instance, unknown_domains)
     # months of CC-NEWS and collections are in no list, and the files of their indexes may be there before anything else
-    unknown_crawls = {crawl for crawl in {*OURS.crawl_keys(instance)} - known_keys.crawls if not index_is_built(crawl)}
-    crawls = sorted(unknown_crawls) if not known_keys.unjudged else []
-    return StrangeKeys(
+    unknown_crawls = {
+        crawl for crawl in {*OWN_HOME.crawl_keys(instance)} - known_keys.crawls if not index_is_built(crawl)
+    }
+    crawls = sorted(unknown_crawls) if not known_keys.unchecked_reason else []
+    return UnknownKeys(
         {key: "it is not defined and has no data" for key in unknown_domains if key not in running},
         dict.fromkeys(crawls, "the source does not list it, and it has no data"),
-        known_keys.unjudged,
+        known_keys.unchecked_reason,
     )
 
 
 def delete_keys(
     instance: dg.DagsterInstance,
-    namespace: Placement = OURS,
+    namespace: HomeNamespace = OWN_HOME,
     *,
     domains: Collection[str] = (),
     crawls: Collection[str] = (),
@@ -82,4 +84,4 @@ def delete_keys(
     """Deletes keys. Their events, which are names, counts and versions, are deleted with the runs that wrote them."""
     for name, keys in (("target", domains), ("crawl", crawls)):
         for key in keys:
-            instance.delete_dynamic_partition(namespace.of(name), key)
+            instance.delete_dynamic_partition(namespace.qualify(name), key)

@@ -11,7 +11,7 @@ from cc_pipeline.extension import collect, extensions
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.partitions import StepContext
-    from cc_pipeline.extraction.run import Made
+    from cc_pipeline.extraction.run import PartitionResult
     from cc_pipeline.settings import Settings
     from cc_pipeline.workspace.workspace import Workspace
 
@@ -46,10 +46,10 @@ class RunEngine(Protocol):
         workspace: Workspace,
         partitions: Sequence[Partition],
         tables: Collection[str],
-        begun: Callable[[Sequence[Partition]], None],
-    ) -> Iterator[Made]:
+        on_start: Callable[[Sequence[Partition]], None],
+    ) -> Iterator[PartitionResult]:
         """Makes ``tables`` of ``partitions`` as :func:`~cc_pipeline.extraction.run.extract` does, and yields each
-        finished one. ``begun`` is called with partitions before any work on them; ``context`` is the step of the
+        finished one. ``on_start`` is called with partitions before any work on them; ``context`` is the step of the
         run."""
         ...
 
@@ -75,11 +75,11 @@ class LocalRunEngine:
         workspace: Workspace,
         partitions: Sequence[Partition],
         tables: Collection[str],
-        begun: Callable[[Sequence[Partition]], None],
-    ) -> Iterator[Made]:
+        on_start: Callable[[Sequence[Partition]], None],
+    ) -> Iterator[PartitionResult]:
         from cc_pipeline.extraction.run import extract  # noqa: PLC0415  # a doctor needs none of it
 
-        return extract(workspace, partitions, tables, begun=begun)
+        return extract(workspace, partitions, tables, on_begin=on_start)
 
 
 def find_engine(name: str) -> RunEngine:
@@ -113,4 +113,4 @@ def describe_engines() -> str:
 
 def _engines_of_extensions() -> dict[str, Mapping[str, Callable[[], RunEngine]]]:
     """Returns the engines of each extension. One with the name of the core's engine is rejected."""
-    return collect("engines", taken=(LOCAL,))
+    return collect("engines", reserved_names=(LOCAL,))

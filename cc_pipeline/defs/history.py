@@ -22,40 +22,40 @@ import dagster as dg
 from cc_pipeline import progress
 from cc_pipeline.defs.declared.collected import asset_name
 from cc_pipeline.defs.internals import open_backfill_ids
-from cc_pipeline.defs.notes import note, noted
+from cc_pipeline.defs.notes import read_notes, write_notes
 from cc_pipeline.defs.partition_runs import logged_progress
-from cc_pipeline.defs.placement import OURS, Placement
-from cc_pipeline.defs.run_notes import delete_notes_of, delete_strays
+from cc_pipeline.defs.placement import OWN_HOME, HomeNamespace
+from cc_pipeline.defs.run_notes import delete_notes_of, delete_orphaned_notes
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Seconds after which a trimming run deletes no further run; the next tick continues.
-_SECONDS: Final = 600.0
-_EVERY: Final = timedelta(hours=23)
+_MAX_SECONDS: Final = 600.0
+_INTERVAL: Final = timedelta(hours=23)
 #: The age at which the logs of sensors and schedules are deleted.
-_LOGS_OF_TICKS: Final = timedelta(days=5)
-#: The note of the last trim: ``at`` (seconds since the epoch), and whether all was ``done``.
+_TICK_LOG_AGE: Final = timedelta(days=5)
+#: The note of the last trim: ``at`` (seconds since the epoch), and whether all was ``is_complete``.
 _NOTE: Final = "cc_pipeline/history"
-_WELL: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED)
+_SUCCESSFUL: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED)
 _BACKFILL_TAG: Final = "dagster/backfill"
 #: The tag in which Dagster stores the record of an input that another record was made of.
 _POINTER_TAG: Final = "dagster/input_event_pointer/"
 #: The records of one query.
-_RECORDS: Final = 1_000
+_RECORDS_PER_QUERY: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
-    """The result of a trim: deleted ``runs``, and old runs that were ``kept``, since a record of theirs is the newest.
-    ``done``: nothing is left to delete."""
+class TrimReport:
+    """The result of a trim: deleted ``runs``, and old runs that were ``kept_runs``, since a record of theirs is the
+    newest. ``is_complete``: nothing is left to delete."""
 
     runs: int
-    kept: int
-    done: bool
+    kept_runs: int
+    is_complete: bool
 
 
-def forget(
-    instance: dg.DagsterInstance, days: int, *, now: datetime | None = None, seconds: float = _SECONDS
-) -> Forgotten:
+def trim_run_history(
+    instance: dg.DagsterInstance, days: int, *, now: datetime | None = None, seconds: float = _MAX_SECONDS
+) -> TrimReport:
     """Deletes runs that ended more than ``days`` ago (failed ones twice as long) with their events, logs and notes.
 
     Must be called in a run: SQLite reuses the id of a deleted event if it was the highest, and cursors rely on ids. The
@@ -77,14 +77,14 @@ def forget(
         delete_files(instance, run.run_id)
         delete_notes_of(instance, run.run_id)
         runs += 1
-    delete_files(instance, before=now - _LOGS_OF_TICKS)
+    delete_files(instance, ticks_before=now - _TICK_LOG_AGE)
     is_complete = runs == len(deletable)
-    delete_strays(instance)
-    note(instance, {_NOTE: json.dumps({"at": now.timestamp(), "done": is_complete})})
-    return Forgotten(runs, len(old) - len(deletable), is_complete)
+    delete_orphaned_notes(instance)
+    write_notes(instance, {_NOTE: json.dumps({"at": now.timestamp(), "done": is_complete})})
+    return TrimReport(runs, len(old) - len(deletable), is_complete)
 
 
-def needed_runs(instance: dg.DagsterInstance, namespace: Placement = OURS) -> set[str]:
+def needed_runs(instance: dg.DagsterInstance, namespace: HomeNamespace = OWN_HOME) -> set[str]:
     """Returns the runs that wrote the newest record of an asset or a partition, or an input of such a record.
 
     Partitions of ours that were deleted count for nothing.
@@ -112,11 +112,11 @@ def needed_runs(instance: dg.DagsterInstance, namespace: Placement = OURS) -> se
     return needed - {""}
 
 
-def _known_keys(instance: dg.DagsterInstance, namespace: Placement) -> Callable[[str | None], bool]:
+def _known_keys(instance: dg.DagsterInstance, namespace: HomeNamespace) -> Callable[[str | None], bool]:
     """Returns a function that tells whether a key is a partition now. ``None``, of an asset without partitions, always
     is."""
     crawls, targets = {*namespace.crawl_keys(instance)}, {*namespace.target_keys(instance)}
-    unpaired_keys = {None, *crawls, *targets, *instance.get_dynamic_partitions(namespace.of("source_file"))}
+    unpaired_keys = {None, *crawls, *targets, *instance.get_dynamic_partitions(namespace.qualify("source_file"))}
 
     def is_current(key: str | None) -> bool:
         crawl, of_pair, target = (key or "").partition("|")
@@ -152,14 +152,14 @@ def _records(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Iterator[dg.Ev
     """Yields all materializations of an asset, the newest first."""
     cursor = None
     while True:
-        page = instance.fetch_materializations(asset, limit=_RECORDS, cursor=cursor)
+        page = instance.fetch_materializations(asset, limit=_RECORDS_PER_QUERY, cursor=cursor)
         yield from page.records
         if not page.has_more:
             return
         cursor = page.cursor
 
 
-def delete_files(instance: dg.DagsterInstance, run_id: str = "", *, before: datetime | None = None) -> None:
+def delete_files(instance: dg.DagsterInstance, run_id: str = "", *, ticks_before: datetime | None = None) -> None:
     """Deletes files that ``delete_run`` leaves: the output of a run, and SQLite's file of its events. ``ticks_before``
     also deletes older logs of ticks on this disk: Dagster deletes the ticks and leaves their logs."""
     folder = Path(instance.root_directory)
@@ -169,32 +169,32 @@ def delete_files(instance: dg.DagsterInstance, run_id: str = "", *, before: date
         shutil.rmtree(folder / "storage" / run_id, ignore_errors=True)
         for ending in ("db", "db-wal", "db-shm"):
             (folder / "history" / "runs" / f"{run_id}.{ending}").unlink(missing_ok=True)
-    if before is not None:
+    if ticks_before is not None:
         for path in (folder / "storage" / "__repository__").rglob("*.*"):
-            if path.stat().st_mtime < before.timestamp():
+            if path.stat().st_mtime < ticks_before.timestamp():
                 path.unlink(missing_ok=True)
 
 
 def is_trimmed(instance: dg.DagsterInstance) -> bool:
-    """Whether the last :func:`forget` left nothing."""
-    return bool(_last(instance).get("done"))
+    """Whether the last :func:`trim_run_history` left nothing."""
+    return bool(_read_last_trim(instance).get("done"))
 
 
 def is_recent(instance: dg.DagsterInstance) -> bool:
-    """Whether the last :func:`forget` left nothing, and was less than a day ago."""
-    last = _last(instance)
-    return bool(last.get("done")) and datetime.fromtimestamp(last["at"], UTC) > datetime.now(UTC) - _EVERY
+    """Whether the last :func:`trim_run_history` left nothing, and was less than a day ago."""
+    last = _read_last_trim(instance)
+    return bool(last.get("done")) and datetime.fromtimestamp(last["at"], UTC) > datetime.now(UTC) - _INTERVAL
 
 
-def _last(instance: dg.DagsterInstance) -> Mapping[str, Any]:
-    last_note: Mapping[str, Any] = json.loads(noted(instance, [_NOTE]).get(_NOTE, "{}"))
+def _read_last_trim(instance: dg.DagsterInstance) -> Mapping[str, Any]:
+    last_note: Mapping[str, Any] = json.loads(read_notes(instance, [_NOTE]).get(_NOTE, "{}"))
     return last_note
 
 
 def _old_runs(instance: dg.DagsterInstance, ended_before: datetime, failed_before: datetime) -> list[dg.DagsterRun]:
     """Returns the runs that ended before these times, the oldest first."""
     filters = (
-        dg.RunsFilter(statuses=list(_WELL), updated_before=ended_before),
+        dg.RunsFilter(statuses=list(_SUCCESSFUL), updated_before=ended_before),
         dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], updated_before=failed_before),
     )
     return [
@@ -204,12 +204,12 @@ def _old_runs(instance: dg.DagsterInstance, ended_before: datetime, failed_befor
     ]
 
 
-def forget_old_runs(context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement) -> None:
+def forget_old_runs(context: dg.OpExecutionContext, workspace: Workspace, namespace: HomeNamespace) -> None:
     """Deletes runs that are older than CC_PIPELINE_HISTORY_DAYS."""
     with logged_progress(context.log):
-        report = forget(context.instance, workspace.settings.history_days)
+        report = trim_run_history(context.instance, workspace.settings.history_days)
     context.add_output_metadata(
-        {"runs deleted": report.runs, "old runs kept, with the newest record of something": report.kept}
+        {"runs deleted": report.runs, "old runs kept, with the newest record of something": report.kept_runs}
     )
-    if not report.done:
+    if not report.is_complete:
         context.log.info("old runs are left: the next run deletes them")

@@ -16,12 +16,12 @@ from sqlalchemy.exc import DBAPIError
 from cc_pipeline import processes
 from cc_pipeline.atomic import write_whole, written_whole
 from cc_pipeline.defs.declared.collected import owns
-from cc_pipeline.defs.flight import is_silent, made_by, phantoms
-from cc_pipeline.defs.internals import LOCATION, NO_OUTPUT, end_run, executes, open_backfill_ids
+from cc_pipeline.defs.flight import find_extracted_assets, find_orphaned_runs, is_silent
+from cc_pipeline.defs.internals import LOCATION, NO_OUTPUT, end_run, is_executing, open_backfill_ids
 from cc_pipeline.defs.kept_files import keep_open
 from cc_pipeline.defs.partitions import MACHINE_TAG, PROCESS_TAG, partition_key
-from cc_pipeline.defs.placement import OURS, Placement
-from cc_pipeline.defs.run_notes import run_partitions, workers_of
+from cc_pipeline.defs.placement import OWN_HOME, HomeNamespace
+from cc_pipeline.defs.run_notes import read_workers, run_partitions
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.locks import locked
 from cc_pipeline.settings import Settings
@@ -36,7 +36,7 @@ SERVER_TAG = ".dagster/grpc_info"
 _CONNECT_SECONDS = 2.0
 
 _BACKFILL_TAG = "dagster/backfill"
-_UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+_RUNNING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 DAGSTER_YAML = """\
 # Written once by cc-pipeline; yours to change. State is in SQLite files beside this file.
@@ -121,7 +121,7 @@ def prepare_instance(settings: Settings) -> None:
         write_whole(config, DAGSTER_YAML)
 
 
-def missing_in(settings: Settings) -> list[str]:
+def find_missing_keys(settings: Settings) -> list[str]:
     """Returns keys of our ``dagster.yaml`` that a person's own file lacks and restarts need (docs/dagster.md)."""
     config = yaml.safe_load((settings.dagster_home / "dagster.yaml").read_text("utf-8")) or {}
     return [key for key in ("run_launcher", "run_queue") if key not in config]
@@ -149,7 +149,7 @@ load_from:
 """
 
 
-def instance_in(folder: Path) -> dg.DagsterInstance:
+def open_instance_in(folder: Path) -> dg.DagsterInstance:
     """Opens the instance whose ``dagster.yaml`` lies in ``folder``, for the runs of a command in this process.
 
     A command's runs write to its terminal, so their output is not copied to files: that would take two processes per
@@ -183,7 +183,7 @@ def open_instance(settings: Settings) -> dg.DagsterInstance:
     try:
         # Dagster creates its files at the first opening, and two processes at once would disturb each other
         with locked(settings.dagster_home / _OPENING):
-            return instance_in(settings.dagster_home)
+            return open_instance_in(settings.dagster_home)
     except (OSError, DBAPIError):
         raise
     except Exception as error:  # Dagster, its storages and its loggers have different error classes
@@ -197,7 +197,9 @@ def open_instance(settings: Settings) -> dg.DagsterInstance:
         ) from error
 
 
-def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1, namespace: Placement = OURS) -> list[str]:
+def end_runs_of_dead_processes(
+    instance: dg.DagsterInstance, hosts: int = 1, namespace: HomeNamespace = OWN_HOME
+) -> list[str]:
     """Marks runs whose process was killed as failed and frees their pool slots; returns their ids.
 
     These are runs of the command line, and of a code server that was killed with them. Dagster monitors neither: they
@@ -206,28 +208,28 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1, nam
     calls this.
     """
     ended = []
-    runs = instance.get_runs(dg.RunsFilter(statuses=[*_UNDER_WAY, dg.DagsterRunStatus.NOT_STARTED]))
+    runs = instance.get_runs(dg.RunsFilter(statuses=[*_RUNNING, dg.DagsterRunStatus.NOT_STARTED]))
     # a run that waits for its start has no process yet, except those of a command
     started_runs = [
         run
         for run in runs
-        if owns(namespace, run) and (run.status is not dg.DagsterRunStatus.NOT_STARTED or of_a_command(run))
+        if owns(namespace, run) and (run.status is not dg.DagsterRunStatus.NOT_STARTED or is_command_run(run))
     ]
-    workers = workers_of(instance, [run.run_id for run in started_runs])
+    workers = read_workers(instance, [run.run_id for run in started_runs])
     for run in started_runs:
-        if not _lives(instance, run, hosts, workers.get(run.run_id, "")):
-            number = _mark(run).partition("-")[0]
+        if not _may_be_alive(instance, run, hosts, workers.get(run.run_id, "")):
+            number = _process_mark(run).partition("-")[0]
             server_reason = "its process, or the code server that it ran in, was killed"
-            reason = f"its process {number} was killed" if of_a_command(run) else server_reason
+            reason = f"its process {number} was killed" if is_command_run(run) else server_reason
             end_run(instance, run, reason)
             ended.append(run.run_id)
-    return ended + _cancel_phantoms(instance, namespace)
+    return ended + _cancel_orphaned_runs(instance, namespace)
 
 
-def _cancel_phantoms(instance: dg.DagsterInstance, namespace: Placement) -> list[str]:
+def _cancel_orphaned_runs(instance: dg.DagsterInstance, namespace: HomeNamespace) -> list[str]:
     """Cancels runs that nobody will ever start; returns their ids. The daemon would retry them if they were marked as
     failed."""
-    orphaned_runs = [run for run in phantoms(instance) if owns(namespace, run) and not of_a_command(run)]
+    orphaned_runs = [run for run in find_orphaned_runs(instance) if owns(namespace, run) and not is_command_run(run)]
     # the daemon itself continues the runs of an open backfill
     open_backfills = open_backfill_ids(instance) if any(_BACKFILL_TAG in run.tags for run in orphaned_runs) else set()
     orphaned_runs = [run for run in orphaned_runs if run.tags.get(_BACKFILL_TAG) not in open_backfills]
@@ -242,56 +244,56 @@ def end_runs_of_this_process(instance: dg.DagsterInstance) -> None:
     For a process that is asked to end: Dagster itself marks a run that it interrupts, but not between two steps.
     """
     process_tags = {PROCESS_TAG: processes.this_process()}
-    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY, tags=process_tags)):
+    for run in instance.get_runs(dg.RunsFilter(statuses=_RUNNING, tags=process_tags)):
         end_run(instance, run, "its process was asked to end")
 
 
-def end_runs_of_gone_servers(settings: Settings) -> list[str]:
+def end_runs_of_dead_servers(settings: Settings) -> list[str]:
     """Calls :func:`end_runs_of_dead_processes` for the instance of a home, at the start and the end of a UI. Otherwise
     the next UI would find running runs that nobody executes, and wait for them."""
     with open_instance(settings) as instance:
-        return end_runs_of_dead_processes(instance, settings.hosts)
+        return end_runs_of_dead_processes(instance, settings.rate_shares)
 
 
-def partitions_under_way(instance: dg.DagsterInstance, hosts: int) -> dict[str, str]:
+def find_running_partitions(instance: dg.DagsterInstance, hosts: int) -> dict[str, str]:
     """Returns the partitions (crawl × target) that runs are making at this moment, with the id of the run.
 
     Queued runs are left out, since nobody may be there to start them, and so are runs whose process or server is dead.
     ``hosts`` as in :func:`end_runs_of_dead_processes`.
     """
-    runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if made_by(run)]
-    workers = workers_of(instance, [run.run_id for run in runs])
-    runs = [run for run in runs if _lives(instance, run, hosts, workers.get(run.run_id, ""))]
+    runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=_RUNNING)) if find_extracted_assets(run)]
+    workers = read_workers(instance, [run.run_id for run in runs])
+    runs = [run for run in runs if _may_be_alive(instance, run, hosts, workers.get(run.run_id, ""))]
     pairs_by_run = run_partitions(instance, runs)
     return {partition_key(*pair): run.run_id for run in runs for pair in pairs_by_run[run.run_id]}
 
 
-def lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:
+def may_be_alive(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:
     """Whether a run may still have a process; true if that cannot be known. ``hosts`` as in
     :func:`end_runs_of_dead_processes`."""
-    return _lives(instance, run, hosts, workers_of(instance, [run.run_id]).get(run.run_id, ""))
+    return _may_be_alive(instance, run, hosts, read_workers(instance, [run.run_id]).get(run.run_id, ""))
 
 
-def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int, worker: str) -> bool:
+def _may_be_alive(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int, worker: str) -> bool:
     """Whether a run may still have a process; true if that cannot be known. ``worker`` is the mark of the process that
     executes it, if it wrote one: it may outlive the server that started it."""
-    if not of_a_command(run):
-        is_dead = processes.is_gone(worker)
+    if not is_command_run(run):
+        is_dead = processes.has_ended(worker)
         lives = _has_server(instance, run, hosts) if is_dead is None else not is_dead
         if is_dead is None and worker and hosts > 1 and not lives:
             # a process on another host survives its server and writes events
             lives = not is_silent(instance, run)
         return lives or _has_ended(instance, run)
-    return processes.is_gone(_mark(run)) is not True
+    return processes.has_ended(_process_mark(run)) is not True
 
 
-def of_a_command(run: dg.DagsterRun) -> bool:
+def is_command_run(run: dg.DagsterRun) -> bool:
     """Whether a run lives in the process of a command line, which publishes for all its runs."""
     # a run that somebody repeats in the UI has the tags of the first one, and a process of its own
-    return bool(_mark(run)) and run.parent_run_id is None
+    return bool(_process_mark(run)) and run.parent_run_id is None
 
 
-def _mark(run: dg.DagsterRun) -> str:
+def _process_mark(run: dg.DagsterRun) -> str:
     return run.tags.get(PROCESS_TAG, "")
 
 
@@ -308,13 +310,13 @@ def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) ->
         if hosts > 1 and _is_of_one_machine(server) and launched_on != processes.this_machine():
             return True  # on this host the same address is another server
         try:
-            if not answers(server):
+            if not is_listening(server):
                 return _is_of_one_machine(server) and _has_worker(instance, run)
         except OSError:
             # a host that is off or unreachable: only a person knows that it will never come back
             return not _was_taken_out(instance, run)
         # a server has a run before the run is marked as started, and forgets it after its end
-        if executes(server, run.run_id) or (starting and not is_silent(instance, run)):
+        if is_executing(server, run.run_id) or (starting and not is_silent(instance, run)):
             return True
     except Exception:  # a tag of another launcher, or a server that is too busy to answer
         return True
@@ -326,7 +328,7 @@ def _has_worker(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     continues when its server is killed."""
     for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
         pid = entry.dagster_event.engine_event_data.metadata.get("pid") if entry.dagster_event is not None else None
-        if isinstance(pid, dg.TextMetadataValue) and processes.lived_at(int(pid.value or 0), entry.timestamp):
+        if isinstance(pid, dg.TextMetadataValue) and processes.is_alive_since(int(pid.value or 0), entry.timestamp):
             return True
     return False
 
@@ -334,26 +336,26 @@ def _has_worker(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 def _has_ended(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Whether a run has reported its end meanwhile: then it needs no process, and nobody has to end it."""
     now = instance.get_run_by_id(run.run_id)
-    return now is None or now.status not in _UNDER_WAY
+    return now is None or now.status not in _RUNNING
 
 
 def _was_taken_out(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Whether ``dagster.yaml`` names hosts, and no longer that of the run."""
     # a launcher for several hosts has this attribute; Dagster's own has none
-    hosts = getattr(launcher_of(instance), "hosts", ())
-    return bool(hosts) and server_of(run) not in hosts
+    hosts = getattr(read_launcher(instance), "hosts", ())
+    return bool(hosts) and read_server(run) not in hosts
 
 
-def launcher_of(instance: dg.DagsterInstance) -> object:
+def read_launcher(instance: dg.DagsterInstance) -> object:
     """Returns the launcher of the queued runs of an instance."""
     untyped_instance: Any = instance
     return untyped_instance.run_launcher
 
 
-def refuse_alone(instance: dg.DagsterInstance | None, hosts: int) -> None:
+def check_host_count(instance: dg.DagsterInstance | None, hosts: int) -> None:
     """Raises ``UserInputError`` if the instance has runs on more hosts than the settings' ``hosts``: this host would
     spend more than its share of the source's budget."""
-    launcher = launcher_of(instance) if instance is not None else None
+    launcher = read_launcher(instance) if instance is not None else None
     count = getattr(launcher, "host_count", 1)
     if count > hosts:
         raise UserInputError(
@@ -362,27 +364,27 @@ def refuse_alone(instance: dg.DagsterInstance | None, hosts: int) -> None:
         )
 
 
-def silent_servers(instance: dg.DagsterInstance) -> dict[str, int]:
+def find_silent_servers(instance: dg.DagsterInstance) -> dict[str, int]:
     """Returns the addresses of code servers that cannot be reached, though they may be alive, and how many runs each
     executes. Their runs hold their partitions until the server is back, or is removed from ``dagster.yaml``.
 
     Each address is asked once, for at most some seconds.
     """
     runs = Counter(
-        server_of(run) for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if not of_a_command(run)
+        read_server(run) for run in instance.get_runs(dg.RunsFilter(statuses=_RUNNING)) if not is_command_run(run)
     )
     silent = {}
     for server, count in runs.items():
         try:
             if server is not None:
-                answers({"host": server[0], "port": server[1]})
+                is_listening({"host": server[0], "port": server[1]})
         except OSError:
             assert server is not None
             silent[f"{server[0]}:{server[1]}"] = count
     return silent
 
 
-def server_of(run: dg.DagsterRun) -> Server | None:
+def read_server(run: dg.DagsterRun) -> Server | None:
     """Returns host and port of the code server that a run was given to; ``None`` if no tag has them."""
     try:
         server = json.loads(run.tags.get(SERVER_TAG, ""))
@@ -396,7 +398,7 @@ def _is_of_one_machine(server: Mapping[str, Any]) -> bool:
     return not server.get("host") or is_loopback(server["host"])
 
 
-def answers(server: Mapping[str, Any]) -> bool:
+def is_listening(server: Mapping[str, Any]) -> bool:
     """Whether a process listens at the address of a code server. Raises ``OSError`` if that cannot be known."""
     path = server.get("socket")
     family, address = (socket.AF_UNIX, path) if path else (socket.AF_INET, (server["host"], int(server["port"])))
@@ -412,6 +414,6 @@ def answers(server: Mapping[str, Any]) -> bool:
 def server_listens(server: Server) -> bool:
     """Whether a process listens at the address of a code server; false if that cannot be known."""
     try:
-        return answers({"host": server[0], "port": server[1]})
+        return is_listening({"host": server[0], "port": server[1]})
     except OSError:
         return False

@@ -39,7 +39,7 @@ def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, reason: str) -> No
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
-def last_evaluation(instance: dg.DagsterInstance, check: dg.AssetCheckKey, name: str) -> object:
+def read_last_evaluation(instance: dg.DagsterInstance, check: dg.AssetCheckKey, name: str) -> object:
     """Returns the JSON metadata ``name`` of the last evaluation of a check that has it; ``None`` if there is none.
 
     The public interface has no history of checks, and the newest record is that of the calling run.
@@ -60,15 +60,14 @@ def last_evaluation(instance: dg.DagsterInstance, check: dg.AssetCheckKey, name:
 class OpenBackfill:
     """A backfill that has runs to start, or that have not ended.
 
-    For assets: ``left`` has, by asset, the partitions that were neither made nor failed at the daemon's last check,
-    when the event log ended at ``looked_at``. For a job: ``job``, and all its ``partitions``.
-    """
+    For assets: ``remaining`` has, by asset, the partitions that were neither made nor failed at the daemon's last
+    check, when the event log ended at ``event_cursor``. For a job: ``job``, and all its ``partitions``."""
 
     id: str
-    left: Mapping[str, AbstractSet[str]]
+    remaining: Mapping[str, AbstractSet[str]]
     job: str = ""
     partitions: Sequence[str] = ()
-    looked_at: int | None = None
+    event_cursor: int | None = None
 
 
 def open_backfills(instance: dg.DagsterInstance) -> list[OpenBackfill]:
@@ -83,7 +82,7 @@ def open_backfills(instance: dg.DagsterInstance) -> list[OpenBackfill]:
             for subset in (data.materialized_subset, data.failed_and_downstream_subset):
                 ended = _subsets(subset)
                 remaining = {asset: keys - ended.get(asset, set()) for asset, keys in remaining.items()}
-            open_ones.append(OpenBackfill(backfill.backfill_id, remaining, looked_at=data.latest_storage_id))
+            open_ones.append(OpenBackfill(backfill.backfill_id, remaining, event_cursor=data.latest_storage_id))
         elif backfill.partition_names is not None and backfill.job_name is not None:
             open_ones.append(OpenBackfill(backfill.backfill_id, {}, backfill.job_name, tuple(backfill.partition_names)))
     return open_ones
@@ -102,28 +101,31 @@ class LastTick:
     """The last tick of a sensor or schedule: seconds since the epoch, its status (Dagster's name), and its message: why
     it started nothing, or the error. ``runs`` are those that it started."""
 
-    at: float
+    timestamp: float
     status: str
-    said: str
+    message: str
     runs: tuple[str, ...]
 
 
-def switch(instance: dg.DagsterInstance, automation: Instigator, *, on: bool) -> None:
+def switch(instance: dg.DagsterInstance, automation: Instigator, *, enable: bool) -> None:
     """Turns a sensor or schedule on or off in the instance. A running daemon sees it at its next check.
 
     With the public interface only a running UI can do it.
     """
     instigation = import_module("dagster._core.scheduler.instigation")
     kinds, states = instigation.InstigatorType, instigation.InstigatorStatus
-    status = states.RUNNING if on else states.STOPPED
-    origin, now = origin_of(automation.name), time.time()
+    status = states.RUNNING if enable else states.STOPPED
+    origin, now = find_origin(automation.name), time.time()
     state: Any = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
-    if state is not None and state.is_running == on:
+    if state is not None and state.is_running == enable:
         return
     data: Any
     if isinstance(automation, dg.ScheduleDefinition):
         # ticks that were due while it was off are not repeated
-        kind, data = kinds.SCHEDULE, instigation.ScheduleInstigatorData(automation.cron_schedule, now if on else None)
+        kind, data = (
+            kinds.SCHEDULE,
+            instigation.ScheduleInstigatorData(automation.cron_schedule, now if enable else None),
+        )
     elif state is not None and state.instigator_data is not None:
         # the cursor of the sensor is kept
         kind, data = kinds.SENSOR, state.instigator_data.with_sensor_start_timestamp(now)
@@ -140,23 +142,23 @@ def switch(instance: dg.DagsterInstance, automation: Instigator, *, on: bool) ->
         instance.update_instigator_state(state.with_status(status).with_data(data))
 
 
-def is_on(instance: dg.DagsterInstance, automation: Instigator) -> bool:
+def is_running(instance: dg.DagsterInstance, automation: Instigator) -> bool:
     """Whether a sensor or schedule is turned on."""
-    origin = origin_of(automation.name)
+    origin = find_origin(automation.name)
     state = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
     return state.is_running if state is not None else automation.default_status.value == "RUNNING"
 
 
-def last_tick(instance: dg.DagsterInstance, automation: Instigator) -> LastTick | None:
+def read_last_tick(instance: dg.DagsterInstance, automation: Instigator) -> LastTick | None:
     """Returns the newest tick of a sensor or schedule; ``None`` if it had none."""
-    origin = origin_of(automation.name)
+    origin = find_origin(automation.name)
     for tick in instance.get_ticks(origin.get_id(), origin.get_selector().get_id(), limit=1):
         words = tick.skip_reason or (tick.error.message if tick.error is not None else "")
         return LastTick(tick.timestamp, tick.status.value, words, tuple(tick.run_ids))
     return None
 
 
-def origin_of(name: str) -> Any:
+def find_origin(name: str) -> Any:
     """Returns the key of a sensor or schedule in the storage, which is made of the names of its location and itself."""
     origins = import_module("dagster._core.remote_origin")
     location = origins.RegisteredCodeLocationOrigin(LOCATION)
@@ -171,7 +173,7 @@ def open_backfill_ids(instance: dg.DagsterInstance) -> set[str]:
     return {backfill.backfill_id for backfill in instance.get_backfills(filters=going_on)}
 
 
-def executes(server: Mapping[str, Any], run_id: str) -> bool:
+def is_executing(server: Mapping[str, Any], run_id: str) -> bool:
     """Whether the code server at an address (``host``, ``port`` or ``socket``) has the process of a run.
 
     ``False`` if the server has not, or if nobody listens any more. Errors of any other kind are raised: the server may
@@ -190,23 +192,23 @@ def executes(server: Mapping[str, Any], run_id: str) -> bool:
     return bool(answer.can_cancel)
 
 
-def health(*, found: bool) -> object:
+def make_health_answer(*, is_alive: bool) -> object:
     """Returns a launcher's answer to Dagster's monitoring about the process of a run."""
     launchers = import_module("dagster._core.launcher")
     states = launchers.WorkerStatus
-    if found:
+    if is_alive:
         return launchers.CheckRunHealthResult(states.RUNNING)
     return launchers.CheckRunHealthResult(states.NOT_FOUND, "its process, or the host that it ran on, was killed")
 
 
-def unreachable(reason: str) -> Exception:
+def unreachable_error(reason: str) -> Exception:
     """Returns the error of a launcher after which Dagster puts a run back into the queue (``run_queue`` in
     ``dagster.yaml``). Any other error fails the run."""
     error: Exception = import_module("dagster._core.errors").DagsterUserCodeUnreachableError(reason)
     return error
 
 
-def start_on(instance: dg.DagsterInstance, run: dg.DagsterRun, host: str, port: int) -> None:
+def start_run_on(instance: dg.DagsterInstance, run: dg.DagsterRun, host: str, port: int) -> None:
     """Starts a queued run as a process of the code server at ``host``, as Dagster's own launcher does for the server of
     ``workspace.yaml``. Raises Dagster's errors if the server does not accept it."""
     client = import_module("dagster._grpc.client").DagsterGrpcClient(host=host, port=port)
@@ -214,7 +216,7 @@ def start_on(instance: dg.DagsterInstance, run: dg.DagsterRun, host: str, port: 
     launcher.launch_run_from_grpc_client(instance, run, client)
 
 
-def assets_behind(context: dg.AssetExecutionContext) -> set[dg.AssetKey]:
+def find_dependent_assets(context: dg.AssetExecutionContext) -> set[dg.AssetKey]:
     """Returns the assets of a run that depend on those of its step. The public interface has the assets of a run only
     if somebody selected some of a job's."""
     layer: Any = context.job_def.asset_layer

@@ -17,9 +17,9 @@ from typing import Final
 from sqlalchemy import Engine, event
 
 #: The most files that are kept open: a command has two of its own and one for each run.
-_MOST: Final = 16
+_MAX_FILES: Final = 16
 _folders: Final[set[Path]] = set()
-_kept: Final[dict[str, sqlite3.Connection]] = {}
+_connections: Final[dict[str, sqlite3.Connection]] = {}
 _lock: Final = threading.Lock()
 
 
@@ -27,11 +27,11 @@ def keep_open(folder: Path) -> None:
     """Keeps the SQLite files below ``folder`` open that SQLAlchemy opens from now on. For processes that execute runs:
     those of a UI live for days, and are left to Dagster."""
     if not _folders:
-        event.listen(Engine, "connect", _opened)
+        event.listen(Engine, "connect", _on_connect)
     _folders.add(folder.resolve())
 
 
-def _opened(connection: object, _: object) -> None:
+def _on_connect(connection: object, _: object) -> None:
     if not isinstance(connection, sqlite3.Connection):
         return
     file = connection.execute("PRAGMA database_list").fetchone()[2]
@@ -40,11 +40,11 @@ def _opened(connection: object, _: object) -> None:
     connection.execute("PRAGMA synchronous=NORMAL")
     with _lock:
         # Dagster sets the mode of a new file after its first connection
-        if file in _kept or connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        if file in _connections or connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             return
-        if len(_kept) >= _MOST:
-            _kept.pop(next(iter(_kept))).close()
+        if len(_connections) >= _MAX_FILES:
+            _connections.pop(next(iter(_connections))).close()
         keeper = sqlite3.connect(file, check_same_thread=False)
         # the first query opens the log
         keeper.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        _kept[file] = keeper
+        _connections[file] = keeper

@@ -18,41 +18,41 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.declared.build import everything, listed_job
 from cc_pipeline.defs.declared.collected import listed_ops
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
-from cc_pipeline.defs.flight import EXTRACTED, left_failed, recorded_among
+from cc_pipeline.defs.flight import EXTRACTED, find_recorded_keys, find_unresolved_failures
 from cc_pipeline.defs.instance import (
+    check_host_count,
     end_runs_of_dead_processes,
     end_runs_of_this_process,
+    find_running_partitions,
     open_instance,
-    partitions_under_way,
-    refuse_alone,
 )
 from cc_pipeline.defs.internals import LOCATION
 from cc_pipeline.defs.partitions import (
     PROCESS_TAG,
-    by_crawl,
     config_of,
     contiguous_ranges,
+    group_by_crawl,
     partition_key,
     range_tags,
 )
-from cc_pipeline.defs.placement import OURS, WORKSPACE
-from cc_pipeline.defs.recording import said
+from cc_pipeline.defs.placement import OWN_HOME, WORKSPACE
+from cc_pipeline.defs.recording import summarize_failures
 from cc_pipeline.defs.run_failures import (
     FailedPartition,
-    database_trouble,
     describe_failure,
     gravest_class,
-    is_named,
+    is_error_class,
+    translate_database_errors,
 )
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, PlaceFault, disk_is_full
-from cc_pipeline.extraction.crawl_plan import CrawlPlan, current
+from cc_pipeline.extraction.crawl_plan import CrawlPlan, find_current_targets
 from cc_pipeline.harvesting.crawl_index import is_harvested
 from cc_pipeline.harvesting.crawls import crawls_are_listed, find_crawl
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.lake.snapshot import Publication
-from cc_pipeline.lake.torn import torn_paths
+from cc_pipeline.lake.torn import find_damaged_paths
 from cc_pipeline.processes import this_process
-from cc_pipeline.publish.publish import Behind, behind, clear_debris
+from cc_pipeline.publish.publish import PublicationLag, delete_leftovers, find_publication_lag
 from cc_pipeline.workspace.workspace import Workspace
 
 _LOG: Final = logging.getLogger(__name__)
@@ -62,9 +62,9 @@ _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 #: location.
 _TAGS = {"dagster/max_retries": "0", ".dagster/repository": f"__repository__@{LOCATION}"}
 #: Seconds between two checks of runs that are waited for.
-_LOOK_AGAIN_SECONDS = 2.0
+_POLL_SECONDS = 2.0
 #: The partition keys that one call to Dagster adds.
-_ADD_AT_ONCE = 1_000
+_KEYS_PER_CALL = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class RunFailed(Exception):
     @property
     def is_incomplete(self) -> bool:
         """Whether the only problem is that the source did not return everything."""
-        return is_named(self.error_class, Incomplete)
+        return is_error_class(self.error_class, Incomplete)
 
 
 class Launcher:
@@ -116,9 +116,9 @@ class Launcher:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._instance = open_instance(workspace.settings)
-        refuse_alone(self._instance, workspace.settings.hosts)
-        end_runs_of_dead_processes(self._instance, workspace.settings.hosts)
-        clear_debris(workspace.settings)
+        check_host_count(self._instance, workspace.settings.rate_shares)
+        end_runs_of_dead_processes(self._instance, workspace.settings.rate_shares)
+        delete_leftovers(workspace.settings)
         self._resources = {WORKSPACE: workspace}
         self._listed_jobs: dict[str, dg.JobDefinition] = {}
         self._added: set[tuple[str, str]] = set()
@@ -156,17 +156,17 @@ class Launcher:
 
     def list_new_crawls(self) -> LaunchedRun | None:
         """Materializes ``crawls``, unless that would change nothing: then no run is started."""
-        if crawls_are_listed(self._workspace) and self._was_made("crawls"):
+        if crawls_are_listed(self._workspace) and self._is_materialized("crawls"):
             return None
         return self.list_crawls()
 
-    def harvest_what_is_new(self, crawls: Sequence[str]) -> list[LaunchedRun]:
+    def harvest_changed(self, crawls: Sequence[str]) -> list[LaunchedRun]:
         """Materializes the index assets of the crawls whose index would change. Raises as ``harvest`` does."""
-        materialized = [crawl for crawl in crawls if self._was_made("row_groups", crawl)]
+        materialized = [crawl for crawl in crawls if self._is_materialized("row_groups", crawl)]
         outdated = [crawl for crawl in crawls if crawl not in materialized or not is_harvested(self._workspace, crawl)]
         return self.harvest(outdated) if outdated else []
 
-    def _was_made(self, asset: str, partition: str | None = None) -> bool:
+    def _is_materialized(self, asset: str, partition: str | None = None) -> bool:
         """Whether Dagster has a materialization of an asset or of its partition."""
         record_filter = dg.AssetRecordsFilter(dg.AssetKey(asset), asset_partitions=[partition] if partition else None)
         return bool(self._instance.fetch_materializations(record_filter, limit=1).records)
@@ -199,12 +199,12 @@ class Launcher:
         def exclude_unchanged(group: Sequence[str]) -> list[str]:
             # partitions that waited for another run are planned again when that has ended
             plans_now, plans[:] = list(plans), []
-            unchanged_keys = unchanged(self._instance, self._workspace, group, plans_now) if group else ()
+            unchanged_keys = find_unchanged(self._instance, self._workspace, group, plans_now) if group else ()
             return [key for key in group if key not in unchanged_keys]
 
-        return self._run_keys("extract_targets", keys, left=exclude_unchanged)
+        return self._run_keys("extract_targets", keys, exclude_done=exclude_unchanged)
 
-    def make_listed(
+    def run_listed_job(
         self, job: str, crawls: Sequence[str], targets: Sequence[Target], **config: object
     ) -> Iterator[LaunchedRun]:
         """Runs a job over listed partitions for ``targets`` in ``crawls``, which are partitions. ``config`` is added to
@@ -223,10 +223,10 @@ class Launcher:
         self._add("crawl", [crawl])
         return self._run("repair_statistics", crawl, partition_key=crawl)
 
-    def build_index(self, crawl: str, most: int | None = None) -> LaunchedRun:
-        """Materializes ``built_index`` of a crawl, at most ``most`` files of it. Its cost was agreed to."""
+    def build_index(self, crawl: str, max_files: int | None = None) -> LaunchedRun:
+        """Materializes ``built_index`` of a crawl, at most ``max_files`` files of it. Its cost was agreed to."""
         self._add("crawl", [crawl])
-        agreed = {"ops": {"index_archives": {"config": {"yes": True, "most_files": most or 0}}}}
+        agreed = {"ops": {"index_archives": {"config": {"yes": True, "most_files": max_files or 0}}}}
         return self._run("build_index", crawl, partition_key=crawl, config=agreed)
 
     def build_url_index(self, crawl: str) -> LaunchedRun:
@@ -252,7 +252,7 @@ class Launcher:
         event = dg.AssetMaterialization(asset, partition=partition_key(crawl, slug), metadata=dict(metadata))
         self._instance.report_runless_asset_event(event)
 
-    def publish(self, initial_lag: Behind | None = None) -> Publication | None:
+    def publish(self, initial_lag: PublicationLag | None = None) -> Publication | None:
         """Publishes, and records the publication for ``warehouse`` with its checks. A run of a job for that one step
         would cost as much again. Does nothing in a home whose tables another home publishes.
 
@@ -263,8 +263,8 @@ class Launcher:
             return None
         interruption.check()
         try:
-            with database_trouble():
-                published = self._publish(initial_lag or behind(self._workspace))
+            with translate_database_errors():
+                published = self._publish(initial_lag or find_publication_lag(self._workspace))
         except CcPipelineError:
             raise
         except Exception as error:  # an error of an extension or a file fails like a run would
@@ -273,19 +273,19 @@ class Launcher:
         interruption.check()
         return published
 
-    def _publish(self, initial_lag: Behind | None) -> Publication:
+    def _publish(self, initial_lag: PublicationLag | None) -> Publication:
         # these modules load merging and checks, which a command with nothing to do does not need
-        from cc_pipeline.defs.checks.looks import Looking  # noqa: PLC0415
-        from cc_pipeline.defs.publication import find_inputs, record_checked  # noqa: PLC0415
+        from cc_pipeline.defs.checks.looks import CheckContext  # noqa: PLC0415
+        from cc_pipeline.defs.publication import find_inputs, record_checked_publication  # noqa: PLC0415
         from cc_pipeline.upkeep.upkeep import merge_and_publish  # noqa: PLC0415
 
-        input_tags = find_inputs(self._instance, OURS)
+        input_tags = find_inputs(self._instance, OWN_HOME)
         published = merge_and_publish(self._workspace)
-        record_checked(Looking(self._instance, _LOG), self._workspace, published, OURS, input_tags)
-        refuse_unpublished(self._workspace, initial_lag or Behind("", None))
+        record_checked_publication(CheckContext(self._instance, _LOG), self._workspace, published, OWN_HOME, input_tags)
+        refuse_unpublished(self._workspace, initial_lag or PublicationLag("", None))
         return published
 
-    def keep_up(self) -> Iterator[LaunchedRun]:
+    def run_maintenance(self) -> Iterator[LaunchedRun]:
         """Merges small files, publishes, and deletes files that were superseded a week ago. Then deletes Dagster's old
         runs, in as many runs as needed. Raises ``RunFailed``."""
         from cc_pipeline.defs.history import is_trimmed  # noqa: PLC0415  # loads the stages
@@ -295,18 +295,20 @@ class Launcher:
         while not is_trimmed(self._instance):
             yield self._run("trim_history", "")
 
-    def publish_what_is_new(self) -> Publication | None:
+    def publish_changes(self) -> Publication | None:
         """Publishes, unless ``cc.duckdb`` can be read, shows everything already, and was recorded. Raises as
         :meth:`publish`."""
         if self._workspace.settings.publish == "none":
             return None
         # views that were published with a missing file fail
         lake = self._workspace.lake
-        with lake.still():
-            lag = behind(self._workspace)
+        with lake.hold_versions():
+            lag = find_publication_lag(self._workspace)
             is_current = (
                 lag is None
-                and not any(torn_paths(lake, spec.name) for spec in lake.specs.values() if not spec.left_by)
+                and not any(
+                    find_damaged_paths(lake, spec.name) for spec in lake.specs.values() if not spec.former_extension
+                )
                 and judge_publication(self._workspace, lag).passed
             )
         return None if is_current and self._is_recorded() else self.publish(lag)
@@ -350,8 +352,8 @@ class Launcher:
             # would change the meaning of ranges of runs and of open backfills.
             new.sort()
             refuse_too_many(self._instance, crawls=new)
-        for start in range(0, len(new), _ADD_AT_ONCE):
-            self._instance.add_dynamic_partitions(definition, new[start : start + _ADD_AT_ONCE])
+        for start in range(0, len(new), _KEYS_PER_CALL):
+            self._instance.add_dynamic_partitions(definition, new[start : start + _KEYS_PER_CALL])
         return new
 
     def _run_keys(
@@ -359,16 +361,16 @@ class Launcher:
         job: str,
         keys: Sequence[str],
         config: Mapping[str, object] = MappingProxyType({}),
-        left: Callable[[Sequence[str]], Sequence[str]] = lambda keys: keys,
+        exclude_done: Callable[[Sequence[str]], Sequence[str]] = lambda keys: keys,
     ) -> Iterator[LaunchedRun]:
-        """Runs a job over listed partitions, in groups. ``left`` filters each group before its run. If some partitions
-        fail, the other groups run first and the failure is raised at the end.
+        """Runs a job over listed partitions, in groups. ``exclude_done`` filters each group before its run. If some
+        partitions fail, the other groups run first and the failure is raised at the end.
 
         Partitions that another run is making come last, when that run has ended: then the result is complete, nothing
         is fetched twice, and checking them costs little.
         """
         failures: list[RunFailed] = []
-        for group in self._in_turn(list(dict.fromkeys(keys)), left):
+        for group in self._group_keys(list(dict.fromkeys(keys)), exclude_done):
             label = group[0] if len(group) == 1 else f"{len(group):,} partitions from {group[0]} to {group[-1]}"
             try:
                 yield self._run(job, label, config=config_of(listed_ops()[job], group, **config))
@@ -385,35 +387,35 @@ class Launcher:
                 job,
                 failures[-1].run_id,
                 label,
-                said(failed_partitions, len(keys)),
+                summarize_failures(failed_partitions, len(keys)),
                 gravest_class(failed_partitions),
                 failed_partitions,
             )
 
-    def _in_turn(
+    def _group_keys(
         self, keys: Sequence[str], exclude_done: Callable[[Sequence[str]], Sequence[str]]
     ) -> Iterator[Sequence[str]]:
         """Yields ``keys`` in groups of one run's size. Waits before the keys that another run is making."""
         max_partitions = self._workspace.settings.partitions_per_run
-        busy_keys = set(keys) & self._under_way().keys()
+        busy_keys = set(keys) & self._find_running_partitions().keys()
         self.has_waited = self.has_waited or bool(busy_keys)
         free_keys = exclude_done([key for key in keys if key not in busy_keys])
         yield from (free_keys[start : start + max_partitions] for start in range(0, len(free_keys), max_partitions))
         if not busy_keys:
             return
         postponed_keys = [key for key in keys if key in busy_keys]
-        while waiting := busy_keys & (running_keys := self._under_way()).keys():
+        while waiting := busy_keys & (running_keys := self._find_running_partitions()).keys():
             interruption.check()
             runs = ", ".join(sorted({running_keys[key] for key in waiting}))
             progress.report("wait for another run", len(postponed_keys) - len(waiting), len(postponed_keys), runs)
-            time.sleep(_LOOK_AGAIN_SECONDS)
+            time.sleep(_POLL_SECONDS)
         postponed_keys = list(exclude_done(postponed_keys))
         yield from (
             postponed_keys[start : start + max_partitions] for start in range(0, len(postponed_keys), max_partitions)
         )
 
-    def _under_way(self) -> dict[str, str]:
-        return partitions_under_way(self._instance, self._workspace.settings.hosts)
+    def _find_running_partitions(self) -> dict[str, str]:
+        return find_running_partitions(self._instance, self._workspace.settings.rate_shares)
 
     def _run_ranges(
         self, job: str, pairs: Iterable[tuple[str, str]], config: Mapping[str, object]
@@ -457,7 +459,7 @@ class Launcher:
                 raise_on_error=False,
             )
         finally:
-            if interruption.received() is not None:
+            if interruption.received_signal() is not None:
                 end_runs_of_this_process(self._instance)
         interruption.check()
         if not result.success:
@@ -466,7 +468,7 @@ class Launcher:
         return LaunchedRun(job, result.run_id, label)
 
 
-def unchanged(
+def find_unchanged(
     instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence[str], crawl_plans: Iterable[CrawlPlan] = ()
 ) -> set[str]:
     """Returns the partitions among ``keys`` (crawl × target) that are current in the lake, that Dagster shows as made
@@ -476,15 +478,17 @@ def unchanged(
     database was lost. Queries Dagster twice for each asset, for any number of partitions. ``crawl_plans`` are the plans
     of some of the crawls, if they were just made.
     """
-    current_by_crawl = {crawl_plan.asked.crawl: crawl_plan.current for crawl_plan in crawl_plans}
-    slugs_by_crawl = by_crawl(keys)
+    current_by_crawl = {crawl_plan.target_slices.crawl: crawl_plan.current_targets for crawl_plan in crawl_plans}
+    slugs_by_crawl = group_by_crawl(keys)
     unchanged_keys: set[str] = set()
     for finished, (crawl, slugs) in enumerate(slugs_by_crawl.items()):
         progress.report("look", finished, len(slugs_by_crawl), crawl)
-        current_slugs = current_by_crawl[crawl] if crawl in current_by_crawl else current(workspace, crawl, slugs)
+        current_slugs = (
+            current_by_crawl[crawl] if crawl in current_by_crawl else find_current_targets(workspace, crawl, slugs)
+        )
         unchanged_keys |= {partition_key(crawl, slug) for slug in slugs if slug in current_slugs}
     if unchanged_keys:
-        unchanged_keys -= {partition_key(*pair) for pair in left_failed(instance)}
+        unchanged_keys -= {partition_key(*pair) for pair in find_unresolved_failures(instance)}
     for asset in EXTRACTED if unchanged_keys else ():
-        unchanged_keys &= recorded_among(instance, asset, unchanged_keys)
+        unchanged_keys &= find_recorded_keys(instance, asset, unchanged_keys)
     return unchanged_keys

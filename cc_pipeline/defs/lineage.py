@@ -13,7 +13,7 @@ from cc_pipeline.capture_columns import KEY_NAMES, RECORD_KEY_NAMES
 from cc_pipeline.columns import Column
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, CONDITION_COLUMNS, INDEX_COLUMN_NAMES, LATER_COLUMNS
 from cc_pipeline.defs.declarations import Asset, Columns
-from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.placement import HomeNamespace
 from cc_pipeline.documents.schemas import PROVENANCE_COLUMNS, SCHEMAS
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.schema import RECORD_SCHEMA
@@ -36,11 +36,11 @@ _STORED: Final = ("stored_file", "stored_offset", "stored_length")
 #: Columns of a record that are read from its bytes if the index does not have them.
 _FILLED: Final = frozenset({"fetch_time", "fetch_status", "content_digest", "content_mime_type"})
 #: Columns that describe the work of this program, and are made of no other.
-_OURS: Final = frozenset(
+_PROGRAM_COLUMNS: Final = frozenset(
     {"target", "attempts", "fetched_at", "parser", "settled", "rounds", "served_by", "detail", *_STORED}
 )
 #: Columns of ``page_metadata`` with the reason why a record was not fetched.
-_OF_FAILURES: Final = {"disposition": "outcome", "failure_reason": "outcome", "failure_detail": "reason"}
+_FAILURE_COLUMNS: Final = {"disposition": "outcome", "failure_reason": "outcome", "failure_detail": "reason"}
 
 
 def _captures() -> _Columns:
@@ -56,7 +56,7 @@ def _records() -> _Columns:
     sources: _Columns = {}
     for name in RECORD_SCHEMA.names:
         capture_sources = ((_CAPTURES, name),) if name in RECORD_KEY_NAMES else ()
-        is_from_bytes = name in _FILLED or (not capture_sources and name not in _OURS)
+        is_from_bytes = name in _FILLED or (not capture_sources and name not in _PROGRAM_COLUMNS)
         sources[name] = (*capture_sources, *(((ARCHIVES, RECORD_BYTES),) if is_from_bytes else ()))
     return sources
 
@@ -69,8 +69,8 @@ def _pages(schema: pa.Schema) -> _Columns:
             sources[name] = ((_RECORDS, name),)
         elif name not in provenance:
             sources[name] = tuple((_RECORDS, place) for place in _STORED)
-            if name in _OF_FAILURES:
-                sources[name] += ((_RECORDS, _OF_FAILURES[name]),)
+            if name in _FAILURE_COLUMNS:
+                sources[name] += ((_RECORDS, _FAILURE_COLUMNS[name]),)
     sources["source_file"] = ((_RECORDS, "warc_filename"),)
     return sources
 
@@ -83,12 +83,12 @@ COLUMNS: Final[Mapping[str, Columns]] = {
 }
 
 
-def made_of(columns: Columns, column: str) -> str:
+def describe_sources(columns: Columns, column: str) -> str:
     """Returns a column's sources as text, for UIs that do not draw them; empty if there are none."""
     return ", ".join(f"{asset.path[-1]}.{name}" for asset, name in columns.get(column, ()))
 
 
-def table_metadata(asset: Asset, namespace: Placement) -> dict[str, Any]:
+def table_metadata(asset: Asset, namespace: HomeNamespace) -> dict[str, Any]:
     """Returns the name and columns of an asset's table, and the lineage of the columns: metadata that is known before
     the first materialization."""
     metadata: dict[str, Any] = {"dagster/column_schema": _column_schema(asset.columns, asset.lineage)}
@@ -97,7 +97,7 @@ def table_metadata(asset: Asset, namespace: Placement) -> dict[str, Any]:
     return metadata | {"dagster/table_name": ".".join((*namespace.prefix, asset.table or asset.name))}
 
 
-def in_events(name: str, columns: Sequence[Column], namespace: Placement) -> dict[str, Any]:
+def event_metadata(name: str, columns: Sequence[Column], namespace: HomeNamespace) -> dict[str, Any]:
     """Returns the same for a materialization, as OpenLineage's integration reads it, in short form: names and types
     without notes, and only the first of the three columns that locate a record's bytes."""
     table_columns = [dg.TableColumn(column.name, _type(column.type)) for column in columns]
@@ -111,7 +111,7 @@ def in_events(name: str, columns: Sequence[Column], namespace: Placement) -> dic
     }
 
 
-def _column_lineage(columns: Columns, namespace: Placement) -> dg.TableColumnLineage:
+def _column_lineage(columns: Columns, namespace: HomeNamespace) -> dg.TableColumnLineage:
     return dg.TableColumnLineage(
         {
             name: [dg.TableColumnDep(namespace.key(*asset.path), column) for asset, column in sources]
@@ -128,7 +128,7 @@ def _column_schema(columns: Sequence[Column], lineage: Columns) -> dg.TableSchem
             dg.TableColumn(
                 column.name,
                 _type(column.type),
-                description=_described(column.note, made_of(lineage, column.name)),
+                description=_described(column.note, describe_sources(lineage, column.name)),
                 constraints=dg.TableColumnConstraints(nullable=column.nullable),
             )
             for column in columns

@@ -24,7 +24,9 @@ _ESCAPED: Final = r"\\\g<0>"
 def row_counts(partition: int, table: int | None = None) -> dict[str, dg.MetadataValue]:
     """Returns the number of rows of a partition, and of its whole ``table``, if it has one: the UI's page of an asset
     shows the numbers of the newest partition."""
-    return figures({"dagster/partition_row_count": partition} | ({} if table is None else {"dagster/row_count": table}))
+    return to_metadata(
+        {"dagster/partition_row_count": partition} | ({} if table is None else {"dagster/row_count": table})
+    )
 
 
 def stage_metadata(report: StageReport) -> dict[str, dg.MetadataValue]:
@@ -38,11 +40,11 @@ def stage_metadata(report: StageReport) -> dict[str, dg.MetadataValue]:
     if report.reused_slices:
         values["partitions reused"] = dg.MetadataValue.int(report.reused_slices)
     if report.notes:
-        values["notes"] = as_list(report.notes)
+        values["notes"] = format_list(report.notes)
     return values
 
 
-def figures(values: Mapping[str, int | float | str]) -> dict[str, dg.MetadataValue]:
+def to_metadata(values: Mapping[str, int | float | str]) -> dict[str, dg.MetadataValue]:
     """Converts plain metrics (of one partition) to metadata."""
     return {name: _value(value) for name, value in values.items()}
 
@@ -54,12 +56,12 @@ def as_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | float]]
     return dg.MetadataValue.table([dg.TableRecord(dict(zip(columns, row, strict=True))) for row in rows], schema)
 
 
-def as_list(lines: Iterable[str]) -> dg.MetadataValue:
+def format_list(lines: Iterable[str]) -> dg.MetadataValue:
     """Returns lines as a list, with Markdown escaped."""
-    return dg.MetadataValue.md("\n".join(f"- {plain(line)}" for line in lines))
+    return dg.MetadataValue.md("\n".join(f"- {escape_markdown(line)}" for line in lines))
 
 
-def plain(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Escapes text for a field that the UI renders as Markdown; each line stays a line of its own."""
     return "  \n".join(_MARKS.sub(_ESCAPED, line) for line in text.splitlines())
 

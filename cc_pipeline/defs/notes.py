@@ -29,51 +29,51 @@ _KEEP: Final = sql.text(
     "ON CONFLICT (name) DO UPDATE SET said = excluded.said"
 )
 #: The most names in one statement.
-_AT_ONCE: Final = 400
+_NAMES_PER_STATEMENT: Final = 400
 #: Seconds that SQLite waits for another writer.
-_PATIENCE: Final = 20
+_WRITE_TIMEOUT: Final = 20
 
 
-def note(instance: dg.DagsterInstance, notes: Mapping[str, str]) -> None:
+def write_notes(instance: dg.DagsterInstance, notes: Mapping[str, str]) -> None:
     """Stores texts under names. They replace earlier texts of the same names."""
-    with _connected(instance) as connection:
-        for names in _several(notes):
+    with _connect(instance) as connection:
+        for names in _split_batches(notes):
             # in a fixed order, so that two writers cannot wait for each other
             connection.execute(_KEEP, [{"name": name, "said": notes[name]} for name in names])
 
 
-def noted(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str]:
+def read_notes(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str]:
     """Returns the texts of those ``names`` that have one."""
     if not names:
         return {}
-    with _connected(instance) as connection:
+    with _connect(instance) as connection:
         return {
             row.name: row.said
-            for batch in _several(names)
+            for batch in _split_batches(names)
             for row in connection.execute(_NOTES.select().where(_NOTES.c.name.in_(batch)))
         }
 
 
-def names_of_notes(instance: dg.DagsterInstance, prefix: str) -> list[str]:
+def list_note_names(instance: dg.DagsterInstance, prefix: str) -> list[str]:
     """Returns the names that begin with ``prefix``."""
-    with _connected(instance) as connection:
+    with _connect(instance) as connection:
         return [*connection.scalars(sql.select(_NOTES.c.name).where(_NOTES.c.name.startswith(prefix, autoescape=True)))]
 
 
 def delete_notes(instance: dg.DagsterInstance, names: Collection[str]) -> None:
     """Deletes texts by their names."""
-    with _connected(instance) as connection:
-        for batch in _several(names):
+    with _connect(instance) as connection:
+        for batch in _split_batches(names):
             connection.execute(_NOTES.delete().where(_NOTES.c.name.in_(batch)))
 
 
-def _several(names: Collection[str]) -> Iterator[list[str]]:
+def _split_batches(names: Collection[str]) -> Iterator[list[str]]:
     ordered = sorted(names)
-    return (ordered[first : first + _AT_ONCE] for first in range(0, len(ordered), _AT_ONCE))
+    return (ordered[first : first + _NAMES_PER_STATEMENT] for first in range(0, len(ordered), _NAMES_PER_STATEMENT))
 
 
 @contextmanager
-def _connected(instance: dg.DagsterInstance) -> Iterator[sql.Connection]:
+def _connect(instance: dg.DagsterInstance) -> Iterator[sql.Connection]:
     """Opens a transaction on the table. Creates the table if it does not exist."""
     engine = _engine(_address(Path(instance.root_directory)))
     with engine.begin() as connection:
@@ -87,7 +87,7 @@ def _connected(instance: dg.DagsterInstance) -> Iterator[sql.Connection]:
 @cache
 def _engine(address: sql.URL) -> sql.Engine:
     # the plugin of ``database.py`` keeps connections to PostgreSQL; a SQLite file may be replaced between two calls
-    options: dict[str, Any] = {"connect_args": {"timeout": _PATIENCE}} if address.drivername == "sqlite" else {}
+    options: dict[str, Any] = {"connect_args": {"timeout": _WRITE_TIMEOUT}} if address.drivername == "sqlite" else {}
     return sql.create_engine(address, poolclass=NullPool, **options)
 
 

@@ -14,15 +14,15 @@ from cc_pipeline import progress
 from cc_pipeline.defs.declared.assets import EXTRACTED
 from cc_pipeline.defs.engines import LOCAL, find_engine
 from cc_pipeline.defs.flight import EXTRACTED as LAST_FIRST
-from cc_pipeline.defs.lineage import in_events
-from cc_pipeline.defs.metadata import SHARED_ROWS, as_list, figures, row_counts
+from cc_pipeline.defs.lineage import event_metadata
+from cc_pipeline.defs.metadata import SHARED_ROWS, format_list, row_counts, to_metadata
 from cc_pipeline.defs.partitions import StepContext, partition_key
-from cc_pipeline.defs.placement import Placement
-from cc_pipeline.defs.publication import PublishWhileRunning
+from cc_pipeline.defs.placement import HomeNamespace
+from cc_pipeline.defs.publication import RunPublisher
 from cc_pipeline.defs.recording import Described, PartitionRun
-from cc_pipeline.extraction.isolation import Throttling, is_nobodys
-from cc_pipeline.extraction.reusable_records import sharing
-from cc_pipeline.extraction.run import Made
+from cc_pipeline.extraction.isolation import Throttling, affects_all_targets
+from cc_pipeline.extraction.reusable_records import find_sharing
+from cc_pipeline.extraction.run import PartitionResult
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -55,7 +55,7 @@ def logged_progress(log: dg.DagsterLogManager) -> Iterator[None]:
 
 
 def extract_partitions(
-    context: StepContext, workspace: Workspace, namespace: Placement, run: PartitionRun, tables: Sequence[str]
+    context: StepContext, workspace: Workspace, namespace: HomeNamespace, run: PartitionRun, tables: Sequence[str]
 ) -> Yielded:
     """Makes ``tables`` of every partition of the run.
 
@@ -63,47 +63,51 @@ def extract_partitions(
     raised at once.
     """
     descriptions = _Descriptions(context, workspace, namespace)
-    publishing = PublishWhileRunning(context, workspace, namespace)
-    with logged_progress(context.log), run.trying():
-        for partition_result in _made(context, workspace, run, tables):
+    publishing = RunPublisher(context, workspace, namespace)
+    with logged_progress(context.log), run.track_attempts():
+        for partition_result in _extract(context, workspace, run, tables):
             key = partition_key(partition_result.crawl, partition_result.slug)
             # the asset that decides whether a partition is made comes last: a process may be killed between two records
             ordered = sorted(partition_result.reports, key=LAST_FIRST.index, reverse=True)
-            yield from run.done(key, {table: descriptions.of(partition_result, table) for table in ordered})
+            yield from run.record_done(
+                key, {table: descriptions.describe(partition_result, table) for table in ordered}
+            )
             if partition_result.error is not None:
-                run.failed(
+                run.record_failure(
                     key, partition_result.error, [table for table in tables if table not in partition_result.reports]
                 )
-            publishing.between()
-        publishing.at_end(run.reasons)
+            publishing.publish_if_due()
+        publishing.publish_at_end(run.reasons)
     yield from run.end()
 
 
-def _made(context: StepContext, workspace: Workspace, run: PartitionRun, tables: Sequence[str]) -> Iterator[Made]:
+def _extract(
+    context: StepContext, workspace: Workspace, run: PartitionRun, tables: Sequence[str]
+) -> Iterator[PartitionResult]:
     """Yields the result of each partition, on any engine."""
-    pairs = [_pair(key) for key in run.left]
+    pairs = [_pair(key) for key in run.remaining_keys]
 
     def on_start(group: Sequence[tuple[str, str]]) -> None:
-        run.in_hand(partition_key(*pair) for pair in group)
+        run.mark_started(partition_key(*pair) for pair in group)
 
     return find_engine(workspace.settings.engine).extract(context, workspace, pairs, tables, on_start)
 
 
-def each_alone(context: StepContext, run: PartitionRun, make: Callable[[str], Mapping[str, Described]]) -> Yielded:
+def run_each(context: StepContext, run: PartitionRun, make: Callable[[str], Mapping[str, Described]]) -> Yielded:
     """Calls ``make`` with the key of each remaining partition, and records the result. Raises as
     :func:`extract_partitions` does."""
     throttling = Throttling()
     with logged_progress(context.log):
-        for key in run.left:
+        for key in run.remaining_keys:
             try:
                 metadata_by_asset = make(key)
             except Exception as error:
-                if is_nobodys(error) or throttling.is_of_all(error):
+                if affects_all_targets(error) or throttling.note_error(error):
                     raise
-                run.failed(key, error)
+                run.record_failure(key, error)
             else:
                 throttling = Throttling()
-                yield from run.done(key, metadata_by_asset)
+                yield from run.record_done(key, metadata_by_asset)
     yield from run.end()
 
 
@@ -112,7 +116,7 @@ def _pair(key: str) -> tuple[str, str]:
     return crawl, domain
 
 
-def own_figures(
+def partition_metadata(
     report: StageReport, slug: str, table: str, table_rows: int, *, is_shared: bool = False
 ) -> dict[str, dg.MetadataValue]:
     """Returns the metrics of one partition of ``table``, which has ``table_rows`` in all. Rows of captures that several
@@ -133,10 +137,10 @@ def own_figures(
             values |= {"bytes read": report.bytes, "requests": report.requests}
         values["seconds"] = round(report.seconds, 3)
         if report.notes:
-            notes["notes"] = as_list(report.notes)
+            notes["notes"] = format_list(report.notes)
     if is_shared:
         values[SHARED_ROWS] = table_rows
-    return {**row_counts(rows, None if is_shared else table_rows), **figures(values), **notes}
+    return {**row_counts(rows, None if is_shared else table_rows), **to_metadata(values), **notes}
 
 
 def group_costs(report: StageReport, table: str) -> str:
@@ -151,25 +155,25 @@ class _Descriptions:
     """Builds the metadata of partitions for events: counts and versions. It has no text of a page, since Dagster has no
     public way to delete an event."""
 
-    def __init__(self, context: StepContext, workspace: Workspace, namespace: Placement) -> None:
+    def __init__(self, context: StepContext, workspace: Workspace, namespace: HomeNamespace) -> None:
         self._context = context
         self._workspace = workspace
-        self._at = namespace
-        self._told: set[str] = set()
-        self._counted: dict[str, tuple[StageReport, int]] = {}
+        self._namespace = namespace
+        self._described_tables: set[str] = set()
+        self._row_counts: dict[str, tuple[StageReport, int]] = {}
 
-    def of(self, partition_result: Made, table: str) -> Described:
+    def describe(self, partition_result: PartitionResult, table: str) -> Described:
         """Returns the metadata of a partition of ``table`` for the UI, and the version of its rows if the stage has
         one."""
         report = partition_result.reports[table]
         target_metrics = report.per_target[partition_result.slug]
         rows = self._table_rows(report, table)
-        metadata = own_figures(report, partition_result.slug, table, rows, is_shared=self._is_shared) | self._engine(
-            table
-        )
-        if self._workspace.settings.column_events and table not in self._told:
-            self._told.add(table)
-            metadata |= in_events(table, EXTRACTED[table], self._at)
+        metadata = partition_metadata(
+            report, partition_result.slug, table, rows, is_shared=self._is_shared
+        ) | self._engine(table)
+        if self._workspace.settings.column_events and table not in self._described_tables:
+            self._described_tables.add(table)
+            metadata |= event_metadata(table, EXTRACTED[table], self._namespace)
         version = target_metrics.get(f"version:{table}")
         return metadata, None if version is None else str(version)
 
@@ -181,10 +185,10 @@ class _Descriptions:
         return {"engine": dg.MetadataValue.text(find_engine(settings.engine).describe(settings))}
 
     def _table_rows(self, report: StageReport, table: str) -> int:
-        previous_report, count = self._counted.get(table, (None, 0))
+        previous_report, count = self._row_counts.get(table, (None, 0))
         if previous_report is not report:
             count = self._workspace.lake.row_count(table)
-            self._counted[table] = report, count
+            self._row_counts[table] = report, count
             if len(report.per_target) > 1:
                 self._context.log.info(group_costs(report, table))
         return count
@@ -193,4 +197,4 @@ class _Descriptions:
     def _is_shared(self) -> bool:
         """Whether targets can share captures, so that a table may have some captures more than once. It reads all
         targets of the lake, so it is computed once per step."""
-        return bool(sharing(self._workspace.lake))
+        return bool(find_sharing(self._workspace.lake))

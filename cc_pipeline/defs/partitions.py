@@ -17,15 +17,15 @@ RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"
 
 #: The configuration field of a job over listed partitions that has them: targets by crawl.
-LISTED: Final = "partitions"
+PARTITIONS_FIELD: Final = "partitions"
 #: Tag with the reason of a schedule's run. ``watch``: a target is new on the watch list; ``backfill``: pages of older
 #: crawls are missing, or are parsed again; ``repair``: a partition failed before, or the source did not return all its
 #: captures.
 KIND_TAG = "cc_pipeline/kind"
 #: Prefixes of tags that the UI shows with a run but not in lists of runs, and of tags that it shows nowhere.
-_NOT_IN_LISTS, _HIDDEN = "dagster/cc_pipeline_", ".dagster/cc_pipeline_"
+_RUN_PAGE_PREFIX, _HIDDEN = "dagster/cc_pipeline_", ".dagster/cc_pipeline_"
 #: Tag of the schedule's runs: a summary of the tick for a person, and how long the rest will take.
-LEFT_TAG = f"{_NOT_IN_LISTS}left"
+SUMMARY_TAG = f"{_RUN_PAGE_PREFIX}left"
 #: Tag of a run that has tried all its partitions: only its checks may still run. Its value is the id of the run, since
 #: a repeated run has the tags of the first one.
 MADE_TAG = f"{_HIDDEN}made"
@@ -43,7 +43,7 @@ MACHINE_TAG = f"{_HIDDEN}launched_on"
 ENGINE_TAG = "cc_pipeline/engine"
 
 #: Tag of a run whose checks examine everything, whatever they have seen before.
-LOOK_TAG = "cc_pipeline/look"
+CHECK_SCOPE_TAG = "cc_pipeline/look"
 EVERYTHING = "everything"
 
 #: One run takes many partitions: starting a run costs seconds, a partition inside it costs milliseconds.
@@ -52,7 +52,7 @@ BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=200)
 MAX_PARTITIONS = 90_000
 
 
-def too_many(crawls: int, domains: int) -> str | None:
+def explain_too_many(crawls: int, domains: int) -> str | None:
     """Returns why so many crawls and domains are too many partitions; ``None`` if they are not."""
     if crawls * domains <= MAX_PARTITIONS:
         return None
@@ -75,7 +75,7 @@ def partition_key(crawl: str, domain: str) -> str:
 
 def config_of(op: str, keys: Iterable[str], **options: object) -> dict[str, Any]:
     """Returns the configuration of a run of ``op`` over the partitions ``keys``."""
-    return {"ops": {op: {"config": {LISTED: by_crawl(keys), **options}}}}
+    return {"ops": {op: {"config": {PARTITIONS_FIELD: group_by_crawl(keys), **options}}}}
 
 
 def listed_keys(targets_by_crawl: Mapping[str, Iterable[str]]) -> list[str]:
@@ -84,7 +84,7 @@ def listed_keys(targets_by_crawl: Mapping[str, Iterable[str]]) -> list[str]:
     return list(dict.fromkeys(keys))
 
 
-def by_crawl(keys: Iterable[str]) -> dict[str, list[str]]:
+def group_by_crawl(keys: Iterable[str]) -> dict[str, list[str]]:
     """Groups ``crawl|target`` keys by crawl: the domains of each, each once, in the order of the keys."""
     domains_by_crawl: dict[str, list[str]] = {}
     for key in dict.fromkeys(keys):
@@ -122,10 +122,10 @@ def keys_of_range(first: str, last: str, dimensions: Sequence[Sequence[str]]) ->
     firsts, lasts = first.split("|"), last.split("|")
     if not len(firsts) == len(lasts) == len(dimensions):
         return []
-    return list(product(*map(between, dimensions, firsts, lasts)))
+    return list(product(*map(select_range, dimensions, firsts, lasts)))
 
 
-def between(ordered: Sequence[str], first: str, last: str) -> Sequence[str]:
+def select_range(ordered: Sequence[str], first: str, last: str) -> Sequence[str]:
     """Returns the keys from ``first`` to ``last``; none if one of them was deleted."""
     try:
         return ordered[ordered.index(first) : ordered.index(last) + 1]

@@ -17,17 +17,17 @@ from cc_pipeline.settings import PREFIX, Settings, load_settings
 #: The resource key of the workspace in our own code location: people write it into the configuration of runs.
 WORKSPACE: Final = "workspace"
 #: Variables with the locations of one home.
-_OF_A_HOME: Final = frozenset(PREFIX + name for name in ("HOME", "SOURCE", "LAKE", "COLLINFO"))
+_HOME_VARIABLES: Final = frozenset(PREFIX + name for name in ("HOME", "SOURCE", "LAKE", "COLLINFO"))
 _PART: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class HomeNamespace:
     """The namespace of a home in a code location: its names and settings there. Raises ``UserInputError`` for a prefix
     or group that Dagster does not accept.
 
     ``prefix`` goes before every name that has to be unique: keys of assets have it as parts, all other names as words.
-    ``group`` replaces the groups. ``alone``: the code location and its instance belong to this home only.
+    ``group`` replaces the groups. ``is_only_home``: the code location and its instance belong to this home only.
     ``automation``: sensors and schedules are on from the start. ``targets`` are watched beside those of the home's
     watch list. ``places`` are its ``home`` and ``source`` if they were chosen; ``settings`` are the other chosen
     settings, as texts by variable.
@@ -35,7 +35,7 @@ class Placement:
 
     prefix: tuple[str, ...] = ()
     group: str = ""
-    alone: bool = True
+    is_only_home: bool = True
     automation: bool = False
     targets: tuple[str, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict)
@@ -48,13 +48,13 @@ class Placement:
                     f"{word!r} can be no prefix or group of Dagster's; write letters, digits and _, a letter first"
                 )
 
-    def of(self, name: str) -> str:
+    def qualify(self, name: str) -> str:
         """Returns the full name of a job, sensor, schedule, op, pool or partition definition called ``name``."""
         return "_".join((*self.prefix, name))
 
     def group_of(self, name: str) -> str:
         """Returns the group of assets whose default is ``name``."""
-        return self.group or self.of(name)
+        return self.group or self.qualify(name)
 
     def key(self, *path: str) -> dg.AssetKey:
         """Returns the key of an asset."""
@@ -67,19 +67,21 @@ class Placement:
     @property
     def tags(self) -> dict[str, str]:
         """The tags of every run of its jobs."""
-        return {} if self.alone else {HOME_TAG: self.resource}
+        return {} if self.is_only_home else {HOME_TAG: self.resource}
 
     @property
     def resource(self) -> str:
         """The key of the resource that is the open workspace."""
-        if self.alone:
+        if self.is_only_home:
             return WORKSPACE
-        return self.of(WORKSPACE) if self.prefix else f"cc_pipeline_{WORKSPACE}"
+        return self.qualify(WORKSPACE) if self.prefix else f"cc_pipeline_{WORKSPACE}"
 
     def load_settings(self, **overrides: Any) -> Settings:
         """Returns the settings of this home; ``overrides`` as for ``settings.load_settings``."""
         # a variable with a location of another home must not apply to a home that was named here
-        env = {name: text for name, text in os.environ.items() if not (self.places.get("home") and name in _OF_A_HOME)}
+        env = {
+            name: text for name, text in os.environ.items() if not (self.places.get("home") and name in _HOME_VARIABLES)
+        }
         return load_settings({**env, **self.settings}, **{**self.places, **overrides})
 
     def workspace(self, context: Any) -> Any:
@@ -89,13 +91,13 @@ class Placement:
     @property
     def crawl(self) -> dg.DynamicPartitionsDefinition:
         """The partition definition of the crawls."""
-        return dg.DynamicPartitionsDefinition(name=self.of("crawl"))
+        return dg.DynamicPartitionsDefinition(name=self.qualify("crawl"))
 
     @property
     def target(self) -> dg.DynamicPartitionsDefinition:
         """The partition definition of the targets. Keys are opaque slugs; the ``targets`` table has their
         definitions."""
-        return dg.DynamicPartitionsDefinition(name=self.of("target"))
+        return dg.DynamicPartitionsDefinition(name=self.qualify("target"))
 
     @property
     def pairs(self) -> dg.MultiPartitionsDefinition:
@@ -106,16 +108,16 @@ class Placement:
     def source_file(self) -> dg.DynamicPartitionsDefinition:
         """The partition definition of files that are read whole. The ``source_files`` table has the file of each key
         (``cc-pipeline files add`` adds both)."""
-        return dg.DynamicPartitionsDefinition(name=self.of("source_file"))
+        return dg.DynamicPartitionsDefinition(name=self.qualify("source_file"))
 
     def crawl_keys(self, instance: dg.DagsterInstance) -> Sequence[str]:
         """Returns the crawls that are partitions, in Dagster's order."""
-        return instance.get_dynamic_partitions(self.of("crawl"))
+        return instance.get_dynamic_partitions(self.qualify("crawl"))
 
     def target_keys(self, instance: dg.DagsterInstance) -> Sequence[str]:
         """Returns the targets that are partitions, in Dagster's order."""
-        return instance.get_dynamic_partitions(self.of("target"))
+        return instance.get_dynamic_partitions(self.qualify("target"))
 
 
 #: The home of our own code location, and of the command line.
-OURS: Final = Placement()
+OWN_HOME: Final = HomeNamespace()

@@ -6,26 +6,26 @@ from collections.abc import Collection, Mapping, Sequence
 import dagster as dg
 
 from cc_pipeline.automation import watch_list
-from cc_pipeline.automation.known_keys import defined, purges_begun, which_target
+from cc_pipeline.automation.known_keys import find_target, find_unfinished_purges, read_defined_slugs
 from cc_pipeline.capture_columns import SLICE
-from cc_pipeline.commoncrawl.slice_slugs import is_given
+from cc_pipeline.commoncrawl.slice_slugs import is_named_captures
 from cc_pipeline.commoncrawl.target import WHERE_SLUG
 from cc_pipeline.defs.automation.watched import refuse_watched
 from cc_pipeline.defs.declared.collected import owns
 from cc_pipeline.defs.declared.jobs import PurgeConfig
-from cc_pipeline.defs.dynamic_keys import delete_keys, unfinished_runs_of
-from cc_pipeline.defs.flight import UNFINISHED, flight
+from cc_pipeline.defs.dynamic_keys import delete_keys, find_unfinished_runs
+from cc_pipeline.defs.flight import UNFINISHED, find_in_flight
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.partition_runs import logged_progress
-from cc_pipeline.defs.placement import OURS, Placement
+from cc_pipeline.defs.placement import OWN_HOME, HomeNamespace
 from cc_pipeline.defs.run_notes import ordered_keys
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.lake.target_definitions import definitions
+from cc_pipeline.lake.target_definitions import read_definitions
 from cc_pipeline.records.leases import RUNS, leases_of
-from cc_pipeline.upkeep.purge import PurgeReport, purge, refuse_fetching, remove_whole
-from cc_pipeline.upkeep.purge_plan import PurgePlan, plan_purge, refuse_unseen
+from cc_pipeline.upkeep.purge import PurgeReport, purge, refuse_if_fetching, remove_empty_targets
+from cc_pipeline.upkeep.purge_plan import PurgePlan, plan_purge, require_plan_digest
 from cc_pipeline.workspace.workspace import Workspace
 
 
@@ -33,7 +33,7 @@ def purge_target(
     workspace: Workspace,
     instance: dg.DagsterInstance,
     plan: PurgePlan,
-    namespace: Placement = OURS,
+    namespace: HomeNamespace = OWN_HOME,
     *,
     now: bool = False,
     own_run: str = "",
@@ -45,73 +45,73 @@ def purge_target(
     any run has not ended (nothing was changed then), and when the lake cannot be read or written.
     """
     keys = ordered_keys(instance, namespace)
-    _refuse_running(workspace, instance, namespace, plan.slug, keys, own_run, every=now)
-    refuse_fetching(workspace, plan.slug, plan.slices)
-    _forget(workspace, instance, plan, namespace)
+    _refuse_running(workspace, instance, namespace, plan.slug, keys, own_run, any_run=now)
+    refuse_if_fetching(workspace, plan.slug, plan.slices)
+    _unregister(workspace, instance, plan, namespace)
     # a schedule's tick may have started it in between; from now on none does
-    _refuse_running(workspace, instance, namespace, plan.slug, keys, own_run, every=now)
+    _refuse_running(workspace, instance, namespace, plan.slug, keys, own_run, any_run=now)
     return purge(workspace, plan, now=now)
 
 
 def remove_target(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan) -> None:
     """Removes a target without captures: its key, definition, and empty slices. Raises ``EnvironmentFault`` if a run
     has the target."""
-    _refuse_running(workspace, instance, OURS, plan.slug, ordered_keys(instance), "", every=False)
-    refuse_fetching(workspace, plan.slug, plan.slices)
-    _forget(workspace, instance, plan, OURS)
-    remove_whole(workspace, {plan.slug}, plan.slices)
+    _refuse_running(workspace, instance, OWN_HOME, plan.slug, ordered_keys(instance), "", any_run=False)
+    refuse_if_fetching(workspace, plan.slug, plan.slices)
+    _unregister(workspace, instance, plan, OWN_HOME)
+    remove_empty_targets(workspace, {plan.slug}, plan.slices)
 
 
-def forget_unfound(
+def forget_unfound_targets(
     workspace: Workspace, instance: dg.DagsterInstance, slices: Mapping[str, Collection[Slice]]
 ) -> list[str]:
     """Removes targets of which a run found nothing: their keys, definitions and empty ``slices``; returns them. Targets
     are kept if they are on the watch list, in an unfinished run, located elsewhere, or have captures that a person
     listed. Raises ``EnvironmentFault`` when the lake cannot be read or written."""
     keep = {target.slug for target in watch_list.read(workspace.settings.watch_list_path)}
-    keep |= {slug for slug in slices if is_given(slug) and WHERE_SLUG not in slug}
+    keep |= {slug for slug in slices if is_named_captures(slug) and WHERE_SLUG not in slug}
     run_slices = {slice_ for target_slices in slices.values() for slice_ in target_slices}
     for batch in stream_rows(
         workspace.lake, "lookups", {"target": sorted({run_slice.target for run_slice in run_slices})}, SLICE
     ):
         located = (Slice(row["crawl"], row["target"]) for row in batch.to_pylist())
-        keep |= {located_slice.whole.target for located_slice in located if located_slice not in run_slices}
-    keep |= {*unfinished_runs_of(instance, [*slices])}
-    keep |= {slug for run in leases_of(workspace.storage, RUNS)[0] for slug in slices if run.is_about([slug])}
+        keep |= {located_slice.partition.target for located_slice in located if located_slice not in run_slices}
+    keep |= {*find_unfinished_runs(instance, [*slices])}
+    keep |= {slug for run in leases_of(workspace.storage, RUNS)[0] for slug in slices if run.concerns([slug])}
     removed = [slug for slug in slices if slug not in keep]
     if removed:
         delete_keys(instance, domains=removed)
-        remove_whole(workspace, {*removed}, [slice_ for slug in removed for slice_ in slices[slug]])
+        remove_empty_targets(workspace, {*removed}, [slice_ for slug in removed for slice_ in slices[slug]])
     return removed
 
 
-def _forget(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan, namespace: Placement) -> None:
+def _unregister(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan, namespace: HomeNamespace) -> None:
     settings = workspace.settings
     watch_list.remove(settings.watch_list_path, [plan.slug])
     # this updates the copy that counts while the list cannot be read
-    watch_list.read_what_is_right(settings.watch_list_path, settings.watch_list_copy)
+    watch_list.read_valid_targets(settings.watch_list_path, settings.watch_list_copy)
     delete_keys(instance, namespace, domains=[plan.slug])
 
 
 def _refuse_running(
     workspace: Workspace,
     instance: dg.DagsterInstance,
-    namespace: Placement,
+    namespace: HomeNamespace,
     slug: str,
     keys: tuple[Sequence[str], Sequence[str]],
     own_run: str,
     *,
-    every: bool,
+    any_run: bool,
 ) -> None:
-    end_runs_of_dead_processes(instance, workspace.settings.hosts, namespace)
-    runs = unfinished_runs_of(instance, [slug], keys, namespace).get(slug, [])
+    end_runs_of_dead_processes(instance, workspace.settings.rate_shares, namespace)
+    runs = find_unfinished_runs(instance, [slug], keys, namespace).get(slug, [])
     reason = f"the target {slug} is in a run that has not ended"
-    if every:
+    if any_run:
         every_run = instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
         runs = [run.run_id for run in every_run if owns(namespace, run)]
         reason = "deleting now would remove files of runs that have not ended"
     runs = [run for run in runs if run != own_run]
-    if not runs and any(domain == slug for _, domain in flight(instance, namespace).pairs):
+    if not runs and any(domain == slug for _, domain in find_in_flight(instance, namespace).pairs):
         raise EnvironmentFault(
             f"an unfinished backfill will run the target {slug}",
             "Wait for its end, or cancel it in the UI; then run this again.",
@@ -124,16 +124,16 @@ def _refuse_running(
 
 
 def purge_one_target(
-    context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement, config: PurgeConfig
+    context: dg.OpExecutionContext, workspace: Workspace, namespace: HomeNamespace, config: PurgeConfig
 ) -> None:
     """Reports what would be deleted, and the digest of that plan. With ``dry_run`` false and that digest it hides the
     target, and deletes its rows and bytes a week later. Raises ``UserInputError`` if the digest is not that of the
     current plan: so one call of the UI's interface, which any page might send, deletes nothing."""
-    unfinished = purges_begun(workspace)
-    known_slugs = {*defined(workspace.lake), *unfinished, *namespace.target_keys(context.instance)}
-    slug = which_target(config.target, known_slugs)
+    unfinished = find_unfinished_purges(workspace)
+    known_slugs = {*read_defined_slugs(workspace.lake), *unfinished, *namespace.target_keys(context.instance)}
+    slug = find_target(config.target, known_slugs)
     refuse_watched(namespace, slug)
-    written = {**unfinished, **definitions(workspace.lake, [slug])}
+    written = {**unfinished, **read_definitions(workspace.lake, [slug])}
     plan = plan_purge(workspace, slug, written.get(slug, slug))
     row_metrics = {f"rows of {table}": count for table, count in plan.rows.items() if count}
     context.add_output_metadata({"plan": plan.digest, **row_metrics})
@@ -143,10 +143,12 @@ def purge_one_target(
         instruction = f"launch this with dry_run: false and plan: {plan.digest}"
         context.log.warning(f"nothing was changed; to purge {slug}, {instruction}")
         return
-    refuse_unseen(workspace.place, [plan], config.plan)
+    require_plan_digest(workspace.place, [plan], config.plan)
     with logged_progress(context.log):
         report = purge_target(workspace, context.instance, plan, namespace, now=config.now, own_run=context.run_id)
     deletion_text = (
-        "its rows and bytes are deleted" if report.gone_after is None else f"deleted after {report.gone_after:%Y-%m-%d}"
+        "its rows and bytes are deleted"
+        if report.deleted_after is None
+        else f"deleted after {report.deleted_after:%Y-%m-%d}"
     )
     context.log.info(f"hidden: {slug}; {deletion_text}")

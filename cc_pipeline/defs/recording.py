@@ -14,21 +14,21 @@ from typing import TypeAlias
 
 import dagster as dg
 
-from cc_pipeline.defs.checks.looks import look_at_made
-from cc_pipeline.defs.internals import assets_behind
+from cc_pipeline.defs.checks.looks import check_made_partitions
+from cc_pipeline.defs.internals import find_dependent_assets
 from cc_pipeline.defs.partitions import PARTITION_TAG, StepContext, keys_of_range, range_of
-from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.placement import HomeNamespace
 from cc_pipeline.defs.run_failures import FAILED, FailedPartition, failed_partitions_table
 from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
-from cc_pipeline.extraction.isolation import is_nobodys, throttled_object
+from cc_pipeline.extraction.isolation import affects_all_targets, find_throttled_object
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The most failed partitions in the message of a run, and in its metadata.
-_NAMED = 5
-_KEPT = 1_000
+_MAX_NAMED_PARTITIONS = 5
+_MAX_TABLE_ROWS = 1_000
 #: The most characters of a reason in the metadata.
-_REASON = 500
+_MAX_REASON_LENGTH = 500
 _FREE_SPACE = "Free some space; what is complete is kept and the next run goes on from there"
 _MEND = "Fix what the reason names (the run's log has all of it), then materialize this partition again"
 
@@ -36,7 +36,7 @@ _MEND = "Fix what the reason names (the run's log has all of it), then materiali
 Described: TypeAlias = tuple[Mapping[str, dg.MetadataValue], str | None]
 
 
-def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
+def read_planned_keys(context: dg.AssetExecutionContext) -> list[str]:
     """Returns the keys of a step's partitions: those that Dagster planned when it created the run, however it was
     launched.
 
@@ -57,7 +57,7 @@ def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
     return ["|".join(keys) for keys in key_tuples]
 
 
-def partition_of_job(context: dg.OpExecutionContext) -> str:
+def read_job_partition(context: dg.OpExecutionContext) -> str:
     """Returns the partition of a run of a job of one op. Raises ``UserInputError`` for a run without one."""
     key = context.run.tags.get(PARTITION_TAG, "")
     if not key:
@@ -78,76 +78,77 @@ class PartitionRun:
     """One step over the partitions ``keys``, and the result of each. It has no outputs, since Dagster would record all
     partitions of the run with each. So no later step runs, and the checks are evaluated here.
 
-    With ``listed``, a person or a program wrote the keys: those that are no partitions fail by themselves, and ``left``
-    are the others.
-    """
+    With ``from_config``, a person or a program wrote the keys: those that are no partitions fail by themselves, and
+    ``remaining_keys`` are the others."""
 
     def __init__(
         self,
         context: StepContext,
         workspace: Workspace,
-        namespace: Placement,
+        namespace: HomeNamespace,
         keys: Sequence[str],
         assets: Iterable[str],
         *,
-        listed: bool = False,
+        from_config: bool = False,
     ) -> None:
         self._context = context
         self._workspace = workspace
-        self._at = namespace
+        self._namespace = namespace
         self._assets = list(assets)
         self._failed: list[FailedPartition] = []
         self._errors: dict[str, Exception] = {}
-        self._asked = list(keys)
-        self.left = list(keys)
-        if listed:
+        self._requested_keys = list(keys)
+        self.remaining_keys = list(keys)
+        if from_config:
             if not keys:
                 raise UserInputError('the run names no partition\nName some: {"CC-MAIN-2024-22": ["example.com"]}')
             self._leave_out_unknown()
         elif isinstance(context, dg.AssetExecutionContext):
-            _refuse_assets_behind(context)
+            _refuse_dependent_assets(context)
 
     @contextmanager
-    def trying(self) -> Iterator[None]:
+    def track_attempts(self) -> Iterator[None]:
         """Wraps the work on partitions. If it ends early for a reason that affects all partitions (a full disk, an
         unavailable source, a signal), the run notes only the partitions that failed by themselves as tried: the others
         have not failed, and are due again."""
-        self.in_hand(())
+        self.mark_started(())
         try:
             yield
         except BaseException as error:
-            if not isinstance(error, Exception) or isinstance(error, EnvironmentFault) or is_nobodys(error):
+            if not isinstance(error, Exception) or isinstance(error, EnvironmentFault) or affects_all_targets(error):
                 # partitions that were only located were reported with this error
                 failed_keys = [
                     key
                     for key, partition_error in self._errors.items()
-                    if partition_error is not error and not is_nobodys(partition_error)
+                    if partition_error is not error and not affects_all_targets(partition_error)
                 ]
-                if throttled_object(error) is not None:
+                if find_throttled_object(error) is not None:
                     # the source refuses all requests, so the partitions that met it first did not fail either
-                    failed_keys = [key for key in failed_keys if throttled_object(self._errors[key]) is None]
+                    failed_keys = [key for key in failed_keys if find_throttled_object(self._errors[key]) is None]
                 # the cause, such as a full disk, may prevent this write too
                 with suppress(Exception):
-                    self._say_tried(failed_keys)
+                    self._note_tried(failed_keys)
             if not isinstance(error, CcPipelineError) and disk_is_full(error):
                 raise PlaceFault(f"the disk is full ({str(error).partition(chr(10))[0]})", _FREE_SPACE) from error
             raise
 
-    def in_hand(self, keys: Iterable[str]) -> None:
+    def mark_started(self, keys: Iterable[str]) -> None:
         """Notes that ``keys`` are being tried from now on. If the process is killed, one of them may be the cause."""
-        self._say_tried([*self._errors, *keys])
+        self._note_tried([*self._errors, *keys])
 
-    def _say_tried(self, keys: Iterable[str]) -> None:
+    def _note_tried(self, keys: Iterable[str]) -> None:
         note_tried(self._context.instance, self._context.run.run_id, keys)
 
-    def done(self, key: str, metadata_by_asset: Mapping[str, Described]) -> Iterator[dg.AssetMaterialization]:
+    def record_done(self, key: str, metadata_by_asset: Mapping[str, Described]) -> Iterator[dg.AssetMaterialization]:
         """Yields the records of a partition: one for each asset that was made."""
-        partition, partition_tags = _named(key)
+        partition, partition_tags = _event_partition(key)
         for asset, (metadata, version) in metadata_by_asset.items():
             tags = partition_tags | ({} if version is None else {"dagster/data_version": version})
-            yield dg.AssetMaterialization(self._at.key(asset), partition=partition, metadata=dict(metadata), tags=tags)
+            yield dg.AssetMaterialization(
+                self._namespace.key(asset), partition=partition, metadata=dict(metadata), tags=tags
+            )
 
-    def failed(self, key: str, error: Exception, assets: Iterable[str] | None = None) -> None:
+    def record_failure(self, key: str, error: Exception, assets: Iterable[str] | None = None) -> None:
         """Records that ``assets`` (default: all of the step) of a partition were not made, with the reason on its
         page."""
         is_own_error = isinstance(error, CcPipelineError)
@@ -155,11 +156,11 @@ class PartitionRun:
         self._failed.append(FailedPartition(key, type(error).__name__, str(error) if is_own_error else repr(error)))
         error_text = str(error) if is_own_error else "".join(traceback.format_exception(error)).rstrip()
         self._context.log.error(f"{key} failed: {error_text}")
-        partition, partition_tags = _named(key)
+        partition, partition_tags = _event_partition(key)
         for asset in self._assets if assets is None else assets:
-            metadata = why_failed(self._failed[-1].reason, self._context.run.run_id)
+            metadata = failure_metadata(self._failed[-1].reason, self._context.run.run_id)
             observed = dg.AssetObservation(
-                self._at.key(asset), partition=partition, metadata=metadata, tags=partition_tags
+                self._namespace.key(asset), partition=partition, metadata=metadata, tags=partition_tags
             )
             self._context.log_event(observed)
 
@@ -172,43 +173,46 @@ class PartitionRun:
         """Evaluates the checks of the made partitions. Raises ``dg.Failure`` with the list of failed partitions, if
         any."""
         failed = self.reasons
-        made_keys = [key for key in self._asked if key not in failed]
-        yield from look_at_made(self._context, self._workspace, self._at, self._assets, made_keys, failed)
+        made_keys = [key for key in self._requested_keys if key not in failed]
+        yield from check_made_partitions(
+            self._context, self._workspace, self._namespace, self._assets, made_keys, failed
+        )
         if self._failed:
             raise dg.Failure(
-                said(self._failed, len(self._asked)),
+                summarize_failures(self._failed, len(self._requested_keys)),
                 {
                     "partitions failed": len(self._failed),
                     FAILED: failed_partitions_table(
-                        replace(failure, reason=failure.reason[:_REASON]) for failure in self._failed[:_KEPT]
+                        replace(failure, reason=failure.reason[:_MAX_REASON_LENGTH])
+                        for failure in self._failed[:_MAX_TABLE_ROWS]
                     ),
                 },
             )
 
     def _leave_out_unknown(self) -> None:
-        crawls = set(self._at.crawl_keys(self._context.instance))
-        domains = set(self._at.target_keys(self._context.instance))
-        for key in list(self.left):
+        crawls = set(self._namespace.crawl_keys(self._context.instance))
+        domains = set(self._namespace.target_keys(self._context.instance))
+        for key in list(self.remaining_keys):
             crawl, _, domain = key.partition("|")
             if crawl in crawls and domain in domains:
                 continue
-            self.left.remove(key)
+            self.remaining_keys.remove(key)
             problem = f"{crawl!r} is no crawl" if crawl not in crawls else f"{domain!r} is no target"
             advice = "cc-pipeline crawls lists crawls" if crawl not in crawls else "add it with cc-pipeline targets add"
-            self.failed(key, UserInputError(f"{problem} that this home knows as a partition; {advice}"), ())
+            self.record_failure(key, UserInputError(f"{problem} that this home knows as a partition; {advice}"), ())
 
 
-def _refuse_assets_behind(context: dg.AssetExecutionContext) -> None:
+def _refuse_dependent_assets(context: dg.AssetExecutionContext) -> None:
     """Raises ``UserInputError`` if the run has assets that depend on this step's: Dagster would skip them, and the run
     would end green."""
-    dependents = sorted(key.to_user_string() for key in assets_behind(context))
+    dependents = sorted(key.to_user_string() for key in find_dependent_assets(context))
     if dependents:
         raise UserInputError(
             f"the run also has {', '.join(dependents)}, which would be skipped\nLaunch them separately, after this step"
         )
 
 
-def said(failed: Sequence[FailedPartition], total: int) -> str:
+def summarize_failures(failed: Sequence[FailedPartition], total: int) -> str:
     """Describes failed partitions for a person: the message of a single error, else the messages of the first few by
     partition."""
     if len(failed) == 1 and total == 1:
@@ -216,11 +220,13 @@ def said(failed: Sequence[FailedPartition], total: int) -> str:
     reason_parts = [failure.reason.partition("\n") for failure in failed]
     examples = "; ".join(
         f"{failure.partition}: {problem}"
-        for failure, (problem, _, _) in zip(failed[:_NAMED], reason_parts, strict=False)
+        for failure, (problem, _, _) in zip(failed[:_MAX_NAMED_PARTITIONS], reason_parts, strict=False)
     )
-    remainder = f"; and {len(failed) - _NAMED:,} more" if len(failed) > _NAMED else ""
+    remainder = f"; and {len(failed) - _MAX_NAMED_PARTITIONS:,} more" if len(failed) > _MAX_NAMED_PARTITIONS else ""
     advices = {
-        text: failure.partition for failure, (_, _, text) in zip(failed[:_NAMED], reason_parts, strict=False) if text
+        text: failure.partition
+        for failure, (_, _, text) in zip(failed[:_MAX_NAMED_PARTITIONS], reason_parts, strict=False)
+        if text
     }
     advice = "\n".join(
         advices if len(advices) == 1 else [f"{partition}: {text}" for text, partition in advices.items()]
@@ -230,7 +236,7 @@ def said(failed: Sequence[FailedPartition], total: int) -> str:
     return f"{text}\n{advice}" if advice else text
 
 
-def _named(key: str) -> tuple[str, dict[str, str]]:
+def _event_partition(key: str) -> tuple[str, dict[str, str]]:
     """Returns a partition as it is named in events, and the tags from which Dagster reads a key of several
     dimensions."""
     crawl, separator, domain = key.partition("|")
@@ -240,9 +246,9 @@ def _named(key: str) -> tuple[str, dict[str, str]]:
     return dg.MultiPartitionKey({"crawl": crawl, "target": domain}), tags
 
 
-def why_failed(reason: str, run_id: str) -> dict[str, dg.MetadataValue]:
+def failure_metadata(reason: str, run_id: str) -> dict[str, dg.MetadataValue]:
     """Returns the metadata for the page of a partition that failed; it is shown until the partition is made."""
-    problem, _, advice = reason[:_REASON].partition("\n")
+    problem, _, advice = reason[:_MAX_REASON_LENGTH].partition("\n")
     return {
         "failed because": dg.MetadataValue.text(problem),
         "what to do": dg.MetadataValue.text(advice or _MEND),

@@ -7,11 +7,11 @@ from pathlib import Path
 import dagster as dg
 
 from cc_pipeline.addresses import holds_access
-from cc_pipeline.defs.flight import made_by
-from cc_pipeline.defs.instance import refuse_alone
+from cc_pipeline.defs.flight import find_extracted_assets
+from cc_pipeline.defs.instance import check_host_count
 from cc_pipeline.defs.kept_files import keep_open
 from cc_pipeline.defs.partitions import ENGINE_TAG
-from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.placement import HomeNamespace
 from cc_pipeline.defs.run_notes import note_tried, note_worker
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, split_places
@@ -22,7 +22,7 @@ from cc_pipeline.workspace.workspace import Workspace, open_workspace
 _AUTOMATION = frozenset({"dagster/schedule_name", "dagster/sensor_name"})
 
 
-def workspace_of_run(context: dg.InitResourceContext, namespace: Placement) -> Iterator[Workspace]:
+def workspace_of_run(context: dg.InitResourceContext, namespace: HomeNamespace) -> Iterator[Workspace]:
     """Yields the workspace of a run (or a tick) that the UI's processes start, and closes it afterwards.
 
     Empty fields, and all other settings, are those of the home, else of ``CC_PIPELINE_*`` variables. An empty engine is
@@ -32,10 +32,10 @@ def workspace_of_run(context: dg.InitResourceContext, namespace: Placement) -> I
     """
     run_config, run = context.resource_config, context.run
     # in other code locations each step may be a process of its own, and Dagster's files are not ours
-    if run is not None and namespace.alone and context.instance is not None:
+    if run is not None and namespace.is_only_home and context.instance is not None:
         keep_open(Path(context.instance.root_directory))
         note_worker(context.instance, run.run_id)
-        if made_by(run):
+        if find_extracted_assets(run):
             # invalid settings are not the fault of a partition
             note_tried(context.instance, run.run_id, ())
     if any(holds_access(place) for place in split_places(run_config["source"])):
@@ -46,13 +46,13 @@ def workspace_of_run(context: dg.InitResourceContext, namespace: Placement) -> I
         )
     overrides = run_config | {"engine": run_config["engine"] or (run.tags.get(ENGINE_TAG) if run is not None else None)}
     settings = namespace.load_settings(**{name: value for name, value in overrides.items() if value})
-    refuse_alone(context.instance, settings.hosts)
-    settings = replace(settings, wait=patience(settings, run))
+    check_host_count(context.instance, settings.rate_shares)
+    settings = replace(settings, wait=limit_wait(settings, run))
     with open_workspace(settings) as workspace:
         yield workspace
 
 
-def patience(settings: Settings, run: dg.DagsterRun | None) -> float | None:
+def limit_wait(settings: Settings, run: dg.DagsterRun | None) -> float | None:
     """Returns the seconds to wait for a source that refuses: none in a tick, and at most the default in runs that
     automation started, since automation comes back."""
     if run is None:

@@ -48,7 +48,7 @@ def describe_failure(events: Iterable[dg.DagsterEvent]) -> RunFailure:
     """Returns the failure of a run, from its step failure events in their order; the first with a reason counts."""
     for event in events:
         user_failure = event.step_failure_data.user_failure_data
-        if user_failure is not None and (partitions := failed_in(user_failure.metadata)):
+        if user_failure is not None and (partitions := read_failed_partitions(user_failure.metadata)):
             return RunFailure(user_failure.description or "", gravest_class(partitions), partitions)
         error = event.step_failure_data.error
         if error is not None:
@@ -62,7 +62,7 @@ def describe_failure(events: Iterable[dg.DagsterEvent]) -> RunFailure:
 
 
 @contextmanager
-def database_trouble() -> Iterator[None]:
+def translate_database_errors() -> Iterator[None]:
     """Turns an error of Dagster's database inside the block into an ``EnvironmentFault``, that of a full disk into a
     ``PlaceFault``."""
     # code servers do not load SQLAlchemy for it
@@ -77,7 +77,7 @@ def database_trouble() -> Iterator[None]:
         raise EnvironmentFault(problem, advice) from error
 
 
-def failed_in(metadata: Mapping[str, object]) -> list[FailedPartition]:
+def read_failed_partitions(metadata: Mapping[str, object]) -> list[FailedPartition]:
     """Returns the partitions in the metadata of a step's ``dg.Failure``; none for another failure."""
     value = metadata.get(FAILED)
     rows = value.records if isinstance(value, dg.TableMetadataValue) else ()
@@ -85,12 +85,12 @@ def failed_in(metadata: Mapping[str, object]) -> list[FailedPartition]:
 
 
 def failed_partitions_table(failed: Iterable[FailedPartition]) -> dg.MetadataValue:
-    """Returns the metadata that :func:`failed_in` reads, and that a person reads in the UI."""
+    """Returns the metadata that :func:`read_failed_partitions` reads, and that a person reads in the UI."""
     names = [field.name for field in fields(FailedPartition)]
     return as_table(names, ([getattr(failure, name) for name in names] for failure in failed))
 
 
-def reasons_in(instance: dg.DagsterInstance, run_id: str) -> dict[str, str]:
+def read_reasons(instance: dg.DagsterInstance, run_id: str) -> dict[str, str]:
     """Returns the first line of why partitions failed in a run, by key; ``""`` has the reason of the run itself."""
     entries = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
     events = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
@@ -105,7 +105,7 @@ def gravest_class(partitions: Sequence[FailedPartition]) -> str:
     """Returns the class name of the gravest error of ``partitions`` (one at least). Missing data of the source is the
     least grave; data that is lost for good is graver than data that may still come."""
     for partition in partitions:
-        if not is_named(partition.error_class, Incomplete):
+        if not is_error_class(partition.error_class, Incomplete):
             return partition.error_class
     return next(
         (failure.error_class for failure in partitions if failure.error_class != Incomplete.__name__),
@@ -121,10 +121,10 @@ def read_message(logged: str, error_class: str | None) -> str:
     _, separator, message = logged.strip().partition(f"{error_class}: ")
     if not separator or error_class is None:
         return logged.strip()
-    return message if is_named(error_class, CcPipelineError) else f"{error_class}: {message}"
+    return message if is_error_class(error_class, CcPipelineError) else f"{error_class}: {message}"
 
 
-def is_named(error_class: str | None, family: type[BaseException]) -> bool:
+def is_error_class(error_class: str | None, family: type[BaseException]) -> bool:
     """Whether ``error_class`` is the name of ``family`` or of a class derived from it."""
     return error_class in _names_of(family)
 
@@ -137,4 +137,4 @@ def _is_of_a_database(error_class: str | None) -> bool:
     # code servers do not load SQLAlchemy for it
     from sqlalchemy.exc import DBAPIError  # noqa: PLC0415
 
-    return is_named(error_class, DBAPIError)
+    return is_error_class(error_class, DBAPIError)

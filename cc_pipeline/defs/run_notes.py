@@ -13,9 +13,9 @@ from typing import Any, Final
 import dagster as dg
 
 from cc_pipeline.defs.declared.collected import listed_ops
-from cc_pipeline.defs.notes import delete_notes, names_of_notes, note, noted
-from cc_pipeline.defs.partitions import LISTED, by_crawl, keys_of_range, listed_keys, range_of
-from cc_pipeline.defs.placement import OURS, Placement
+from cc_pipeline.defs.notes import delete_notes, list_note_names, read_notes, write_notes
+from cc_pipeline.defs.partitions import PARTITIONS_FIELD, group_by_crawl, keys_of_range, listed_keys, range_of
+from cc_pipeline.defs.placement import OWN_HOME, HomeNamespace
 from cc_pipeline.processes import this_process
 
 Pair = tuple[str, str]
@@ -28,7 +28,7 @@ def run_partitions(
     instance: dg.DagsterInstance,
     runs: Iterable[dg.DagsterRun],
     ordered: tuple[Sequence[str], Sequence[str]] | None = None,
-    at: Placement = OURS,
+    namespace: HomeNamespace = OWN_HOME,
 ) -> dict[str, list[Pair]]:
     """Returns the (crawl, target) pairs of each run, by its id; none for a run without any.
 
@@ -37,17 +37,17 @@ def run_partitions(
     run_list = list(runs)
     if not run_list:
         return {}
-    ordered = ordered or ordered_keys(instance, at)
-    return {run.run_id: _pairs(run, ordered, at) for run in run_list}
+    ordered = ordered or ordered_keys(instance, namespace)
+    return {run.run_id: _pairs(run, ordered, namespace) for run in run_list}
 
 
-def listed_partitions(run: dg.DagsterRun, namespace: Placement = OURS) -> list[str] | None:
+def listed_partitions(run: dg.DagsterRun, namespace: HomeNamespace = OWN_HOME) -> list[str] | None:
     """Returns the partitions in the configuration of a run, as far as it can be read; ``None`` for a run of a job over
     none or a range."""
     config = op_config(run, namespace)
     if config is None:
         return None
-    targets_by_crawl = config.get(LISTED)
+    targets_by_crawl = config.get(PARTITIONS_FIELD)
     if not isinstance(targets_by_crawl, dict) or not all(
         isinstance(targets, list) for targets in targets_by_crawl.values()
     ):
@@ -55,21 +55,23 @@ def listed_partitions(run: dg.DagsterRun, namespace: Placement = OURS) -> list[s
     return listed_keys(targets_by_crawl)
 
 
-def op_config(run: dg.DagsterRun, namespace: Placement = OURS) -> Mapping[str, Any] | None:
+def op_config(run: dg.DagsterRun, namespace: HomeNamespace = OWN_HOME) -> Mapping[str, Any] | None:
     """Returns the configuration of the op of a job over listed partitions; ``None`` for a run of any other job."""
     for job, op in listed_ops().items():
-        if run.job_name == namespace.of(job):
+        if run.job_name == namespace.qualify(job):
             ops: Any = run.run_config.get("ops", {})
-            return dict(ops.get(namespace.of(op), {}).get("config", {}))
+            return dict(ops.get(namespace.qualify(op), {}).get("config", {}))
     return None
 
 
-def ordered_keys(instance: dg.DagsterInstance, namespace: Placement = OURS) -> tuple[Sequence[str], Sequence[str]]:
+def ordered_keys(
+    instance: dg.DagsterInstance, namespace: HomeNamespace = OWN_HOME
+) -> tuple[Sequence[str], Sequence[str]]:
     """Returns crawls and targets in the order by which ranges of runs are resolved."""
     return namespace.crawl_keys(instance), namespace.target_keys(instance)
 
 
-def _pairs(run: dg.DagsterRun, ordered: tuple[Sequence[str], Sequence[str]], namespace: Placement) -> list[Pair]:
+def _pairs(run: dg.DagsterRun, ordered: tuple[Sequence[str], Sequence[str]], namespace: HomeNamespace) -> list[Pair]:
     partition_keys = listed_partitions(run, namespace)
     if partition_keys is not None:
         return [(crawl, target) for crawl, _, target in (key.partition("|") for key in partition_keys)]
@@ -78,12 +80,12 @@ def _pairs(run: dg.DagsterRun, ordered: tuple[Sequence[str], Sequence[str]], nam
 
 def note_tried(instance: dg.DagsterInstance, run_id: str, keys: Iterable[str]) -> None:
     """Stores that a run has tried ``keys`` (``crawl|target``), besides the partitions that it has recorded."""
-    note(instance, {_TRIED + run_id: _text(by_crawl(keys))})
+    write_notes(instance, {_TRIED + run_id: _text(group_by_crawl(keys))})
 
 
-def tried_in(instance: dg.DagsterInstance, runs: Collection[str]) -> dict[str, set[Pair]]:
+def read_tried(instance: dg.DagsterInstance, runs: Collection[str]) -> dict[str, set[Pair]]:
     """Returns the (crawl, target) pairs that runs tried, by the id of the run, for runs with such a note."""
-    notes = noted(instance, [_TRIED + run_id for run_id in runs])
+    notes = read_notes(instance, [_TRIED + run_id for run_id in runs])
     targets_by_run = {name.removeprefix(_TRIED): json.loads(text) for name, text in notes.items()}
     return {
         run_id: {(crawl, target) for crawl, targets in targets_by_crawl.items() for target in targets}
@@ -93,13 +95,13 @@ def tried_in(instance: dg.DagsterInstance, runs: Collection[str]) -> dict[str, s
 
 def note_worker(instance: dg.DagsterInstance, run_id: str) -> None:
     """Stores that this process executes a run. The server that started it may end before it does."""
-    note(instance, {_WORKER + run_id: this_process()})
+    write_notes(instance, {_WORKER + run_id: this_process()})
 
 
-def workers_of(instance: dg.DagsterInstance, runs: Collection[str]) -> dict[str, str]:
+def read_workers(instance: dg.DagsterInstance, runs: Collection[str]) -> dict[str, str]:
     """Returns the marks (``processes.py``) of the processes that execute runs, by the id of the run, for runs with such
     a note."""
-    notes = noted(instance, [_WORKER + run_id for run_id in runs])
+    notes = read_notes(instance, [_WORKER + run_id for run_id in runs])
     return {name.removeprefix(_WORKER): mark for name, mark in notes.items()}
 
 
@@ -108,11 +110,11 @@ def delete_notes_of(instance: dg.DagsterInstance, run_id: str) -> None:
     delete_notes(instance, [_TRIED + run_id, _WORKER + run_id])
 
 
-def delete_strays(instance: dg.DagsterInstance) -> None:
+def delete_orphaned_notes(instance: dg.DagsterInstance) -> None:
     """Deletes notes of runs that were deleted."""
     orphaned = []
     for kind in (_TRIED, _WORKER):
-        run_ids = [name.removeprefix(kind) for name in names_of_notes(instance, kind)]
+        run_ids = [name.removeprefix(kind) for name in list_note_names(instance, kind)]
         orphaned += [kind + run_id for run_id in run_ids if instance.get_run_by_id(run_id) is None]
     delete_notes(instance, orphaned)
 

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import dagster as dg
 
-from cc_pipeline.defs.instance import Server, lives, server_listens, server_of
-from cc_pipeline.defs.internals import health
+from cc_pipeline.defs.instance import Server, may_be_alive, read_server, server_listens
+from cc_pipeline.defs.internals import make_health_answer
 
 #: Seconds that the code server has to be reachable before a lost run is reported. Dagster retries a failed run at once
 #: or never, and a daemon that was started before the code server notices the server within ten seconds.
-_SETTLED: Final = 30.0
+_MIN_SERVER_SECONDS: Final = 30.0
 #: Seconds after which a lost run is reported though its code server has not come back.
-_GIVEN_UP: Final = 600.0
+_MAX_LOST_SECONDS: Final = 600.0
 
 
 class WatchingRunLauncher(dg.DefaultRunLauncher):
@@ -46,11 +46,11 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
     def check_run_worker_health(self, run: dg.DagsterRun) -> Any:
         """Returns whether a started run has a process: its own counts, not the server that started it. The daemon marks
         a run without a process as failed, and retries it."""
-        is_alive = lives(self._instance, run, self.host_count)
+        is_alive = may_be_alive(self._instance, run, self.host_count)
         is_lost = not is_alive and self._can_be_tried_again(run)
         if is_alive or is_lost:
             self._since.pop(run.run_id, None)
-        return health(found=not is_lost)
+        return make_health_answer(is_alive=not is_lost)
 
     def _can_be_tried_again(self, run: dg.DagsterRun) -> bool:
         server, now = self._keeper(run), time.monotonic()
@@ -59,9 +59,9 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
         lost = self._since.setdefault(run.run_id, now)
         if not server_listens(server):
             self._since.pop(server, None)
-            return now - lost >= _GIVEN_UP
-        return now - self._since.setdefault(server, now) >= _SETTLED
+            return now - lost >= _MAX_LOST_SECONDS
+        return now - self._since.setdefault(server, now) >= _MIN_SERVER_SECONDS
 
     def _keeper(self, run: dg.DagsterRun) -> Server | None:
         """Returns the code server that the daemon asks before it retries a run."""
-        return server_of(run)
+        return read_server(run)

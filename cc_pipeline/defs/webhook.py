@@ -11,7 +11,7 @@ from typing import IO, Final
 from cc_pipeline.addresses import host_of
 
 #: Seconds to wait for an answer.
-_PATIENCE: Final = 10.0
+_TIMEOUT_SECONDS: Final = 10.0
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -29,28 +29,28 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def tell(address: str, event: Mapping[str, object]) -> str | None:
+def post_event(address: str, event: Mapping[str, object]) -> str | None:
     """Posts ``event`` as JSON to ``address``; does nothing if it is empty. Returns why it was not accepted, without the
-    address, which may contain a secret. Raises nothing, tries once, and waits for at most ``_PATIENCE``."""
+    address, which may contain a secret. Raises nothing, tries once, and waits for at most ``_TIMEOUT_SECONDS``."""
     if not address:
         return None
     problems: list[str | None] = []
     # the timeout of a connection restarts with every byte, and resolving a host name has none
     thread = threading.Thread(
-        target=lambda: problems.append(_ask(address, event)), name="cc-pipeline-webhook", daemon=True
+        target=lambda: problems.append(_post(address, event)), name="cc-pipeline-webhook", daemon=True
     )
     thread.start()
-    thread.join(_PATIENCE)
-    return problems[0] if problems else f"{host_of(address)} did not answer in {_PATIENCE:g} seconds"
+    thread.join(_TIMEOUT_SECONDS)
+    return problems[0] if problems else f"{host_of(address)} did not answer in {_TIMEOUT_SECONDS:g} seconds"
 
 
-def _ask(address: str, event: Mapping[str, object]) -> str | None:
+def _post(address: str, event: Mapping[str, object]) -> str | None:
     host = host_of(address)
     try:
         request = urllib.request.Request(
             address, json.dumps(event).encode(), {"Content-Type": "application/json"}, method="POST"
         )
-        with urllib.request.build_opener(_NoRedirects).open(request, timeout=_PATIENCE):
+        with urllib.request.build_opener(_NoRedirects).open(request, timeout=_TIMEOUT_SECONDS):
             return None
     except urllib.error.HTTPError as answer:
         answer.close()

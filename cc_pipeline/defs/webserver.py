@@ -50,29 +50,29 @@ def read_authority(text: str) -> Authority | None:
         return None
 
 
-def refusal(scope: Mapping[str, Any], hosts: Collection[Authority]) -> str | None:
+def find_refusal(scope: Mapping[str, Any], hosts: Collection[Authority]) -> str | None:
     """Returns why a request is refused; ``None`` for an allowed one. ``hosts`` are those of the settings."""
     headers: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
         headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
     host_headers = headers.get("host", [])
     host = read_authority(host_headers[0]) if len(host_headers) == 1 else None
-    if host is None or not _is_own(host, scope.get("server"), hosts):
+    if host is None or not _is_own_host(host, scope.get("server"), hosts):
         host_text = ", ".join(host_headers) or "no host"
         return f"{host_text} is not a name of this server; if you reach it by that name, add it to CC_PIPELINE_UI_HOSTS"
-    if not all(_is_of(origin, host, hosts) for origin in headers.get("origin", [])):
+    if not all(_is_own_origin(origin, host, hosts) for origin in headers.get("origin", [])):
         return "the request comes from a page of another site"
     method = str(scope.get("method", "WEBSOCKET"))
     if not {*headers.get("sec-fetch-site", [])} <= {"same-origin", "none"} and not _is_link(method, headers):
         return "the request comes from a page of another site"
-    if not _only_asks(scope.get("query_string", b"")):
+    if not _only_queries(scope.get("query_string", b"")):
         return "an address may contain queries only"
     if method not in {*_SAFE, "OPTIONS", "WEBSOCKET"} and not _is_json(headers.get("content-type", [])):
         return "a request that changes something has to be application/json"
     return None
 
 
-def _is_own(host: Authority, server: Sequence[Any] | None, hosts: Collection[Authority]) -> bool:
+def _is_own_host(host: Authority, server: Sequence[Any] | None, hosts: Collection[Authority]) -> bool:
     """Whether a request is addressed to this machine itself, or to a host of the settings."""
     if host.host in _LOOPBACK or any(
         allowed_host.host == host.host and allowed_host.port in (None, host.port) for allowed_host in hosts
@@ -85,7 +85,7 @@ def _is_own(host: Authority, server: Sequence[Any] | None, hosts: Collection[Aut
         return False
 
 
-def _is_of(origin: str, host: Authority, hosts: Collection[Authority]) -> bool:
+def _is_own_origin(origin: str, host: Authority, hosts: Collection[Authority]) -> bool:
     """Whether an origin is a page of this server, or one at a host of the settings."""
     scheme, _, authority_text = origin.partition("://")
     origin_host, usual = read_authority(authority_text), _DEFAULT_PORTS.get(scheme)
@@ -104,7 +104,7 @@ def _is_link(method: str, headers: Mapping[str, list[str]]) -> bool:
     return method in _SAFE and mode == ["navigate"] and destination == ["document"] and "origin" not in headers
 
 
-def _only_asks(query: bytes) -> bool:
+def _only_queries(query: bytes) -> bool:
     """Whether all GraphQL operations in an address are queries."""
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if name != "query":
@@ -140,7 +140,7 @@ class Guard:
         if kind == "lifespan":
             await self._app(scope, receive, send)
             return
-        reason = refusal(scope, self._hosts)
+        reason = find_refusal(scope, self._hosts)
         if reason is None:
             await self._app(scope, receive, _unframed(send))
         elif kind == "http":

@@ -19,7 +19,7 @@ _TEXT = tuple("disposition failure_reason failure_detail server_ip mime_type md5
 _NUMBERS = ("http_result", "content_len", "download_size", "gunzip_content_len", "charset_detector", "text_simhash")
 _TRUTHS = ("download_truncated", "content_is_gzip", "gunzip_failed")
 _NESTED = ("attempt_time", "redirect_from", "http_headers", "content", "archiveInfo")
-_KNOWN = frozenset((*_TEXT, *_NUMBERS, *_TRUTHS, *_NESTED))
+_DOCUMENT_KEYS = frozenset((*_TEXT, *_NUMBERS, *_TRUTHS, *_NESTED))
 _LINK_RELATIONS = frozenset({"stylesheet", "alternate", "icon", "canonical", "next", "prev", "search", "shortcut"})
 _PARSER = "commoncrawl-2012"
 
@@ -67,7 +67,7 @@ def _read(document: dict[str, Any], page: PageInput) -> ParsedPage:
             row["content"], links, items = _feed(content)
         else:
             raise ValueError("content of an unknown type")
-    if not _KNOWN.issuperset(document):
+    if not _DOCUMENT_KEYS.issuperset(document):
         row["flags"] = ["unknown_keys"]
     keys = page_keys(_with_pointer(page, row)) | {"parser": _PARSER}
     return ParsedPage(keys, row, None, links, items)
@@ -93,10 +93,10 @@ def _words(value: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _texts(value: Any) -> list[str | None] | None:
-    return None if value is None else [_text(text) for text in _listed(value)]
+    return None if value is None else [_text(text) for text in _check_list(value)]
 
 
-def _listed(value: Any) -> list[Any]:
+def _check_list(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise TypeError(f"list expected, not {type(value).__name__}")
     return value
@@ -112,12 +112,12 @@ def _with_pointer(page: PageInput, row: Mapping[str, Any]) -> PageInput:
         fetch_time=page.fetch_time or row["attempt_time"],
         http_status=page.http_status if page.http_status is not None else row.get("http_result"),
         warc_filename=name,
-        warc_record_offset=_or(page.warc_record_offset, info.get("arcFileOffset")),
-        warc_record_length=_or(page.warc_record_length, info.get("compressedSize")),
+        warc_record_offset=_coalesce(page.warc_record_offset, info.get("arcFileOffset")),
+        warc_record_length=_coalesce(page.warc_record_length, info.get("compressedSize")),
     )
 
 
-def _or(first: int | None, second: int | None) -> int | None:
+def _coalesce(first: int | None, second: int | None) -> int | None:
     return first if first is not None else second
 
 
@@ -126,7 +126,7 @@ def _moment(millis: Any) -> datetime | None:
 
 
 def _html_doc(content: Mapping[str, Any]) -> dict[str, Any]:
-    tags = _listed(content.get("meta_tags") or [])
+    tags = _check_list(content.get("meta_tags") or [])
     return {
         "type": "html-doc",
         "title": _text(content.get("title")),
@@ -140,7 +140,7 @@ def _meta_tag(attributes: dict[str, str]) -> dict[str, Any]:
 
 
 def _links(links: Any, item_index: int | None) -> list[Link]:
-    return [_link(_words(link), item_index) for link in _listed(links or [])]
+    return [_link(_words(link), item_index) for link in _check_list(links or [])]
 
 
 def _link(attributes: dict[str, str], item_index: int | None) -> Link:
@@ -172,7 +172,7 @@ def _feed(content: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Link, ...],
     links: list[Link] = []
     items: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
-    for index, item in enumerate(_listed(content.get("items") or [])):
+    for index, item in enumerate(_check_list(content.get("items") or [])):
         nested: dict[str, Any] = {
             name: _text(item.get(name)) for name in ("title", "description", "author", "comments", "guid")
         }
@@ -180,7 +180,7 @@ def _feed(content: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Link, ...],
         nested |= {name: _feed_links(item.get(name)) for name in ("link", "self", "replies")}
         nested |= {name: _moment(item.get(name)) for name in ("published", "updated")}
         bodies = []
-        for body in _many(item.get("content")) or ():
+        for body in _ensure_list(item.get("content")) or ():
             body_links = _links(body.get("links"), index)
             links += body_links
             bodies.append({**_html_doc(body), "links": [link._asdict() for link in body_links] or None})
@@ -192,12 +192,12 @@ def _feed(content: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Link, ...],
 
 
 def _feed_links(value: Any) -> list[dict[str, str]] | None:
-    links = _many(value)
+    links = _ensure_list(value)
     return None if links is None else [_words(link) for link in links]
 
 
 def _authors(value: Any) -> list[dict[str, str]] | None:
-    return None if value is None else [_words(author) for author in _listed(value)]
+    return None if value is None else [_words(author) for author in _check_list(value)]
 
 
 def _item_row(item: dict[str, Any], feed: Mapping[str, Any], index: int) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def _item_row(item: dict[str, Any], feed: Mapping[str, Any], index: int) -> dict
     }
 
 
-def _many(value: Any) -> list[Any] | None:
+def _ensure_list(value: Any) -> list[Any] | None:
     if value is None:
         return None
     return value if isinstance(value, list) else [value]

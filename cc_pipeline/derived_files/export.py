@@ -24,9 +24,9 @@ from cc_pipeline.derived_files.sequencefile import Compression, SequenceFileWrit
 from cc_pipeline.documents.document2012.json import Compat, metadata_json
 from cc_pipeline.documents.schemas import PAGE_METADATA_SCHEMA, PROVENANCE_COLUMNS
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
-from cc_pipeline.extraction.run_inputs import at_work
-from cc_pipeline.extraction.target_slices import part_slices
-from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.extraction.run_inputs import hold_run_lease
+from cc_pipeline.extraction.target_slices import find_part_slices
+from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice, StageReport
 from cc_pipeline.lake.streaming import stream_slices
 from cc_pipeline.transport.client import Transport
@@ -67,7 +67,7 @@ def metadata_records(
     def written(row: Mapping[str, Any]) -> str:
         return metadata_json(row, compat=compat)
 
-    return _in_order(workspace, "page_metadata", slice_, _METADATA_COLUMNS, written, order, folder)
+    return _read_in_order(workspace, "page_metadata", slice_, _METADATA_COLUMNS, written, order, folder)
 
 
 def text_records(
@@ -78,10 +78,10 @@ def text_records(
     def written(row: Mapping[str, Any]) -> str:
         return row["text"] or ""
 
-    return _in_order(workspace, "page_text", slice_, ("text",), written, order, folder)
+    return _read_in_order(workspace, "page_text", slice_, ("text",), written, order, folder)
 
 
-def _in_order(
+def _read_in_order(
     workspace: Workspace,
     table: str,
     slice_: Slice,
@@ -170,7 +170,7 @@ class ExportedFile:
     bytes: int
     sha256: str
 
-    def as_dict(self) -> dict[str, Any]:
+    def json_fields(self) -> dict[str, Any]:
         """Returns the fields for JSON."""
         return asdict(self)
 
@@ -230,7 +230,7 @@ def export_slices(
     for slug in slugs:
         slice_ = Slice(crawl, slug)
         # a purge of the target deletes its exports
-        with at_work(workspace, {crawl: [slug]}) as run:
+        with hold_run_lease(workspace, {crawl: [slug]}) as run:
             run.begin([slug])
             pages = pages_digest(workspace, slice_)
             exports = {kind: _export(workspace, place, slice_, kind, options, pages) for kind in kinds}
@@ -266,9 +266,11 @@ def _export(
     prefix = export_prefix(slice_.crawl, slice_.target)
     # texts have no compat mode
     applied = asdict(options) | ({"compat": None} if kind == "textData" else {})
-    digest = input_digest({"stage": "export", "version": VERSION, "kind": kind, "pages": pages, "options": applied})
+    digest = compute_input_digest(
+        {"stage": "export", "version": VERSION, "kind": kind, "pages": pages, "options": applied}
+    )
     manifest = read_manifest(place, prefix, kind)
-    if manifest is not None and manifest["digest"] == digest and _is_whole(place, prefix, manifest):
+    if manifest is not None and manifest["digest"] == digest and _is_complete(place, prefix, manifest):
         return manifest, False
     folder = workspace.scratch / f"export-{time.monotonic_ns()}"
     folder.mkdir()
@@ -281,7 +283,7 @@ def _export(
             "pages": pages,
             "records": sum(file.records for file in files),
             **applied,
-            "files": [file.as_dict() for file in files],
+            "files": [file.json_fields() for file in files],
         }
         place.put(f"{prefix}_{kind}.json", (json.dumps(manifest, indent=1) + "\n").encode())
     except RangeFault as fault:
@@ -323,7 +325,7 @@ def read_manifest(place: Transport, prefix: str, kind: ExportKind) -> dict[str, 
     return read if isinstance(read, dict) and {"digest", "files", "records"} <= read.keys() else None
 
 
-def _is_whole(place: Transport, prefix: str, manifest: dict[str, Any]) -> bool:
+def _is_complete(place: Transport, prefix: str, manifest: dict[str, Any]) -> bool:
     for file in manifest["files"]:
         stored = place.head(prefix + file["name"])
         if stored is None or stored.size != file["bytes"]:
@@ -358,11 +360,11 @@ def _disagreement(place: Transport, crawl: str, slug: str) -> list[str]:
 def pages_digest(workspace: Workspace, slice_: Slice) -> str:
     """Returns the input digest of the pages, of a divided set over all its parts. Raises ``EnvironmentFault`` if they
     were not parsed, or come from two runs."""
-    digests = [_made_from(workspace, part) for part in part_slices(workspace, [slice_])]
-    return digests[0] if len(digests) == 1 else input_digest({"parts": digests})
+    digests = [_read_part_digest(workspace, part) for part in find_part_slices(workspace, [slice_])]
+    return digests[0] if len(digests) == 1 else compute_input_digest({"parts": digests})
 
 
-def _made_from(workspace: Workspace, slice_: Slice) -> str:
+def _read_part_digest(workspace: Workspace, slice_: Slice) -> str:
     for stage in (PARSE, READ_FILES):
         name = stage.digest_name(slice_)
         metadata, text = (workspace.lake.digest(table, name) for table in ("page_metadata", "page_text"))

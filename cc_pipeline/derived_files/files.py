@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 from cc_pipeline import progress
-from cc_pipeline.addresses import shown
+from cc_pipeline.addresses import redact_address
 from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.archive.warc import iter_records
 from cc_pipeline.commoncrawl.crawls import validate_crawl_id
@@ -64,7 +64,7 @@ def size_and_tag(transport: Transport, location: str) -> tuple[int, str] | None:
         except OSError as error:
             raise _unreadable(location, error.strerror or str(error)) from error
         return file_status.st_size, f"{file_status.st_mtime_ns:x}"
-    info = _asked(transport, location)
+    info = _request_size(transport, location)
     return None if info is None else (info[0], info[1] or str(info[0]))
 
 
@@ -76,7 +76,7 @@ def read_head(transport: Transport, location: str) -> bytes:
                 return file.read(_HEAD)
         except OSError as error:
             raise _unreadable(location, error.strerror or str(error)) from error
-    info = _asked(transport, location)
+    info = _request_size(transport, location)
     if info is None or not info[0]:
         return b""
     try:
@@ -106,7 +106,7 @@ def local_copy(transport: Transport, location: str, scratch: Path) -> Iterator[L
 
 
 def _download(transport: Transport, key: str, path: Path) -> int:
-    info = _asked(transport, key)
+    info = _request_size(transport, key)
     if info is None:
         raise _unreadable(key, "the source has no such file")
     size, tag = info
@@ -123,7 +123,7 @@ def _download(transport: Transport, key: str, path: Path) -> int:
     return size
 
 
-def _asked(transport: Transport, key: str) -> tuple[int, str | None] | None:
+def _request_size(transport: Transport, key: str) -> tuple[int, str | None] | None:
     try:
         info = transport.head(key)
     except RangeFault as fault:
@@ -165,10 +165,10 @@ def _location(transport: Transport, path_or_key: str) -> str:
         key = current_key(path_or_key)
     except DataFault as fault:
         raise UserInputError(
-            f"{shown(path_or_key)!r} is neither a file here nor a key of the source: {fault.reason}"
+            f"{redact_address(path_or_key)!r} is neither a file here nor a key of the source: {fault.reason}"
         ) from None
     if size_and_tag(transport, key) is None:
-        raise UserInputError(f"{shown(path_or_key)!r} is neither a file here nor a key of {transport.source}")
+        raise UserInputError(f"{redact_address(path_or_key)!r} is neither a file here nor a key of {transport.source}")
     return key
 
 

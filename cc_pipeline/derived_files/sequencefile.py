@@ -188,7 +188,7 @@ class _Walk:
 
     def records(self, position: int) -> Iterator[SequencePair | DataFault]:
         window = self._window
-        while position >= 0 and not window.at_end(position):
+        while position >= 0 and not window.is_at_end(position):
             window.release(position)
             head = window.slice(position, len(self._marker))
             if head == self._marker:
@@ -216,7 +216,7 @@ class _Walk:
         if length > self._limit:
             raise Damage(DataKind.TOO_LARGE, f"record of {length} bytes, more than the bound of {self._limit}")
         end = position + 8 + length
-        if self._window.at_end(end - 1) and length:
+        if self._window.is_at_end(end - 1) and length:
             raise Damage(
                 DataKind.LENGTH_MISMATCH, f"record of {length} bytes, {self._window.seen - position - 8} are there"
             )
@@ -236,7 +236,7 @@ class _Walk:
 
     def blocks(self, position: int) -> Iterator[SequencePair | DataFault]:
         window = self._window
-        while position >= 0 and not window.at_end(position):
+        while position >= 0 and not window.is_at_end(position):
             window.release(position)
             try:
                 if window.slice(position, len(self._marker)) != self._marker:

@@ -26,10 +26,10 @@ from cc_pipeline.documents.page import ParsedPage
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
-from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.ordered import spilled_batches
-from cc_pipeline.lake.slice import PAGE_TABLES, READ_FILES, Figures, Slice, Stage, StageReport
-from cc_pipeline.workspace.source_files import FAULTS, MAX_FAULT_ROWS, SourceFile, registered
+from cc_pipeline.lake.slice import PAGE_TABLES, READ_FILES, Metrics, Slice, Stage, StageReport
+from cc_pipeline.workspace.source_files import FAULTS, MAX_FAULT_ROWS, SourceFile, read_source_files
 from cc_pipeline.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class _Tally:
     faults: int = 0
     bytes: int = 0
     requests: int = 0
-    shown: list[str] = field(default_factory=list)
+    examples: list[str] = field(default_factory=list)
 
 
 def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
@@ -63,23 +63,29 @@ def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
     disk. Files read before stay committed.
     """
     started = time.monotonic()
-    files = registered(workspace, slugs)
-    metrics: dict[Slice, Figures] = {}
+    files = read_source_files(workspace, slugs)
+    metrics: dict[Slice, Metrics] = {}
     notes: list[str] = []
     total = _Tally()
     fresh: list[Slice] = []
     for slug in slugs:
         file = files[slug]
         slice_ = Slice(file.crawl, slug)
-        tally = _brought_up_to_date(workspace, file)
+        tally = _read_if_changed(workspace, file)
         if tally is not None:
             fresh.append(slice_)
             total.bytes += tally.bytes
             total.requests += tally.requests
-            notes += tally.shown
+            notes += tally.examples
         metrics[slice_] = rows_of(workspace, slice_)
     return READ_FILES.report(
-        metrics, fresh, started, bytes=total.bytes, requests=total.requests, notes=tuple(notes), counted=PAGE_TABLES
+        metrics,
+        fresh,
+        started,
+        bytes=total.bytes,
+        requests=total.requests,
+        notes=tuple(notes),
+        counted_tables=PAGE_TABLES,
     )
 
 
@@ -93,20 +99,20 @@ def register(workspace: Workspace, files: Iterable[SourceFile]) -> list[SourceFi
             for file in new
         ]
         table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["source_files"].schema)
-        digest = input_digest({"source_files": sorted(row["slug"] for row in rows)})
+        digest = compute_input_digest({"source_files": sorted(row["slug"] for row in rows)})
         slices = [{"slug": row["slug"]} for row in rows]
         workspace.lake.commit("source_files", table, slices, {"source_files": digest})
     return new
 
 
-def rows_of(workspace: Workspace, slice_: Slice) -> Figures:
+def rows_of(workspace: Workspace, slice_: Slice) -> Metrics:
     """Returns ``rows:<table>`` and ``version:<table>`` for each table: number and digest of a file's rows."""
     lake = workspace.lake
     rows = {f"rows:{table}": lake.read(table, slice_.where, ["target"]).num_rows for table in READ_FILES.tables}
-    return rows | READ_FILES.versions(lake, [slice_])[slice_]
+    return rows | READ_FILES.read_content_metrics(lake, [slice_])[slice_]
 
 
-def _brought_up_to_date(workspace: Workspace, file: SourceFile) -> _Tally | None:
+def _read_if_changed(workspace: Workspace, file: SourceFile) -> _Tally | None:
     """Reads ``file`` if its content differs from that of its rows; returns ``None`` if it does not.
 
     The digest of the rows includes the file's content, so a copy, a mirror or a restored file is the same file. To
@@ -117,8 +123,8 @@ def _brought_up_to_date(workspace: Workspace, file: SourceFile) -> _Tally | None
     size_and_etag = size_and_tag(workspace.transport, file.location)
     if size_and_etag is None:
         raise EnvironmentFault(f"{file.location} does not exist any more", "Restore it, or do not run its partition.")
-    stored_digest = READ_FILES.made_from(lake, [slice_])[slice_]
-    tag = input_digest({"tag": [*size_and_etag]})
+    stored_digest = READ_FILES.read_input_digests(lake, [slice_])[slice_]
+    tag = compute_input_digest({"tag": [*size_and_etag]})
     stored_digests = lake.digests(FAULTS, [_TAG.digest_name(slice_), _CONTENT.digest_name(slice_)])
     if stored_digests[_TAG.digest_name(slice_)] == tag and stored_digest == _digest(
         file, stored_digests[_CONTENT.digest_name(slice_)]
@@ -143,7 +149,7 @@ def _digest(file: SourceFile, *content: object) -> str:
 
 def _content(path: Path) -> str:
     with path.open("rb") as file:
-        return input_digest({"sha256": hashlib.file_digest(file, "sha256").hexdigest()})
+        return compute_input_digest({"sha256": hashlib.file_digest(file, "sha256").hexdigest()})
 
 
 def _read(
@@ -158,7 +164,7 @@ def _read(
     try:
         tally = _spill(workspace, file, path, folder)
         spilled = {table: partial(spilled_batches, folder / f"{table}.arrow") for table in READ_FILES.tables}
-        READ_FILES.commit(workspace.lake, input_digests, spilled, beside={FAULTS: extra_digests})
+        READ_FILES.commit(workspace.lake, input_digests, spilled, extra_digests={FAULTS: extra_digests})
         return tally
     finally:
         rmtree(folder, ignore_errors=True)
@@ -186,7 +192,7 @@ def _spill(workspace: Workspace, file: SourceFile, path: Path, folder: Path) -> 
         for writer in writers.values():
             writer.close()
     if tally.faults:
-        tally.shown.insert(
+        tally.examples.insert(
             0, f"{file.location}: {tally.faults:,} stretches could not be read; everything else was read"
         )
     return tally
@@ -194,8 +200,8 @@ def _spill(workspace: Workspace, file: SourceFile, path: Path, folder: Path) -> 
 
 def _note(tally: _Tally, faults: Sequence[DataFault]) -> None:
     tally.faults += len(faults)
-    room = max(0, _SHOWN_FAULTS - len(tally.shown))
-    tally.shown += [str(fault) for fault in faults[:room]]
+    room = max(0, _SHOWN_FAULTS - len(tally.examples))
+    tally.examples += [str(fault) for fault in faults[:room]]
 
 
 def _pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:

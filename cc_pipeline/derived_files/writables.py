@@ -23,7 +23,7 @@ _IO: Final = "org.apache.hadoop.io."
 TEXT: Final = f"{_IO}Text"
 BYTES: Final = f"{_IO}BytesWritable"
 LONG: Final = f"{_IO}LongWritable"
-INT: Final = f"{_IO}IntWritable"
+INTEGER: Final = f"{_IO}IntWritable"
 NULL: Final = f"{_IO}NullWritable"
 
 _COMPRESS: Final = "org.apache.hadoop.io.compress."
@@ -137,7 +137,7 @@ _DECODERS: Final[dict[str, Callable[[bytes], Value]]] = {
     TEXT: _text,
     BYTES: _bytes,
     LONG: _packed("q"),
-    INT: _packed("i"),
+    INTEGER: _packed("i"),
     NULL: _null,
     f"{_IO}ShortWritable": _packed("h"),
     f"{_IO}ByteWritable": _packed("b"),
@@ -181,7 +181,7 @@ class _Engine(Protocol):
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-def _one_after_another(new_engine: Callable[[], _Engine]) -> Callable[[bytes, int], bytes]:
+def _stream_decoder(new_engine: Callable[[], _Engine]) -> Callable[[bytes, int], bytes]:
     """Returns a decoder of a coding whose data may be several consecutive streams, each with its own engine."""
 
     def inflate(data: bytes, limit: int) -> bytes:
@@ -251,10 +251,10 @@ def _uint32(data: bytes, position: int) -> tuple[int, int]:
 
 
 _DECOMPRESSORS: Final[dict[str, Callable[[bytes, int], bytes]]] = {
-    DEFAULT_CODEC: _one_after_another(partial(zlib.decompressobj, 15)),
-    f"{_COMPRESS}DeflateCodec": _one_after_another(partial(zlib.decompressobj, 15)),
-    GZIP_CODEC: _one_after_another(partial(zlib.decompressobj, 31)),
-    f"{_COMPRESS}BZip2Codec": _one_after_another(bz2.BZ2Decompressor),
+    DEFAULT_CODEC: _stream_decoder(partial(zlib.decompressobj, 15)),
+    f"{_COMPRESS}DeflateCodec": _stream_decoder(partial(zlib.decompressobj, 15)),
+    GZIP_CODEC: _stream_decoder(partial(zlib.decompressobj, 31)),
+    f"{_COMPRESS}BZip2Codec": _stream_decoder(bz2.BZ2Decompressor),
     f"{_COMPRESS}ZStandardCodec": partial(_into_room, cramjam.zstd.decompress_into),
     f"{_COMPRESS}SnappyCodec": _framed(_snappy_chunk),
     f"{_COMPRESS}Lz4Codec": _framed(partial(_into_room, cramjam.lz4.decompress_block_into)),

@@ -55,7 +55,7 @@ _BINARY_FAMILIES = ("image/", "audio/", "video/", "font/", "application/pdf", "a
 _SPACE = b" \t\r\n\f"
 #: White space and marks, in UTF-16 too.
 _NO_CHARACTERS = _SPACE + b"\0\xef\xbb\xbf\xfe\xff"
-_LOOKED_AT = 1024
+_HEAD_BYTES = 1024
 #: Control characters that no text has (charsets of seven bits have three), and the share of them above which bytes are
 #: no text; compressed bytes have a tenth.
 _CONTROLS = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r\x0e\x0f\x1b")
@@ -104,7 +104,7 @@ def _is_page(headers: Headers) -> bool:
 def _holds_document(coding: str, body: bytes) -> bool:
     """Whether a compressed file is a sitemap or a feed: sites publish those as compressed files."""
     for _ in range(_HIDDEN_ROUNDS):
-        begin = undo(coding, body[:_LOOKED_AT], _LOOKED_AT)
+        begin = undo(coding, body[:_HEAD_BYTES], _HEAD_BYTES)
         body = begin[0] if begin else b""
         if root_element(body) not in (None, "html"):
             return True
@@ -116,7 +116,7 @@ def is_unread_text(mime: str | None, kind: Kind, payload: bytes) -> bool:
     markup."""
     if kind != "other" and not is_program(mime):
         return False
-    if binary_type(payload) is not None or not payload[:_LOOKED_AT].strip(_NO_CHARACTERS):
+    if binary_type(payload) is not None or not payload[:_HEAD_BYTES].strip(_NO_CHARACTERS):
         return False
     return begins_as_markup(payload) or not is_program(mime)
 
@@ -126,7 +126,7 @@ def is_binary(payload: bytes, detected: str | None) -> bool:
     bytes contradict it."""
     if binary_type(payload) is not None:
         return True
-    head = payload[: 4 * _LOOKED_AT]
+    head = payload[: 4 * _HEAD_BYTES]
     return (
         detected is not None
         and detected.startswith(_BINARY_FAMILIES)
@@ -138,7 +138,7 @@ def is_binary(payload: bytes, detected: str | None) -> bool:
 def binary_type(payload: bytes) -> str | None:
     """Returns the media type of a file that is no text, by its first bytes; ``application/octet-stream`` for bytes with
     too many control characters; ``None`` if it may be text."""
-    head = payload[:_LOOKED_AT]
+    head = payload[:_HEAD_BYTES]
     start = head.lstrip(_SPACE)
     for mark, kind in _MAGIC:
         if head.startswith(mark) or (mark[:1] == b"%" and start.startswith(mark)):

@@ -208,7 +208,7 @@ def detect(payload: bytes) -> Detected | None:
         return Detected(wide, True)
     if b"\x1b" in sample and (switched := _by_escapes(sample)):
         return Detected(switched, True)
-    if sample.isascii() or _valid_utf8(sample, whole=len(sample) == len(payload)):
+    if sample.isascii() or _valid_utf8(sample, is_complete=len(sample) == len(payload)):
         return Detected("UTF-8", True)
     high = sample.translate(None, _ASCII)
     if max(high) <= 0x9F and len(high) * 20 < len(sample):
@@ -265,11 +265,11 @@ def _by_escapes(sample: bytes) -> str | None:
     return name if name and _decodes(sample, name) else None
 
 
-def _valid_utf8(sample: bytes, *, whole: bool) -> bool:
+def _valid_utf8(sample: bytes, *, is_complete: bool) -> bool:
     try:
         sample.decode("utf-8")
     except UnicodeDecodeError as error:
-        return not whole and error.start >= len(sample) - 3
+        return not is_complete and error.start >= len(sample) - 3
     return True
 
 
@@ -329,7 +329,7 @@ def declared(payload: bytes) -> str | None:
     if xml := _XML_DECLARATION.match(head.lstrip()):
         charset = encoding_for_label((xml.group(1) or xml.group(2) or b"").decode("latin-1"))
         if charset:
-            return _of_a_page(charset)
+            return _resolve_page_charset(charset)
     if b"<meta" in head or b"<META" in head or b"<Meta" in head:
         for tag in _META.finditer(_COMMENT.sub(b"", head)):
             if charset := _meta_charset(tag.group(1)):
@@ -376,10 +376,10 @@ def _meta_charset(attributes: bytes) -> str | None:
             charset = value
     label = charset or (content if pragma else None)
     found_name = encoding_for_label(label.decode("latin-1")) if label else None
-    return _of_a_page(found_name) if found_name else None
+    return _resolve_page_charset(found_name) if found_name else None
 
 
-def _of_a_page(name: str) -> str:
+def _resolve_page_charset(name: str) -> str:
     """Returns the charset to use when a page itself names ``name`` (HTML, 13.2.3.2): bytes with a readable ASCII
     declaration are not UTF-16, and ``x-user-defined`` is for scripts."""
     return {"UTF-16LE": "UTF-8", "UTF-16BE": "UTF-8", "x-user-defined": "windows-1252"}.get(name, name)

@@ -32,7 +32,7 @@ _TYPE = re.compile(r"[^a-z0-9]*([a-z0-9][a-z0-9/.+-]*)", re.IGNORECASE)
 #: The same with a type and a subtype, after any other characters.
 _FULL_TYPE = re.compile(r"[^a-z0-9/]*[a-z0-9][a-z0-9.+-]*/[a-z0-9]", re.IGNORECASE)
 #: Types that leave the decision to the bytes (WHATWG MIME Sniffing, 7); ``*/*`` is no type either.
-_SAY_NOTHING = frozenset({"unknown/unknown", "application/unknown"})
+_UNSPECIFIC_TYPES = frozenset({"unknown/unknown", "application/unknown"})
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
 #: Programs and styles, in which markup may stand.
 _PROGRAM = re.compile("script|css|json")
@@ -55,7 +55,7 @@ _PROLOGUE = ((b"<?", b"?>"), (b"<!--", b"-->"), (b"<!", b">"))
 _PROLOGUE_BYTES = 8192
 
 #: Headers that the 2012 writer left out of its headers object.
-NOT_KEPT_IN_2012 = frozenset(
+DROPPED_IN_2012 = frozenset(
     """
 proxy-connection connection keep-alive transfer-encoding te trailer proxy-authorization proxy-authenticate upgrade
 set-cookie content-encoding
@@ -150,11 +150,11 @@ def root_element(payload: bytes) -> str | None:
 
 class ChosenKind(NamedTuple):
     """The parser for a page. ``source`` is the reason: the ``header``, the ``archive`` (the type that it identified),
-    or the ``bytes``. ``is_other`` marks HTML that the archive identified under another type."""
+    or the ``bytes``. ``is_mislabelled`` marks HTML that the archive identified under another type."""
 
     kind: Kind
     source: Literal["header", "archive", "bytes"]
-    is_other: bool = False
+    is_mislabelled: bool = False
 
 
 def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> ChosenKind:
@@ -167,15 +167,15 @@ def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> Chose
     if mime in JSON_FEED_TYPES:
         return ChosenKind("feed", "header")
     payload = narrowed(payload)
-    if detected in _SAY_NOTHING or (detected is not None and "octet" in detected):
+    if detected in _UNSPECIFIC_TYPES or (detected is not None and "octet" in detected):
         detected = None
-    choice = _chosen(mime, detected, payload)
+    choice = _choose_by_type(mime, detected, payload)
     kind = _kind_by_root(choice.kind, detected, payload)
     return choice if kind == choice.kind else ChosenKind(kind, "bytes")
 
 
-def _chosen(mime: str | None, detected: str | None, payload: bytes) -> ChosenKind:
-    if mime is None or mime in _SAY_NOTHING:
+def _choose_by_type(mime: str | None, detected: str | None, payload: bytes) -> ChosenKind:
+    if mime is None or mime in _UNSPECIFIC_TYPES:
         return ChosenKind(kind_of(detected), "archive") if detected else ChosenKind(_sniffed(payload), "bytes")
     kind = kind_of(mime)
     if detected is None or kind not in ("other", "text"):

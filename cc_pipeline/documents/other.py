@@ -32,12 +32,12 @@ _FACTS = frozenset({"lastmod", "changefreq", "priority"})
 #: Programs are no texts, although the 2012 filter let some through.
 _PROGRAM = re.compile(r"[a-z]+/(?:x-)?(?:java|ecma)script\b")
 #: A JSON string, with the colon after it if it is a member's name; or an unfinished string.
-_STRING = re.compile(r'("(?:[^"\\]++|\\.)*+")(\s*+:)?|"(?:[^"\\]++|\\.)*+\\?\Z', re.DOTALL)
+_JSON_STRING = re.compile(r'("(?:[^"\\]++|\\.)*+")(\s*+:)?|"(?:[^"\\]++|\\.)*+\\?\Z', re.DOTALL)
 _JSON_MIME = re.compile(r"[a-z]+/(?:[a-z0-9.-]+\+)?json\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TextDocument:
     """The content of a document. ``text`` has its white space collapsed; ``main_content`` keeps lines, and is ``None``
     for documents that are no prose."""
 
@@ -97,14 +97,14 @@ def entries(root: Element, url: str, limits: Limits, flags: set[str]) -> tuple[L
     return tuple(links)
 
 
-def read_other(kind: str, text: str, page: PageInput, options: ParseOptions) -> Found | None:
+def read_other(kind: str, text: str, page: PageInput, options: ParseOptions) -> TextDocument | None:
     """Reads a document of kind ``text``, or ``xml`` or ``feed`` that is no feed; returns ``None`` for programs."""
     if kind != "text" and text.lstrip("\ufeff \t\r\n").startswith("<"):
         return read_xml(text, page.url, options.limits, links=options.links)
     return read_text(text, content_type(page.content_headers)[0], options.limits)
 
 
-def read_text(text: str, mime: str | None, limits: Limits) -> Found | None:
+def read_text(text: str, mime: str | None, limits: Limits) -> TextDocument | None:
     """Reads plain text unchanged, or every string value of JSON, one a line.
 
     The label decides; invalid JSON is read as plain text, flagged ``json_invalid``. Returns ``None`` for programs.
@@ -118,19 +118,19 @@ def read_text(text: str, mime: str | None, limits: Limits) -> Found | None:
             flags.add("elements_cut")
             texts = "\n".join(
                 _unescaped(string[1])
-                for string in _STRING.finditer(text[: limits.text_chars])
+                for string in _JSON_STRING.finditer(text[: limits.text_chars])
                 if string[1] and not string[2]
             )
-            return Found("json", collapsed(texts), flags=flags)
+            return TextDocument("json", collapsed(texts), flags=flags)
         try:
             value = json.loads(text.lstrip("\ufeff"), strict=False)
         except (ValueError, RecursionError):
             flags.add("json_invalid")
         else:
             lines = "\n".join(_strings(value))
-            return Found("json", collapsed(_cut(lines, limits, flags)), flags=flags)
+            return TextDocument("json", collapsed(_cut(lines, limits, flags)), flags=flags)
     plain_text = _cut(text.lstrip("\ufeff"), limits, flags).strip()
-    return Found("text", collapsed(plain_text), plain_text or None, "as it is", flags=flags)
+    return TextDocument("text", collapsed(plain_text), plain_text or None, "as it is", flags=flags)
 
 
 def _unescaped(written: str) -> str:
@@ -154,21 +154,21 @@ def _strings(value: Any) -> Iterator[str]:
             waiting.pop()
 
 
-def read_xml(text: str, url: str, limits: Limits, *, links: bool = True) -> Found:
+def read_xml(text: str, url: str, limits: Limits, *, links: bool = True) -> TextDocument:
     """Reads all character data of an XML document, and the entries of a sitemap as links. ``url`` is the document's."""
     flags: set[str] = set()
     root, well_formed, cut = parse_xml(text, limits, feed=False)
     if cut:
         flags.add("elements_cut")
     if root is None:
-        return Found("xml", "", flags=flags | {"xml_unreadable"})
+        return TextDocument("xml", "", flags=flags | {"xml_unreadable"})
     if not well_formed:
         flags.add("xml_malformed")
     full_text = collapsed(_cut(" ".join(root.itertext()), limits, flags))
     if local_name(root)[1] not in _ENTRIES:  # in any namespace
-        return Found("xml", full_text, flags=flags)
+        return TextDocument("xml", full_text, flags=flags)
     rows = entries(root, url, limits, flags) if links else ()
-    return Found("sitemap", full_text, links=rows, flags=flags)
+    return TextDocument("sitemap", full_text, links=rows, flags=flags)
 
 
 def _cut(text: str, limits: Limits, flags: set[str]) -> str:
@@ -183,7 +183,7 @@ _STREAM = re.compile(rb">>\s{0,4}stream\r?\n")
 #: The bytes before a stream that are searched for its dictionary, which marks streams that are needed in full.
 _ABOUT_BYTES = 1024
 #: Bytes that are inflated at most to find large streams; limits the time of a file full of them.
-_LOOKED_BYTES = 128 * 1024 * 1024
+_MAX_INFLATED_BYTES = 128 * 1024 * 1024
 _NEEDED = re.compile(rb"/Length1\b|/Type1C|/CIDFontType0C|/OpenType|/ObjStm|/XRef")
 #: Readers search for the first and the last marker within so many bytes.
 _MARKER_BYTES = 1024
@@ -194,7 +194,7 @@ def is_pdf(payload: bytes) -> bool:
     return _START in payload[: _MARKER_BYTES + len(_START)]
 
 
-def read_pdf(payload: bytes, limits: Limits, *, cut: bool) -> Found:
+def read_pdf(payload: bytes, limits: Limits, *, cut: bool) -> TextDocument:
     """Reads title and author of a PDF file, and the text of its pages.
 
     ``cut``: the bytes are known to be incomplete. Flags: ``pdf_truncated`` if they are, or lack the marker at the end
@@ -210,14 +210,14 @@ def read_pdf(payload: bytes, limits: Limits, *, cut: bool) -> Found:
         document = pypdfium2.PdfDocument(_without_large_streams(payload, limits, flags))
     except pypdfium2.PdfiumError as error:
         locked = getattr(error, "err_code", None) == pypdfium2.raw.FPDF_ERR_PASSWORD
-        return Found("pdf", "", flags=flags | {"pdf_locked" if locked else "pdf_unreadable"})
+        return TextDocument("pdf", "", flags=flags | {"pdf_locked" if locked else "pdf_unreadable"})
     try:
         facts = document.get_metadata_dict(skip_empty=True)
         text = _text(document, limits, flags)
     finally:
         document.close()
     title, author = (collapsed(facts.get(name, ""))[: limits.attribute_chars] or None for name in ("Title", "Author"))
-    return Found("pdf", collapsed(text), text or None, _reader(), title, author, flags=flags)
+    return TextDocument("pdf", collapsed(text), text or None, _reader(), title, author, flags=flags)
 
 
 def _without_large_streams(payload: bytes, limits: Limits, flags: set[str]) -> bytes:
@@ -226,7 +226,7 @@ def _without_large_streams(payload: bytes, limits: Limits, flags: set[str]) -> b
     blanked = bytearray()
     view = memoryview(payload)
     position = copied = inflated_bytes = 0
-    while inflated_bytes < _LOOKED_BYTES and (stream := _STREAM.search(payload, position)) is not None:
+    while inflated_bytes < _MAX_INFLATED_BYTES and (stream := _STREAM.search(payload, position)) is not None:
         begin = position = stream.end()
         dictionary = payload[max(0, stream.start() - _ABOUT_BYTES) : stream.start()].rpartition(b" obj")[2]
         if (b"/FlateDecode" not in dictionary and b"/Fl " not in dictionary) or _NEEDED.search(dictionary):

@@ -99,7 +99,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RedirectFrom:
+class RedirectSource:
     """The exchange that redirected to a page, if the archive has it."""
 
     source_url: str
@@ -132,7 +132,7 @@ class PageInput:
     warc_record_offset: int | None = None
     warc_record_length: int | None = None
     domain: str | None = None
-    meant: str | None = None
+    condition_match: str | None = None
     # the exchange
     http_status: int | None = None
     http_status_line: str | None = None
@@ -141,7 +141,7 @@ class PageInput:
     truncated: str | None = None
     mime_detected: str | None = None
     record_headers: Headers = ()
-    redirect_from: RedirectFrom | None = None
+    redirect_from: RedirectSource | None = None
     record_type: str = "response"
     # its location
     archive_format: str = "warc"
@@ -189,7 +189,7 @@ class Link(NamedTuple):
     host_shown: str | None = None
 
     @property
-    def in_document(self) -> bool:
+    def is_document_link(self) -> bool:
         """Whether the 2012 document lists such links."""
         return self.attribute is None or LINK_ATTRIBUTE.get(self.type or "") == self.attribute
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.documents.about.page import About, header_columns, text_columns
+from cc_pipeline.documents.about.page import PageMetadataReader, header_columns, text_columns
 from cc_pipeline.documents.body import is_binary, is_unread_text, uncoded
 from cc_pipeline.documents.charset import Decoded, decode, without_mark
 from cc_pipeline.documents.document2012.json import exchange_row, is_robots_txt, metadata_json, page_keys
@@ -22,7 +22,7 @@ from cc_pipeline.documents.html.description import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, full_text
 from cc_pipeline.documents.html.tree import XML_TYPES, HtmlDocument, as_html, parse_html
 from cc_pipeline.documents.html.urls import Resolved, resolve_header
-from cc_pipeline.documents.other import Found, is_pdf, read_other, read_pdf
+from cc_pipeline.documents.other import TextDocument, is_pdf, read_other, read_pdf
 from cc_pipeline.documents.page import Link, PageInput, ParsedPage, ParseOptions
 from cc_pipeline.documents.signals.quality import fingerprint, quality
 from cc_pipeline.errors import DataFault, DataKind
@@ -34,8 +34,8 @@ _NEXT_DATA = re.compile(r"<script[^>]{0,500}\bid=[\"']?__NEXT_DATA__\b[^>]{0,500
 #: at least the second, or its strings have the third and twice the shown characters.
 _LITTLE_SHOWN, _MUCH_IN_SCRIPT, _MUCH_IN_STRINGS = 500, 2_000, 200
 #: A longer string of a script; or an unfinished one.
-_STRING = re.compile(r'"((?:[^"\\]|\\.){20,}+)"|"(?:[^"\\]++|\\.)*+\\?\Z', re.DOTALL)
-_SPOKEN = re.compile(r"\s|\\u|[^\x00-\x7f]")
+_LONG_STRING = re.compile(r'"((?:[^"\\]|\\.){20,}+)"|"(?:[^"\\]++|\\.)*+\\?\Z', re.DOTALL)
+_PROSE_SIGN = re.compile(r"\s|\\u|[^\x00-\x7f]")
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 #: Columns of page_text that ``text_chars`` bounds.
 _TEXTS = ("text", "title", "description", "main_content", "main_content_markdown")
@@ -102,7 +102,7 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
             text, links, items = _parse_kind(kind, page, decoded, row, options, flags)
     elif is_pdf(payload):
         pdf = read_pdf(payload, options.limits, cut=page.truncated is not None or "payload_cut" in flags)
-        text = _other(page, pdf, options, flags)
+        text = _document_row(page, pdf, options, flags)
     if text is None and "binary_content" not in flags and is_unread_text(mime, kind, payload):
         flags.add("text_unread")
     if text is not None:
@@ -139,10 +139,12 @@ def _parse_kind(
             if root_element(page.payload) == "html":
                 return *_html(page, decoded, row, options, flags), ()
     document = read_other(kind, decoded.text, page, options)
-    return (_other(page, document, options, flags), document.links, ()) if document else (None, (), ())
+    return (_document_row(page, document, options, flags), document.links, ()) if document else (None, (), ())
 
 
-def _other(page: PageInput, document: Found, options: ParseOptions, flags: set[str]) -> dict[str, Any] | None:
+def _document_row(
+    page: PageInput, document: TextDocument, options: ParseOptions, flags: set[str]
+) -> dict[str, Any] | None:
     """Returns the text row of a document that is neither HTML nor a feed; ``None`` if it has no text."""
     flags |= document.flags
     if not document.text and document.title is None and document.author is None:
@@ -164,12 +166,12 @@ def _html(
     # a page sent under any XML type is XHTML
     if row["mime_type"] in XML_TYPES and (html_text := as_html(markup)) is not None:
         markup, utf8 = html_text, None
-    metadata_reader = About(page, limits)
+    metadata_reader = PageMetadataReader(page, limits)
     main: MainContent | None = None
 
     def read_tree(tree: LexborHTMLParser, document: HtmlDocument, resolve: Callable[[str], Resolved]) -> None:
         nonlocal main
-        metadata_reader.look(tree, document, resolve)
+        metadata_reader.collect(tree, document, resolve)
         if options.main_content != "none" and document.work <= limits.extractor_work:
             bounded_markup = markup if document.cut is None else document.cut.decode("utf-8", "replace")
             main = extracted(
@@ -189,7 +191,7 @@ def _html(
         links=options.links,
         charset=decoded.charset,
         as_written=options.compat is not None,
-        look=read_tree,
+        read_tree=read_tree,
     )
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
@@ -205,7 +207,7 @@ def _html(
         text["main_content"], text["main_content_extractor"] = main.text, main.extractor
         text["main_content_markdown"] = main.markdown
         text |= main_text_signals(main.text)
-    if options.main_content != "none" and (main is None or not main.whole):
+    if options.main_content != "none" and (main is None or not main.is_complete):
         document.flags.add("main_content_left_out")
     if _text_in_script(markup, len(document.body_text)):
         document.flags.add("text_in_script")
@@ -226,8 +228,8 @@ def _text_in_script(markup: str, shown_chars: int) -> bool:
     end = markup.find("</script", script.end()) if script else -1
     if script is None or end < 0 or end - script.end() >= _MUCH_IN_SCRIPT:
         return end >= 0
-    strings = (match[1] for match in _STRING.finditer(markup, script.end(), end))
-    prose_chars = sum(len(_ESCAPE.sub(" ", literal)) for literal in strings if literal and _SPOKEN.search(literal))
+    strings = (match[1] for match in _LONG_STRING.finditer(markup, script.end(), end))
+    prose_chars = sum(len(_ESCAPE.sub(" ", literal)) for literal in strings if literal and _PROSE_SIGN.search(literal))
     return prose_chars >= max(_MUCH_IN_STRINGS, 2 * shown_chars)
 
 

@@ -58,10 +58,10 @@ def _batch(
         if field.name in ready:
             columns.append(ready[field.name])
         elif field.name in _SHARED:
-            column = _array([page.keys.get(field.name) for page in pages], field.type)
+            column = _make_array([page.keys.get(field.name) for page in pages], field.type)
             columns.append(column if index is None else column.take(index))
         else:
-            columns.append(_array([row.get(field.name) for row in rows], field.type))
+            columns.append(_make_array([row.get(field.name) for row in rows], field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -76,7 +76,7 @@ class _FlatLinks:
         fields = list(zip(*links, strict=True)) if links else [()] * len(Link._fields)
         by_name = dict(zip(Link._fields, fields, strict=True))
         self._columns = {
-            name: _array(by_name[name], pa.string())
+            name: _make_array(by_name[name], pa.string())
             for name in ("type", "href", "url", "text", "rel", "host", "domain", "attribute", "host_shown")
         }
         self._columns["attributes"] = _maps(by_name["attributes"])
@@ -120,7 +120,7 @@ def _content(metadata: list[dict[str, Any]], flat: _FlatLinks) -> pa.Array:
         if field.name == "links":
             columns.append(flat.nested().cast(field.type))
         else:
-            columns.append(_array([content.get(field.name) for content in filled], field.type))
+            columns.append(_make_array([content.get(field.name) for content in filled], field.type))
     return pa.StructArray.from_arrays(
         columns, fields=list(CONTENT), mask=pa.array([content is None for content in contents], pa.bool_())
     )
@@ -135,11 +135,11 @@ def _maps(values: Iterable[dict[str, str]]) -> pa.Array:
         contents.extend(attributes.values())
         offsets.append(len(names))
     return pa.MapArray.from_arrays(
-        pa.array(offsets, pa.int32()), _array(names, pa.string()), _array(contents, pa.string())
+        pa.array(offsets, pa.int32()), _make_array(names, pa.string()), _make_array(contents, pa.string())
     )
 
 
-def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def _make_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     try:
         return _convert(values, kind)
     except UnicodeEncodeError:

@@ -59,15 +59,15 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class DatasetDescription:
     """The description of a data set: ``title``, ``creator`` and ``url`` (optional, by a person), ``languages`` (ISO
-    639-3) of its texts, and the processing steps (``done``), in order."""
+    639-3) of its texts, and the processing steps (``steps``), in order."""
 
     title: str
     creator: str = ""
     url: str = ""
     languages: tuple[str, ...] = ()
-    done: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
 
 
 def schema_of(path: Path, columns: Sequence[tuple[str, str]]) -> pa.Schema:
@@ -83,16 +83,16 @@ _OF_DUCKDB: Final = {
 }  # fmt: skip
 
 
-def croissant(
-    description: About, provenance: Provenance, files: Sequence[DataFile], other_files: Sequence[DataFile]
+def build_croissant(
+    description: DatasetDescription, provenance: Provenance, files: Sequence[DataFile], other_files: Sequence[DataFile]
 ) -> dict[str, Any]:
     """Builds the Croissant document of ``files``, each a record set; ``other_files`` are files without one, such as the
     list of target outcomes. Record sets leave out columns of structs and of lists of structs."""
-    days = provenance.made_at.date().isoformat()
+    days = provenance.created_at.date().isoformat()
     crawls = [crawl_source.crawl for crawl_source in provenance.crawls]
     activity = {
         "@type": "prov:Activity",
-        "prov:endedAtTime": provenance.made_at.isoformat(timespec="seconds"),
+        "prov:endedAtTime": provenance.created_at.isoformat(timespec="seconds"),
         "prov:wasAssociatedWith": {"@type": "prov:SoftwareAgent", "@id": f"#{SOFTWARE}", "rdfs:label": SOFTWARE},
         "prov:used": [{"@id": _INDEX.format(crawl=crawl)} for crawl in crawls],
     }
@@ -103,7 +103,7 @@ def croissant(
         "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
         "name": _WORD.sub("-", description.title).strip("-") or "dataset",
         "description": f"{description.title}. Rows of Common Crawl, {', '.join(crawls)}. "
-        f"Asked: {'; '.join(provenance.asked)}. Targets: {outcomes or 'none'}.",
+        f"Asked: {'; '.join(provenance.selection)}. Targets: {outcomes or 'none'}.",
         "license": TERMS,
         "url": description.url or "https://commoncrawl.org/",
         "version": "1.0.0",
@@ -114,7 +114,7 @@ def croissant(
             {
                 "@id": _INDEX.format(crawl=crawl_source.crawl),
                 "@type": "prov:Entity",
-                "rdfs:label": _digests(crawl_source.path_list, crawl_source.indexes),
+                "rdfs:label": _describe_digests(crawl_source.path_list, crawl_source.indexes),
             }
             for crawl_source in provenance.crawls
         ],
@@ -123,7 +123,7 @@ def croissant(
         "rai:dataCollectionType": ["Web Scraping", "Secondary Data analysis"],
         "rai:dataCollectionRawData": f"WARC and ARC records of {', '.join(crawls)} at {', '.join(provenance.sources)}",
         "rai:dataCollectionMissingData": f"targets.csv says what became of each target: {outcomes or 'none'}.",
-        "rai:dataPreprocessingProtocol": list(description.done) or ["none: rows are as the pipeline parsed them"],
+        "rai:dataPreprocessingProtocol": list(description.steps) or ["none: rows are as the pipeline parsed them"],
         "rai:dataLimitations": "Common Crawl fetches a part of a site's pages, those that its robots.txt allowed then.",
         "rai:personalSensitiveInformation": "Pages are as they were published; nothing was taken out of their texts.",
         "distribution": [
@@ -146,7 +146,7 @@ def croissant(
     return document
 
 
-def _digests(path_list: str | None, indexes: Mapping[str, str]) -> str:
+def _describe_digests(path_list: str | None, indexes: Mapping[str, str]) -> str:
     texts = ([f"path list {path_list}"] if path_list else []) + [
         f"index ({kind}) {digest}" for kind, digest in indexes.items()
     ]
@@ -162,7 +162,7 @@ def _field(file: DataFile, column: pa.Field) -> dict[str, Any] | None:
     kind, is_repeated = column.type, False
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         kind, is_repeated = kind.value_type, True
-    type_name = _named(kind)
+    type_name = _schema_type(kind)
     if type_name is None:
         return None
     field = {
@@ -175,7 +175,7 @@ def _field(file: DataFile, column: pa.Field) -> dict[str, Any] | None:
     return field | ({"isArray": True, "arrayShape": "-1"} if is_repeated else {})
 
 
-def _named(kind: pa.DataType) -> str | None:
+def _schema_type(kind: pa.DataType) -> str | None:
     types = pa.types
     if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind):
         return "sc:Text"
@@ -196,7 +196,7 @@ def _has_maps(kind: pa.DataType) -> bool:
     return any(_has_maps(kind.field(number).type) for number in range(kind.num_fields))
 
 
-def card_head(description: About, files: Sequence[DataFile]) -> str:
+def build_card_head(description: DatasetDescription, files: Sequence[DataFile]) -> str:
     """Builds the head of a README for Hugging Face, between lines of three dashes: licence, languages, size, and a
     configuration for each table, since ``load_dataset`` would derive splits from file names otherwise. Tables that it
     cannot load (with columns of maps, or without rows) have no configuration."""

@@ -9,10 +9,10 @@ from duckdb import DuckDBPyConnection
 
 from cc_pipeline.documents.document2012.json import Compat, metadata_json
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.export.files import Handed, whole_file, write_papers
+from cc_pipeline.export.files import ExportedTable, whole_file, write_export_documents
 from cc_pipeline.export.format import RowsRequest, Written
 from cc_pipeline.export.table_files import Selection, written_tables
-from cc_pipeline.lake.reading import explained
+from cc_pipeline.lake.reading import translate_errors
 
 #: Rows of ``page_metadata`` in memory at a time: a row has all links of its page.
 _BATCH: Final = 200
@@ -26,14 +26,15 @@ def write_documents(request: RowsRequest, compat: Compat) -> Written:
     with whole_file(request.out) as path:
         exported_tables = [_write_lines(request.connection, request.selections[0], compat, path)]
     return written_tables(
-        exported_tables, write_papers(request.out, request.about, request.provenance, exported_tables, [request.out])
+        exported_tables,
+        write_export_documents(request.out, request.description, request.provenance, exported_tables, [request.out]),
     )
 
 
-def _write_lines(connection: DuckDBPyConnection, selection: Selection, compat: Compat, path: Path) -> Handed:
+def _write_lines(connection: DuckDBPyConnection, selection: Selection, compat: Compat, path: Path) -> ExportedTable:
     order = "" if selection.table is None else " ORDER BY crawl, warc_filename, warc_record_offset, url"
     rows = 0
-    with explained(path), path.open("w", encoding="utf-8") as stream:
+    with translate_errors(path), path.open("w", encoding="utf-8") as stream:
         result = connection.execute(f"SELECT * FROM ({selection.sql}){order}")
         columns = [column[0] for column in result.description or []]
         if not {"url", "disposition", "parsed_as"} <= {*columns}:
@@ -44,4 +45,4 @@ def _write_lines(connection: DuckDBPyConnection, selection: Selection, compat: C
                 url = (row["url"] or "").translate(_ESCAPED)
                 stream.write(f"{url}\t{metadata_json(row, compat=compat)}\n")
             rows += len(page)
-    return Handed(selection.name, rows)
+    return ExportedTable(selection.name, rows)

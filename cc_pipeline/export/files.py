@@ -16,8 +16,8 @@ import pyarrow as pa
 from cc_pipeline import SOFTWARE
 from cc_pipeline.atomic import folder_written_whole, write_whole, written_whole
 from cc_pipeline.errors import UserInputError, disk_trouble
-from cc_pipeline.export.cards import TABULAR, About, DataFile, card_head, croissant, schema_of
-from cc_pipeline.export.provenance import Provenance, read, write_targets
+from cc_pipeline.export.cards import TABULAR, DataFile, DatasetDescription, build_card_head, build_croissant, schema_of
+from cc_pipeline.export.provenance import Provenance, read_provenance, write_targets
 from cc_pipeline.processes import this_process
 
 README, PROVENANCE, CROISSANT, TARGETS = "README.md", "provenance.json", "croissant.json", "targets.csv"
@@ -29,7 +29,7 @@ rules and reservations of text and data mining that pages carried are in `page_m
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class ExportedTable:
     """An exported table or file: its name, number of rows, rows by crawl if it has a column ``crawl``, and for a table
     the name and DuckDB type of each of its ``columns``."""
 
@@ -58,14 +58,14 @@ def whole_folder(out: Path) -> Iterator[Path]:
     """
     if out.exists() and not out.is_dir():
         raise UserInputError(f"{out} is a file; name a new folder")
-    if out.is_dir() and any(out.iterdir()) and not _is_ours(out / README):
+    if out.is_dir() and any(out.iterdir()) and not _is_own_readme(out / README):
         raise UserInputError(f"{out} has files that no export wrote; name another folder")
     with disk_trouble(out), folder_written_whole(out) as temporary_folder:
         yield temporary_folder
 
 
 @contextmanager
-def scratch_beside(out: Path) -> Iterator[Path]:
+def open_scratch_folder(out: Path) -> Iterator[Path]:
     """Yields a folder beside ``out`` for spill files, which is deleted at the end of the block."""
     folder = out.with_name(f".{out.name}.{this_process()}.scratch")
     try:
@@ -81,16 +81,16 @@ def files_in(folder: Path) -> tuple[Path, ...]:
     return tuple(sorted(path for path in folder.rglob("*") if path.is_file()))
 
 
-def paper(out: Path, name: str) -> Path:
+def document_path(out: Path, name: str) -> Path:
     """Returns the path of a document about ``out``: in it, if it is a folder, else beside it."""
     return out / name if out.is_dir() else out.with_name(f"{out.name}.{name}")
 
 
-def write_papers(
+def write_export_documents(
     out: Path,
-    description: About,
+    description: DatasetDescription,
     provenance: Provenance,
-    exported_tables: Sequence[Handed],
+    exported_tables: Sequence[ExportedTable],
     files: Sequence[Path],
     extra_text: str = "",
     extra_fields: Mapping[str, Any] | None = None,
@@ -107,13 +107,13 @@ def write_papers(
         return str(file.relative_to(out) if folder else file.name)
 
     with disk_trouble(out):
-        if paper(out, PROVENANCE).exists():
+        if document_path(out, PROVENANCE).exists():
             # documents of an earlier export that are not replaced would be wrong
             for name in (TARGETS, CROISSANT):
-                paper(out, name).unlink(missing_ok=True)
+                document_path(out, name).unlink(missing_ok=True)
         if provenance.targets:
-            write_targets(paper(out, TARGETS), provenance.targets)
-            files = [*files, paper(out, TARGETS)]
+            write_targets(document_path(out, TARGETS), provenance.targets)
+            files = [*files, document_path(out, TARGETS)]
         file_facts: list[dict[str, Any]] = [
             {"name": relative_name(path), "bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files
         ]
@@ -123,13 +123,13 @@ def write_papers(
             "files": file_facts,
             **(extra_fields or {}),
         }
-        _write_json(paper(out, PROVENANCE), document)
+        _write_json(document_path(out, PROVENANCE), document)
         tables = [
             table
             for table, file in zip(exported_tables, files, strict=False)
             if table.columns and file.suffix in TABULAR
         ]
-        head, documents = "", [paper(out, README), paper(out, PROVENANCE)]
+        head, documents = "", [document_path(out, README), document_path(out, PROVENANCE)]
         if tables and len(tables) == len(exported_tables):
             rows = [
                 DataFile(table.name, about_file["name"], about_file["sha256"], about_file["bytes"], table.rows,
@@ -142,22 +142,24 @@ def write_papers(
                 )
                 for file_fact in file_facts[len(rows) :]
             ]
-            documents.append(paper(out, CROISSANT))
-            _write_json(documents[-1], croissant(description, provenance, rows, other_files))
-            head = card_head(description, rows) if folder else ""
+            documents.append(document_path(out, CROISSANT))
+            _write_json(documents[-1], build_croissant(description, provenance, rows, other_files))
+            head = build_card_head(description, rows) if folder else ""
         lines = _readme(description, provenance, exported_tables, file_facts, extra_text)
-        write_whole(paper(out, README), head + "\n".join(lines))
+        write_whole(document_path(out, README), head + "\n".join(lines))
     return (*files, *documents)
 
 
 def provenance_of(folder: Path, selection: Sequence[str]) -> Provenance:
-    """Reads the provenance of a folder that :func:`write_papers` wrote, and adds the ``selection`` of the new export.
-    Without these documents, nothing else is known."""
+    """Reads the provenance of a folder that :func:`write_export_documents` wrote, and adds the ``selection`` of the new
+    export. Without these documents, nothing else is known."""
     try:
-        earlier = read(json.loads(paper(folder, PROVENANCE).read_bytes()), paper(folder, TARGETS))
+        earlier = read_provenance(
+            json.loads(document_path(folder, PROVENANCE).read_bytes()), document_path(folder, TARGETS)
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Provenance(asked=tuple(selection))
-    return replace(earlier, asked=(*earlier.asked, *selection))
+        return Provenance(selection=tuple(selection))
+    return replace(earlier, selection=(*earlier.selection, *selection))
 
 
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:
@@ -165,16 +167,16 @@ def _write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def _readme(
-    description: About,
+    description: DatasetDescription,
     provenance: Provenance,
-    exported_tables: Sequence[Handed],
+    exported_tables: Sequence[ExportedTable],
     file_facts: Sequence[Mapping[str, Any]],
     extra_text: str,
 ) -> list[str]:
     lines = [
         f"# {description.title}",
         "",
-        f"Handed on by {SOFTWARE} at {provenance.made_at:%Y-%m-%d %H:%M:%S} UTC.",
+        f"Handed on by {SOFTWARE} at {provenance.created_at:%Y-%m-%d %H:%M:%S} UTC.",
         "",
     ]
     lines += ["## What is here", "", "| name | rows | columns | crawls |", "|---|---|---|---|"]
@@ -188,7 +190,7 @@ def _readme(
     ]
     lines += ["", "## Where it came from", ""]
     lines += [f"- source: {source}" for source in provenance.sources] + [
-        f"- {sentence}" for sentence in provenance.asked
+        f"- {sentence}" for sentence in provenance.selection
     ]
     if provenance.targets:
         summary = ", ".join(f"{count:,} {name}" for name, count in provenance.outcomes.items() if count)
@@ -216,7 +218,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _is_ours(readme: Path) -> bool:
+def _is_own_readme(readme: Path) -> bool:
     try:
         return any(line.startswith("Handed on by ") for line in readme.read_text("utf-8").splitlines()[:_HEAD_LINES])
     except (OSError, UnicodeDecodeError):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.errors import Incomplete
-    from cc_pipeline.export.cards import About
+    from cc_pipeline.export.cards import DatasetDescription
     from cc_pipeline.export.provenance import Provenance
     from cc_pipeline.export.table_files import Selection
     from cc_pipeline.workspace.workspace import Workspace
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RowsRequest:
-    """Rows to write to ``out``: queries of an open ``connection``. ``about`` and ``provenance`` are for the documents
-    beside it. With ``guards_formulas``, no text is a formula in a spreadsheet."""
+    """Rows to write to ``out``: queries of an open ``connection``. ``description`` and ``provenance`` are for the
+    documents beside it. With ``guards_formulas``, no text is a formula in a spreadsheet."""
 
     connection: DuckDBPyConnection
     selections: Sequence[Selection]
     format: str
     out: Path
-    about: About
+    description: DatasetDescription
     provenance: Provenance
     guards_formulas: bool = False
 
@@ -40,7 +40,7 @@ class RecordsRequest:
     targets: Sequence[Target]
     crawls: Sequence[str]
     out: Path
-    about: About
+    description: DatasetDescription
     provenance: Provenance
 
 

@@ -23,10 +23,10 @@ def _write_tables(request: RowsRequest) -> Written:
     return write_table_files(request)
 
 
-def _write_documents(request: RowsRequest, *, is_as_in_2012: bool) -> Written:
+def _write_documents(request: RowsRequest, *, has_bugs_of_2012: bool) -> Written:
     from cc_pipeline.export.documents import write_documents
 
-    return write_documents(request, "2012" if is_as_in_2012 else None)
+    return write_documents(request, "2012" if has_bugs_of_2012 else None)
 
 
 def _write_sequencefiles(request: RecordsRequest) -> Written:
@@ -46,12 +46,12 @@ FORMATS: Final[dict[str, ExportFormat]] = {
     "sequencefile": RecordFormat(summary="the text and metadata files of 2012", write=_write_sequencefiles),
     "metadata-json": RowFormat(
         summary="the metadata document of 2012 of each page, one a line (URL, tab, JSON)",
-        write=partial(_write_documents, is_as_in_2012=False),
+        write=partial(_write_documents, has_bugs_of_2012=False),
         only_table="page_metadata",
     ),
     "metadata-json-2012": RowFormat(
         summary="the same with the bugs of the writer of 2012",
-        write=partial(_write_documents, is_as_in_2012=True),
+        write=partial(_write_documents, has_bugs_of_2012=True),
         only_table="page_metadata",
     ),
 }
@@ -60,7 +60,7 @@ FORMATS: Final[dict[str, ExportFormat]] = {
 def find_formats() -> dict[str, ExportFormat]:
     """Returns all formats by name. An extension with an invalid format, or a name that is taken, is refused."""
     all_formats = dict(FORMATS)
-    for extension, added_formats in collect("export_formats", taken=FORMATS).items():
+    for extension, added_formats in collect("export_formats", reserved_names=FORMATS).items():
         if invalid_names := [name for name, value in added_formats.items() if not isinstance(value, ExportFormat)]:
             refuse(extension, f"export_formats: {', '.join(invalid_names)} is neither a RowFormat nor a RecordFormat")
         else:

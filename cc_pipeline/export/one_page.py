@@ -16,7 +16,7 @@ from cc_pipeline.documents.charset import decode
 from cc_pipeline.documents.headers import content_type
 from cc_pipeline.documents.page import Headers, ParseOptions
 from cc_pipeline.errors import DataFault, DataKind
-from cc_pipeline.extraction.nearest import Nearest, moment_of
+from cc_pipeline.extraction.nearest import Nearest, read_capture_time
 from cc_pipeline.records.pages import page_of
 
 Form = Literal["html", "body", "text", "markdown", "warc", "record", "json"]
@@ -26,7 +26,7 @@ PARSED: Final = frozenset({"text", "markdown", "json"})
 _LIMIT: Final = 64 << 20
 
 
-def rendered(nearest: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes, str | None]:
+def render_capture(nearest: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes, str | None]:
     """Renders a capture in ``form``. Returns the bytes, and a note for people, if any.
 
     ``html``: the body as UTF-8 text, whatever its charset was; binary bodies unchanged. ``body``: the exact bytes of
@@ -48,7 +48,7 @@ def rendered(nearest: Nearest, form: Form, extractor: str = "fast") -> tuple[byt
         return _body(nearest), None
     if form == "html":
         return _page(nearest)
-    parsed = _parsed(nearest, extractor)
+    parsed = _parse_page(nearest, extractor)
     if form == "json":
         return (_json(nearest, parsed), None)
     text = parsed.text
@@ -59,7 +59,7 @@ def rendered(nearest: Nearest, form: Form, extractor: str = "fast") -> tuple[byt
         note = "no main text was found: this is the full text" if full_text else "the page has no text"
     if "parser_ended" in (parsed.metadata["flags"] or ()):
         note = "the parser did not finish: this is the text of the beginning of the page"
-    return _ended(main or full_text), note
+    return _encode_text(main or full_text), note
 
 
 def start_parser(form: Form | None, extractor: str) -> None:
@@ -112,7 +112,7 @@ def _options(extractor: str) -> ParseOptions:
     return ParseOptions(main_content=extractor, markdown=True)  # type: ignore[arg-type]  # settings are checked
 
 
-def _parsed(nearest: Nearest, extractor: str) -> _Parsed:
+def _parse_page(nearest: Nearest, extractor: str) -> _Parsed:
     row = {name: nearest.row.get(name) for name in (*KEY_NAMES, "archive_format")}
     row |= {"target": "", "outcome": "fetched", "reason": None, "detail": None}
     row |= {"stored_file": nearest.row["warc_filename"], "stored_offset": nearest.row["warc_record_offset"]}
@@ -126,7 +126,7 @@ def _parsed(nearest: Nearest, extractor: str) -> _Parsed:
 
 def _json(nearest: Nearest, parsed: _Parsed) -> bytes:
     row, record, text = nearest.row, nearest.record, parsed.text
-    moment = record.fetch_time or moment_of(row)
+    moment = record.fetch_time or read_capture_time(row)
     meta = parsed.metadata
     document: dict[str, Any] = {
         "url": record.url or row["url"],
@@ -171,5 +171,5 @@ def _plain(value: object) -> object:
     return _time(value) if isinstance(value, datetime) else value
 
 
-def _ended(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return (text if not text or text.endswith("\n") else text + "\n").encode("utf-8", "replace")

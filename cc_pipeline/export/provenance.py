@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from cc_pipeline import SOFTWARE, __version__
-from cc_pipeline.addresses import scheme_of, shown
+from cc_pipeline.addresses import redact_address, scheme_of
 from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.documents.schemas import PARSER_VERSION
-from cc_pipeline.extraction.blocked import Blocked, blocked
+from cc_pipeline.extraction.blocked import Blocklist, read_blocklist
 from cc_pipeline.harvesting.catalog import columnar_versions
-from cc_pipeline.lake.slice import LIST, Slice
+from cc_pipeline.lake.slice import MANIFEST, Slice
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -34,7 +34,7 @@ VERSION: Final = 1
 #: was not run, or was found in no crawl and not kept.
 OUTCOMES: Final = ("found", "empty", "refused", "not here")
 #: Maximum number of targets named in a sentence.
-_SPELLED: Final = 20
+_MAX_NAMED_TARGETS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +63,16 @@ class TargetOutcome:
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """The origin of exported rows. ``sources`` are addresses, the preferred one first; of a folder only its name.
-    ``asked`` describes the selection in words, ``versions`` are those of the lake's tables at the publication,
+    ``selection`` describes the selection in words, ``versions`` are those of the lake's tables at the publication,
     ``published`` is its time."""
 
     sources: tuple[str, ...] = ()
-    asked: tuple[str, ...] = ()
+    selection: tuple[str, ...] = ()
     crawls: tuple[CrawlSource, ...] = ()
     targets: tuple[TargetOutcome, ...] = ()
     versions: Mapping[str, int] = field(default_factory=dict)
     published: datetime | None = None
-    made_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
     def outcomes(self) -> dict[str, int]:
@@ -92,7 +92,7 @@ class Provenance:
     def as_rows(self) -> list[tuple[str, str]]:
         """Returns names and values, for files that contain it as a table."""
         rows = [("software", f"cc_pipeline {__version__}"), ("parser version", str(PARSER_VERSION))]
-        rows += [("source", source) for source in self.sources] + [("asked", sentence) for sentence in self.asked]
+        rows += [("source", source) for source in self.sources] + [("asked", sentence) for sentence in self.selection]
         rows += [
             (f"index of {crawl_source.crawl}, {kind}", digest)
             for crawl_source in self.crawls
@@ -108,17 +108,17 @@ class Provenance:
             "version": VERSION,
             "software": {"name": "cc_pipeline", "version": __version__, "user_agent": SOFTWARE},
             "parser_version": PARSER_VERSION,
-            "made_at": self.made_at.isoformat(timespec="seconds"),
+            "made_at": self.created_at.isoformat(timespec="seconds"),
             "published_at": None if self.published is None else self.published.isoformat(),
             "sources": list(self.sources),
-            "asked": list(self.asked),
+            "asked": list(self.selection),
             "crawls": [asdict(crawl_source) for crawl_source in self.crawls],
             "targets": self.outcomes,
             "tables": dict(sorted(self.versions.items())),
         }
 
 
-def gather(
+def gather_provenance(
     workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], selection: Sequence[str] = ()
 ) -> Provenance:
     """Gathers the provenance of rows of ``targets`` (none: all) in ``crawls`` (none: all). ``selection`` are further
@@ -139,14 +139,14 @@ def gather(
                 if named_target.kind == "set" and not named_target.members
             ]
         )
-        selection = [*selection, _said(list(targets_by_slug.values()))]
+        selection = [*selection, _describe_targets(list(targets_by_slug.values()))]
         where["target"] = [part for row_slugs in workspace.rows_of([*targets_by_slug]).values() for part in row_slugs]
     else:
         targets_by_slug = workspace.targets(
             sorted({whole_slug(slug) for slug in lake.read("targets", columns=["slug"])["slug"].to_pylist()})
         )
     columns = ["crawl", "target", "located_by", "index_version", "captures", "members"]
-    lookups = _Found()
+    lookups = _LookupTotals()
     for batch in stream_rows(lake, "lookups", where, columns):
         for row in batch.to_pylist():
             lookups.add(row)
@@ -154,18 +154,18 @@ def gather(
     pinned = {spec: lake.pin(spec).version for spec in ("captures", "records", "page_text")}
     return Provenance(
         tuple(
-            shown(source) if scheme_of(source) else f"folder {Path(source).name}"
+            redact_address(source) if scheme_of(source) else f"folder {Path(source).name}"
             for source in workspace.settings.sources
         ),
         tuple(selection),
-        tuple(_crawls(workspace, crawl_ids, lookups.indexes)),
-        tuple(_outcomes(targets_by_slug, lookups, blocked(workspace))),
+        tuple(_list_crawl_sources(workspace, crawl_ids, lookups.indexes)),
+        tuple(_list_outcomes(targets_by_slug, lookups, read_blocklist(workspace))),
         {name: version for name, version in pinned.items() if version >= 0},
     )
 
 
 @dataclass(slots=True)
-class _Found:
+class _LookupTotals:
     """The totals of look-ups: captures by target and member, crawls by target, and the version of each index by
     crawl."""
 
@@ -188,16 +188,16 @@ def name_of(target: Target) -> str:
     return target.definition
 
 
-def _said(targets: Sequence[Target]) -> str:
-    names = [name_of(target) for target in targets[:_SPELLED]]
+def _describe_targets(targets: Sequence[Target]) -> str:
+    names = [name_of(target) for target in targets[:_MAX_NAMED_TARGETS]]
     more_count = len(targets) - len(names)
     return f"targets: {', '.join(names)}" + (f", and {more_count:,} more" if more_count else "")
 
 
-def _crawls(
+def _list_crawl_sources(
     workspace: Workspace, crawls: Sequence[str], indexes: Mapping[str, Mapping[str, str]]
 ) -> Iterator[CrawlSource]:
-    path_lists = LIST.made_from(workspace.lake, [Slice(crawl) for crawl in crawls])
+    path_lists = MANIFEST.read_input_digests(workspace.lake, [Slice(crawl) for crawl in crawls])
     harvested = columnar_versions(workspace.lake, crawls)
     for crawl in crawls:
         index_digests = indexes.get(crawl, {})
@@ -209,7 +209,9 @@ def _crawls(
         yield CrawlSource(crawl, path_lists[Slice(crawl)], dict(sorted(crawl_digests.items())))
 
 
-def _outcomes(targets_by_slug: Mapping[str, Target], lookups: _Found, blocklist: Blocked) -> Iterator[TargetOutcome]:
+def _list_outcomes(
+    targets_by_slug: Mapping[str, Target], lookups: _LookupTotals, blocklist: Blocklist
+) -> Iterator[TargetOutcome]:
     """Yields the outcome of each target, and of each member of a set."""
     for slug, target in targets_by_slug.items():
         crawl_count = len(lookups.crawls.get(slug, ()))
@@ -221,7 +223,7 @@ def _outcomes(targets_by_slug: Mapping[str, Target], lookups: _Found, blocklist:
             yield TargetOutcome(member.definition, outcome, slug if target.members else "", crawl_count, count)
 
 
-def read(document: Mapping[str, Any], targets: Path) -> Provenance:
+def read_provenance(document: Mapping[str, Any], targets: Path) -> Provenance:
     """Reads what :meth:`Provenance.as_json` and :func:`write_targets` wrote. Raises ``KeyError``, ``TypeError``,
     ``ValueError`` or ``OSError`` for other documents."""
     published = document["published_at"]

@@ -14,7 +14,7 @@ from cc_pipeline.workspace.workspace import Workspace
 
 
 @dataclass(slots=True)
-class Ledger:
+class OutcomeCounts:
     """The numbers of planned captures by outcome, and of exported records by crawl."""
 
     outcomes: Counter[str] = field(default_factory=Counter)

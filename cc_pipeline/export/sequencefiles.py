@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cc_pipeline.derived_files.export import EXPORT_KINDS, export_slices
-from cc_pipeline.export.files import Handed, files_in, whole_folder, write_papers
+from cc_pipeline.export.files import ExportedTable, files_in, whole_folder, write_export_documents
 from cc_pipeline.export.format import RecordsRequest, Written
-from cc_pipeline.export.records import Ledger, written_records
+from cc_pipeline.export.records import OutcomeCounts, written_records
 from cc_pipeline.workspace.workspace import export_prefix
 
 
@@ -14,7 +14,7 @@ def write_sequencefiles(request: RecordsRequest) -> Written:
 
     Raises ``EnvironmentFault`` for a partition that was not parsed, and if the lake or the disk refuses.
     """
-    ledger = Ledger()
+    ledger = OutcomeCounts()
     notes: list[str] = []
     place = request.workspace.place
     with whole_folder(request.out) as folder:
@@ -30,6 +30,6 @@ def write_sequencefiles(request: RecordsRequest) -> Written:
                     for number in range(int(report.per_target[target.slug][f"{kind} files"])):
                         name = f"{kind}-{number:05d}"
                         (target_folder / name).write_bytes(place.read_all(prefix + name, 1 << 40).data)
-        exported_table = Handed("text and metadata", sum(ledger.crawls.values()), ledger.crawls)
-        write_papers(folder, request.about, request.provenance, [exported_table], files_in(folder))
+        exported_table = ExportedTable("text and metadata", sum(ledger.crawls.values()), ledger.crawls)
+        write_export_documents(folder, request.description, request.provenance, [exported_table], files_in(folder))
     return written_records(files_in(request.out), ledger.crawls, notes)

@@ -17,12 +17,12 @@ import duckdb
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.duck import READ_BY, STORED_AS
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.export.files import Handed, files_in, whole_file, whole_folder, write_papers
+from cc_pipeline.export.files import ExportedTable, files_in, whole_file, whole_folder, write_export_documents
 from cc_pipeline.export.format import RowsRequest, Written
 from cc_pipeline.export.formulas import harmless_in_sql
 from cc_pipeline.export.text_rows import write_text
 from cc_pipeline.extension import collect
-from cc_pipeline.lake.reading import quoted, quoted_name, unended
+from cc_pipeline.lake.reading import quote_literal, quote_name, strip_semicolon
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
 from cc_pipeline.publish.macros import MACROS
 
@@ -42,7 +42,7 @@ _GROUP_ROWS_OF_DUCKDB: Final = 8_192
 _GROUP_ROWS: Final = 2_048
 _GROUP_BYTES: Final = "16MB"
 #: Tables of the core with rows of targets, the most requested first.
-OF_TARGETS: Final = (
+TARGET_TABLES: Final = (
     "page_text", "page_metadata", "page_links", "feed_items", "captures", "records", "capture_targets", "targets",
     "lookups", "fetches",
 )  # fmt: skip
@@ -70,14 +70,14 @@ def select_tables(
     for name in names:
         if name not in columns_by_table:
             raise UserInputError(f"{name!r} is not published; there are: {', '.join(sorted(columns_by_table))}")
-    default_names = _about_targets(columns_by_table) if (targets or crawls) else sorted(columns_by_table)
+    default_names = _list_target_tables(columns_by_table) if (targets or crawls) else sorted(columns_by_table)
     return [
-        Selection(name, _rows_of(name, columns_by_table[name], targets, crawls), name)
+        Selection(name, _select_rows(name, columns_by_table[name], targets, crawls), name)
         for name in (dict.fromkeys(names) or default_names)
     ]
 
 
-def _about_targets(columns_by_table: Mapping[str, Sequence[str]]) -> list[str]:
+def _list_target_tables(columns_by_table: Mapping[str, Sequence[str]]) -> list[str]:
     """Returns the published tables with rows of single targets: those of the core, then those of extensions."""
     added = [view.name for views in collect("views").values() for view in views]
     extension_tables = [
@@ -86,13 +86,13 @@ def _about_targets(columns_by_table: Mapping[str, Sequence[str]]) -> list[str]:
         if name in columns_by_table
         and ("target" in columns_by_table[name] or set(CAPTURE) <= {*columns_by_table[name]})
     ]
-    return [*(name for name in OF_TARGETS if name in columns_by_table), *extension_tables]
+    return [*(name for name in TARGET_TABLES if name in columns_by_table), *extension_tables]
 
 
 def _macros_for(tables: Collection[str | None]) -> list[Sequence[MacroSpec]]:
     """Returns the macros for published ``tables``: those of the core if all tables of targets are there, then those of
     each extension whose views are all there."""
-    if not set(OF_TARGETS) <= {*tables}:
+    if not set(TARGET_TABLES) <= {*tables}:
         return []
     views = collect("views")
     added = [
@@ -110,7 +110,7 @@ def select_query(connection: duckdb.DuckDBPyConnection, sql: str, name: str = "q
         if len(statements) != 1:
             raise UserInputError(f"--query has {len(statements)} statements; give one")
         # the text after it must not become part of a comment at its end
-        query = f"{unended(statements[0].query).strip()}\n"
+        query = f"{strip_semicolon(statements[0].query).strip()}\n"
         connection.execute(f"DESCRIBE {query}")
     except duckdb.Error as error:
         raise UserInputError(f"DuckDB says: {error}") from None
@@ -121,7 +121,7 @@ def bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:
     """Limits the memory of DuckDB to ``MEMORY``, with spill files in ``scratch``. Names in a query cannot refer to
     variables of this program."""
     connection.execute("SET python_enable_replacements = false")
-    connection.execute(f"SET temp_directory = {quoted(str(scratch))}")
+    connection.execute(f"SET temp_directory = {quote_literal(str(scratch))}")
     connection.execute(f"SET memory_limit = '{MEMORY}'")
     # keeping an order needs memory, and rows have none
     connection.execute("SET preserve_insertion_order = false")
@@ -134,23 +134,23 @@ def bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:
 
 def write_table(
     connection: duckdb.DuckDBPyConnection, selection: Selection, format: str, path: Path, *, guarded: bool = False
-) -> Handed:
+) -> ExportedTable:
     """Writes the rows of ``selection`` to ``path``; a ``guarded`` CSV has no formulas. Raises ``UserInputError`` for a
     query that DuckDB refuses, ``EnvironmentFault`` if it cannot write."""
-    columns = _described(connection, selection.sql)
+    columns = _describe_columns(connection, selection.sql)
     sql = f"SELECT {_columns_as(columns, format, guarded)} FROM ({selection.sql})"
     if format != "parquet":
         # each thread would have a part of each column in memory
         connection.execute(f"SET threads = 1; SET memory_limit = '{MEMORY}'; SET streaming_buffer_size = '1MB'")
-        with _explained(path), path.open("wb") as stream:
-            return _handed(connection, selection, columns, write_text(connection, sql, format, stream))
-    kv = quoted(f"{selection.name} of cc_pipeline; see the README")
+        with _translate_errors(path), path.open("wb") as stream:
+            return _describe_exported(connection, selection, columns, write_text(connection, sql, format, stream))
+    kv = quote_literal(f"{selection.name} of cc_pipeline; see the README")
     options = (
         f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_GROUP_ROWS}, "
         f"ROW_GROUP_SIZE_BYTES '{_GROUP_BYTES}', KV_METADATA {{description: {kv}}}"
     )
-    [(rows,)] = _run_slim(connection, f"COPY ({sql}) TO {quoted(str(path))} ({options})", path)
-    return _handed(connection, selection, columns, int(rows))
+    [(rows,)] = _run_slim(connection, f"COPY ({sql}) TO {quote_literal(str(path))} ({options})", path)
+    return _describe_exported(connection, selection, columns, int(rows))
 
 
 def write_duckdb(
@@ -159,7 +159,7 @@ def write_duckdb(
     path: Path,
     metadata: Sequence[tuple[str, str]],
     macros: Sequence[Sequence[MacroSpec]] = (),
-) -> list[Handed]:
+) -> list[ExportedTable]:
     """Writes each selection as a table of one new DuckDB file with comments, ``metadata`` as the table ``about``, and
     the groups of ``macros``, which may read tables of the file only. All groups but the first are optional.
 
@@ -167,22 +167,22 @@ def write_duckdb(
     """
     path.unlink(missing_ok=True)
     options = f"READ_WRITE, STORAGE_VERSION '{STORED_AS}', ROW_GROUP_SIZE {_GROUP_ROWS_OF_DUCKDB}"
-    connection.execute(f"ATTACH {quoted(str(path))} AS handed ({options})")
-    exported_tables: list[Handed] = []
+    connection.execute(f"ATTACH {quote_literal(str(path))} AS handed ({options})")
+    exported_tables: list[ExportedTable] = []
     try:
         for selection in selections:
-            columns = _described(connection, selection.sql)
-            name = quoted_name(selection.name)
+            columns = _describe_columns(connection, selection.sql)
+            name = quote_name(selection.name)
             statement = f"CREATE TABLE handed.main.{name} AS {selection.sql}"
             _run_slim(connection, statement, path, _USUAL_MEMORY_OF_DUCKDB)
             [(rows,)] = _run(connection, f"SELECT count(*) FROM handed.main.{name}", path)
             _carry_comments(connection, selection, name)
-            exported_tables.append(_handed(connection, selection, columns, int(rows), f"handed.main.{name}"))
+            exported_tables.append(_describe_exported(connection, selection, columns, int(rows), f"handed.main.{name}"))
         connection.execute("CREATE TABLE handed.main.about (what VARCHAR, is_so VARCHAR)")
         if metadata:
             connection.executemany("INSERT INTO handed.main.about VALUES (?, ?)", [list(row) for row in metadata])
         comment = f"Where the rows of this file came from. {READ_BY}"
-        connection.execute(f"COMMENT ON TABLE handed.main.about IS {quoted(comment)}")
+        connection.execute(f"COMMENT ON TABLE handed.main.about IS {quote_literal(comment)}")
         if macros:
             _make_macros(connection, macros)
         connection.execute("CHECKPOINT handed")
@@ -199,7 +199,8 @@ def write_duckdb_file(request: RowsRequest) -> Written:
         metadata = request.provenance.as_rows()
         exported_tables = write_duckdb(request.connection, request.selections, path, metadata, macros)
     return written_tables(
-        exported_tables, write_papers(request.out, request.about, request.provenance, exported_tables, [request.out])
+        exported_tables,
+        write_export_documents(request.out, request.description, request.provenance, exported_tables, [request.out]),
     )
 
 
@@ -208,23 +209,24 @@ def write_table_files(request: RowsRequest) -> Written:
     Raises as :func:`write_table` does."""
     out, format = request.out, request.format
 
-    def write(selection: Selection, path: Path) -> Handed:
+    def write(selection: Selection, path: Path) -> ExportedTable:
         return write_table(request.connection, selection, format, path, guarded=request.guards_formulas)
 
     if len(request.selections) == 1 and not (out.is_dir() or not out.suffix):
         with whole_file(out) as path:
             exported_tables = [write(request.selections[0], path)]
         return written_tables(
-            exported_tables, write_papers(out, request.about, request.provenance, exported_tables, [out])
+            exported_tables,
+            write_export_documents(out, request.description, request.provenance, exported_tables, [out]),
         )
     with whole_folder(out) as folder:
         paths = [folder / f"{selection.name}{SUFFIX[format]}" for selection in request.selections]
         exported_tables = [write(selection, path) for selection, path in zip(request.selections, paths, strict=True)]
-        write_papers(folder, request.about, request.provenance, exported_tables, paths)
+        write_export_documents(folder, request.description, request.provenance, exported_tables, paths)
     return written_tables(exported_tables, files_in(out))
 
 
-def written_tables(exported_tables: Sequence[Handed], files: tuple[Path, ...]) -> Written:
+def written_tables(exported_tables: Sequence[ExportedTable], files: tuple[Path, ...]) -> Written:
     """Returns the result of an export of tables: each with its rows and columns."""
     return Written(
         files,
@@ -247,7 +249,7 @@ def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[Sequenc
             with suppress(duckdb.Error):
                 make_macros(connection, group)
     finally:
-        connection.execute(f"USE {quoted_name(earlier_database)}")
+        connection.execute(f"USE {quote_name(earlier_database)}")
 
 
 def published_at(connection: duckdb.DuckDBPyConnection) -> datetime | None:
@@ -269,11 +271,11 @@ def _published(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, list[st
     ]
 
 
-def _rows_of(name: str, columns: Sequence[str], targets: Sequence[str], crawls: Sequence[str]) -> str:
+def _select_rows(name: str, columns: Sequence[str], targets: Sequence[str], crawls: Sequence[str]) -> str:
     conditions: list[str] = []
     if crawls and "crawl" in columns:
-        conditions.append(f"crawl IN ({', '.join(map(quoted, crawls))})")
-    target_list = ", ".join(map(quoted, targets))
+        conditions.append(f"crawl IN ({', '.join(map(quote_literal, crawls))})")
+    target_list = ", ".join(map(quote_literal, targets))
     column_list = "*"
     if "served_by" in columns:
         # as in a provenance, the path of a folder is not exported
@@ -300,7 +302,7 @@ def _columns_as(columns: Sequence[tuple[str, str]], format: str, guarded: bool) 
         return "*"
     expressions = []
     for name, kind in columns:
-        column = quoted_name(name)
+        column = quote_name(name)
         if kind.startswith("TIMESTAMP") and not kind.endswith("]"):
             zoned, zone = (f"({column} AT TIME ZONE 'UTC')", "Z") if "TIME ZONE" in kind else (column, "")
             exact = f"strftime({zoned}, '%Y-%m-%dT%H:%M:%S.%f{zone}')"
@@ -315,41 +317,43 @@ def _columns_as(columns: Sequence[tuple[str, str]], format: str, guarded: bool) 
     return ", ".join(expressions)
 
 
-def _handed(
+def _describe_exported(
     connection: duckdb.DuckDBPyConnection,
     selection: Selection,
     columns: Sequence[tuple[str, str]],
     rows: int,
     table: str | None = None,
-) -> Handed:
+) -> ExportedTable:
     crawls: dict[str, int] = {}
     if any(name == "crawl" for name, _ in columns):
         count_query = (
             f"SELECT crawl, count(*) FROM {table or f'({selection.sql})'} WHERE crawl IS NOT NULL GROUP BY ALL"
         )
         crawls = {str(crawl): int(count) for crawl, count in connection.execute(count_query).fetchall()}
-    return Handed(selection.name, rows, crawls, tuple(columns))
+    return ExportedTable(selection.name, rows, crawls, tuple(columns))
 
 
 def _carry_comments(connection: duckdb.DuckDBPyConnection, selection: Selection, name: str) -> None:
     if selection.table is None:
         return
-    table_filter = f"schema_name = 'main' AND database_name = current_database() AND {{}} = {quoted(selection.table)}"
+    table_filter = (
+        f"schema_name = 'main' AND database_name = current_database() AND {{}} = {quote_literal(selection.table)}"
+    )
     for source, column in (("duckdb_views()", "view_name"), ("duckdb_tables()", "table_name")):
         for (comment,) in connection.execute(
             f"SELECT comment FROM {source} WHERE {table_filter.format(column)}"
         ).fetchall():
             if comment:
-                connection.execute(f"COMMENT ON TABLE handed.main.{name} IS {quoted(comment)}")
+                connection.execute(f"COMMENT ON TABLE handed.main.{name} IS {quote_literal(comment)}")
     comments_query = (
         "SELECT column_name, comment FROM duckdb_columns() "
         f"WHERE comment IS NOT NULL AND {table_filter.format('table_name')}"
     )
     for column, comment in connection.execute(comments_query).fetchall():
-        connection.execute(f"COMMENT ON COLUMN handed.main.{name}.{quoted_name(column)} IS {quoted(comment)}")
+        connection.execute(f"COMMENT ON COLUMN handed.main.{name}.{quote_name(column)} IS {quote_literal(comment)}")
 
 
-def _described(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[str, str]]:
+def _describe_columns(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[str, str]]:
     try:
         return [(str(row[0]), str(row[1])) for row in connection.execute(f"DESCRIBE {sql}").fetchall()]
     except duckdb.Error as error:
@@ -357,7 +361,7 @@ def _described(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[st
 
 
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, path: Path) -> list[tuple[Any, ...]]:
-    with _explained(path):
+    with _translate_errors(path):
         return connection.execute(sql).fetchall()
 
 
@@ -366,7 +370,7 @@ def _run_slim(
 ) -> list[tuple[Any, ...]]:
     """Runs a statement that writes rows with the memory for usual rows, and again with ``MEMORY`` if that fails."""
     connection.execute(f"SET threads = 1; SET memory_limit = '{usual}'")  # each thread has a row group in memory
-    with _explained(path):
+    with _translate_errors(path):
         try:
             return connection.execute(sql).fetchall()
         except duckdb.OutOfMemoryException:
@@ -375,7 +379,7 @@ def _run_slim(
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (duckdb.IOException, duckdb.OutOfMemoryException, OSError) as error:

@@ -14,11 +14,11 @@ from typing import BinaryIO, Final
 import duckdb
 import pyarrow as pa
 
-from cc_pipeline.lake.reading import quoted, quoted_name
+from cc_pipeline.lake.reading import quote_literal, quote_name
 
 #: Rows that are formatted and written at a time. DuckDB's default of 2,048 would be 70 MB of pages, copied for each
 #: step of formatting.
-_AT_ONCE: Final = 128
+_BATCH_ROWS: Final = 128
 _ROWS: Final = "_rows_of_text"
 #: Errors that are not about the query, by the beginning of their messages.
 _KINDS: Final = {"Out of Memory Error: ": duckdb.OutOfMemoryException, "IO Error: ": duckdb.IOException}
@@ -37,7 +37,7 @@ def write_text(connection: duckdb.DuckDBPyConnection, query: str, format: str, s
     """
     rows = f"SELECT * FROM ({query}\n)"  # this numbers further columns of one name
     columns = [(str(row[0]), str(row[1])) for row in connection.execute(f"DESCRIBE {rows}").fetchall()]
-    names = [quoted_name(name) for name, _ in columns]
+    names = [quote_name(name) for name, _ in columns]
     if format == "csv":
         stream.write(",".join(_field(name) for name, _ in columns).encode() + b"\n")
         # one call, because each `||` copies the row so far, which may contain a page
@@ -52,17 +52,19 @@ def _write(connection: duckdb.DuckDBPyConnection, rows: str, lines: str, stream:
     failed: list[duckdb.Error] = []
 
     def run_query() -> None:
-        arrow_reader = connection.sql(rows).to_arrow_reader(_AT_ONCE)
-        cursor.register(_ROWS, pa.RecordBatchReader.from_batches(arrow_reader.schema, _noting(arrow_reader, failed)))
+        arrow_reader = connection.sql(rows).to_arrow_reader(_BATCH_ROWS)
+        cursor.register(
+            _ROWS, pa.RecordBatchReader.from_batches(arrow_reader.schema, _note_failure(arrow_reader, failed))
+        )
         cursor.execute(lines)
 
     # a thread that waits for DuckDB ignores Ctrl-C, so the main thread waits for another thread
     with _lossless(connection), connection.cursor() as cursor, ThreadPoolExecutor(1) as reader:
         try:
             [(zone,)] = connection.execute("SELECT current_setting('TimeZone')").fetchall()
-            cursor.execute(f"SET TimeZone = {quoted(zone)}")
+            cursor.execute(f"SET TimeZone = {quote_literal(zone)}")
             reader.submit(run_query).result()
-            while rows_of_one := reader.submit(cursor.fetchmany, _AT_ONCE).result():
+            while rows_of_one := reader.submit(cursor.fetchmany, _BATCH_ROWS).result():
                 stream.writelines(line for (line,) in rows_of_one)
                 written += len(rows_of_one)
         except BaseException as error:
@@ -74,7 +76,7 @@ def _write(connection: duckdb.DuckDBPyConnection, rows: str, lines: str, stream:
     return written
 
 
-def _noting(batches: pa.RecordBatchReader, failed: list[duckdb.Error]) -> Iterator[pa.RecordBatch]:
+def _note_failure(batches: pa.RecordBatchReader, failed: list[duckdb.Error]) -> Iterator[pa.RecordBatch]:
     """Yields ``batches``, and adds their error to ``failed``: readers of Arrow see its message, but not its class."""
     try:
         yield from batches
@@ -105,6 +107,6 @@ def _field_in_sql(column: str, kind: str) -> str:
     text = f"CAST({column} AS VARCHAR)"
     if kind in _PLAIN_KINDS:
         return f"coalesce({text}, '')"
-    needs_quotes = " OR ".join(f"contains({text}, {quoted(character)})" for character in _QUOTED_FOR)
+    needs_quotes = " OR ".join(f"contains({text}, {quote_literal(character)})" for character in _QUOTED_FOR)
     in_quotes = f"""'"' || replace({text}, '"', '""') || '"'"""
     return f"CASE WHEN {column} IS NULL THEN '' WHEN {text} = '' OR {needs_quotes} THEN {in_quotes} ELSE {text} END"

@@ -20,7 +20,7 @@ from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -29,12 +29,12 @@ _FOLDER: Final = "blocked/"
 #: The table, and the name, under which a digest of the list is committed.
 _TABLE, _DIGEST = "targets", "blocked"
 #: Newest lists that are kept: a process may be about to read the one before.
-_KEPT: Final = 3
-_LONGEST: Final = 64 << 20
+_RETAINED_LISTS: Final = 3
+_MAX_LIST_BYTES: Final = 64 << 20
 #: Separates the version of a definition from that of the blocks that touch it.
-_MARK: Final = "!"
+_SEPARATOR: Final = "!"
 #: In place of the latter if the target itself is the blocked site: its rows stay, and it is asked for no more.
-_ALL: Final = "all"
+_ALL_BLOCKED: Final = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Blocked:
+class Blocklist:
     """The list of blocked sites as it was read."""
 
     blocks: tuple[Block, ...] = ()
@@ -66,9 +66,9 @@ class Blocked:
 
     def touching(self, target: Target) -> list[Block]:
         """The blocks whose sites may have captures of ``target``."""
-        return [block for block, blocked_target in self._targets if _overlap(blocked_target, target)]
+        return [block for block, blocked_target in self._targets if _targets_overlap(blocked_target, target)]
 
-    def versions(
+    def qualify_versions(
         self, versions: dict[str, str], read_targets: Callable[[Sequence[str]], dict[str, Target]]
     ) -> dict[str, str]:
         """Adds to each version (by slug) the version of the blocks that touch the target. ``read_targets`` gives the
@@ -76,56 +76,56 @@ class Blocked:
         if not self.blocks:
             return versions
         targets = read_targets([*versions])
-        return {slug: version + self._mark(targets[slug]) for slug, version in versions.items()}
+        return {slug: version + self._version_suffix(targets[slug]) for slug, version in versions.items()}
 
-    def _mark(self, target: Target) -> str:
-        if any(_is_own(blocked_target, target) for _, blocked_target in self._targets):
-            return _MARK + _ALL
+    def _version_suffix(self, target: Target) -> str:
+        if any(_is_blocked_site(blocked_target, target) for _, blocked_target in self._targets):
+            return _SEPARATOR + _ALL_BLOCKED
         touching = sorted({block.definition for block in self.touching(target)})
-        return _MARK + version_of("\n".join(touching)) if touching else ""
+        return _SEPARATOR + version_of("\n".join(touching)) if touching else ""
 
-    def left(self, captures: pa.Table) -> pa.Table:
+    def exclude_blocked(self, captures: pa.Table) -> pa.Table:
         """``captures`` without those of blocked sites and without those whose site is not known."""
         if not self.blocks:
             return captures
         rows = zip(captures["url"].to_pylist(), captures["url_host_name"].to_pylist(), strict=True)
         return captures.filter(
-            pa.array([bool(url) and not self._index.of(url, host) for url, host in rows], pa.bool_())
+            pa.array([bool(url) and not self._index.find_members(url, host) for url, host in rows], pa.bool_())
         )
 
-    def said(self, targets: Iterable[Target]) -> list[str]:
+    def describe_blocks(self, targets: Iterable[Target]) -> list[str]:
         """A sentence for each block that touches one of ``targets``."""
         touching = dict.fromkeys(block for target in targets for block in self.touching(target))
         return [f"{block}: its captures are not fetched (to undo: cc-pipeline targets unblock)" for block in touching]
 
     def refuse(self, url: str) -> None:
         """Raises ``UserInputError`` if the page ``url`` is on a blocked site."""
-        for number in self._index.of(url):
+        for number in self._index.find_members(url):
             raise UserInputError(f"{self._targets[number][0]}; to fetch it anyway: cc-pipeline targets unblock")
 
 
-NOTHING_BLOCKED: Final = Blocked()
+NOTHING_BLOCKED: Final = Blocklist()
 
 
 def blocks_of(version: str) -> str:
     """The part of a version (of :meth:`Blocked.versions`) that says which blocks touch the target."""
-    return version.partition(_MARK)[2]
+    return version.partition(_SEPARATOR)[2]
 
 
 def is_all_blocked(version: str) -> bool:
     """Whether a version of :meth:`Blocked.versions` says that the whole target is blocked."""
-    return blocks_of(version) == _ALL
+    return blocks_of(version) == _ALL_BLOCKED
 
 
-def same_but_for_blocks(version: str, other_version: str) -> bool:
+def differs_only_in_blocks(version: str, other_version: str) -> bool:
     """Whether two versions of :meth:`Blocked.versions` have the same definition and different blocks."""
-    return version != other_version and version.partition(_MARK)[0] == other_version.partition(_MARK)[0]
+    return version != other_version and version.partition(_SEPARATOR)[0] == other_version.partition(_SEPARATOR)[0]
 
 
-def blocked(workspace: Workspace) -> Blocked:
+def read_blocklist(workspace: Workspace) -> Blocklist:
     """Reads the list from the lake as it is now. Raises ``EnvironmentFault``, also if the list cannot be read: nothing
     is fetched then."""
-    return _newest(workspace)[1]
+    return _read_newest(workspace)[1]
 
 
 def list_digest(workspace: Workspace) -> str | None:
@@ -134,23 +134,23 @@ def list_digest(workspace: Workspace) -> str | None:
     return workspace.lake.digest(_TABLE, _DIGEST)
 
 
-def block(workspace: Workspace, targets: Sequence[Target], reason: str = "") -> Blocked:
+def block(workspace: Workspace, targets: Sequence[Target], reason: str = "") -> Blocklist:
     """Adds ``targets`` to the list and returns the list. Targets on the list keep their entry. Raises
     ``EnvironmentFault``."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     added = {target.written: Block(target.written, now, reason) for target in targets}
-    return _change(workspace, lambda blocks_by_site: added | blocks_by_site)
+    return _change_list(workspace, lambda blocks_by_site: added | blocks_by_site)
 
 
-def unblock(workspace: Workspace, targets: Sequence[Target]) -> Blocked:
+def unblock(workspace: Workspace, targets: Sequence[Target]) -> Blocklist:
     """Removes ``targets`` from the list and returns the list. Raises ``UserInputError`` for a target that is not on
     it."""
-    blocked_sites = {listed_block.definition for listed_block in blocked(workspace).blocks}
+    blocked_sites = {listed_block.definition for listed_block in read_blocklist(workspace).blocks}
     for target in targets:
         if target.written not in blocked_sites:
             raise UserInputError(f"{target.definition} is not blocked. See the list: cc-pipeline targets block")
     removed_sites = {target.written for target in targets}
-    return _change(
+    return _change_list(
         workspace,
         lambda blocks_by_site: {
             name: listed_block for name, listed_block in blocks_by_site.items() if name not in removed_sites
@@ -158,31 +158,31 @@ def unblock(workspace: Workspace, targets: Sequence[Target]) -> Blocked:
     )
 
 
-def _numbered(workspace: Workspace) -> list[int]:
+def _list_numbers(workspace: Workspace) -> list[int]:
     names = (stored_object.key.removeprefix(_FOLDER) for stored_object in workspace.place.listing(_FOLDER))
     return sorted(int(name) for name in names if name.isdecimal())
 
 
-def _newest(workspace: Workspace) -> tuple[list[int], Blocked]:
+def _read_newest(workspace: Workspace) -> tuple[list[int], Blocklist]:
     """The existing list numbers, and the list with the greatest number."""
     while True:
-        numbers = _numbered(workspace)
+        numbers = _list_numbers(workspace)
         if not numbers:
-            return numbers, Blocked()
+            return numbers, Blocklist()
         try:
-            return numbers, _read(workspace, f"{_FOLDER}{numbers[-1]:012}")
+            return numbers, _read_list(workspace, f"{_FOLDER}{numbers[-1]:012}")
         except RangeFault as fault:
             if fault.kind is not FaultKind.NOT_FOUND:
                 raise
-            if _numbered(workspace)[-1:] == numbers[-1:]:
+            if _list_numbers(workspace)[-1:] == numbers[-1:]:
                 raise  # it is listed and cannot be read
 
 
-def _read(workspace: Workspace, key: str) -> Blocked:
+def _read_list(workspace: Workspace, key: str) -> Blocklist:
     place = workspace.place
     try:
-        json_blocks = json.loads(place.read_all(key, _LONGEST).data)
-        blocklist = Blocked(
+        json_blocks = json.loads(place.read_all(key, _MAX_LIST_BYTES).data)
+        blocklist = Blocklist(
             tuple(
                 Block(str(json_block["definition"]), str(json_block["since"]), str(json_block["why"]))
                 for json_block in json_blocks
@@ -197,13 +197,13 @@ def _read(workspace: Workspace, key: str) -> Blocked:
     return blocklist
 
 
-def _change(workspace: Workspace, change: Callable[[dict[str, Block]], dict[str, Block]]) -> Blocked:
+def _change_list(workspace: Workspace, change: Callable[[dict[str, Block]], dict[str, Block]]) -> Blocklist:
     """Writes the changed list under the next number, which only one writer gets. The other writers change the newer
     list. A slow writer may get a number that was used and deleted, so the list counts as written once a read shows the
     change."""
     workspace.claim()
     while True:
-        numbers, blocklist = _newest(workspace)
+        numbers, blocklist = _read_newest(workspace)
         blocks_by_site = {listed_block.definition: listed_block for listed_block in blocklist.blocks}
         changed_blocks = change(blocks_by_site)
         if changed_blocks == blocks_by_site:
@@ -212,18 +212,18 @@ def _change(workspace: Workspace, change: Callable[[dict[str, Block]], dict[str,
         data = (json.dumps(sorted_blocks, ensure_ascii=False) + "\n").encode()
         if workspace.place.put(f"{_FOLDER}{max([0, *numbers]) + 1:012}", data, only_if_absent=True):
             # running runs see this digest change
-            workspace.lake.commit_digests(_TABLE, {_DIGEST: input_digest({"blocked": sorted_blocks})})
-            for old_number in numbers[: 1 - _KEPT]:
+            workspace.lake.commit_digests(_TABLE, {_DIGEST: compute_input_digest({"blocked": sorted_blocks})})
+            for old_number in numbers[: 1 - _RETAINED_LISTS]:
                 workspace.place.delete(f"{_FOLDER}{old_number:012}")
 
 
-def _is_own(block: Target, target: Target) -> bool:
+def _is_blocked_site(block: Target, target: Target) -> bool:
     """Whether a target is itself the blocked site. A set never is: in sets and their parts, blocks apply to single
     captures, whoever the other members are and however the set is divided."""
     return target.kind != "set" and block.written == target.written
 
 
-def _overlap(first_target: Target, second_target: Target) -> bool:
+def _targets_overlap(first_target: Target, second_target: Target) -> bool:
     return any(
         (second_range.end is None or first_range.start < second_range.end)
         and (first_range.end is None or second_range.start < first_range.end)

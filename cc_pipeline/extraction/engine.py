@@ -15,38 +15,37 @@ import pyarrow as pa
 
 from cc_pipeline import progress
 from cc_pipeline.capture_columns import CAPTURE_ORDER
-from cc_pipeline.extraction.fetch_counts import Shortfall, shortfalls
-from cc_pipeline.extraction.parsed_pages import PagesBefore
-from cc_pipeline.extraction.reusable_records import Held
+from cc_pipeline.extraction.fetch_counts import SliceFetchCounts, count_fetched
+from cc_pipeline.extraction.parsed_pages import ReusablePages
+from cc_pipeline.extraction.reusable_records import ReusableRecords
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.processes import usable_cores
 from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_records
 from cc_pipeline.records.outcomes import with_this_round
-from cc_pipeline.records.places import Places
+from cc_pipeline.records.places import LocationIndex
 from cc_pipeline.records.range_plan import Order
 from cc_pipeline.records.schema import PARSED_SCHEMA, RECORD_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
-class ToFetch:
+class FetchRequest:
     """The request of one fetch: the ``captures`` of ``slices`` of a crawl, in the order of their locations ``places``.
 
-    Rows in ``held`` need not be fetched again. ``holding`` is called with the files that are adopted from killed runs,
-    before anything is fetched. ``in_table`` gives the locations of all records that the table has of the crawl.
-    ``scratch`` exists until the commit.
-    """
+    Rows in ``reusable_records`` need not be fetched again. ``holding`` is called with the files that are adopted from
+    killed runs, before anything is fetched. ``in_table`` gives the locations of all records that the table has of the
+    crawl. ``scratch`` exists until the commit."""
 
     slices: Sequence[Slice]
     captures: OrderedRows
-    places: Places
-    held: Held
+    places: LocationIndex
+    reusable_records: ReusableRecords
     order: Order
     scratch: Path
-    holding: Callable[[set[str]], None]
-    in_table: Callable[[], Iterable[pa.RecordBatch]]
+    on_adopted_files: Callable[[set[str]], None]
+    read_table_places: Callable[[], Iterable[pa.RecordBatch]]
 
     @property
     def crawl(self) -> str:
@@ -55,28 +54,29 @@ class ToFetch:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """The result of a fetch: the number of ``rows`` of the records table, and the counts of each slice (``found``).
+class FetchResult:
+    """The result of a fetch: the number of ``rows`` of the records table, and the counts of each slice
+    (``counts_by_slice``).
 
     ``commit`` replaces the slices of the given digests by these rows, in one commit.
     """
 
     result: RecordsResult
     rows: int
-    found: Mapping[Slice, Shortfall]
+    counts_by_slice: Mapping[Slice, SliceFetchCounts]
     commit: Callable[[Lake, Mapping[Slice, str]], object]
 
 
 @dataclass(frozen=True, slots=True)
-class ToParse:
-    """The request of one parse: the records (``PARSED_SCHEMA``) of slices of one crawl, in no order. ``made_from`` has
-    the digest of each slice. ``before`` has the pages that are kept, once all ``records`` were read. ``folder`` exists
-    until the call ends."""
+class ParseRequest:
+    """The request of one parse: the records (``PARSED_SCHEMA``) of slices of one crawl, in no order. ``input_digests``
+    has the digest of each slice. ``reusable_pages`` has the pages that are kept, once all ``records`` were read.
+    ``folder`` exists until the call ends."""
 
     crawl: str
-    made_from: Mapping[Slice, str]
+    input_digests: Mapping[Slice, str]
     records: Iterable[pa.RecordBatch]
-    before: PagesBefore
+    reusable_pages: ReusablePages
     folder: Path
 
 
@@ -90,12 +90,12 @@ class Engine(Protocol):
     @property
     def captures(self) -> int: ...
 
-    def fetch(self, workspace: Workspace, request: ToFetch) -> Fetched:
+    def fetch(self, workspace: Workspace, request: FetchRequest) -> FetchResult:
         """Fetches, verifies and stores; commits nothing. Raises ``EnvironmentFault``; the next fetch adopts the records
         stored until then."""
         ...
 
-    def parse(self, workspace: Workspace, request: ToParse) -> None:
+    def parse(self, workspace: Workspace, request: ParseRequest) -> None:
         """Parses, and commits the pages. Raises ``EnvironmentFault``."""
         ...
 
@@ -109,38 +109,38 @@ class LocalEngine:
     #: Minutes of a real source, while commits cost a second.
     captures: int = 5_000
 
-    def fetch(self, workspace: Workspace, request: ToFetch) -> Fetched:
+    def fetch(self, workspace: Workspace, request: FetchRequest) -> FetchResult:
         rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, request.scratch)
         result = fetch_records(
-            Planned(request.captures.batches(), request.places, request.held.rows.batches()),
+            Planned(request.captures.batches(), request.places, request.reusable_records.rows.batches()),
             request.order,
             workspace.archives(request.crawl),
             workspace.storage,
             keep=rows.add,
             scratch=request.scratch,
             progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
-            holding=request.holding,
-            in_table=request.in_table,
+            holding=request.on_adopted_files,
+            in_table=request.read_table_places,
         )
 
         def records() -> Iterable[pa.RecordBatch]:
             # rounds are counted only once it is known whether the source gave anything
             return map(with_this_round, rows.batches()) if result.answered else rows.batches()
 
-        counts_by_slice = shortfalls(records(), request.slices)
-        return Fetched(
+        counts_by_slice = count_fetched(records(), request.slices)
+        return FetchResult(
             result,
             rows.rows,
             counts_by_slice,
             lambda lake, input_digests: FETCH.commit(lake, input_digests, {"records": records}),
         )
 
-    def parse(self, workspace: Workspace, request: ToParse) -> None:
+    def parse(self, workspace: Workspace, request: ParseRequest) -> None:
         # loads the parsers: a command that only asks for a cost need not wait for them
         from cc_pipeline.extraction.parsed_pages import (  # noqa: PLC0415
             BATCH_ROWS,
-            options_of,
-            put_aside,
+            build_parse_options,
+            open_spill_folder,
             spill_pages,
         )
 
@@ -148,18 +148,18 @@ class LocalEngine:
         for batch in request.records:
             rows.add(batch)
         settings = workspace.settings
-        with put_aside(workspace, request.made_from, rows.rows, request.folder) as folder:
+        with open_spill_folder(workspace, request.input_digests, rows.rows, request.folder) as folder:
             pages = spill_pages(
                 rows.batches(),
                 workspace.storage,
-                options_of(settings),
+                build_parse_options(settings),
                 # never this process, since a hostile page may loop or end its process
                 max(1, min(settings.workers or usable_cores(), -(-rows.rows // BATCH_ROWS))),
                 folder,
                 lambda page_count: progress.report("parse", page_count, rows.rows),
-                request.before.rows,
+                request.reusable_pages.rows,
             )
-            PARSE.commit(workspace.lake, request.made_from, pages, request.before.beside())
+            PARSE.commit(workspace.lake, request.input_digests, pages, request.reusable_pages.parser_digests())
 
 
 LOCAL: Engine = LocalEngine()

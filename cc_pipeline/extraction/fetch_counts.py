@@ -16,18 +16,18 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.lake.digests.digest import NOTHING, content_versions, together
-from cc_pipeline.lake.slice import Figures, Slice
+from cc_pipeline.lake.digests.digest import NOTHING, combine_digests, compute_content_digests
+from cc_pipeline.lake.slice import Metrics, Slice
 
 #: Runs that ask for a capture, while the source gives others, before schedules give it up. A person's run always asks.
-MOST_ROUNDS: Final = 5
+MAX_ROUNDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Brought:
+class FetchCounts:
     """The numbers of captures after a fetch, by outcome; ``unsettled`` ones were not fetched and are retried.
 
-    ``given_up`` of the unsettled ones were asked for in ``MOST_ROUNDS`` runs; ``rounds`` is the least number of runs
+    ``given_up`` of the unsettled ones were asked for in ``MAX_ROUNDS`` runs; ``rounds`` is the least number of runs
     that asked for one. ``reason`` is the most frequent one, ``example`` a capture with its reason in words.
     ``stored_bytes`` are the bytes of its records, ``stored`` the bytes that are needed of each file. Lost captures,
     mostly for ``lost_reason``, are at most ``lost_in_one`` in one archive file (``lost_file``). ``losses`` is a digest
@@ -43,7 +43,7 @@ class Brought:
     given_up: int
     reason: str | None
     example: str | None
-    rounds: int
+    unsuccessful_runs: int
     stored_bytes: int = 0
     stored: Mapping[str, int] = field(default_factory=dict)
     lost_reason: str | None = None
@@ -65,7 +65,7 @@ class Brought:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetch(Brought):
+class FetchSummary(FetchCounts):
     """The note of a slice after a fetch; see the columns of ``fetches``. ``silent_runs`` is the number of last runs in
     which the source gave nothing, ``second_looks`` that of rechecks which confirmed the losses.
     ``losses_accepted`` is the digest of the losses that a person accepted, ``mismatches_confirmed`` that of the
@@ -82,17 +82,17 @@ class Fetch(Brought):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shortfall(Brought):
+class SliceFetchCounts(FetchCounts):
     """The counts of one slice, or target, after a fetch. ``asked`` is how many runs asked for its unsettled captures,
     summed over them."""
 
     slice_: Slice
     asked: int = 0
 
-    def figures(self) -> Figures:
+    def metrics(self) -> Metrics:
         """The metrics for the metadata of the partition."""
         lost = self.planned - self.fetched
-        metrics: Figures = {"unsettled": self.unsettled, "not here": share(lost, self.planned)}
+        metrics: Metrics = {"unsettled": self.unsettled, "not here": share(lost, self.planned)}
         if self.unsettled:
             metrics["unsettled because of"] = f"{self.reason}, e.g. {self.example}"
         if self.mismatched:
@@ -109,23 +109,25 @@ def share(part: int, total: int) -> str:
 
 
 @dataclass(slots=True)
-class _Lacking:
+class _PendingCounts:
     """The unsettled captures of a target with one reason: how many, how many of them are given up, the least number and
     the sum of the runs that asked for them, and the first one."""
 
     count: int = 0
     given_up: int = 0
-    least: int | None = None
-    asked: int = 0
+    min_rounds: int | None = None
+    summed_rounds: int = 0
     example: str = ""
 
-    def add(self, other_counts: _Lacking) -> None:
+    def add(self, other_counts: _PendingCounts) -> None:
         if not self.count:
             self.example = other_counts.example
         self.count += other_counts.count
         self.given_up += other_counts.given_up
-        self.least = other_counts.least if self.least is None else min(self.least, other_counts.least or 0)
-        self.asked += other_counts.asked
+        self.min_rounds = (
+            other_counts.min_rounds if self.min_rounds is None else min(self.min_rounds, other_counts.min_rounds or 0)
+        )
+        self.summed_rounds += other_counts.summed_rounds
 
 
 @dataclass(slots=True)
@@ -137,7 +139,7 @@ class Tally:
     """
 
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _lacking: dict[str, dict[str | None, _Lacking]] = field(default_factory=dict)
+    _pending: dict[str, dict[str | None, _PendingCounts]] = field(default_factory=dict)
     _bytes: Counter[str] = field(default_factory=Counter)
     _files: dict[str, dict[str, int]] = field(default_factory=dict)
     _lost_files: dict[str, Counter[str]] = field(default_factory=dict)
@@ -151,11 +153,13 @@ class Tally:
         rows = pa.Table.from_batches([records])
         for row in rows.group_by(["target", "outcome"]).aggregate([([], "count_all")]).to_pylist():
             self._counts[row["target"], row["outcome"]] += row["count_all"]
-        for row in _by_reason(unsettled_rows(rows)):
+        for row in _count_by_reason(unsettled_rows(rows)):
             url, detail = row["url_first"], row["detail_first"]
             rounds_min, rounds_sum = row["asked_min"], row["asked_sum"]
-            pending_counts = _Lacking(row["count_all"], row["given_up_sum"], rounds_min, rounds_sum, f"{url}: {detail}")
-            self._of(row["target"], row["reason"]).add(pending_counts)
+            pending_counts = _PendingCounts(
+                row["count_all"], row["given_up_sum"], rounds_min, rounds_sum, f"{url}: {detail}"
+            )
+            self._get_pending(row["target"], row["reason"]).add(pending_counts)
         ends = pc.add(rows["stored_offset"], rows["stored_length"])
         stored = rows.append_column("end", ends).group_by(["target", "stored_file"])
         for row in stored.aggregate([("end", "max"), ("stored_length", "sum")]).to_pylist():
@@ -168,17 +172,17 @@ class Tally:
             self._lost_reasons.setdefault(row["target"], Counter())[row["reason"] or ""] += row["count_all"]
         for row in mismatched.group_by("target").aggregate([([], "count_all")]).to_pylist():
             self._mismatched[row["target"]] += row["count_all"]
-        _add(self._losses, content_versions(lost.select(_NAMED).to_batches(), "target", ()))
+        _add_digests(self._losses, compute_content_digests(lost.select(_CAPTURE_COLUMNS).to_batches(), "target", ()))
         # the detail has the computed digest
-        mismatch_details = mismatched.select([*_NAMED, "payload_length", "detail"])
-        _add(self._mismatches, content_versions(mismatch_details.to_batches(), "target", ()))
+        mismatch_details = mismatched.select([*_CAPTURE_COLUMNS, "payload_length", "detail"])
+        _add_digests(self._mismatches, compute_content_digests(mismatch_details.to_batches(), "target", ()))
 
     def include(self, other_tally: Tally) -> None:
         """Adds the counts of another tally."""
         self._counts.update(other_tally._counts)
-        for target, reasons in other_tally._lacking.items():
+        for target, reasons in other_tally._pending.items():
             for reason, pending_counts in reasons.items():
-                self._of(target, reason).add(pending_counts)
+                self._get_pending(target, reason).add(pending_counts)
         for target, files in other_tally._files.items():
             for file, end in files.items():
                 self._store(target, file, end, 0)
@@ -188,20 +192,20 @@ class Tally:
             self._lost_files.setdefault(target, Counter()).update(names)
         for target, counts in other_tally._lost_reasons.items():
             self._lost_reasons.setdefault(target, Counter()).update(counts)
-        _add(self._losses, other_tally._losses)
-        _add(self._mismatches, other_tally._mismatches)
+        _add_digests(self._losses, other_tally._losses)
+        _add_digests(self._mismatches, other_tally._mismatches)
 
-    def shortfalls(self, slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
+    def count_slices(self, slices: Sequence[Slice]) -> dict[Slice, SliceFetchCounts]:
         """The counts of each of ``slices``."""
         counts_by_slice = {}
         for slice_ in slices:
-            pending_by_reason = self._lacking.get(slice_.target, {})
+            pending_by_reason = self._pending.get(slice_.target, {})
             # the most frequent first; equally frequent ones by name
             sorted_reasons = sorted(
                 pending_by_reason.items(), key=lambda pair: (-pair[1].count, pair[0] is None, pair[0] or "")
             )
             by_outcome = {name: self._counts[slice_.target, name] for name in ("fetched", "quarantined", "missing")}
-            counts_by_slice[slice_] = Shortfall(
+            counts_by_slice[slice_] = SliceFetchCounts(
                 slice_=slice_,
                 planned=sum(by_outcome.values()),
                 **by_outcome,
@@ -209,12 +213,12 @@ class Tally:
                 given_up=sum(counts.given_up for counts in pending_by_reason.values()),
                 reason=sorted_reasons[0][0] if sorted_reasons else None,
                 example=sorted_reasons[0][1].example if sorted_reasons else None,
-                rounds=min((counts.least or 0 for counts in pending_by_reason.values()), default=0),
-                asked=sum(counts.asked for counts in pending_by_reason.values()),
+                unsuccessful_runs=min((counts.min_rounds or 0 for counts in pending_by_reason.values()), default=0),
+                asked=sum(counts.summed_rounds for counts in pending_by_reason.values()),
                 stored_bytes=self._bytes[slice_.target],
                 stored=self._files.get(slice_.target, {}),
-                lost_reason=_most(self._lost_reasons.get(slice_.target, Counter())),
-                lost_file=_most(files := self._lost_files.get(slice_.target, Counter())),
+                lost_reason=_most_common(self._lost_reasons.get(slice_.target, Counter())),
+                lost_file=_most_common(files := self._lost_files.get(slice_.target, Counter())),
                 lost_in_one=max(files.values(), default=0),
                 losses=self._losses.get(slice_.target, NOTHING),
                 mismatched=self._mismatched[slice_.target],
@@ -227,64 +231,64 @@ class Tally:
         files[file] = max(files.get(file, 0), end)
         self._bytes[target] += size
 
-    def _of(self, target: str, reason: str | None) -> _Lacking:
-        return self._lacking.setdefault(target, {}).setdefault(reason, _Lacking())
+    def _get_pending(self, target: str, reason: str | None) -> _PendingCounts:
+        return self._pending.setdefault(target, {}).setdefault(reason, _PendingCounts())
 
 
 def is_unsettled(records: pa.Table) -> pa.ChunkedArray:
     """For each of ``records`` whether it is to be asked for again."""
-    return pc.and_(pc.not_equal(records["outcome"], "fetched"), pc.fill_null(_open(records), False))
+    return pc.and_(pc.not_equal(records["outcome"], "fetched"), pc.fill_null(_is_pending(records), False))
 
 
 #: Columns that identify a capture of a target in a crawl.
-_NAMED: Final = ["target", "warc_filename", "warc_record_offset"]
+_CAPTURE_COLUMNS: Final = ["target", "warc_filename", "warc_record_offset"]
 
 
-def _most(counts: Counter[str]) -> str | None:
+def _most_common(counts: Counter[str]) -> str | None:
     return min(counts, key=lambda name: (-counts[name], name), default=None)
 
 
-def _add(digests: dict[str, str], added_digests: Mapping[str, str]) -> None:
+def _add_digests(digests: dict[str, str], added_digests: Mapping[str, str]) -> None:
     for target, digest in added_digests.items():
-        digests[target] = together((digests.get(target, NOTHING), digest))
+        digests[target] = combine_digests((digests.get(target, NOTHING), digest))
 
 
-def shortfalls(records: Iterable[pa.RecordBatch], slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
+def count_fetched(records: Iterable[pa.RecordBatch], slices: Sequence[Slice]) -> dict[Slice, SliceFetchCounts]:
     """The counts of each of ``slices`` of one crawl, from their rows of the records table."""
     tally = Tally()
     for batch in records:
         tally.add(batch)
-    return tally.shortfalls(slices)
+    return tally.count_slices(slices)
 
 
-def of_targets(slice_counts: Iterable[Shortfall]) -> list[Shortfall]:
+def sum_by_target(slice_counts: Iterable[SliceFetchCounts]) -> list[SliceFetchCounts]:
     """The counts of each target, by which a source is judged: those of all its slices."""
-    counts_by_target: dict[Slice, list[Shortfall]] = {}
+    counts_by_target: dict[Slice, list[SliceFetchCounts]] = {}
     for counts in slice_counts:
-        counts_by_target.setdefault(counts.slice_.whole, []).append(counts)
-    return [_together(slice_, parts) for slice_, parts in counts_by_target.items()]
+        counts_by_target.setdefault(counts.slice_.partition, []).append(counts)
+    return [_sum_counts(slice_, parts) for slice_, parts in counts_by_target.items()]
 
 
-def _together(slice_: Slice, parts: Sequence[Shortfall]) -> Shortfall:
+def _sum_counts(slice_: Slice, parts: Sequence[SliceFetchCounts]) -> SliceFetchCounts:
     count_names = ("planned", "fetched", "quarantined", "missing", "unsettled", "given_up", "asked", "mismatched")
     digest_names = ("losses", "mismatches")
     totals: dict[str, Any] = {name: sum(getattr(counts, name) for counts in parts) for name in count_names}
     worst = max(parts, key=lambda counts: counts.lost_in_one)
     totals |= {"lost_in_one": worst.lost_in_one, "lost_file": worst.lost_file}
     totals["lost_reason"] = max(parts, key=lambda counts: counts.settled).lost_reason
-    totals |= {name: together(getattr(counts, name) for counts in parts) for name in digest_names}
+    totals |= {name: combine_digests(getattr(counts, name) for counts in parts) for name in digest_names}
     return replace(
         # its reason and example
         max(parts, key=lambda counts: counts.unsettled),
         slice_=slice_,
-        rounds=min((counts.rounds for counts in parts if counts.unsettled), default=0),
+        unsuccessful_runs=min((counts.unsuccessful_runs for counts in parts if counts.unsettled), default=0),
         **totals,
     )
 
 
-def _by_reason(lost: pa.Table) -> list[dict[str, Any]]:
+def _count_by_reason(lost: pa.Table) -> list[dict[str, Any]]:
     rounds = pc.fill_null(lost["rounds"], 0)
-    has_max_rounds = pc.cast(pc.greater_equal(rounds, MOST_ROUNDS), pa.int64())
+    has_max_rounds = pc.cast(pc.greater_equal(rounds, MAX_ROUNDS), pa.int64())
     marked_rows = lost.append_column("asked", rounds).append_column("given_up", has_max_rounds)
     aggregates = [([], "count_all"), ("given_up", "sum"), ("asked", "min"), ("asked", "sum")]
     firsts = [("url", "first"), ("detail", "first")]
@@ -294,22 +298,22 @@ def _by_reason(lost: pa.Table) -> list[dict[str, Any]]:
 def unsettled_rows(records: pa.Table) -> pa.Table:
     """The rows of ``records`` that are to be asked for again."""
     lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
-    return lost.filter(_open(lost))
+    return lost.filter(_is_pending(lost))
 
 
 def settled_rows(records: pa.Table) -> pa.Table:
     """The rows of ``records`` that are lost, so that they are not asked for again; without those that have no
     location."""
     lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
-    return lost.filter(pc.and_not(pc.invert(_open(lost)), _is(lost, "bad_plan")))
+    return lost.filter(pc.and_not(pc.invert(_is_pending(lost)), _has_reason(lost, "bad_plan")))
 
 
-def _open(lost: pa.Table) -> pa.ChunkedArray:
+def _is_pending(lost: pa.Table) -> pa.ChunkedArray:
     """For each of the rows, none of them fetched, whether it is to be asked for again."""
     return pc.invert(lost["settled"])
 
 
-def _is(rows: pa.Table, reason: str) -> pa.ChunkedArray:
+def _has_reason(rows: pa.Table, reason: str) -> pa.ChunkedArray:
     return pc.fill_null(pc.equal(rows["reason"], reason), False)  # the value for nulls
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from cc_pipeline.errors import PlaceFault, disk_is_full
 from cc_pipeline.extraction.run_inputs import InputsChanged
-from cc_pipeline.extraction.shortfall import NotGiven
+from cc_pipeline.extraction.shortfall import FetchIncomplete
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
@@ -43,66 +43,65 @@ class Throttling:
         if report.requests:
             self._objects.clear()
 
-    def is_of_all(self, error: BaseException) -> bool:
+    def note_error(self, error: BaseException) -> bool:
         """Notes the error of one target. Returns whether the source refuses every target by now."""
-        key = throttled_object(error)
+        key = find_throttled_object(error)
         if key is None:
             return False
         self._objects.add(key)
         return len(self._objects) > 1
 
 
-def apart(
+def run_isolated(
     stage: Callable[[Sequence[str]], StageReport], slugs: Sequence[str], throttling: Throttling | None = None
 ) -> Iterator[Outcome]:
     """Calls ``stage`` with ``slugs`` together, and with fewer if that fails. Yields each slug in one outcome.
 
-    Raises errors that affect all targets (:func:`is_nobodys`, ``throttling``), after it yielded the outcomes before
-    them.
-    """
+    Raises errors that affect all targets (:func:`affects_all_targets`, ``throttling``), after it yielded the outcomes
+    before them."""
     if not slugs:
         return
     throttling = throttling or Throttling()
     try:
         outcome = Outcome(tuple(slugs), report := stage(slugs))
         throttling.note_answers(report)
-    except NotGiven as incomplete:
+    except FetchIncomplete as incomplete:
         stop = incomplete if incomplete.reasons == {FaultKind.BREAKER_OPEN} else None
-        outcome = Outcome(tuple(slugs), incomplete.report, incomplete.each, stop)
+        outcome = Outcome(tuple(slugs), incomplete.report, incomplete.errors_by_target, stop)
     except InputsChanged as error:
         # all slugs are planned again together
         outcome = Outcome(tuple(slugs), None, dict.fromkeys(slugs, error))
     except Exception as error:
-        if is_nobodys(error):
+        if affects_all_targets(error):
             raise
         if len(slugs) == 1:
-            if throttling.is_of_all(error):
+            if throttling.note_error(error):
                 raise
             outcome = Outcome(tuple(slugs), None, {slugs[0]: error})
         else:
             half = len(slugs) // 2
-            yield from apart(stage, slugs[:half], throttling)
-            yield from apart(stage, slugs[half:], throttling)
+            yield from run_isolated(stage, slugs[:half], throttling)
+            yield from run_isolated(stage, slugs[half:], throttling)
             return
     yield outcome
 
 
 #: Kinds that affect all objects; other kinds may be about the one object that was asked for.
-_OF_ALL: Final = frozenset({FaultKind.BREAKER_OPEN, FaultKind.UNREACHABLE})
+_GENERAL_KINDS: Final = frozenset({FaultKind.BREAKER_OPEN, FaultKind.UNREACHABLE})
 
 
-def is_nobodys(error: BaseException) -> bool:
+def affects_all_targets(error: BaseException) -> bool:
     """Whether an error would affect every target alike: the place of the lake cannot be written, the circuit breaker of
     the source is open, or its address cannot be reached. Each call would take many seconds to fail again."""
     if isinstance(error, PlaceFault) or disk_is_full(error):
         return True
-    if isinstance(error, RangeFault) and error.kind in _OF_ALL:
+    if isinstance(error, RangeFault) and error.kind in _GENERAL_KINDS:
         return True
-    return error.__cause__ is not None and is_nobodys(error.__cause__)
+    return error.__cause__ is not None and affects_all_targets(error.__cause__)
 
 
-def throttled_object(error: BaseException) -> str | None:
+def find_throttled_object(error: BaseException) -> str | None:
     """The key of the object that was refused ("throttled") through all tries, if that is the error; else ``None``."""
     if isinstance(error, RangeFault) and error.kind is FaultKind.THROTTLED:
         return error.key
-    return None if error.__cause__ is None else throttled_object(error.__cause__)
+    return None if error.__cause__ is None else find_throttled_object(error.__cause__)

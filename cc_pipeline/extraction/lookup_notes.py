@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, part_from, whole_slug
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.extraction.located import Answer, Located, Summed, urls
-from cc_pipeline.extraction.standing import Lookup, stand
+from cc_pipeline.extraction.located import CaptureBuffer, CaptureTotals, SliceLookup, read_urls
+from cc_pipeline.extraction.standing import Lookup, read_slice_states
 from cc_pipeline.harvesting.catalog import catalog_gaps
 from cc_pipeline.index.gaps import IndexGaps
-from cc_pipeline.index.locator import GIVEN
-from cc_pipeline.lake.slice import LOCATE, Slice, note_slices, slices_of, targets_by_crawl
+from cc_pipeline.index.locator import NAMED_CAPTURES
+from cc_pipeline.lake.slice import LOCATE, Slice, group_targets_by_crawl, slices_of, write_notes
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.lake.target_definitions import definitions
+from cc_pipeline.lake.target_definitions import read_definitions
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Members that one look-up asks for, and slices that one commit writes: what a killed run loses at most.
@@ -30,39 +30,43 @@ _SLICES_AT_ONCE: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The result of a slice's look-up: the index (``by``, with its version and ``size``), the version of the slice's
-    definition, the gaps it was located over, and how its rows are read."""
+class LookupSummary:
+    """The result of a slice's look-up: the index (``located_by``, with its version and ``size``), the version of the
+    slice's definition, the gaps it was located over, and how its rows are read."""
 
-    by: str
-    index: str
+    located_by: str
+    index_version: str
     definition: str
     gaps: IndexGaps | None
-    answer: Answer = field(default_factory=Answer)
-    size: int | None = None
+    slice_lookup: SliceLookup = field(default_factory=SliceLookup)
+    index_size: int | None = None
 
 
 def commit_lookups(
     workspace: Workspace,
     input_digests: Mapping[Slice, str],
-    summaries: Mapping[Slice, Found],
-    totals_by_slice: Mapping[Slice, Summed],
+    summaries: Mapping[Slice, LookupSummary],
+    totals_by_slice: Mapping[Slice, CaptureTotals],
 ) -> None:
     """Writes the notes of these look-ups with the totals of their captures, before the captures are committed with the
     digests ``input_digests``."""
     now = datetime.now(UTC)
     rows = {
-        slice_: {**_row(slice_, summaries[slice_], totals_by_slice[slice_]), "made_from": digest, "looked_up_at": now}
+        slice_: {
+            **_build_row(slice_, summaries[slice_], totals_by_slice[slice_]),
+            "made_from": digest,
+            "looked_up_at": now,
+        }
         for slice_, digest in input_digests.items()
     }
-    note_slices(workspace.lake, "lookups", rows, but="looked_up_at")
+    write_notes(workspace.lake, "lookups", rows, ignored_column="looked_up_at")
 
 
-def _row(slice_: Slice, summary: Found, totals: Summed) -> dict[str, object]:
+def _build_row(slice_: Slice, summary: LookupSummary, totals: CaptureTotals) -> dict[str, object]:
     gaps, price, members = summary.gaps, totals.price, totals.members
     subset_gaps = () if gaps is None else [row for row in gaps.by_subset if row[0] == slice_.subset]
     return {
-        "located_by": summary.by,
+        "located_by": summary.located_by,
         "subsets": [slice_.subset],
         "complete": gaps is None,
         "index_files": None if gaps is None else sum(expected for _, _, expected in subset_gaps),
@@ -71,22 +75,22 @@ def _row(slice_: Slice, summary: Found, totals: Summed) -> dict[str, object]:
         "captures": totals.rows,
         "members": None if members is None else [{"member": member, "captures": n} for member, n in members.items()],
         "definition": summary.definition,
-        "index_version": summary.index,
+        "index_version": summary.index_version,
         "record_bytes": price.record_bytes,
         "fetch_bytes": price.bytes,
         "fetch_requests": price.requests,
-        "index_size": summary.size,
-        "unlisted": totals.unlisted,
+        "index_size": summary.index_size,
+        "unlisted": totals.unlisted_captures,
         "removal": totals.removal,
         "repeated": totals.repeated,
     }
 
 
-def members_located(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, list[str]]:
+def read_located_members(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, list[str]]:
     """The definitions of the members with which slices of sets were located, for slices whose note counts."""
     members_by_slice: dict[Slice, list[str]] = {}
-    input_digests = LOCATE.made_from(workspace.lake, slices)
-    for crawl, targets in targets_by_crawl(slices).items():
+    input_digests = LOCATE.read_input_digests(workspace.lake, slices)
+    for crawl, targets in group_targets_by_crawl(slices).items():
         where = {"crawl": crawl, "target": targets}
         rows = workspace.lake.read("lookups", where, ["target", "made_from", "members"])
         for row in rows.filter(pc.is_valid(rows["members"])).to_pylist():
@@ -95,26 +99,29 @@ def members_located(workspace: Workspace, slices: Collection[Slice]) -> dict[Sli
     return members_by_slice
 
 
-def incomplete_slices(workspace: Workspace) -> dict[Slice, Lookup]:
+def find_incomplete_slices(workspace: Workspace) -> dict[Slice, Lookup]:
     """The slices that were located over gaps in their index and not located again since."""
     rows = workspace.lake.read("lookups", columns=["crawl", "target", "complete"])
     noted_slices = [Slice(row["crawl"], row["target"]) for row in rows.filter(pc.invert(rows["complete"])).to_pylist()]
-    lookups = {slice_: slice_state.lookup for slice_, slice_state in stand(workspace, noted_slices, (LOCATE,)).items()}
+    lookups = {
+        slice_: slice_state.lookup
+        for slice_, slice_state in read_slice_states(workspace, noted_slices, (LOCATE,)).items()
+    }
     return {slice_: lookup for slice_, lookup in lookups.items() if lookup is not None and not lookup.complete}
 
 
-def index_complete(lookup: Lookup) -> str:
+def describe_completeness(lookup: Lookup) -> str:
     """Whether the index of a look-up was complete, as text."""
     return "yes" if lookup.complete else f"no, {lookup.unread_files:,} of {lookup.index_files or 0:,} files unread"
 
 
-def gap_notes(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
+def describe_gaps(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
     """A sentence for each of ``crawls`` whose index has gaps: what they mean for the located ``targets``."""
     notes = []
     parts = workspace.rows_of([target.slug for target in targets])
     for gaps in catalog_gaps(workspace, crawls):
         slices = slices_of(gaps.crawl, [part for slugs in parts.values() for part in slugs])
-        slice_states = stand(workspace, slices, (LOCATE,))
+        slice_states = read_slice_states(workspace, slices, (LOCATE,))
         incomplete = [
             slice_
             for slice_, slice_state in slice_states.items()
@@ -127,33 +134,33 @@ def gap_notes(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Tar
                 f"captures in them are missing from {incomplete_targets:,} of {len(parts):,} targets; "
                 "run the command again to look them up again"
             )
-        notes.append(f"{gaps.what} could not be read: {consequence} ({gaps.named})")
+        notes.append(f"{gaps.summary} could not be read: {consequence} ({gaps.file_summary})")
     return notes
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A slice to be located: its target, the target to look up (``asked``; ``None``: none), and the members whose
-    stored rows are ``kept``."""
+class LookupTask:
+    """A slice to be located: its target, the target to look up (``requested_target``; ``None``: none), and the members
+    whose stored rows are ``kept_members``."""
 
     target: Target
-    asked: Target | None
-    kept: MemberIndex | None = None
+    requested_target: Target | None
+    kept_members: MemberIndex | None = None
 
-    def not_kept(self, new: pa.Table) -> pa.Table:
+    def exclude_kept(self, new: pa.Table) -> pa.Table:
         """The captures of ``new`` that are not kept already."""
-        return new if self.kept is None else new.filter(_mask(self.kept, new, wanted=False))
+        return new if self.kept_members is None else new.filter(_match_members(self.kept_members, new, expected=False))
 
 
-def in_passes(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[dict[Slice, Target]]:
+def split_into_passes(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[dict[Slice, Target]]:
     """Splits ``slices`` of one crawl into passes, each with the targets of one look-up."""
-    slugs = list(dict.fromkeys(slice_.defined for slice_ in slices))
+    slugs = list(dict.fromkeys(slice_.definition_slug for slice_ in slices))
     single = workspace.targets([slug for slug in slugs if SEPARATOR not in slug])
-    texts = definitions(workspace.lake, [slug for slug in slugs if SEPARATOR in slug])
+    texts = read_definitions(workspace.lake, [slug for slug in slugs if SEPARATOR in slug])
     targets: dict[Slice, Target] = {}
     size = 0
     for slice_ in slices:
-        slug = slice_.defined
+        slug = slice_.definition_slug
         target = single[slug] if slug in single else part_from(slug, texts[slug])
         targets[slice_] = target
         size += max(1, len(target.members))
@@ -164,63 +171,65 @@ def in_passes(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[dict[Sl
         yield targets
 
 
-def in_commits(input_digests: Mapping[Slice, str]) -> Iterator[dict[Slice, str]]:
+def split_into_commits(input_digests: Mapping[Slice, str]) -> Iterator[dict[Slice, str]]:
     """Splits the digests into commits of a limited number of slices."""
     pairs = list(input_digests.items())
     for start in range(0, len(pairs), _SLICES_AT_ONCE):
         yield dict(pairs[start : start + _SLICES_AT_ONCE])
 
 
-def what_is_known(
+def plan_lookups(
     workspace: Workspace, targets: Mapping[Slice, Target], reusable_slices: Collection[Slice]
-) -> dict[Slice, Known]:
+) -> dict[Slice, LookupTask]:
     """Plans the look-ups of ``targets`` of one crawl. ``reusable_slices`` are slices that a complete and unchanged
     index located: only their members are carried over."""
     sets = [slice_ for slice_ in reusable_slices if targets[slice_].kind == "set"]
-    located_members = {slice_: set(members) for slice_, members in members_located(workspace, sets).items()}
+    located_members = {slice_: set(members) for slice_, members in read_located_members(workspace, sets).items()}
     kept_members = {
         slice_: MemberIndex([member for member in targets[slice_].members if member.written in members])
         for slice_, members in located_members.items()
     }
     tasks = {}
     for slice_, target in targets.items():
-        tasks[slice_] = Known(target, target)
+        tasks[slice_] = LookupTask(target, target)
         if slice_ in kept_members:
             new_members = tuple(
                 member for member in target.members if member.written not in located_members.get(slice_, ())
             )
-            tasks[slice_] = Known(
+            tasks[slice_] = LookupTask(
                 target, replace(target, members=new_members) if new_members else None, kept_members[slice_]
             )
     return tasks
 
 
-def keep_rows(workspace: Workspace, tasks: Mapping[Slice, Known], buffer: Located) -> dict[Slice, int]:
+def carry_over_members(
+    workspace: Workspace, tasks: Mapping[Slice, LookupTask], buffer: CaptureBuffer
+) -> dict[Slice, int]:
     """Carries over the rows of kept members. Returns how many, by slice that has such members."""
-    kept_members = {slice_: task.kept for slice_, task in tasks.items() if task.kept is not None}
+    kept_members = {slice_: task.kept_members for slice_, task in tasks.items() if task.kept_members is not None}
     row_counts = dict.fromkeys(kept_members, 0)
-    for slice_, rows in _rows(workspace, kept_members):
+    for slice_, rows in _read_captures(workspace, kept_members):
         buffer.add(slice_, rows)
         row_counts[slice_] += rows.num_rows
     return row_counts
 
 
-def keep_what_was_there(
-    workspace: Workspace, tasks: Mapping[Slice, Known], slices: Collection[Slice], buffer: Located
+def add_previous_captures(
+    workspace: Workspace, tasks: Mapping[Slice, LookupTask], slices: Collection[Slice], buffer: CaptureBuffer
 ) -> None:
     """Adds to ``buffer`` the captures that slices of one crawl had before this look-up. An index may remove them only
     if it named them and answers completely."""
     member_indexes = {slice_: MemberIndex(tasks[slice_].target.members or [tasks[slice_].target]) for slice_ in slices}
-    for slice_, previous_rows in _rows(workspace, member_indexes):
-        buffer.add(slice_, previous_rows, before=True)
+    for slice_, previous_rows in _read_captures(workspace, member_indexes):
+        buffer.add(slice_, previous_rows, was_stored=True)
 
 
-def keep_what_was_divided(
+def add_captures_of_former_parts(
     workspace: Workspace,
-    tasks: Mapping[Slice, Known],
+    tasks: Mapping[Slice, LookupTask],
     new_slices: Collection[Slice],
     obsolete_slices: Collection[Slice],
-    buffer: Located,
+    buffer: CaptureBuffer,
 ) -> None:
     """The same for ``new_slices`` of a set whose division changed: captures of its old slices
     (``obsolete_slices``) go to the slices that have their members now."""
@@ -232,34 +241,38 @@ def keep_what_was_divided(
         targets = [slice_.target for slice_ in former_slices]
         where = {"crawl": former_slices[0].crawl, "target": targets}
         for batch in stream_rows(workspace.lake, "captures", where):
-            rows = _listed(batch).drop_columns("target")
+            rows = _exclude_named(batch).drop_columns("target")
             rows_by_slice: dict[Slice, list[int]] = {}
-            for row, (url, host) in enumerate(urls(rows)):
-                for slice_ in {pairs[number][0] for number in index.of(url or "", host)}:
+            for row, (url, host) in enumerate(read_urls(rows)):
+                for slice_ in {pairs[number][0] for number in index.find_members(url or "", host)}:
                     rows_by_slice.setdefault(slice_, []).append(row)
             for slice_, row_numbers in rows_by_slice.items():
-                buffer.add(slice_, rows.take(pa.array(row_numbers)), before=True)
+                buffer.add(slice_, rows.take(pa.array(row_numbers)), was_stored=True)
 
 
-def _rows(workspace: Workspace, member_indexes: Mapping[Slice, MemberIndex]) -> Iterator[tuple[Slice, pa.Table]]:
+def _read_captures(
+    workspace: Workspace, member_indexes: Mapping[Slice, MemberIndex]
+) -> Iterator[tuple[Slice, pa.Table]]:
     """The captures of slices of one crawl that an index named and that match any of the ``member_indexes`` members."""
     slices_by_slug = {slice_.target: slice_ for slice_ in member_indexes}
     where = {"crawl": [*{slice_.crawl for slice_ in member_indexes}], "target": [*slices_by_slug]}
     # batch by batch: a slice may be a million captures, most of them of former members
     for batch in stream_rows(workspace.lake, "captures", where):
-        rows = _listed(batch)
+        rows = _exclude_named(batch)
         for target in rows["target"].unique().to_pylist():
             slice_ = slices_by_slug[target]
             slice_rows = rows.filter(pc.equal(rows["target"], target)).drop_columns("target")
-            yield slice_, slice_rows.filter(_mask(member_indexes[slice_], slice_rows))
+            yield slice_, slice_rows.filter(_match_members(member_indexes[slice_], slice_rows))
 
 
-def _listed(captures: pa.RecordBatch) -> pa.Table:
+def _exclude_named(captures: pa.RecordBatch) -> pa.Table:
     """The rows of ``captures`` that an index named, and no person."""
     rows = pa.Table.from_batches([captures])
-    return rows.filter(pc.not_equal(rows["located_by"], GIVEN))
+    return rows.filter(pc.not_equal(rows["located_by"], NAMED_CAPTURES))
 
 
-def _mask(index: MemberIndex, captures: pa.Table, *, wanted: bool = True) -> pa.Array:
-    """For each capture, whether any member of ``index`` matches it (or, unless ``wanted``, none does)."""
-    return pa.array([bool(index.of(url or "", host)) == wanted for url, host in urls(captures)], pa.bool_())
+def _match_members(index: MemberIndex, captures: pa.Table, *, expected: bool = True) -> pa.Array:
+    """For each capture, whether any member of ``index`` matches it (or, unless ``expected``, none does)."""
+    return pa.array(
+        [bool(index.find_members(url or "", host)) == expected for url, host in read_urls(captures)], pa.bool_()
+    )

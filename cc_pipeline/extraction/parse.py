@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.engine import LOCAL, Engine, ToParse
-from cc_pipeline.extraction.parsed_pages import PagesBefore
-from cc_pipeline.extraction.parsed_pages import options_of as parse_options
-from cc_pipeline.extraction.plan import Wanted, Why, options_of, parsed_from, plan
-from cc_pipeline.extraction.reusable_records import gone
-from cc_pipeline.extraction.run_inputs import RunInputs, planned_again
-from cc_pipeline.extraction.standing import Standing
-from cc_pipeline.extraction.target_slices import retire_others
-from cc_pipeline.lake.row_counts import committed_counts
-from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE, Figures, Slice, StageReport, targets_by_crawl
+from cc_pipeline.extraction.engine import LOCAL, Engine, ParseRequest
+from cc_pipeline.extraction.parsed_pages import ReusablePages
+from cc_pipeline.extraction.parsed_pages import build_parse_options as parse_options
+from cc_pipeline.extraction.plan import ReasonKind, SliceRequest, options_of, parse_input_digest, plan
+from cc_pipeline.extraction.reusable_records import build_lost_fault
+from cc_pipeline.extraction.run_inputs import RunInputs, run_and_replan
+from cc_pipeline.extraction.standing import SliceState
+from cc_pipeline.extraction.target_slices import empty_obsolete_slices
+from cc_pipeline.lake.row_counts import read_committed_counts
+from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE, Metrics, Slice, StageReport, group_targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.records.schema import PARSED_SCHEMA
 from cc_pipeline.settings import Settings
@@ -35,76 +35,80 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, eng
     read or written, and ``UserInputError`` if other homes on the lake parse with other settings. Raises
     ``EnvironmentFault`` also for slices whose stored bytes do not exist any more, after the other slices were
     committed: parsed, their pages would count as missing although they were fetched. Raises as
-    :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
+    :func:`~cc_pipeline.extraction.run_inputs.run_and_replan` does.
     """
-    return planned_again(workspace, crawl, slugs, lambda run: _parse_all(workspace, crawl, slugs, run, engine))
+    return run_and_replan(workspace, crawl, slugs, lambda run: _parse_all(workspace, crawl, slugs, run, engine))
 
 
 def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunInputs, engine: Engine) -> StageReport:
     started = time.monotonic()
     settings = workspace.settings
     group_state = run.take_state(crawl, slugs)
-    target_slices, slice_states = group_state.asked, group_state.standings
-    for slug, slices in target_slices.for_.items():
-        if all(slice_states[slice_].fetched is None for slice_ in (*slices, *target_slices.beside[slug])):
+    target_slices, slice_states = group_state.target_slices, group_state.slice_states
+    for slug, slices in target_slices.requested.items():
+        if all(slice_states[slice_].fetched is None for slice_ in (*slices, *target_slices.additional[slug])):
             raise EnvironmentFault(f"{slug} in {crawl} has not been fetched", "Materialize records first.")
     requests = dict.fromkeys(
-        (slice_ for slice_ in target_slices.every if slice_states[slice_].fetched is not None), Wanted("")
+        (slice_ for slice_ in target_slices.all_slices if slice_states[slice_].fetched is not None), SliceRequest("")
     )
-    reasons = plan(requests, slice_states, {}, options_of(settings), (PARSE,)).of(PARSE)
+    reasons = plan(requests, slice_states, {}, options_of(settings), (PARSE,)).reasons_for(PARSE)
     # a refetch changes records of all subsets; other stages of slices that were not requested stay due
-    requested_slices = set(target_slices.slices)
+    requested_slices = set(target_slices.requested_slices)
     due_slices = [
         slice_
         for slice_, reason in reasons.items()
-        if slice_ in requested_slices or reason.why in (Why.RECORDS, Why.TORN)
+        if slice_ in requested_slices or reason.kind in (ReasonKind.RECORDS, ReasonKind.PARTIALLY_COMMITTED)
     ]
-    lost_records = {slice_: slice_states[slice_].lost for slice_ in due_slices if slice_states[slice_].lost}
+    lost_records = {
+        slice_: slice_states[slice_].lost_records for slice_ in due_slices if slice_states[slice_].lost_records
+    }
     if input_digests := {
-        slice_: _made_from(slice_states[slice_], settings) for slice_ in due_slices if slice_ not in lost_records
+        slice_: _compute_input_digest(slice_states[slice_], settings)
+        for slice_ in due_slices
+        if slice_ not in lost_records
     }:
         workspace.choose()
-        run.expect(FETCH, {slice_: _says(slice_states[slice_]) for slice_ in input_digests})
-        committed_slices = [slice_ for slice_ in input_digests if not slice_states[slice_].torn]
+        run.expect(FETCH, {slice_: _get_records_digest(slice_states[slice_]) for slice_ in input_digests})
+        committed_slices = [slice_ for slice_ in input_digests if not slice_states[slice_].partially_committed]
         with run.replacing(PARSE, {slice_: slice_states[slice_] for slice_ in committed_slices}):
             _parse(workspace, crawl, input_digests, engine)
     if lost_records:
-        raise gone(crawl, lost_records)
-    report = PARSE.report(page_figures(workspace, requests), due_slices, started)
-    retire_others(workspace, PARSE, target_slices)
-    return target_slices.folded(report)
+        raise build_lost_fault(crawl, lost_records)
+    report = PARSE.report(read_page_metrics(workspace, requests), due_slices, started)
+    empty_obsolete_slices(workspace, PARSE, target_slices)
+    return target_slices.fold_by_target(report)
 
 
-def _says(slice_state: Standing) -> str:
+def _get_records_digest(slice_state: SliceState) -> str:
     assert slice_state.fetched is not None, "it was fetched"
-    return slice_state.fetched.says
+    return slice_state.fetched.content_digest
 
 
-def _made_from(slice_state: Standing, settings: Settings) -> str:
+def _compute_input_digest(slice_state: SliceState, settings: Settings) -> str:
     options = options_of(settings)
-    return parsed_from(_says(slice_state), options.parser, options.extractor, options.markdown)
+    return parse_input_digest(_get_records_digest(slice_state), options.parser, options.extractor, options.markdown)
 
 
 def _parse(workspace: Workspace, crawl: str, input_digests: Mapping[Slice, str], engine: Engine) -> None:
     where = {"crawl": crawl, "target": [slice_.target for slice_ in input_digests]}
     with workspace.scratch_folder("parse") as folder:
-        reusable_pages = PagesBefore(workspace, input_digests, parse_options(workspace.settings))
+        reusable_pages = ReusablePages(workspace, input_digests, parse_options(workspace.settings))
         records = (
             reusable_pages.take(batch) for batch in stream_rows(workspace.lake, "records", where, PARSED_SCHEMA.names)
         )
-        engine.parse(workspace, ToParse(crawl, input_digests, records, reusable_pages, folder))
+        engine.parse(workspace, ParseRequest(crawl, input_digests, records, reusable_pages, folder))
 
 
-def page_figures(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, Figures]:
+def read_page_metrics(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, Metrics]:
     """``rows:<table>`` and ``version:<table>`` of every page table for each slice, as they were committed. Rows are
     counted for slices whose count the log does not have."""
     lake = workspace.lake
-    metrics = PARSE.versions(lake, slices)
+    metrics = PARSE.read_content_metrics(lake, slices)
     for table in PAGE_TABLES:
-        committed = committed_counts(lake, table, [(slice_.crawl, slice_.target) for slice_ in slices])
+        committed = read_committed_counts(lake, table, [(slice_.crawl, slice_.target) for slice_ in slices])
         uncounted = [slice_ for slice_ in slices if committed[slice_.crawl, slice_.target] is None]
         counted_rows: Counter[tuple[str, ...]] = Counter()
-        for crawl, targets in targets_by_crawl(uncounted).items():
+        for crawl, targets in group_targets_by_crawl(uncounted).items():
             counted_rows += count_rows(lake, table, {"crawl": crawl, "target": targets})
         for slice_ in slices:
             key = (slice_.crawl, slice_.target)

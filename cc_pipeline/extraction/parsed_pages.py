@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.atomic import folder_written_whole, written_whole
-from cc_pipeline.commoncrawl.filters import NO, OPEN, UNKNOWN, YES, parse_condition
+from cc_pipeline.commoncrawl.filters import MATCH_NO, MATCH_UNKNOWN, MATCH_YES, OPEN, parse_condition
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.documents.batch.pool import parse_batches
@@ -24,16 +24,16 @@ from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, disk_trouble
 from cc_pipeline.extraction.plan import main_content
-from cc_pipeline.extraction.reusable_records import gone
-from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.extraction.reusable_records import build_lost_fault
+from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.ordered import spilled_batches
 from cc_pipeline.lake.slice import PAGE_TABLES, PARSE, Slice
 from cc_pipeline.lake.streaming import stream_rows, stream_slices
-from cc_pipeline.locks import LockHeld, locked
+from cc_pipeline.locks import LockTimeout, locked
 from cc_pipeline.records.pages import page_of
-from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound, add_by_target, among_their_targets
+from cc_pipeline.records.places import PLACE_NAME, LocationCollector, LocationIndex, add_by_target, mask_by_target
 from cc_pipeline.records.reading import Row, read_members
-from cc_pipeline.records.storage import RecordStorage, are_gone
+from cc_pipeline.records.storage import RecordStorage, are_bytes_missing
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.tables import CORE_TABLES
 from cc_pipeline.workspace.workspace import Workspace
@@ -47,64 +47,72 @@ OpenPages = Callable[[], Iterator[pa.RecordBatch]]
 BATCH_ROWS = 64
 _BATCH_BYTES = 16 << 20
 #: Pages of a complete chunk: what a killed parse loses at most, with those in progress.
-STRETCH = 2_048
+CHUNK_PAGES = 2_048
 #: Bytes of a table that are written at once.
-_WRITTEN_AT_ONCE = 1 << 20
+_WRITE_BYTES = 1 << 20
 #: Seconds after which pages of a killed parse are deleted.
-_FORGOTTEN = 7 * 24 * 3600
+_FORGET_SECONDS = 7 * 24 * 3600
 _SCHEMAS = {spec.name: spec.schema for spec in CORE_TABLES if spec.name in PAGE_TABLES}
 
 
-class PagesBefore:
+class ReusablePages:
     """The stored pages that can be kept, of slices of sets (of one crawl) that are about to be parsed again. Slices of
     other targets have none: their captures change only with the index."""
 
     def __init__(self, workspace: Workspace, slices: Mapping[Slice, str], options: ParseOptions) -> None:
         self._workspace = workspace
         content_options = main_content(options.main_content, options.markdown)
-        self._by = input_digest({"parser": PARSER_VERSION, "main_content": content_options})
+        self._parser_digest = compute_input_digest({"parser": PARSER_VERSION, "main_content": content_options})
         self._sets = [slice_ for slice_ in slices if slice_.target.startswith(SET_SLUG)]
         self._crawl = next((slice_.crawl for slice_ in self._sets), "")
-        self._there = self._places(self._same_parser())
-        self._kept: dict[str, PlacesFound] = {}
+        self._stored_locations = self._read_locations(self._find_same_parser())
+        self._kept_locations: dict[str, LocationCollector] = {}
 
     def take(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the rows of ``records`` that are to be parsed. The stored pages of the other rows are kept."""
-        if not self._there:
+        if not self._stored_locations:
             return records
-        is_reusable = pc.and_(among_their_targets(records, self._there), pc.equal(records.column("outcome"), "fetched"))
-        add_by_target(records.filter(is_reusable), self._kept)
+        is_reusable = pc.and_(
+            mask_by_target(records, self._stored_locations), pc.equal(records.column("outcome"), "fetched")
+        )
+        add_by_target(records.filter(is_reusable), self._kept_locations)
         return records.filter(pc.invert(is_reusable))
 
     def rows(self, table: str) -> Iterator[pa.RecordBatch]:
         """The kept rows of a page table, in its schema. Call it after all records were taken."""
         schema = self._workspace.lake.specs[table].schema
         names = [name for name in schema.names if name != "crawl"]
-        kept_locations = {target: places.places() for target, places in self._kept.items()}
+        kept_locations = {target: places.places() for target, places in self._kept_locations.items()}
         for batch in stream_slices(self._workspace.lake, table, self._crawl, [*kept_locations], names):
-            kept_rows = pa.Table.from_batches([batch.filter(among_their_targets(batch, kept_locations))])
+            kept_rows = pa.Table.from_batches([batch.filter(mask_by_target(batch, kept_locations))])
             if kept_rows.num_rows:
                 crawl = pa.repeat(pa.scalar(self._crawl, pa.string()), kept_rows.num_rows)
                 complete_rows = kept_rows.append_column("crawl", crawl).select(schema.names).cast(schema)
                 yield from complete_rows.combine_chunks().to_batches()
 
-    def beside(self) -> dict[str, dict[str, str]]:
+    def parser_digests(self) -> dict[str, dict[str, str]]:
         """Digests to keep with the pages, by table: the parser and options with which they were made."""
-        return {PARSE.main_table: {_name(slice_): self._by for slice_ in self._sets}} if self._sets else {}
+        return (
+            {PARSE.main_table: {_digest_name(slice_): self._parser_digest for slice_ in self._sets}}
+            if self._sets
+            else {}
+        )
 
-    def _same_parser(self) -> list[str]:
+    def _find_same_parser(self) -> list[str]:
         """The targets whose pages are complete and were all made with this parser and these options."""
         lake = self._workspace.lake
-        digests = lake.digests(PARSE.main_table, [_name(slice_) for slice_ in self._sets])
-        unchanged_slices = [slice_ for slice_ in self._sets if digests[_name(slice_)] == self._by]
+        digests = lake.digests(PARSE.main_table, [_digest_name(slice_) for slice_ in self._sets])
+        unchanged_slices = [slice_ for slice_ in self._sets if digests[_digest_name(slice_)] == self._parser_digest]
         return [
-            slice_.target for slice_, digest in PARSE.made_from(lake, unchanged_slices).items() if digest is not None
+            slice_.target
+            for slice_, digest in PARSE.read_input_digests(lake, unchanged_slices).items()
+            if digest is not None
         ]
 
-    def _places(self, targets: list[str]) -> dict[str, Places]:
+    def _read_locations(self, targets: list[str]) -> dict[str, LocationIndex]:
         where = {"crawl": self._crawl, "target": targets}
         columns = ["target", "disposition", "source_kind", "parser_version", *PLACE_NAME]
-        locations_by_target: dict[str, PlacesFound] = {}
+        locations_by_target: dict[str, LocationCollector] = {}
         for batch in stream_rows(self._workspace.lake, PARSE.main_table, where, columns):
             is_reusable = pc.and_(
                 pc.equal(batch.column("disposition"), "SUCCESS"),
@@ -117,35 +125,35 @@ class PagesBefore:
         return {target: places.places() for target, places in locations_by_target.items()}
 
 
-def _name(slice_: Slice) -> str:
+def _digest_name(slice_: Slice) -> str:
     return f"parsed_with:{slice_.crawl}:{slice_.target}"
 
 
-def options_of(settings: Settings) -> ParseOptions:
+def build_parse_options(settings: Settings) -> ParseOptions:
     """The parse options of these settings."""
     return ParseOptions(main_content=cast("Extractor", settings.extractor), markdown=settings.markdown)
 
 
 @contextmanager
-def put_aside(
+def open_spill_folder(
     workspace: Workspace, input_digests: Mapping[Slice, str], rows: int, fallback_folder: Path
 ) -> Iterator[Path]:
     """A folder for :func:`spill_pages`. It still has the pages of a killed parse of the same ``rows`` records, and is
     deleted when the block ends without an error. If another process parses the same records, the folder is
     ``fallback_folder``. Raises ``EnvironmentFault``."""
     parsing_folder = workspace.settings.cache_path / "parsing"
-    digests = {_name(slice_): digest for slice_, digest in input_digests.items()}
-    folder = parsing_folder / input_digest({"made_from": digests, "rows": rows})
+    digests = {_digest_name(slice_): digest for slice_, digest in input_digests.items()}
+    folder = parsing_folder / compute_input_digest({"made_from": digests, "rows": rows})
     with ExitStack() as open_locks:
         with disk_trouble(folder):
             try:
                 open_locks.enter_context(locked(folder.with_suffix(".lock"), 0))
-            except LockHeld:
+            except LockTimeout:
                 folder = fallback_folder
             folder.mkdir(parents=True, exist_ok=True)
         yield folder
         shutil.rmtree(folder, ignore_errors=True)
-        _forget(parsing_folder)
+        _delete_old_folders(parsing_folder)
 
 
 def spill_pages(
@@ -172,24 +180,24 @@ def spill_pages(
         if chunk_folders:
             last_batches = spilled_batches(chunk_folders[-1] / PARSE.main_table)
             page_count = int(chunk_folders[-1].name) + sum(batch.num_rows for batch in last_batches)
-        pages = parse_batches(_tasks(_behind(records, page_count), storage), options, workers, page_of)
+        pages = parse_batches(_build_tasks(_skip_rows(records, page_count), storage), options, workers, page_of)
         for first in pages:
             chunk_folders.append(folder / f"{page_count:012}")
-            page_count = _stretch(chunk_folders[-1], chain((first,), pages), page_count, on_parsed)
+            page_count = _write_chunk(chunk_folders[-1], chain((first,), pages), page_count, on_parsed)
         with folder_written_whole(folder / "more") as temporary_folder:
             for table, schema in _SCHEMAS.items():
                 with pa.ipc.new_stream(str(temporary_folder / table), schema) as writer:
                     for batch in read_kept_rows(table):
                         writer.write_batch(batch)
     folders = [*chunk_folders, folder / "more"]
-    return {table: partial(_opened, [chunk_folder / table for chunk_folder in folders]) for table in _SCHEMAS}
+    return {table: partial(_read_files, [chunk_folder / table for chunk_folder in folders]) for table in _SCHEMAS}
 
 
-def _stretch(
+def _write_chunk(
     folder: Path, pages: Iterator[dict[str, pa.RecordBatch]], page_count: int, on_parsed: Callable[[int], None]
 ) -> int:
     """Writes the next chunk, and returns the number of pages up to its end."""
-    max_pages = page_count + STRETCH
+    max_pages = page_count + CHUNK_PAGES
     with folder_written_whole(folder) as temporary_folder, ExitStack() as files:
         # a power cut may leave a name without its bytes, and no process would write them again
         paths = {
@@ -198,10 +206,10 @@ def _stretch(
         writers = {}
         for table, schema in _SCHEMAS.items():
             # Arrow writes column by column, and pages have hundreds
-            file = files.enter_context(pa.BufferedOutputStream(pa.OSFile(str(paths[table]), "wb"), _WRITTEN_AT_ONCE))
+            file = files.enter_context(pa.BufferedOutputStream(pa.OSFile(str(paths[table]), "wb"), _WRITE_BYTES))
             writers[table] = files.enter_context(pa.ipc.new_stream(file, schema))
         for batches in pages:
-            for table, batch in settled(batches).items():
+            for table, batch in resolve_conditions(batches).items():
                 if batch.num_rows:
                     writers[table].write_batch(batch)
             page_count += batches[PARSE.main_table].num_rows
@@ -211,7 +219,7 @@ def _stretch(
     return page_count
 
 
-def _behind(records: Iterable[pa.RecordBatch], skipped_rows: int) -> Iterator[pa.RecordBatch]:
+def _skip_rows(records: Iterable[pa.RecordBatch], skipped_rows: int) -> Iterator[pa.RecordBatch]:
     """All rows but the first ``skipped_rows`` ones."""
     for batch in records:
         passed = min(skipped_rows, batch.num_rows)
@@ -219,31 +227,31 @@ def _behind(records: Iterable[pa.RecordBatch], skipped_rows: int) -> Iterator[pa
         yield batch.slice(passed)
 
 
-def _opened(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
+def _read_files(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
     for path in files:
         yield from spilled_batches(path)
 
 
-def _forget(folder: Path) -> None:
+def _delete_old_folders(folder: Path) -> None:
     """Deletes old pages of killed parses."""
     for path in folder.iterdir() if folder.is_dir() else ():
         with suppress(FileNotFoundError):
-            if time.time() - path.stat().st_mtime > _FORGOTTEN:
+            if time.time() - path.stat().st_mtime > _FORGET_SECONDS:
                 if path.is_dir():
                     shutil.rmtree(path, ignore_errors=True)
                 else:
                     path.unlink()
 
 
-def _tasks(records: Iterable[pa.RecordBatch], storage: RecordStorage) -> Iterator[list[tuple[Row, bytes | None]]]:
+def _build_tasks(records: Iterable[pa.RecordBatch], storage: RecordStorage) -> Iterator[list[tuple[Row, bytes | None]]]:
     task: list[tuple[Row, bytes | None]] = []
     size = 0
     parts = (part for batch in records for part in pa.Table.from_batches([batch]).to_batches(max_chunksize=1_000))
     record_rows = (row for part in parts for row in part.to_pylist())
     for row, outcome in read_members(record_rows, storage, lambda row: row["outcome"] == "fetched"):
-        if isinstance(outcome, DataFault) and are_gone(outcome):
+        if isinstance(outcome, DataFault) and are_bytes_missing(outcome):
             # they were there when the stage began
-            raise gone(row["crawl"], {Slice(row["crawl"], row["target"]): 1}) from outcome
+            raise build_lost_fault(row["crawl"], {Slice(row["crawl"], row["target"]): 1}) from outcome
         member = outcome if isinstance(outcome, bytes) else None
         task.append((row, member))
         size += len(member or b"")
@@ -255,10 +263,10 @@ def _tasks(records: Iterable[pa.RecordBatch], storage: RecordStorage) -> Iterato
 
 
 _METADATA: Final = "page_metadata"
-_ONE: Final = ("target", *PLACE_NAME)
+_PAGE_KEY: Final = ("target", *PLACE_NAME)
 
 
-def settled(batches: Mapping[str, pa.RecordBatch]) -> Mapping[str, pa.RecordBatch]:
+def resolve_conditions(batches: Mapping[str, pa.RecordBatch]) -> Mapping[str, pa.RecordBatch]:
     """The rows of the page tables of some records, by table, with ``yes``, ``no`` or ``unknown`` in place of conditions
     on pages. A condition stays unknown for pages without a response and for unreadable pages."""
     metadata = batches[_METADATA]
@@ -273,18 +281,20 @@ def settled(batches: Mapping[str, pa.RecordBatch]) -> Mapping[str, pa.RecordBatc
     for text in open_conditions:
         is_true = parse_condition(text.removeprefix(OPEN)).truth(pages, parsed=True)
         answers = pc.coalesce(
-            pc.if_else(pc.and_(is_true, has_response), YES, pc.if_else(has_response, NO, UNKNOWN)), UNKNOWN
+            pc.if_else(pc.and_(is_true, has_response), MATCH_YES, pc.if_else(has_response, MATCH_NO, MATCH_UNKNOWN)),
+            MATCH_UNKNOWN,
         )
         outcomes = pc.if_else(pc.equal(outcomes, text), answers, outcomes)
-    outcomes_by_page = dict(zip(_keys(metadata), outcomes.to_pylist(), strict=True))
+    outcomes_by_page = dict(zip(_read_page_keys(metadata), outcomes.to_pylist(), strict=True))
     return {
-        table: _with(batch, [outcomes_by_page.get(key) for key in _keys(batch)]) for table, batch in batches.items()
+        table: _replace_outcomes(batch, [outcomes_by_page.get(key) for key in _read_page_keys(batch)])
+        for table, batch in batches.items()
     }
 
 
 def _as_captures(metadata: pa.RecordBatch, texts: pa.RecordBatch) -> pa.Table:
     """The metadata of pages under the column names of an index."""
-    languages = dict(zip(_keys(texts), texts.column("content_languages").to_pylist(), strict=True))
+    languages = dict(zip(_read_page_keys(texts), texts.column("content_languages").to_pylist(), strict=True))
     columns: dict[str, Any] = {field.name: pa.nulls(metadata.num_rows, field.type) for field in CAPTURE_SCHEMA}
     columns |= {name: metadata.column(name) for name in metadata.schema.names if name in columns}
     columns |= {
@@ -292,15 +302,15 @@ def _as_captures(metadata: pa.RecordBatch, texts: pa.RecordBatch) -> pa.Table:
         "fetch_status": metadata.column("http_result"),
         "content_mime_type": metadata.column("mime_type"),
         "content_charset": metadata.column("charset_detected"),
-        "content_languages": pa.array([languages.get(key) for key in _keys(metadata)], pa.string()),
+        "content_languages": pa.array([languages.get(key) for key in _read_page_keys(metadata)], pa.string()),
     }
     return pa.table(columns)
 
 
-def _keys(rows: pa.RecordBatch) -> list[tuple[Any, ...]]:
-    return list(zip(*(rows.column(name).to_pylist() for name in _ONE), strict=True))
+def _read_page_keys(rows: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    return list(zip(*(rows.column(name).to_pylist() for name in _PAGE_KEY), strict=True))
 
 
-def _with(batch: pa.RecordBatch, outcomes: list[str | None]) -> pa.RecordBatch:
+def _replace_outcomes(batch: pa.RecordBatch, outcomes: list[str | None]) -> pa.RecordBatch:
     column_index = batch.schema.get_field_index("meant")
     return batch.set_column(column_index, batch.schema.field(column_index), pa.array(outcomes, pa.string()))

@@ -6,9 +6,8 @@ The input of a stage is the *content* of the one before it, so a change that cha
     fetched from  the content of the captures, and the digest policy
     parsed from   the content of the records, the parser, and its options
 
-Nothing here reads a lake, a clock or the network. A stage after a planned one has the reason ``THEN``: whether it is
-due is known once the earlier one was made, and the plan is made again.
-"""
+Nothing here reads a lake, a clock or the network. A stage after a planned one has the reason ``AFTER_PREVIOUS_STAGE``:
+whether it is due is known once the earlier one was made, and the plan is made again."""
 
 from __future__ import annotations
 
@@ -20,69 +19,69 @@ from itertools import product
 from typing import Final
 
 from cc_pipeline.documents.schemas import PARSER_VERSION
-from cc_pipeline.extraction.blocked import is_all_blocked, same_but_for_blocks
-from cc_pipeline.extraction.fetch_counts import Fetch
-from cc_pipeline.extraction.shortfall import LOOKS, SECOND_LOOK, may_be_back
-from cc_pipeline.extraction.standing import STAGES, Lookup, Standing
-from cc_pipeline.index.locator import BOTH, GIVEN
-from cc_pipeline.lake.digests.digest import input_digest
-from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, TORN, Slice, Stage
+from cc_pipeline.extraction.blocked import differs_only_in_blocks, is_all_blocked
+from cc_pipeline.extraction.fetch_counts import FetchSummary
+from cc_pipeline.extraction.shortfall import MAX_RECHECKED_FILES, RECHECK_DELAY, needs_recheck
+from cc_pipeline.extraction.standing import STAGES, Lookup, SliceState
+from cc_pipeline.index.locator import NAME_SEPARATOR, NAMED_CAPTURES
+from cc_pipeline.lake.digests.digest import compute_input_digest
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, PARTIAL_DIGEST, Slice, Stage
 from cc_pipeline.settings import DIGEST_POLICIES, EXTRACTORS, Settings
 
 #: Raised when the same inputs would give other rows of ``captures``, or of ``records``.
-_LOCATED, _FETCHED = "1", "1"
+_LOCATE_VERSION, _FETCH_VERSION = "1", "1"
 
 
-class Why(Enum):
+class ReasonKind(Enum):
     """All reasons for which a stage of a slice is made, in words for a person; ``{n}`` and ``{since}`` are filled
     in."""
 
     NEW = "new"
-    TOLD = "told to"
+    REQUESTED = "told to"
     DEFINITION = "the target's definition changed"
     BLOCKED = "a site of it was blocked, or is no longer"
     MEMBERS = "members of the set came or went"
     INDEX = "the index changed"
-    HOLE = "a hole in the index was filled"
-    NOT_WHOLE = "its index lacks files, which the settings do not allow"
+    GAP_FILLED = "a hole in the index was filled"
+    GAPS_FORBIDDEN = "its index lacks files, which the settings do not allow"
     OTHER_INDEX = "another index is to be asked"
-    UNLISTED = "{n} captures are no longer in the index, which nobody accepted"
+    UNLISTED_CAPTURES = "{n} captures are no longer in the index, which nobody accepted"
     CAPTURES = "its captures changed"
-    OPEN = "{n} captures are open since {since}"
-    DOUBTED = "{n} captures are lost, which nobody accepted"
-    PAYLOADS = "{n} payloads are not those of the index and are asked for once more"
-    PERHAPS = "{n} captures were lost, or other than indexed, and may be right by now"
-    LOST = "the bytes of {n} records are gone"
+    PENDING_CAPTURES = "{n} captures are open since {since}"
+    UNCONFIRMED_LOSSES = "{n} captures are lost, which nobody accepted"
+    UNCONFIRMED_MISMATCHES = "{n} payloads are not those of the index and are asked for once more"
+    RECHECK_DUE = "{n} captures were lost, or other than indexed, and may be right by now"
+    LOST_BYTES = "the bytes of {n} records are gone"
     POLICY = "digests are judged otherwise"
     RECORDS = "its records changed"
     PARSER = "the parser is newer"
     OPTIONS = "pages are to be parsed otherwise"
-    TORN = "a run was killed while it was written"
-    THEN = "then"
+    PARTIALLY_COMMITTED = "a run was killed while it was written"
+    AFTER_PREVIOUS_STAGE = "then"
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One reason, with a count and a time if they are part of it."""
 
-    why: Why
+    kind: ReasonKind
     n: int = 0
     since: datetime | None = None
 
     def __str__(self) -> str:
         since = "" if self.since is None else f"{self.since:%Y-%m-%d %H:%M} UTC"
-        text = self.why.value.format(n=f"{self.n:,}", since=since)
+        text = self.kind.value.format(n=f"{self.n:,}", since=since)
         return text.replace("1 captures are", "1 capture is") if self.n == 1 else text
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SliceRequest:
     """The request of one slice: the version of its target's definition, whether the target is a set, and the labels of
     stages that are made in any case."""
 
     version: str
     is_set: bool = False
-    told: frozenset[str] = frozenset()
+    forced_stages: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,38 +95,38 @@ class Index:
     def version_of(self, kinds: str, reported_version: str) -> str:
         """The version of an index, or of several ``kinds`` that answered together. ``reported_version`` is used if none
         is known here."""
-        return BOTH.join(self.versions.get(kind, reported_version) for kind in kinds.split(BOTH))
+        return NAME_SEPARATOR.join(self.versions.get(kind, reported_version) for kind in kinds.split(NAME_SEPARATOR))
 
-    def has(self, lookup: Lookup) -> bool:
+    def is_unchanged(self, lookup: Lookup) -> bool:
         """Whether the index that located the slice is unchanged. An index that is no longer there, or has no known
         version, counts as unchanged."""
-        noted_versions = zip(lookup.located_by.split(BOTH), lookup.index.split(BOTH), strict=False)
+        noted_versions = zip(lookup.located_by.split(NAME_SEPARATOR), lookup.index.split(NAME_SEPARATOR), strict=False)
         return not lookup.index or all(self.versions.get(kind, version) == version for kind, version in noted_versions)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """The settings that decide about rows: ``via`` names an index or ``auto``; the others as in the settings. Losses
-    found ``before`` a time may be rechecked; ``None``: none is."""
+    found ``recheck_before`` a time may be rechecked; ``None``: none is."""
 
     via: str = "auto"
     digest_policy: str = "record"
     extractor: str = "fast"
     markdown: bool = False
     parser: str = PARSER_VERSION
-    before: datetime | None = None
+    recheck_before: datetime | None = None
 
 
 def options_of(settings: Settings, now: datetime | None = None) -> Options:
     """The options of these settings, with the current parser."""
-    recheck_before = None if now is None else now - SECOND_LOOK
+    recheck_before = None if now is None else now - RECHECK_DELAY
     return Options(
-        settings.via, settings.digest_policy, settings.extractor, settings.markdown, PARSER_VERSION, recheck_before
+        settings.index, settings.digest_policy, settings.extractor, settings.markdown, PARSER_VERSION, recheck_before
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Todo:
+class SlicePlan:
     """The plan of one slice: the reason for which each stage is made; ``None``: the stage is up to date."""
 
     slice_: Slice
@@ -135,12 +134,12 @@ class Todo:
     fetch: Reason | None = None
     parse: Reason | None = None
 
-    def of(self, stage: Stage) -> Reason | None:
+    def reason_for(self, stage: Stage) -> Reason | None:
         """The reason for which one stage is made."""
         return {LOCATE.label: self.locate, FETCH.label: self.fetch, PARSE.label: self.parse}[stage.label]
 
     @property
-    def first(self) -> Reason | None:
+    def first_reason(self) -> Reason | None:
         """The reason of the first stage that is made."""
         return self.locate or self.fetch or self.parse
 
@@ -156,10 +155,10 @@ class Price:
     stored: int | None = 0
 
 
-def price_of(slice_state: Standing, stage: Stage, reason: Reason) -> Price:
+def estimate_price(slice_state: SliceState, stage: Stage, reason: Reason) -> Price:
     """The estimated cost of one stage of a slice in this state. The cost of a look-up depends on its neighbours
     (``extraction/shortest.py``)."""
-    if stage is LOCATE or reason.why is Why.THEN:
+    if stage is LOCATE or reason.kind is ReasonKind.AFTER_PREVIOUS_STAGE:
         return Price(None, None, None, None)
     if stage is PARSE:
         fetch = slice_state.fetch
@@ -169,9 +168,9 @@ def price_of(slice_state: Standing, stage: Stage, reason: Reason) -> Price:
     if slice_state.lookup is None:
         return Price(None, None)
     _, size, requests = slice_state.lookup.price
-    if reason.why in (Why.DOUBTED, Why.PERHAPS):
-        return Price(min(reason.n, LOOKS), None)
-    if reason.why in (Why.OPEN, Why.LOST, Why.PAYLOADS):
+    if reason.kind in (ReasonKind.UNCONFIRMED_LOSSES, ReasonKind.RECHECK_DUE):
+        return Price(min(reason.n, MAX_RECHECKED_FILES), None)
+    if reason.kind in (ReasonKind.PENDING_CAPTURES, ReasonKind.LOST_BYTES, ReasonKind.UNCONFIRMED_MISMATCHES):
         share = min(1.0, reason.n / max(1, slice_state.lookup.captures))
         return Price(min(reason.n, requests), int(size * share))
     return Price(requests, size)
@@ -179,21 +178,26 @@ def price_of(slice_state: Standing, stage: Stage, reason: Reason) -> Price:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plans of slices with a stage that is due, and the ``same`` slices, which are up to date, in the order of the
-    requests."""
+    """The plans of slices with a stage that is due, and the ``unchanged_slices`` slices, which are up to date, in the
+    order of the requests."""
 
-    todos: tuple[Todo, ...] = ()
-    same: tuple[Slice, ...] = ()
+    slice_plans: tuple[SlicePlan, ...] = ()
+    unchanged_slices: tuple[Slice, ...] = ()
 
-    def of(self, stage: Stage, *, but: Collection[Why] = ()) -> dict[Slice, Reason]:
-        """The slices whose ``stage`` is due, with the reason, without those whose reason is one of ``but``."""
-        reasons = {slice_plan.slice_: slice_plan.of(stage) for slice_plan in self.todos}
-        return {slice_: reason for slice_, reason in reasons.items() if reason is not None and reason.why not in but}
+    def reasons_for(self, stage: Stage, *, excluded_kinds: Collection[ReasonKind] = ()) -> dict[Slice, Reason]:
+        """The slices whose ``stage`` is due, with the reason, without those whose reason is one of
+        ``excluded_kinds``."""
+        reasons = {slice_plan.slice_: slice_plan.reason_for(stage) for slice_plan in self.slice_plans}
+        return {
+            slice_: reason
+            for slice_, reason in reasons.items()
+            if reason is not None and reason.kind not in excluded_kinds
+        }
 
 
 def plan(
-    requests: Mapping[Slice, Wanted],
-    slice_states: Mapping[Slice, Standing],
+    requests: Mapping[Slice, SliceRequest],
+    slice_states: Mapping[Slice, SliceState],
     indexes: Mapping[tuple[str, str], Index],
     options: Options,
     stages: Sequence[Stage] = STAGES,
@@ -204,71 +208,79 @@ def plan(
     further: whoever wants records of a slice that was never located reports that.
     """
 
-    def plan_slice(slice_: Slice, options: Options) -> Todo:
+    def plan_slice(slice_: Slice, options: Options) -> SlicePlan:
         index = indexes.get((slice_.crawl, slice_.subset), _NO_INDEX)
-        return _todo(slice_, requests[slice_], slice_states[slice_], index, options, stages)
+        return _plan_slice(slice_, requests[slice_], slice_states[slice_], index, options, stages)
 
     slice_plans = {slice_: plan_slice(slice_, options) for slice_ in requests}
     # their recheck waits, and their other stages are planned
     slice_plans |= {
-        slice_: plan_slice(slice_, replace(options, before=None)) for slice_ in _beyond(slice_plans.values())
+        slice_: plan_slice(slice_, replace(options, recheck_before=None))
+        for slice_ in _find_deferred_rechecks(slice_plans.values())
     }
     return Plan(
-        tuple(slice_plan for slice_plan in slice_plans.values() if slice_plan.first is not None),
-        tuple(slice_ for slice_, slice_plan in slice_plans.items() if slice_plan.first is None),
+        tuple(slice_plan for slice_plan in slice_plans.values() if slice_plan.first_reason is not None),
+        tuple(slice_ for slice_, slice_plan in slice_plans.items() if slice_plan.first_reason is None),
     )
 
 
-def _beyond(slice_plans: Iterable[Todo]) -> frozenset[Slice]:
+def _find_deferred_rechecks(slice_plans: Iterable[SlicePlan]) -> frozenset[Slice]:
     """The slices whose recheck waits for another command. Those rechecked longest ago come first, a few a command."""
     due_rechecks = [
         (slice_plan.fetch.since, slice_plan.slice_)
         for slice_plan in slice_plans
-        if slice_plan.fetch and slice_plan.fetch.why is Why.PERHAPS
+        if slice_plan.fetch and slice_plan.fetch.kind is ReasonKind.RECHECK_DUE
     ]
-    return frozenset(slice_ for _, slice_ in sorted(due_rechecks)[LOOKS:])
+    return frozenset(slice_ for _, slice_ in sorted(due_rechecks)[MAX_RECHECKED_FILES:])
 
 
 _NO_INDEX: Final = Index({})
 
 
-def _todo(
-    slice_: Slice, request: Wanted, slice_state: Standing, index: Index, options: Options, stages: Sequence[Stage]
-) -> Todo:
+def _plan_slice(
+    slice_: Slice,
+    request: SliceRequest,
+    slice_state: SliceState,
+    index: Index,
+    options: Options,
+    stages: Sequence[Stage],
+) -> SlicePlan:
     rules: list[tuple[Stage, Callable[[], Reason | None]]] = [
-        (LOCATE, lambda: _why_locate(request, slice_state, index, options)),
-        (FETCH, lambda: _why_fetch(slice_state, options)),
-        (PARSE, lambda: _why_parse(slice_state, options)),
+        (LOCATE, lambda: _find_locate_reason(request, slice_state, index, options)),
+        (FETCH, lambda: _find_fetch_reason(slice_state, options)),
+        (PARSE, lambda: _find_parse_reason(slice_state, options)),
     ]
     # a blocked site keeps its rows, so no stage may run
     is_blocked = is_all_blocked(request.version) and slice_state.located is not None and slice_state.lookup is not None
     reasons: dict[str, Reason | None] = {}
     for stage, rule in rules:
         if stage in stages:
-            forced_reason = Reason(Why.TOLD) if stage.label in request.told else None
+            forced_reason = Reason(ReasonKind.REQUESTED) if stage.label in request.forced_stages else None
             reasons[stage.label] = (
-                Reason(Why.THEN) if any(reasons.values()) else (None if is_blocked else rule()) or forced_reason
+                Reason(ReasonKind.AFTER_PREVIOUS_STAGE)
+                if any(reasons.values())
+                else (None if is_blocked else rule()) or forced_reason
             )
-    return Todo(slice_, reasons.get(LOCATE.label), reasons.get(FETCH.label), reasons.get(PARSE.label))
+    return SlicePlan(slice_, reasons.get(LOCATE.label), reasons.get(FETCH.label), reasons.get(PARSE.label))
 
 
-def located_from(crawl: str, version: str, kind: str, index: str) -> str:
+def locate_input_digest(crawl: str, version: str, kind: str, index: str) -> str:
     """The input digest of a located slice: the ``version`` of its target's definition, and the kind and version of the
     index."""
-    return LOCATE.digest(version=_LOCATED, crawl=crawl, index=[kind, index], target=version)
+    return LOCATE.digest(version=_LOCATE_VERSION, crawl=crawl, index=[kind, index], target=version)
 
 
-def fetched_from(captures: str, policy: str) -> str:
+def fetch_input_digest(captures: str, policy: str) -> str:
     """The input digest of a completely fetched slice: the content digest of its captures, and the digest policy."""
-    return FETCH.digest(version=_FETCHED, digest_policy=policy, located=captures)
+    return FETCH.digest(version=_FETCH_VERSION, digest_policy=policy, located=captures)
 
 
-def with_open(digest: str) -> str:
+def mark_incomplete(digest: str) -> str:
     """The input digest of a slice with pending captures. It differs from that of the complete slice."""
-    return input_digest({"incomplete": digest})
+    return compute_input_digest({"incomplete": digest})
 
 
-def parsed_from(records: str, parser: str, extractor: str, markdown: bool) -> str:
+def parse_input_digest(records: str, parser: str, extractor: str, markdown: bool) -> str:
     """The input digest of a parsed slice: the content digest of its records, the parser and its options."""
     return PARSE.digest(parser=parser, main_content=main_content(extractor, markdown), fetched=records)
 
@@ -278,71 +290,79 @@ def main_content(extractor: str, markdown: bool) -> str:
     return f"{extractor} markdown" if markdown else extractor
 
 
-def _why_locate(request: Wanted, slice_state: Standing, index: Index, options: Options) -> Reason | None:
+def _find_locate_reason(
+    request: SliceRequest, slice_state: SliceState, index: Index, options: Options
+) -> Reason | None:
     located, lookup = slice_state.located, slice_state.lookup
     if located is None:
-        return Reason(Why.NEW)
+        return Reason(ReasonKind.NEW)
     if lookup is None:
-        return Reason(Why.TORN)
-    if same_but_for_blocks(lookup.definition, request.version):
-        return Reason(Why.BLOCKED)
+        return Reason(ReasonKind.PARTIALLY_COMMITTED)
+    if differs_only_in_blocks(lookup.definition, request.version):
+        return Reason(ReasonKind.BLOCKED)
     if lookup.definition != request.version:
-        return Reason(Why.MEMBERS if request.is_set else Why.DEFINITION)
-    if options.via not in ("auto", lookup.located_by) and lookup.located_by != GIVEN:
-        return Reason(Why.OTHER_INDEX)
+        return Reason(ReasonKind.MEMBERS if request.is_set else ReasonKind.DEFINITION)
+    if options.via not in ("auto", lookup.located_by) and lookup.located_by != NAMED_CAPTURES:
+        return Reason(ReasonKind.OTHER_INDEX)
     if not lookup.complete and not index.gaps_allowed:
-        return Reason(Why.NOT_WHOLE)
-    if not index.has(lookup):
-        return Reason(Why.INDEX if lookup.complete else Why.HOLE)
-    return Reason(Why.UNLISTED, lookup.unlisted) if lookup.unlisted else None
+        return Reason(ReasonKind.GAPS_FORBIDDEN)
+    if not index.is_unchanged(lookup):
+        return Reason(ReasonKind.INDEX if lookup.complete else ReasonKind.GAP_FILLED)
+    return Reason(ReasonKind.UNLISTED_CAPTURES, lookup.unlisted_captures) if lookup.unlisted_captures else None
 
 
-def _why_fetch(slice_state: Standing, options: Options) -> Reason | None:
+def _find_fetch_reason(slice_state: SliceState, options: Options) -> Reason | None:
     if slice_state.located is None or slice_state.fetched is None:
-        return Reason(Why.NEW)
-    current_digest, captures = slice_state.fetched.made_from, slice_state.located.says
-    if current_digest == TORN or slice_state.fetch is None:
-        return Reason(Why.TORN)
-    if current_digest == with_open(fetched_from(captures, options.digest_policy)):
-        return Reason(Why.OPEN, slice_state.fetch.unsettled, slice_state.fetch.asked_at)
-    if current_digest != fetched_from(captures, options.digest_policy):
-        policy_digests = [fetched_from(captures, policy) for policy in DIGEST_POLICIES]
+        return Reason(ReasonKind.NEW)
+    current_digest, captures = slice_state.fetched.input_digest, slice_state.located.content_digest
+    if current_digest == PARTIAL_DIGEST or slice_state.fetch is None:
+        return Reason(ReasonKind.PARTIALLY_COMMITTED)
+    if current_digest == mark_incomplete(fetch_input_digest(captures, options.digest_policy)):
+        return Reason(ReasonKind.PENDING_CAPTURES, slice_state.fetch.unsettled, slice_state.fetch.asked_at)
+    if current_digest != fetch_input_digest(captures, options.digest_policy):
+        policy_digests = [fetch_input_digest(captures, policy) for policy in DIGEST_POLICIES]
         return Reason(
-            Why.POLICY if current_digest in [*policy_digests, *map(with_open, policy_digests)] else Why.CAPTURES
+            ReasonKind.POLICY
+            if current_digest in [*policy_digests, *map(mark_incomplete, policy_digests)]
+            else ReasonKind.CAPTURES
         )
-    return Reason(Why.LOST, slice_state.lost) if slice_state.lost else _why_doubt(slice_state.fetch, options)
+    return (
+        Reason(ReasonKind.LOST_BYTES, slice_state.lost_records)
+        if slice_state.lost_records
+        else _find_recheck_reason(slice_state.fetch, options)
+    )
 
 
-def _why_doubt(note: Fetch, options: Options) -> Reason | None:
+def _find_recheck_reason(note: FetchSummary, options: Options) -> Reason | None:
     if note.losses_doubted:
-        return Reason(Why.DOUBTED, note.settled)
+        return Reason(ReasonKind.UNCONFIRMED_LOSSES, note.settled)
     if note.mismatches_doubted:
-        return Reason(Why.PAYLOADS, note.mismatched)
-    if options.before is not None and note.asked_at < options.before and may_be_back(note):
-        return Reason(Why.PERHAPS, note.settled or note.mismatched, note.asked_at)
+        return Reason(ReasonKind.UNCONFIRMED_MISMATCHES, note.mismatched)
+    if options.recheck_before is not None and note.asked_at < options.recheck_before and needs_recheck(note):
+        return Reason(ReasonKind.RECHECK_DUE, note.settled or note.mismatched, note.asked_at)
     return None
 
 
-def _why_parse(slice_state: Standing, options: Options) -> Reason | None:
-    if slice_state.torn:
-        return Reason(Why.TORN)
+def _find_parse_reason(slice_state: SliceState, options: Options) -> Reason | None:
+    if slice_state.partially_committed:
+        return Reason(ReasonKind.PARTIALLY_COMMITTED)
     if slice_state.fetched is None or slice_state.parsed is None:
-        return Reason(Why.NEW)
-    current_digest, records = slice_state.parsed.made_from, slice_state.fetched.says
-    if current_digest == parsed_from(records, options.parser, options.extractor, options.markdown):
+        return Reason(ReasonKind.NEW)
+    current_digest, records = slice_state.parsed.input_digest, slice_state.fetched.content_digest
+    if current_digest == parse_input_digest(records, options.parser, options.extractor, options.markdown):
         return None
     # the former options are found by trying, so they need not be stored
     option_digests = {
-        (*content_options,): parsed_from(records, options.parser, *content_options)
+        (*content_options,): parse_input_digest(records, options.parser, *content_options)
         for content_options in product(EXTRACTORS, (False, True))
     }
     if current_digest in option_digests.values():
-        return Reason(Why.OPTIONS)
+        return Reason(ReasonKind.OPTIONS)
     # a version that is no number has none before it
     newest_parser = int(options.parser) if options.parser.isdecimal() else 0
     older_parsers = product(map(str, range(1, newest_parser)), EXTRACTORS, (False, True))
     return Reason(
-        Why.PARSER
-        if current_digest in (parsed_from(records, *parser_options) for parser_options in older_parsers)
-        else Why.RECORDS
+        ReasonKind.PARSER
+        if current_digest in (parse_input_digest(records, *parser_options) for parser_options in older_parsers)
+        else ReasonKind.RECORDS
     )

@@ -12,18 +12,18 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import PLACE
-from cc_pipeline.extraction.standing import Lookup, Standing
+from cc_pipeline.extraction.standing import Lookup, SliceState
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.places import PLACE_NAME
-from cc_pipeline.records.range_plan import FetchPrice, check_budget, price_of_all
+from cc_pipeline.records.range_plan import FetchEstimate, check_budget, price_of_all
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace, rate_now
 
 
-def refuse_dear(workspace: Workspace, slice_states: Mapping[Slice, Standing]) -> None:
+def enforce_cost_limit(workspace: Workspace, slice_states: Mapping[Slice, SliceState]) -> None:
     """Raises ``UserInputError`` if fetching all captures of these slices would cost more than the settings allow: those
     of one target, or, where a command is one question, all captures of its targets that are not stored yet.
 
@@ -33,59 +33,59 @@ def refuse_dear(workspace: Workspace, slice_states: Mapping[Slice, Standing]) ->
     settings = workspace.settings
     slices_by_partition: dict[Slice, list[Slice]] = {}
     for slice_ in slice_states:
-        slices_by_partition.setdefault(slice_.whole, []).append(slice_)
-    prices: dict[Slice, FetchPrice] = {}
+        slices_by_partition.setdefault(slice_.partition, []).append(slice_)
+    prices: dict[Slice, FetchEstimate] = {}
     for partition, slices in slices_by_partition.items():
         lookups = [lookup for slice_ in slices if (lookup := slice_states[slice_].lookup) is not None]
-        price = _together(lookups) if len(lookups) == len(slices) else None
-        if price is None or _is_over(price, settings):
+        price = _sum_prices(lookups) if len(lookups) == len(slices) else None
+        if price is None or _exceeds_limit(price, settings):
             price = price_of_slices(workspace, slices)
             _refuse(workspace, price, f"{partition.target} in {partition.crawl}")
-        prices[partition] = _of_what_lacks(price, [slice_states[slice_] for slice_ in slices])
-    all_prices = workspace.priced | prices
+        prices[partition] = _exclude_fetched(price, [slice_states[slice_] for slice_ in slices])
+    all_prices = workspace.fetch_estimates | prices
     if workspace.one_command and len(all_prices) > 1:
         label = " and ".join(
             f"{listed_partition.target} in {listed_partition.crawl}" for listed_partition in [*prices][:2]
         )
-        total = sum(all_prices.values(), FetchPrice(0, 0, 0, 0, 0))
+        total = sum(all_prices.values(), FetchEstimate(0, 0, 0, 0, 0))
         _refuse(workspace, total, f"{label}, with the others of this command ({len(all_prices):,} partitions),")
-    workspace.priced.update(prices)
+    workspace.fetch_estimates.update(prices)
 
 
-def _of_what_lacks(price: FetchPrice, slice_states: Sequence[Standing]) -> FetchPrice:
+def _exclude_fetched(price: FetchEstimate, slice_states: Sequence[SliceState]) -> FetchEstimate:
     """The share of a cost that is for captures which were not fetched before."""
     fetched = sum(slice_state.fetch.fetched for slice_state in slice_states if slice_state.fetch is not None)
     share = max(0.0, 1 - fetched / price.captures) if price.captures else 0.0
-    return FetchPrice(
+    return FetchEstimate(
         price.captures, price.files, int(price.requests * share), int(price.bytes * share), price.record_bytes
     )
 
 
-def _together(lookups: Iterable[Lookup]) -> FetchPrice:
-    total = FetchPrice(0, 0, 0, 0, 0)
+def _sum_prices(lookups: Iterable[Lookup]) -> FetchEstimate:
+    total = FetchEstimate(0, 0, 0, 0, 0)
     for lookup in lookups:
         record_bytes, size, requests = lookup.price
-        total += FetchPrice(lookup.captures, 0, requests, size, record_bytes)
+        total += FetchEstimate(lookup.captures, 0, requests, size, record_bytes)
     return total
 
 
-def _is_over(price: FetchPrice, settings: Settings) -> bool:
+def _exceeds_limit(price: FetchEstimate, settings: Settings) -> bool:
     limits = ((price.bytes, settings.max_bytes), (price.requests, settings.max_requests))
     return any(allowed is not None and size > allowed for size, allowed in limits)
 
 
-def _refuse(workspace: Workspace, price: FetchPrice, subject: str) -> None:
+def _refuse(workspace: Workspace, price: FetchEstimate, subject: str) -> None:
     settings = workspace.settings
     check_budget(
         price,
         max_bytes=settings.max_bytes,
         max_requests=settings.max_requests,
-        what=subject,
+        subject=subject,
         rate=rate_now(workspace),
     )
 
 
-def price_of_slices(workspace: Workspace, slices: Sequence[Slice]) -> FetchPrice:
+def price_of_slices(workspace: Workspace, slices: Sequence[Slice]) -> FetchEstimate:
     """The cost of fetching all captures of slices of one target in one crawl. Memory is bounded, whatever their
     number."""
     where = {"crawl": slices[0].crawl, "target": [slice_.target for slice_ in slices]}
@@ -93,4 +93,4 @@ def price_of_slices(workspace: Workspace, slices: Sequence[Slice]) -> FetchPrice
         places = OrderedRows(pa.schema([CAPTURES_SCHEMA.field(name) for name in PLACE]), PLACE_NAME, scratch)
         for batch in stream_rows(workspace.lake, "captures", where, PLACE):
             places.add(batch)
-        return price_of_all(places.drained())
+        return price_of_all(places.drain())

@@ -14,12 +14,12 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from cc_pipeline.errors import Doubted, Incomplete
+from cc_pipeline.errors import Incomplete, UnconfirmedRemovals
 from cc_pipeline.extraction.fetch_counts import share
-from cc_pipeline.extraction.shortfall import NotGiven
-from cc_pipeline.lake.digests.digest import NOTHING, together
+from cc_pipeline.extraction.shortfall import FetchIncomplete
+from cc_pipeline.lake.digests.digest import NOTHING, combine_digests
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import Slice, targets_by_crawl
+from cc_pipeline.lake.slice import Slice, group_targets_by_crawl
 
 _ADVICE: Final = (
     "They stay, with their records and pages. Check the index of the source, harvest it again (cc-pipeline index "
@@ -35,7 +35,7 @@ class Listing:
 
     located_by: str = ""
     size: int | None = None
-    unlisted: int = 0
+    unlisted_captures: int = 0
     removal: str = NOTHING
 
     def is_longer_than(self, new_listing: Listing) -> bool:
@@ -46,11 +46,11 @@ class Listing:
         return is_same_index and (self.size or 0) > (new_listing.size or 0)
 
 
-def noted_listings(lake: Lake, slices: Collection[Slice]) -> dict[Slice, Listing]:
+def read_listings(lake: Lake, slices: Collection[Slice]) -> dict[Slice, Listing]:
     """The last note of each of ``slices`` of one crawl, whether or not its captures were committed."""
     listings = {}
-    for crawl, targets in targets_by_crawl(slices).items():
-        rows = lake.read("lookups", {"crawl": crawl, "target": targets}, ["target", *_NOTED])
+    for crawl, targets in group_targets_by_crawl(slices).items():
+        rows = lake.read("lookups", {"crawl": crawl, "target": targets}, ["target", *_LISTING_COLUMNS])
         for row in rows.to_pylist():
             listings[Slice(crawl, row["target"])] = Listing(
                 row["located_by"], row["index_size"], row["unlisted"], row["removal"]
@@ -58,32 +58,32 @@ def noted_listings(lake: Lake, slices: Collection[Slice]) -> dict[Slice, Listing
     return listings
 
 
-def together_listed(listings: Collection[Listing]) -> Listing:
+def combine_listings(listings: Collection[Listing]) -> Listing:
     """The notes of several slices as one, if they are of one index; an empty note if they are of several."""
     index_names = {listing.located_by for listing in listings}
     sizes = [listing.size for listing in listings if listing.size is not None]
     return Listing(
         index_names.pop() if len(index_names) == 1 else "",
         max(sizes, default=None),
-        sum(listing.unlisted for listing in listings),
+        sum(listing.unlisted_captures for listing in listings),
     )
 
 
-_NOTED: Final = ("located_by", "index_size", "unlisted", "removal")
+_LISTING_COLUMNS: Final = ("located_by", "index_size", "unlisted", "removal")
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The captures that a look-up would take away from a slice: the numbers of captures ``before`` and ``left`` after
-    it (with new ones), and the listings of its index ``then`` and ``now``."""
+    """The captures that a look-up would take away from a slice: the numbers of captures ``captures_before`` and
+    ``captures_left`` after it (with new ones), and the listings of its index ``old_listing`` and ``new_listing``."""
 
-    before: int
-    left: int
-    then: Listing
-    now: Listing
+    captures_before: int
+    captures_left: int
+    old_listing: Listing
+    new_listing: Listing
 
 
-def doubted(
+def find_unconfirmed_removals(
     removals: Mapping[Slice, Removal],
     other_slices: Mapping[Slice, tuple[int, Listing]],
     allowed: float,
@@ -95,57 +95,64 @@ def doubted(
     and notes. ``allowed`` is the share that may be removed, ``accepted`` are the numbers that a person accepted.
     """
     unconfirmed: set[Slice] = set()
-    by_target = _by_target(other_slices)
-    for partition, slices in _by_target(removals).items():
+    by_target = _group_by_target(other_slices)
+    for partition, slices in _group_by_target(removals).items():
         other_counts = [other_slices[slice_] for slice_ in by_target.get(partition, ())]
-        unlisted_captures = sum(removals[slice_].now.unlisted for slice_ in slices)
-        removal_number = together(
-            [removals[slice_].now.removal for slice_ in slices] + [listing.removal for _, listing in other_counts]
+        unlisted_captures = sum(removals[slice_].new_listing.unlisted_captures for slice_ in slices)
+        removal_number = combine_digests(
+            [removals[slice_].new_listing.removal for slice_ in slices]
+            + [listing.removal for _, listing in other_counts]
         )
         if not unlisted_captures or removal_number in accepted:
             continue
-        captures_before = sum(removals[slice_].before for slice_ in slices) + sum(
+        captures_before = sum(removals[slice_].captures_before for slice_ in slices) + sum(
             captures for captures, _ in other_counts
         )
-        captures_left = sum(removals[slice_].left for slice_ in slices) + sum(captures for captures, _ in other_counts)
-        shrunk_slices = [slice_ for slice_ in slices if removals[slice_].now.unlisted]
-        is_shorter = any(removals[slice_].then.is_longer_than(removals[slice_].now) for slice_ in shrunk_slices)
-        was_unconfirmed = any(removals[slice_].then.unlisted for slice_ in shrunk_slices)
+        captures_left = sum(removals[slice_].captures_left for slice_ in slices) + sum(
+            captures for captures, _ in other_counts
+        )
+        shrunk_slices = [slice_ for slice_ in slices if removals[slice_].new_listing.unlisted_captures]
+        is_shorter = any(
+            removals[slice_].old_listing.is_longer_than(removals[slice_].new_listing) for slice_ in shrunk_slices
+        )
+        was_unconfirmed = any(removals[slice_].old_listing.unlisted_captures for slice_ in shrunk_slices)
         if is_shorter or was_unconfirmed or not captures_left or unlisted_captures > allowed * captures_before:
             unconfirmed.update(shrunk_slices)
     return unconfirmed
 
 
-def refused_removals(listings: Mapping[Slice, tuple[int, Listing]], slugs: Collection[str]) -> NotGiven | None:
+def build_removal_error(
+    listings: Mapping[Slice, tuple[int, Listing]], slugs: Collection[str]
+) -> FetchIncomplete | None:
     """The error to raise if unlisted captures of any of the targets ``slugs`` stay unconfirmed. It has each target with
     its number. ``listings`` has captures and notes by slice. The error's ``report`` is not set yet."""
     errors: dict[str, Incomplete] = {}
-    for partition, slices in _by_target(listings).items():
-        unlisted_captures = sum(listings[slice_][1].unlisted for slice_ in slices)
+    for partition, slices in _group_by_target(listings).items():
+        unlisted_captures = sum(listings[slice_][1].unlisted_captures for slice_ in slices)
         if unlisted_captures and partition.target in slugs:
             captures = sum(listings[slice_][0] for slice_ in slices)
             problem = (
                 f"the index of {partition.crawl} no longer lists {unlisted_captures:,} of {captures:,} captures "
                 f"({share(unlisted_captures, captures)}) of {partition.target}, which is not confirmed"
             )
-            errors[partition.target] = Doubted(
-                problem, _ADVICE.format(number=number_of(listings[slice_][1] for slice_ in slices))
+            errors[partition.target] = UnconfirmedRemovals(
+                problem, _ADVICE.format(number=combine_numbers(listings[slice_][1] for slice_ in slices))
             )
     if not errors:
         return None
     first, *_ = errors.values()
     suffix = f" (and so of {len(errors) - 1:,} more targets)" if len(errors) > 1 else ""
-    removal_error = NotGiven(first.what + suffix, first.advice)
-    removal_error.each, removal_error.reasons = errors, {None}
+    removal_error = FetchIncomplete(first.problem + suffix, first.advice)
+    removal_error.errors_by_target, removal_error.reasons = errors, {None}
     return removal_error
 
 
-def number_of(listings: Iterable[Listing]) -> str:
+def combine_numbers(listings: Iterable[Listing]) -> str:
     """The number by which a person accepts the removals from the slices of a target."""
-    return together(listing.removal for listing in listings)
+    return combine_digests(listing.removal for listing in listings)
 
 
-def numbers_of_losses(lake: Lake) -> tuple[set[str], list[str]]:
+def read_loss_numbers(lake: Lake) -> tuple[set[str], list[str]]:
     """The numbers that a person may accept: of all losses, and of the unconfirmed ones."""
     numbers: set[str] = set()
     unconfirmed_numbers: set[str] = set()
@@ -156,16 +163,16 @@ def numbers_of_losses(lake: Lake) -> tuple[set[str], list[str]]:
     for rows in (losses, removals):
         by_target: dict[Slice, list[tuple[str, bool]]] = {}
         for row, number, is_unconfirmed in rows:
-            by_target.setdefault(Slice(row["crawl"], row["target"]).whole, []).append((number, is_unconfirmed))
+            by_target.setdefault(Slice(row["crawl"], row["target"]).partition, []).append((number, is_unconfirmed))
         for pairs in by_target.values():
-            number = together(part for part, _ in pairs)
+            number = combine_digests(part for part, _ in pairs)
             numbers |= {number, *(part for part, _ in pairs)}
             unconfirmed_numbers |= {number} if any(is_unconfirmed for _, is_unconfirmed in pairs) else set()
     return numbers, sorted(unconfirmed_numbers)
 
 
-def _by_target(slices: Iterable[Slice]) -> dict[Slice, list[Slice]]:
+def _group_by_target(slices: Iterable[Slice]) -> dict[Slice, list[Slice]]:
     groups: dict[Slice, list[Slice]] = {}
     for slice_ in slices:
-        groups.setdefault(slice_.whole, []).append(slice_)
+        groups.setdefault(slice_.partition, []).append(slice_)
     return groups

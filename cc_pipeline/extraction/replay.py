@@ -9,7 +9,7 @@ from typing import Final
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.extraction.fetch import fetch_captures
-from cc_pipeline.extraction.target_slices import part_slices
+from cc_pipeline.extraction.target_slices import find_part_slices
 from cc_pipeline.lake.slice import FETCH, slices_of
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.records.schema import OUTCOMES
@@ -23,20 +23,20 @@ _MISMATCHED: Final = "mismatched"
 @dataclass(frozen=True, slots=True)
 class Replay:
     """The numbers of records by outcome and target before and after, and of fetched records with another payload than
-    indexed. ``again`` are the targets whose pages must be parsed again.
+    indexed. ``refetched`` are the targets whose pages must be parsed again.
 
     ``trouble`` is the error if the source gave less than the settings allow.
     """
 
     before: Counts
     after: Counts
-    again: tuple[str, ...]
+    refetched: tuple[str, ...]
     trouble: Incomplete | None = None
 
     @property
     def recovered(self) -> int:
         """The number of records that became correct."""
-        return sum(max(0, _right(self.after[slug]) - _right(self.before[slug])) for slug in self.before)
+        return sum(max(0, _count_correct(self.after[slug]) - _count_correct(self.before[slug])) for slug in self.before)
 
 
 def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Replay:
@@ -47,7 +47,7 @@ def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Re
     then are kept.
     """
     trouble: Incomplete | None = None
-    counts_before = _counts(workspace, crawl, slugs)
+    counts_before = _count_outcomes(workspace, crawl, slugs)
     lost = [
         slug for slug in slugs if any(counts_before[slug][name] for name in ("quarantined", "missing", _MISMATCHED))
     ]
@@ -56,16 +56,16 @@ def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Re
             fetch_captures(workspace, crawl, lost, replay=True)
         except Incomplete as error:
             trouble = error
-    return Replay(counts_before, _counts(workspace, crawl, slugs), tuple(lost), trouble)
+    return Replay(counts_before, _count_outcomes(workspace, crawl, slugs), tuple(lost), trouble)
 
 
-def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
+def _count_outcomes(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
     lake = workspace.lake
-    slices = part_slices(workspace, slices_of(crawl, slugs))
-    for slice_, digest in FETCH.made_from(lake, slices).items():
+    slices = find_part_slices(workspace, slices_of(crawl, slugs))
+    for slice_, digest in FETCH.read_input_digests(lake, slices).items():
         if digest is None:
             raise EnvironmentFault(
-                f"{slice_.whole.target} in {crawl} has not been fetched yet",
+                f"{slice_.partition.target} in {crawl} has not been fetched yet",
                 f"Fetch it: cc-pipeline run … --crawl {crawl}",
             )
     counts: Counts = {slug: dict.fromkeys((*OUTCOMES, _MISMATCHED), 0) for slug in slugs}
@@ -77,5 +77,5 @@ def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
     return counts
 
 
-def _right(counts: Mapping[str, int]) -> int:
+def _count_correct(counts: Mapping[str, int]) -> int:
     return counts["fetched"] - counts[_MISMATCHED]

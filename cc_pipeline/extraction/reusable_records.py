@@ -17,13 +17,13 @@ from cc_pipeline.capture_columns import SLICE, TIMESTAMP
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
 from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, whole_slug, with_subset
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.shortfall import SECOND_LOOK
-from cc_pipeline.lake.lake import DigestsUnknown, Lake
+from cc_pipeline.extraction.shortfall import RECHECK_DELAY
+from cc_pipeline.lake.lake import DigestsNotInLog, Lake
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.lake.slice import GONE, LOCATE, PARSE, Slice, targets_by_crawl
+from cc_pipeline.lake.slice import EMPTIED_DIGEST, LOCATE, PARSE, Slice, group_targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.fetch import HELD_SCHEMA
-from cc_pipeline.records.places import PLACE_NAME, Places
+from cc_pipeline.records.places import PLACE_NAME, LocationIndex
 from cc_pipeline.records.storage import STORED, StoredSizes
 from cc_pipeline.records.sweep import note
 from cc_pipeline.workspace.workspace import Workspace
@@ -36,7 +36,7 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ReusableRecords:
     """Rows of ``records`` that may be used again, of any target (``HELD_SCHEMA``, in the order of their locations); the
     stored files that they name; and the number of rows left out because their bytes do not exist or are not trusted."""
 
@@ -45,15 +45,15 @@ class Held:
     lost: int
 
 
-def held_rows(
+def find_reusable_records(
     workspace: Workspace,
     crawl: str,
     targets: Sequence[str],
     captures: OrderedRows,
-    places: Places,
+    places: LocationIndex,
     scratch: Path,
     distrusted: Collection[Place] = (),
-) -> Held:
+) -> ReusableRecords:
     """The rows of ``crawl`` that ``captures`` of ``targets``, at ``places``, can take over. Each stored file is looked
     at once.
 
@@ -63,24 +63,25 @@ def held_rows(
     ``distrusted`` are captures whose stored bytes exist and are wrong. Read them under a lease. Raises
     ``EnvironmentFault`` if the lake's store cannot be listed.
     """
-    where = {"crawl": crawl, "target": overlapping(workspace, targets)}
+    where = {"crawl": crawl, "target": find_overlapping(workspace, targets)}
     sizes = StoredSizes(workspace.storage, crawl)
     rows, old_losses = (OrderedRows(HELD_SCHEMA, PLACE_NAME, scratch) for _ in range(2))
     files: set[str | None] = set()
     whole_slugs = {whole_slug(slug) for slug in targets}
     own_slugs = pa.array([slug for slug in where["target"] if whole_slug(slug) in whole_slugs], pa.string())
     own_rows = np.zeros(len(places), np.int32)
-    losses = _Losses(workspace.lake, where)
+    losses = _LossFilter(workspace.lake, where)
     lost_records = 0
     for batch in stream_rows(workspace.lake, "records", where, ["target", *HELD_SCHEMA.names]):
-        matching = batch.filter(places.among(batch))
+        matching = batch.filter(places.contains(batch))
         np.add.at(
             own_rows, places.positions(matching.filter(pc.is_in(matching.column("target"), value_set=own_slugs))), 1
         )
         is_unusable = sizes.lost(matching)
         if distrusted:
             is_unusable = pc.or_(
-                is_unusable, pc.and_(pc.is_valid(matching.column("stored_file")), _among(matching, distrusted))
+                is_unusable,
+                pc.and_(pc.is_valid(matching.column("stored_file")), _match_locations(matching, distrusted)),
             )
         usable = matching.filter(pc.invert(is_unusable))
         is_old = losses.are_old(usable)
@@ -95,16 +96,16 @@ def held_rows(
         for batch in old_losses.batches():
             positions = places.positions(batch)
             rows.add(batch.filter(pa.array(own_rows[positions] >= capture_counts[positions])))
-    return Held(rows, frozenset(name for name in files if name is not None), lost_records)
+    return ReusableRecords(rows, frozenset(name for name in files if name is not None), lost_records)
 
 
-class _Losses:
+class _LossFilter:
     """Rows of targets with lost records: decides how long another target believes them."""
 
     def __init__(self, lake: Lake, where: Mapping[str, str | Sequence[str]]) -> None:
         self._lake, self._where = lake, where
-        self._since = pa.scalar(datetime.now(UTC) - SECOND_LOOK, TIMESTAMP)
-        self._asked_lately: pa.Array | None = None
+        self._since = pa.scalar(datetime.now(UTC) - RECHECK_DELAY, TIMESTAMP)
+        self._recent_targets: pa.Array | None = None
 
     def are_old(self, rows: pa.RecordBatch) -> pa.Array:
         """For each row, whether it is a loss that is too old to be believed: it, or its target, was not asked for
@@ -112,23 +113,23 @@ class _Losses:
         lost = pc.and_(pc.not_equal(rows.column("outcome"), "fetched"), pc.fill_null(rows.column("settled"), False))
         if not pc.any(lost).as_py():
             return lost
-        if self._asked_lately is None:
+        if self._recent_targets is None:
             notes = self._lake.read("fetches", self._where, ["target", "asked_at"])
-            self._asked_lately = notes.filter(pc.greater_equal(notes["asked_at"], self._since))[
+            self._recent_targets = notes.filter(pc.greater_equal(notes["asked_at"], self._since))[
                 "target"
             ].combine_chunks()
-        is_recent_target = pc.is_in(rows.column("target"), value_set=self._asked_lately)
+        is_recent_target = pc.is_in(rows.column("target"), value_set=self._recent_targets)
         is_recent = pc.fill_null(pc.greater_equal(rows.column("fetched_at"), self._since), False)
         return pc.and_(lost, pc.invert(pc.and_(is_recent_target, is_recent)))
 
 
-def overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:
+def find_overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:
     """The slugs of all targets that can share captures with ``slugs``, these themselves included. Parts of sets are
     targets of their own here.
 
     Targets without a definition are not among them. Raises ``EnvironmentFault`` when the lake cannot be read.
     """
-    ranges = _ranges(workspace.lake)
+    ranges = _read_ranges(workspace.lake)
     overlapping_slugs = set(slugs)
     for subset in {subset_of(slug) for slug in slugs}:
         # captures of two subsets are never the same
@@ -140,13 +141,13 @@ def overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:
     return sorted(overlapping_slugs)
 
 
-def sharing(lake: Lake) -> set[str]:
+def find_sharing(lake: Lake) -> set[str]:
     """The slugs of all targets that can share captures with another one. Raises ``EnvironmentFault``.
 
     If the tables have captures of a target without a definition, all targets may share them.
     """
-    ranges = _ranges(lake)
-    defined, located = set(_defined(lake)), _located(lake)
+    ranges = _read_ranges(lake)
+    defined, located = set(_read_defined(lake)), _read_located(lake)
     if located - defined:
         return located | defined
     sharing_slugs: set[str] = set()
@@ -160,24 +161,24 @@ def sharing(lake: Lake) -> set[str]:
     return sharing_slugs
 
 
-def _defined(lake: Lake) -> list[str]:
+def _read_defined(lake: Lake) -> list[str]:
     """The slugs of all targets, and parts of sets, that have a definition."""
     return [str(slug) for slug in lake.read("targets", columns=["slug"])["slug"].to_pylist()]
 
 
-def _located(lake: Lake) -> set[str]:
+def _read_located(lake: Lake) -> set[str]:
     """The slugs, without subsets, of all slices that were ever located. Only the log is read, unless it does not
     tell."""
     try:
         located_slugs: set[str] = set()
-        for names in lake.batches_of_names(LOCATE.main_table, LOCATE.names_begin, but=GONE):
+        for names in lake.read_name_batches(LOCATE.main_table, LOCATE.name_prefix, excluded=EMPTIED_DIGEST):
             located_slugs.update(pc.unique(pc.replace_substring_regex(names, "^[^:]*:[^:]*:", "")).to_pylist())
-    except DigestsUnknown:
-        located_slugs = {slice_.target for slice_ in LOCATE.here(lake)}
+    except DigestsNotInLog:
+        located_slugs = {slice_.target for slice_ in LOCATE.list_slices(lake)}
     return {defined_slug(slug) for slug in located_slugs}
 
 
-def _ranges(lake: Lake) -> list[_Range]:
+def _read_ranges(lake: Lake) -> list[_Range]:
     """The key ranges of all targets."""
     rows = lake.read("targets", columns=["slug", "ranges"]).combine_chunks()
     ranges = rows["ranges"].combine_chunks()
@@ -187,12 +188,12 @@ def _ranges(lake: Lake) -> list[_Range]:
     return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
-def slices_that_lost(
+def count_lost_records(
     workspace: Workspace, slices: Collection[Slice], distrusted: Collection[Place] = ()
 ) -> dict[Slice, int]:
     """The slices with rows whose bytes do not exist (or are not trusted), each with how many."""
     lost_records: Counter[Slice] = Counter()
-    for crawl, rows in lost_rows(workspace, slices, distrusted):
+    for crawl, rows in read_lost_rows(workspace, slices, distrusted):
         for row in rows.group_by("target").aggregate([([], "count_all")]).to_pylist():
             lost_records[Slice(crawl, row["target"])] += row["count_all"]
     return lost_records
@@ -201,7 +202,7 @@ def slices_that_lost(
 def note_superseded(workspace: Workspace, slices: Sequence[Slice], new: Collection[str], now: float) -> None:
     """Notes the stored files that ``slices`` of one crawl name now and that their new rows do not: those name ``new``.
     Call it before the commit. Raises ``EnvironmentFault``."""
-    for crawl, targets in targets_by_crawl(slices).items():
+    for crawl, targets in group_targets_by_crawl(slices).items():
         old_files: set[str | None] = set()
         where = {"crawl": crawl, "target": targets}
         for batch in stream_rows(workspace.lake, "records", where, ["target", "stored_file"]):
@@ -215,7 +216,7 @@ def forget_failed_pages(workspace: Workspace, slices: Collection[Slice], distrus
     Pages that were parsed before that stay. Raises ``EnvironmentFault``.
     """
     by_crawl: dict[str, list[pa.Table]] = {}
-    for crawl, rows in lost_rows(workspace, slices, distrusted):
+    for crawl, rows in read_lost_rows(workspace, slices, distrusted):
         by_crawl.setdefault(crawl, []).append(rows)
     for crawl, parts in by_crawl.items():
         lost = pa.concat_tables(parts)
@@ -227,10 +228,10 @@ def forget_failed_pages(workspace: Workspace, slices: Collection[Slice], distrus
             if failed.num_rows:
                 failed = failed.join(lost, ["target", *PLACE_NAME], join_type="left semi")
                 failed_slugs.update(failed.column("target").to_pylist())
-        PARSE.forget(workspace.lake, [Slice(crawl, target) for target in sorted(failed_slugs)])
+        PARSE.invalidate(workspace.lake, [Slice(crawl, target) for target in sorted(failed_slugs)])
 
 
-def lost_note(lost: Mapping[Slice, int]) -> tuple[str, ...]:
+def describe_lost_records(lost: Mapping[Slice, int]) -> tuple[str, ...]:
     """The note of a fetch on slices that had lost bytes."""
     count = sum(lost.values())
     return (
@@ -238,9 +239,9 @@ def lost_note(lost: Mapping[Slice, int]) -> tuple[str, ...]:
     )
 
 
-def gone(crawl: str, lost: Mapping[Slice, int]) -> EnvironmentFault:
+def build_lost_fault(crawl: str, lost: Mapping[Slice, int]) -> EnvironmentFault:
     """The fault for stored records whose bytes do not exist, with the command that fetches them again."""
-    targets = sorted({slice_.whole.target for slice_ in lost})
+    targets = sorted({slice_.partition.target for slice_ in lost})
     names = ", ".join(targets[:5]) + (" …" if len(targets) > 5 else "")
     return EnvironmentFault(
         f"the bytes of {sum(lost.values()):,} stored records of {names} in {crawl} are missing from the lake's place",
@@ -248,25 +249,25 @@ def gone(crawl: str, lost: Mapping[Slice, int]) -> EnvironmentFault:
     )
 
 
-def lost_rows(
+def read_lost_rows(
     workspace: Workspace, slices: Collection[Slice], distrusted: Collection[Place] = ()
 ) -> Iterator[tuple[str, pa.Table]]:
     """Yields crawls and rows of ``slices`` whose bytes do not exist or are not trusted: target, location, stored
     file."""
-    for crawl, targets in targets_by_crawl(slices).items():
+    for crawl, targets in group_targets_by_crawl(slices).items():
         sizes = StoredSizes(workspace.storage, crawl)
         columns = ["target", *PLACE_NAME, *STORED]
         for batch in stream_rows(workspace.lake, "records", {"crawl": crawl, "target": targets}, columns):
             rows = batch.filter(pc.is_valid(batch.column("stored_file")))
             is_unusable = sizes.lost(rows)
             if distrusted:
-                is_unusable = pc.or_(is_unusable, _among(rows, distrusted))
+                is_unusable = pc.or_(is_unusable, _match_locations(rows, distrusted))
             lost = rows.filter(is_unusable)
             if lost.num_rows:
                 yield crawl, pa.Table.from_batches([lost]).select(["target", *PLACE_NAME, "stored_file"])
 
 
-def _among(rows: pa.RecordBatch, places: Collection[Place]) -> pa.Array:
+def _match_locations(rows: pa.RecordBatch, places: Collection[Place]) -> pa.Array:
     place_set = set(places)
     columns = (rows.column(name).to_pylist() for name in PLACE_NAME)
     return pa.array([place in place_set for place in zip(*columns, strict=True)], pa.bool_())

@@ -13,16 +13,16 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from cc_pipeline.errors import Doubted, Incomplete
+from cc_pipeline.errors import Incomplete, UnconfirmedRemovals
 from cc_pipeline.extraction.engine import LOCAL, Engine
 from cc_pipeline.extraction.fetch import fetch_captures
-from cc_pipeline.extraction.isolation import Throttling, apart
+from cc_pipeline.extraction.isolation import Throttling, run_isolated
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.run_inputs import PLANS, InputsChanged, RunInputs, at_work
-from cc_pipeline.extraction.standing import stand
-from cc_pipeline.extraction.target_slices import expand
-from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PAGE_TABLES, StageReport
+from cc_pipeline.extraction.run_inputs import MAX_PLANS, InputsChanged, RunInputs, hold_run_lease
+from cc_pipeline.extraction.standing import read_slice_states
+from cc_pipeline.extraction.target_slices import expand_targets
+from cc_pipeline.lake.slice import EMPTIED_DIGEST, FETCH, LOCATE, PAGE_TABLES, StageReport
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The tables of a partition, in the order in which they are made.
@@ -31,7 +31,7 @@ _Stage = Callable[[Workspace, str, Sequence[str]], StageReport]
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class PartitionResult:
     """The result of one partition. ``reports`` has the report of each table that was made: its ``per_target`` has the
     partition's own metrics, the rest may be about several partitions. ``error`` is why other tables were not made."""
 
@@ -54,7 +54,7 @@ class _Source:
     stop: Exception | None = None
     throttling: Throttling = field(default_factory=Throttling)
 
-    def go_on(self) -> None:
+    def raise_if_stopped(self) -> None:
         """Raises that reason, if there is one."""
         if self.stop is not None:
             raise self.stop
@@ -65,11 +65,11 @@ def extract(
     partitions: Iterable[tuple[str, str]],
     tables: Collection[str],
     engine: Engine = LOCAL,
-    begun: Callable[[Sequence[tuple[str, str]]], None] | None = None,
-) -> Iterator[Made]:
+    on_begin: Callable[[Sequence[tuple[str, str]]], None] | None = None,
+) -> Iterator[PartitionResult]:
     """Makes ``tables`` of the partitions ``partitions`` (crawl, slug), and yields each partition once, when it is done.
-    ``engine`` fetches records and parses pages. ``begun`` is called with the partitions of each group before anything
-    is done for them.
+    ``engine`` fetches records and parses pages. ``on_begin`` is called with the partitions of each group before
+    anything is done for them.
 
     Crawls come in the order given, the targets of one in the order of their slugs, as the files of the lake have them.
     If the source did not give everything for a partition, the fetched records are parsed all the same; the partition
@@ -83,27 +83,27 @@ def extract(
         crawls.setdefault(crawl, {})[slug] = None
     if not crawls:
         return
-    with at_work(workspace, crawls) as run:
+    with hold_run_lease(workspace, crawls) as run:
         for crawl, slugs in crawls.items():
             sorted_slugs = iter(sorted(slugs))
             while group := list(islice(sorted_slugs, engine.partitions)):
-                source.go_on()
-                if begun is not None:
-                    begun([(crawl, slug) for slug in group])
-                yield from _planned_again(
+                source.raise_if_stopped()
+                if on_begin is not None:
+                    on_begin([(crawl, slug) for slug in group])
+                yield from _replan_relocated(
                     run, partial(_make_group, workspace, crawl, source=source, engine=engine), group, tables
                 )
 
 
-def _planned_again(
+def _replan_relocated(
     run: RunInputs,
-    make: Callable[[Sequence[str], Collection[str]], Iterator[Made]],
+    make: Callable[[Sequence[str], Collection[str]], Iterator[PartitionResult]],
     slugs: Sequence[str],
     tables: Collection[str],
-) -> Iterator[Made]:
+) -> Iterator[PartitionResult]:
     """Yields the results of ``make`` for the targets ``slugs``. Targets whose definitions or blocks changed before a
     commit are located again, with all stages that follow, at most as often as a stage is planned."""
-    for remaining_tries in reversed(range(PLANS)):
+    for remaining_tries in reversed(range(MAX_PLANS)):
         run.forget()
         relocated_slugs: list[str] = []
         for partition_result in make(slugs, tables):
@@ -123,7 +123,7 @@ def _planned_again(
 
 def _make_group(
     workspace: Workspace, crawl: str, slugs: Sequence[str], tables: Collection[str], *, source: _Source, engine: Engine
-) -> Iterator[Made]:
+) -> Iterator[PartitionResult]:
     """Locates the targets of a group together, then fetches and parses portions of them with a limited number of
     captures. Yields each target once, when it is done."""
     fetch, parse = partial(fetch_captures, engine=engine), partial(parse_records, engine=engine)
@@ -133,9 +133,9 @@ def _make_group(
         if "captures" in tables:
             group.run_stage(locate_captures, slugs, ["captures"])
             # unconfirmed removals are located: new captures beside them are fetched all the same
-            yield from group.end([slug for slug, e in group.errors().items() if not isinstance(e, Doubted)])
+            yield from group.end([slug for slug, e in group.errors().items() if not isinstance(e, UnconfirmedRemovals)])
         for portion in group.portions(engine.captures):
-            source.go_on()
+            source.raise_if_stopped()
             if "records" in tables:
                 group.run_stage(fetch, portion, ["records"])
             if pages:
@@ -143,7 +143,7 @@ def _make_group(
                 group.run_stage(parse, [slug for slug in portion if slug not in errors], pages)
                 # they count as failed, whatever happens to their pages
                 short = [slug for slug in portion if isinstance(errors.get(slug), Incomplete)]
-                group.run_stage(parse, _fetched(workspace, crawl, short), ())
+                group.run_stage(parse, _find_fetched(workspace, crawl, short), ())
             yield from group.end(portion)
     except Exception as error:
         # located captures stay and are reported; targets without any report have not been tried
@@ -163,8 +163,8 @@ class _Group:
         """Calls a stage for targets, as often as needed to learn which of them fail. The others get its report for
         ``tables``."""
         # a stage asks the same tables many questions, and sees its own commits
-        with self._workspace.lake.still():
-            for outcome in apart(partial(stage, self._workspace, self._crawl), slugs, self._source.throttling):
+        with self._workspace.lake.hold_versions():
+            for outcome in run_isolated(partial(stage, self._workspace, self._crawl), slugs, self._source.throttling):
                 self._source.stop = self._source.stop or outcome.stop
                 for slug in outcome.slugs:
                     state, error = self._states[slug], outcome.errors.get(slug)
@@ -177,21 +177,21 @@ class _Group:
         """The first error of each target that has one."""
         return {slug: state.error for slug, state in self._states.items() if state.error is not None}
 
-    def end(self, slugs: Iterable[str]) -> Iterator[Made]:
+    def end(self, slugs: Iterable[str]) -> Iterator[PartitionResult]:
         """Yields the results of these targets, which are done."""
         for slug in slugs:
             state = self._states.pop(slug)
-            yield Made(self._crawl, slug, state.reports, state.error)
+            yield PartitionResult(self._crawl, slug, state.reports, state.error)
 
-    def end_tried(self, error: Exception) -> Iterator[Made]:
+    def end_tried(self, error: Exception) -> Iterator[PartitionResult]:
         """Yields the results of the targets that have a report or failed, before an ``error`` that ends the run."""
         for slug, state in self._states.items():
             if state.reports or state.error is not None:
-                yield Made(self._crawl, slug, state.reports, state.error or error)
+                yield PartitionResult(self._crawl, slug, state.reports, state.error or error)
 
     def portions(self, max_captures: int) -> Iterator[list[str]]:
         """The targets in their order, in portions of at most ``max_captures`` captures."""
-        counts = self._captures()
+        counts = self._count_captures()
         portion: list[str] = []
         size = 0
         for slug in [*self._states]:
@@ -203,7 +203,7 @@ class _Group:
         if portion:
             yield portion
 
-    def _captures(self) -> dict[str, int]:
+    def _count_captures(self) -> dict[str, int]:
         """The number of captures of each target in the requested subsets: from the report of its look-up, or as
         noted."""
         reports = {slug: state.reports.get("captures") for slug, state in self._states.items()}
@@ -213,23 +213,23 @@ class _Group:
             if report is not None
         }
         if uncounted := [slug for slug in self._states if slug not in counts]:
-            target_slices = expand(self._workspace, self._crawl, uncounted)
-            slice_states = stand(self._workspace, target_slices.slices, (LOCATE,))
-            for slug, slices in target_slices.for_.items():
+            target_slices = expand_targets(self._workspace, self._crawl, uncounted)
+            slice_states = read_slice_states(self._workspace, target_slices.requested_slices, (LOCATE,))
+            for slug, slices in target_slices.requested.items():
                 counts[slug] = sum(
                     lookup.captures for slice_ in slices if (lookup := slice_states[slice_].lookup) is not None
                 )
         return counts
 
 
-def _fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str]:
+def _find_fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str]:
     """The targets among ``slugs`` for which a source ever gave anything."""
     if not slugs:
         return []
-    target_slices = expand(workspace, crawl, slugs)
-    input_digests = FETCH.made_from(workspace.lake, target_slices.slices)
+    target_slices = expand_targets(workspace, crawl, slugs)
+    input_digests = FETCH.read_input_digests(workspace.lake, target_slices.requested_slices)
     return [
         slug
-        for slug, slices in target_slices.for_.items()
-        if all(input_digests[slice_] not in (None, GONE) for slice_ in slices)
+        for slug, slices in target_slices.requested.items()
+        if all(input_digests[slice_] not in (None, EMPTIED_DIGEST) for slice_ in slices)
     ]

@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.blocked import Blocked, blocked, list_digest
-from cc_pipeline.extraction.standing import Standing, contents, stand
-from cc_pipeline.extraction.target_slices import Asked, expand
-from cc_pipeline.lake.slice import GONE, Slice, Stage, StageReport, content_name
-from cc_pipeline.lake.target_definitions import known_versions, was_purged
-from cc_pipeline.records.leases import PURGES, RUNS, Lease, lease_of, leases_of
+from cc_pipeline.extraction.blocked import Blocklist, list_digest, read_blocklist
+from cc_pipeline.extraction.standing import SliceState, read_content_digests, read_slice_states
+from cc_pipeline.extraction.target_slices import TargetSlices, expand_targets
+from cc_pipeline.lake.slice import EMPTIED_DIGEST, Slice, Stage, StageReport, content_name
+from cc_pipeline.lake.target_definitions import read_stored_versions, was_purged
+from cc_pipeline.records.leases import PURGES, RUNS, FileLease, lease_of, leases_of
 from cc_pipeline.workspace.workspace import Workspace
 
 #: How often a stage is planned for the same targets, while other processes keep changing its inputs.
-PLANS: Final = 5
+MAX_PLANS: Final = 5
 
 
 class InputsChanged(EnvironmentFault):
@@ -38,34 +38,38 @@ class InputsChanged(EnvironmentFault):
 class GroupState:
     """Targets of one crawl with their slices and the states of these."""
 
-    asked: Asked
-    standings: Mapping[Slice, Standing]
+    target_slices: TargetSlices
+    slice_states: Mapping[Slice, SliceState]
 
-    def of(self, slug: str) -> GroupState:
+    def select_target(self, slug: str) -> GroupState:
         """The state of one target."""
-        target_slices = Asked(self.asked.crawl, {slug: self.asked.for_[slug]}, {slug: self.asked.beside[slug]})
-        return GroupState(target_slices, {slice_: self.standings[slice_] for slice_ in target_slices.every})
+        target_slices = TargetSlices(
+            self.target_slices.crawl,
+            {slug: self.target_slices.requested[slug]},
+            {slug: self.target_slices.additional[slug]},
+        )
+        return GroupState(target_slices, {slice_: self.slice_states[slice_] for slice_ in target_slices.all_slices})
 
-    def changed(self, slice_states: Mapping[Slice, Standing]) -> GroupState:
+    def replace_states(self, slice_states: Mapping[Slice, SliceState]) -> GroupState:
         """The same targets with the given new states of some slices."""
-        return GroupState(self.asked, {**self.standings, **slice_states})
+        return GroupState(self.target_slices, {**self.slice_states, **slice_states})
 
 
 class RunInputs:
     """The lease of a run on its ``partitions`` (slugs by crawl), and the inputs of its stages."""
 
-    def __init__(self, workspace: Workspace, lease: Lease, partitions: Mapping[str, Collection[str]]) -> None:
+    def __init__(self, workspace: Workspace, lease: FileLease, partitions: Mapping[str, Collection[str]]) -> None:
         self._workspace = workspace
         self._lease = lease
         self._partitions = partitions
         self._definitions: dict[str, str] = {}
         self._targets_version: int | None = None
-        self._blocks: str | None = None
-        self._block_list: tuple[str | None, Blocked] | None = None
+        self._blocklist_digest: str | None = None
+        self._blocklist: tuple[str | None, Blocklist] | None = None
         self._began = False
         self._expected: dict[Stage, dict[Slice, str | None]] = {}
         self._expected_versions: dict[str, int] = {}
-        self._replaced: tuple[Stage, Mapping[Slice, Standing]] | None = None
+        self._replaced: tuple[Stage, Mapping[Slice, SliceState]] | None = None
         self._replaced_version: int | None = None
         self._states: dict[tuple[str, str], GroupState] = {}
 
@@ -79,22 +83,22 @@ class RunInputs:
         self._refuse_purged(slugs)
         self._expected, self._expected_versions = {}, {}
         if not self._began:
-            self._blocks, self._began = list_digest(self._workspace), True
+            self._blocklist_digest, self._began = list_digest(self._workspace), True
         if new := [slug for slug in slugs if slug not in self._definitions]:
             self._targets_version = None
-            self._definitions |= known_versions(self._workspace.lake, new)
+            self._definitions |= read_stored_versions(self._workspace.lake, new)
 
     def forget(self) -> None:
         """Makes the next stage note the definitions and the blocklist again."""
         self._definitions, self._began = {}, False
         self._states.clear()
 
-    def blocked(self) -> Blocked:
+    def read_blocklist(self) -> Blocklist:
         """The current blocklist; it is read again only if it changed. Raises ``EnvironmentFault``."""
         digest = list_digest(self._workspace)
-        if self._block_list is None or self._block_list[0] != digest:
-            self._block_list = digest, blocked(self._workspace)
-        return self._block_list[1]
+        if self._blocklist is None or self._blocklist[0] != digest:
+            self._blocklist = digest, read_blocklist(self._workspace)
+        return self._blocklist[1]
 
     def take_state(self, crawl: str, slugs: Sequence[str]) -> GroupState:
         """The state of targets: from the stage before, else from the lake. The caller may keep the state after its own
@@ -103,21 +107,21 @@ class RunInputs:
         kept_states = [self._states.pop((crawl, slug), None) for slug in slugs]
         stored_states = [state for state in kept_states if state is not None]
         if len(stored_states) < len(kept_states):
-            target_slices = expand(self._workspace, crawl, slugs)
-            return GroupState(target_slices, stand(self._workspace, target_slices.every))
+            target_slices = expand_targets(self._workspace, crawl, slugs)
+            return GroupState(target_slices, read_slice_states(self._workspace, target_slices.all_slices))
         requested: dict[str, tuple[Slice, ...]] = {}
         additional: dict[str, tuple[Slice, ...]] = {}
-        slice_states: dict[Slice, Standing] = {}
+        slice_states: dict[Slice, SliceState] = {}
         for state in stored_states:
-            requested |= state.asked.for_
-            additional |= state.asked.beside
-            slice_states |= state.standings
-        return GroupState(Asked(crawl, requested, additional), slice_states)
+            requested |= state.target_slices.requested
+            additional |= state.target_slices.additional
+            slice_states |= state.slice_states
+        return GroupState(TargetSlices(crawl, requested, additional), slice_states)
 
     def keep_state(self, state: GroupState) -> None:
         """Passes a state to the next stage."""
-        for slug in state.asked.for_:
-            self._states[state.asked.crawl, slug] = state.of(slug)
+        for slug in state.target_slices.requested:
+            self._states[state.target_slices.crawl, slug] = state.select_target(slug)
 
     def drop_state(self, crawl: str, slugs: Sequence[str]) -> None:
         """Makes the next stage read the state of these targets from the lake."""
@@ -130,7 +134,7 @@ class RunInputs:
         self._expected[stage] = dict(expected_digests)
 
     @contextmanager
-    def replacing(self, stage: Stage, previous_states: Mapping[Slice, Standing]) -> Iterator[None]:
+    def replacing(self, stage: Stage, previous_states: Mapping[Slice, SliceState]) -> Iterator[None]:
         """Makes each commit in the block compare the slices that it replaces with the states ``previous_states``: their
         input and content digests. Raises ``InputsChanged`` at once if they differ already."""
         self._replaced, self._replaced_version = (stage, previous_states), None
@@ -151,11 +155,11 @@ class RunInputs:
         self._compare_replaced()
 
     def _refuse_purged(self, slugs: Sequence[str]) -> None:
-        self._workspace.lake.look_again("targets")
+        self._workspace.lake.invalidate("targets")
         if not was_purged(self._workspace.lake, slugs):
             return
         for purge in leases_of(self._workspace.storage, PURGES)[0]:
-            if purge.is_about(slugs):
+            if purge.concerns(slugs):
                 purged_slugs = sorted(purge.targets.intersection(slugs)) if purge.targets is not None else slugs
                 raise EnvironmentFault(
                     f"{', '.join(purged_slugs[:3])} is being purged by {purge.holder}",
@@ -163,12 +167,12 @@ class RunInputs:
                 )
 
     def _compare_definitions(self) -> None:
-        version = self._moved("targets", self._targets_version)
+        version = self._find_new_version("targets", self._targets_version)
         if version is None:
             return
-        if list_digest(self._workspace) != self._blocks:
+        if list_digest(self._workspace) != self._blocklist_digest:
             raise _relocate("a site was blocked or unblocked during this run")
-        versions = known_versions(self._workspace.lake, [*self._definitions])
+        versions = read_stored_versions(self._workspace.lake, [*self._definitions])
         for slug, old_version in self._definitions.items():
             if versions.get(slug) != old_version:
                 change = "is no longer defined" if slug not in versions else "was redefined"
@@ -177,14 +181,15 @@ class RunInputs:
 
     def _compare_contents(self) -> None:
         for stage, expected_digests in self._expected.items():
-            version = self._moved(stage.main_table, self._expected_versions.get(stage.main_table))
+            version = self._find_new_version(stage.main_table, self._expected_versions.get(stage.main_table))
             if version is None:
                 continue
-            current_digests = contents(self._workspace.lake, stage, expected_digests.keys())
+            current_digests = read_content_digests(self._workspace.lake, stage, expected_digests.keys())
             for slice_, expected_digest in expected_digests.items():
                 if current_digests[slice_] != expected_digest:
                     raise InputsChanged(
-                        f"{stage.main_table} of {slice_.whole.target} in {slice_.crawl} changed during this run, which "
+                        f"{stage.main_table} of {slice_.partition.target} in {slice_.crawl} changed during this run, "
+                        "which "
                         "reads them",
                         "Run it again: fetched records are kept and used.",
                     )
@@ -194,29 +199,30 @@ class RunInputs:
         if self._replaced is None:
             return
         stage, previous_states = self._replaced
-        version = self._moved(stage.main_table, self._replaced_version)
+        version = self._find_new_version(stage.main_table, self._replaced_version)
         if version is None:
             return
         names = {slice_: (stage.digest_name(slice_), content_name(slice_)) for slice_ in previous_states}
         digests = self._workspace.lake.digests(stage.main_table, [name for pair in names.values() for name in pair])
         for slice_, (digest, content) in names.items():
-            is_present = digests[digest] not in (None, GONE)
+            is_present = digests[digest] not in (None, EMPTIED_DIGEST)
             current_pair = (digests[digest], digests[content]) if is_present else (None, None)
-            if current_pair != previous_states[slice_].replaced(stage):
+            if current_pair != previous_states[slice_].replaced_digests(stage):
                 raise InputsChanged(
-                    f"{stage.main_table} of {slice_.whole.target} in {slice_.crawl} was written by another run at the "
+                    f"{stage.main_table} of {slice_.partition.target} in {slice_.crawl} was written by another run "
+                    "at the "
                     "same time",
                     "Run it again: fetched records are kept and used.",
                 )
         self._replaced_version = version
 
-    def _moved(self, table: str, old_version: int | None) -> int | None:
+    def _find_new_version(self, table: str, old_version: int | None) -> int | None:
         """The version of a table if it may differ from ``old_version`` (``None``: it was not compared yet); ``None`` if
         it is the same."""
         lake = self._workspace.lake
         if old_version is not None and not lake.has_moved(table, old_version):
             return None
-        lake.look_again(table)
+        lake.invalidate(table)
         version = lake.version(table)
         return None if version == old_version else version
 
@@ -228,17 +234,17 @@ def _relocate(problem: str) -> InputsChanged:
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunningRuns:
     """The runs that a workspace is in, one within another."""
 
     runs: list[RunInputs] = field(default_factory=list)
 
 
 @contextmanager
-def at_work(workspace: Workspace, partitions: Mapping[str, Collection[str]]) -> Iterator[RunInputs]:
+def hold_run_lease(workspace: Workspace, partitions: Mapping[str, Collection[str]]) -> Iterator[RunInputs]:
     """Holds a lease on ``partitions`` (slugs by crawl) until the end of the block. A run around it whose lease covers
     them is used instead. Raises ``EnvironmentFault`` if the lease cannot be written."""
-    running = workspace.of_command(_Running)
+    running = workspace.command_value(_RunningRuns)
     for run in running.runs:
         if run.covers(partitions):
             yield run
@@ -253,7 +259,7 @@ def at_work(workspace: Workspace, partitions: Mapping[str, Collection[str]]) -> 
             running.runs.remove(run)
 
 
-def planned_again(
+def run_and_replan(
     workspace: Workspace,
     crawl: str,
     slugs: Sequence[str],
@@ -265,14 +271,14 @@ def planned_again(
     is called again and plans anew. Raises ``InputsChanged`` if inputs keep changing, or if captures have to be located
     again, which not every stage does (``relocates``); ``EnvironmentFault`` for targets that are being purged, and for a
     run that was stopped for too long."""
-    with at_work(workspace, {crawl: slugs}) as run:
-        for remaining_tries in reversed(range(PLANS)):
+    with hold_run_lease(workspace, {crawl: slugs}) as run:
+        for remaining_tries in reversed(range(MAX_PLANS)):
             run.begin(slugs)
             try:
                 with workspace.lake.checked(run.check):
                     return stage(run)
             except InputsChanged as changed:
-                workspace.lake.look_again()
+                workspace.lake.invalidate()
                 run.drop_state(crawl, slugs)
                 if not remaining_tries or (changed.relocate and not relocates):
                     raise

@@ -13,13 +13,13 @@ from typing import Final
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.commoncrawl.crawls import has_subsets
 from cc_pipeline.commoncrawl.domains import is_ip, registered_domain
-from cc_pipeline.commoncrawl.slice_slugs import is_given
+from cc_pipeline.commoncrawl.slice_slugs import is_named_captures
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.crawl_plan import CrawlPlan
 from cc_pipeline.harvesting.crawl_index import listed_files
 from cc_pipeline.index.locator import REQUEST_BYTES
 from cc_pipeline.index.parquet.fetch import SPAN
-from cc_pipeline.index.zipnum.cluster import PROBE, WHOLE
+from cc_pipeline.index.zipnum.cluster import PROBE, WHOLE_READ_BYTES
 from cc_pipeline.lake.slice import LOCATE, Slice
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -30,8 +30,8 @@ HARVEST: Final = "harvest"
 _FILES: Final = 300
 _FOOTER_BYTES: Final = 64 << 10
 #: Requests and bytes of a target in the columnar index (docs/finding.md), and the most of a file: then all is read.
-_PAGES: Final = (8, 1_400_000)
-_MOST_OF_A_FILE: Final = (40, 100_000_000)
+_PAGES_OF_TARGET: Final = (8, 1_400_000)
+_MAX_PAGES_OF_FILE: Final = (40, 100_000_000)
 #: Reads of a cluster.idx for a place that is not known, and its bytes, of which all may be read.
 _PROBES: Final = 7
 _CLUSTER_BYTES: Final = 110_000_000
@@ -40,38 +40,38 @@ _MEMBER_BYTES: Final = 200_000
 _MEMBERS: Final = 2
 #: Targets that are not one host's or domain's, and the share of a crawl that such a target has.
 _WIDE_KINDS: Final = ("tld", "suffix")
-_WIDE: Final = 0.01
+_WIDE_SHARE: Final = 0.01
 #: Letters of a label that match few of a suffix's domains; a label of one letter, which may go on, matches many.
-_TELLING: Final = 2
+_MIN_LABEL_LETTERS: Final = 2
 _ALL_MEMBERS: Final = 1_000_000
 #: Of S3 and folders: seconds before an answer, answers at the same time, bytes a second.
-_LATENCY, _ABREAST, _SPEED = 0.03, 64, 100e6
+_LATENCY, _CONCURRENCY, _SPEED = 0.03, 64, 100e6
 
-_WEB: Final = ("http", "https")
+_HTTP_SCHEMES: Final = ("http", "https")
 #: A harvest of so few files costs hardly more than a look-up, and answers everything from then on.
-_FEW: Final = 32
+_FEW_FILES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class IndexOption:
     """An index option: ``kind`` is ``zipnum`` or ``harvest`` (of the footers of the wanted subsets, then the columnar
-    index). ``requests``, ``bytes`` and ``seconds`` (without a limit on requests) are estimates. ``why`` describes it as
-    a part of a sentence."""
+    index). ``requests``, ``bytes`` and ``seconds`` (without a limit on requests) are estimates. ``description``
+    describes it as a part of a sentence."""
 
     kind: str
     requests: int
     bytes: int
     seconds: float
-    why: str
+    description: str
 
 
-def zipnum_way(targets: Sequence[Target]) -> Way:
+def estimate_zipnum(targets: Sequence[Target]) -> IndexOption:
     """The cost through ``cluster.idx``, which is searched for each target."""
-    narrow, wide = _counted(targets)
-    probes = min(_PROBES * (narrow + wide), ceil(_CLUSTER_BYTES / WHOLE))
-    size = wide * int(_WIDE * _ALL_MEMBERS) * _MEMBER_BYTES
+    narrow, wide = _count_by_width(targets)
+    probes = min(_PROBES * (narrow + wide), ceil(_CLUSTER_BYTES / WHOLE_READ_BYTES))
+    size = wide * int(_WIDE_SHARE * _ALL_MEMBERS) * _MEMBER_BYTES
     requests = 1 + probes + narrow + ceil(size / SPAN)
-    return _way(
+    return _build_option(
         ZIPNUM,
         requests,
         probes * PROBE + narrow * _MEMBERS * _MEMBER_BYTES + size,
@@ -80,24 +80,24 @@ def zipnum_way(targets: Sequence[Target]) -> Way:
     )
 
 
-def harvest_way(targets: Sequence[Target], *, files: int | None = None) -> Way:
+def estimate_harvest(targets: Sequence[Target], *, files: int | None = None) -> IndexOption:
     """The cost of the footers of the ``files`` of the wanted subsets (``None``: not known yet) and of the columnar
     index."""
     footers = _FILES if files is None else files
-    requests, size = _pages(targets, files)
+    requests, size = _estimate_pages(targets, files)
     template = f"{footers:,} footers and {{}} in the columnar index"
-    search_option = _way(HARVEST, requests, size, template, 6)
-    footer_option = _way(HARVEST, footers + 1, footers * _FOOTER_BYTES, "", 2)
-    return Way(
+    search_option = _build_option(HARVEST, requests, size, template, 6)
+    footer_option = _build_option(HARVEST, footers + 1, footers * _FOOTER_BYTES, "", 2)
+    return IndexOption(
         HARVEST,
         search_option.requests + footer_option.requests,
         search_option.bytes + footer_option.bytes,
         search_option.seconds + footer_option.seconds,
-        search_option.why,
+        search_option.description,
     )
 
 
-def cheapest(options: Iterable[Way], *, over_http: bool) -> Way:
+def choose_cheapest(options: Iterable[IndexOption], *, over_http: bool) -> IndexOption:
     """Over HTTP the option with the fewest requests, where ``REQUEST_BYTES`` count as one more; on S3 and in folders
     the one with the fewest seconds. Raises ``ValueError`` if there is no option."""
     return min(
@@ -105,13 +105,17 @@ def cheapest(options: Iterable[Way], *, over_http: bool) -> Way:
     )
 
 
-def choice(chosen_option: Way, options: Iterable[Way]) -> str:
+def describe_choice(chosen_option: IndexOption, options: Iterable[IndexOption]) -> str:
     """The chosen option and its alternatives, for people: ``7 requests through the URL index instead of …``."""
-    alternatives = [option.why for option in options if option.kind != chosen_option.kind]
-    return f"{chosen_option.why} instead of {' or '.join(alternatives)}" if alternatives else chosen_option.why
+    alternatives = [option.description for option in options if option.kind != chosen_option.kind]
+    return (
+        f"{chosen_option.description} instead of {' or '.join(alternatives)}"
+        if alternatives
+        else chosen_option.description
+    )
 
 
-def _counted(targets: Sequence[Target]) -> tuple[int, int]:
+def _count_by_width(targets: Sequence[Target]) -> tuple[int, int]:
     """The numbers of targets of one host or domain, and of wider ones; members of sets are targets."""
     all_targets = [member for target in targets for member in target.members or (target,)]
     wide = sum(map(_is_wide, all_targets))
@@ -123,30 +127,32 @@ def _is_wide(target: Target) -> bool:
     if target.kind != "rev":
         return target.kind in _WIDE_KINDS
     *labels, last = target.value.partition("/")[0].split(".")
-    if "/" not in target.value and len(last) < _TELLING:
+    if "/" not in target.value and len(last) < _MIN_LABEL_LETTERS:
         return registered_domain(".".join(reversed(labels))) is None
     host = ".".join(reversed([*labels, last]))
     return not is_ip(host) and registered_domain(host) is None
 
 
-def _pages(targets: Sequence[Target], files: int | None) -> tuple[int, int]:
-    narrow, wide = _counted(targets)
+def _estimate_pages(targets: Sequence[Target], files: int | None) -> tuple[int, int]:
+    narrow, wide = _count_by_width(targets)
     file_count = _FILES if files is None else files
-    touched_files = ceil(wide * _WIDE * file_count)
+    touched_files = ceil(wide * _WIDE_SHARE * file_count)
     requests, size = (
         min(narrow * per_target + touched_files * per_file, file_count * per_file)
-        for per_target, per_file in zip(_PAGES, _MOST_OF_A_FILE, strict=True)
+        for per_target, per_file in zip(_PAGES_OF_TARGET, _MAX_PAGES_OF_FILE, strict=True)
     )
     return requests, size
 
 
-def _way(kind: str, requests: int, size: int, template: str, sequential_requests: int) -> Way:
+def _build_option(kind: str, requests: int, size: int, template: str, sequential_requests: int) -> IndexOption:
     """Builds an option. ``sequential_requests`` of its requests wait for each other."""
-    seconds = sequential_requests * _LATENCY + requests * _LATENCY / _ABREAST + size / _SPEED
-    return Way(kind, requests, size, seconds, template.format(f"{requests:,} request{'' if requests == 1 else 's'}"))
+    seconds = sequential_requests * _LATENCY + requests * _LATENCY / _CONCURRENCY + size / _SPEED
+    return IndexOption(
+        kind, requests, size, seconds, template.format(f"{requests:,} request{'' if requests == 1 else 's'}")
+    )
 
 
-def short_ways(
+def choose_indexes(
     workspace: Workspace, crawl_plans: Iterable[CrawlPlan], targets: Sequence[Target], *, refused: bool = False
 ) -> dict[str, str]:
     """The crawls that need no harvest for the planned ``targets``, each with the explanation for a person (empty if the
@@ -158,74 +164,83 @@ def short_ways(
     choices: dict[str, str] = {}
     for crawl_plan in crawl_plans:
         explanation = (
-            _without_harvest(workspace, crawl_plan, targets) if refused else _short_way(workspace, crawl_plan, targets)
+            _avoid_harvest(workspace, crawl_plan, targets) if refused else _choose_index(workspace, crawl_plan, targets)
         )
         if explanation is not None:
-            choices[crawl_plan.asked.crawl] = explanation
+            choices[crawl_plan.target_slices.crawl] = explanation
     return choices
 
 
-def _short_way(workspace: Workspace, crawl_plan: CrawlPlan, targets: Sequence[Target]) -> str | None:
-    crawl, via = crawl_plan.asked.crawl, workspace.settings.via
+def _choose_index(workspace: Workspace, crawl_plan: CrawlPlan, targets: Sequence[Target]) -> str | None:
+    crawl, via = crawl_plan.target_slices.crawl, workspace.settings.index
     harvested = {subset for (_, subset), index in crawl_plan.indexes.items() if "parquet" in index.versions}
-    lookups = _lookups(crawl_plan)
+    lookups = _list_lookups(crawl_plan)
     unharvested = {slice_.subset for slice_ in lookups} - harvested
-    if not has_subsets(crawl) or harvested >= {slice_.subset for slice_ in crawl_plan.asked.slices}:
+    if not has_subsets(crawl) or harvested >= {slice_.subset for slice_ in crawl_plan.target_slices.requested_slices}:
         return None
     if not unharvested:
         # slices located by another index need no harvest now, nor does another spelling of their keys
         return ""
     if via != "auto":
         return None if via == "parquet" else ""
-    searched_targets = _wanted(crawl_plan, targets)
+    searched_targets = _list_searched_targets(crawl_plan, targets)
     files = sum(file.subset in unharvested for file in listed_files(workspace, crawl)[0])
-    if files <= _FEW:
+    if files <= _FEW_FILES:
         return None
-    options = [zipnum_way(searched_targets), harvest_way(searched_targets, files=files)]
-    option = cheapest(options, over_http=scheme_of(workspace.settings.source) in _WEB)
+    options = [estimate_zipnum(searched_targets), estimate_harvest(searched_targets, files=files)]
+    option = choose_cheapest(options, over_http=scheme_of(workspace.settings.source) in _HTTP_SCHEMES)
     if option.kind != ZIPNUM or workspace.clusters.find(workspace.transport, crawl) is None:
         return None
-    return choice(option, options)
+    return describe_choice(option, options)
 
 
-def _without_harvest(workspace: Workspace, crawl_plan: CrawlPlan, targets: Sequence[Target]) -> str | None:
-    crawl = crawl_plan.asked.crawl
-    searched_targets = _wanted(crawl_plan, targets)
-    if workspace.settings.via != "auto" or not has_subsets(crawl) or _is_harvested(crawl_plan) or not searched_targets:
+def _avoid_harvest(workspace: Workspace, crawl_plan: CrawlPlan, targets: Sequence[Target]) -> str | None:
+    crawl = crawl_plan.target_slices.crawl
+    searched_targets = _list_searched_targets(crawl_plan, targets)
+    if (
+        workspace.settings.index != "auto"
+        or not has_subsets(crawl)
+        or _is_harvested(crawl_plan)
+        or not searched_targets
+    ):
         return None
-    zipnum, harvest = zipnum_way(searched_targets), harvest_way(searched_targets)
+    zipnum, harvest = estimate_zipnum(searched_targets), estimate_harvest(searched_targets)
     if zipnum.requests > harvest.requests or workspace.clusters.find(workspace.transport, crawl) is None:
         return None
-    return f"the source refused the harvest; {zipnum.why}"
+    return f"the source refused the harvest; {zipnum.description}"
 
 
-def lacking(crawl_plans: Iterable[CrawlPlan], choices: Mapping[str, str]) -> set[str]:
+def find_unindexed_crawls(crawl_plans: Iterable[CrawlPlan], choices: Mapping[str, str]) -> set[str]:
     """The crawls with slices to be located that were not harvested and are not among ``choices``."""
     return {
-        crawl_plan.asked.crawl
+        crawl_plan.target_slices.crawl
         for crawl_plan in crawl_plans
-        if crawl_plan.asked.crawl not in choices
-        and has_subsets(crawl_plan.asked.crawl)
-        and _lookups(crawl_plan)
+        if crawl_plan.target_slices.crawl not in choices
+        and has_subsets(crawl_plan.target_slices.crawl)
+        and _list_lookups(crawl_plan)
         and not _is_harvested(crawl_plan)
     }
 
 
-def _lookups(crawl_plan: CrawlPlan) -> list[Slice]:
+def _list_lookups(crawl_plan: CrawlPlan) -> list[Slice]:
     """The slices to be looked up in an index."""
-    return [slice_ for slice_ in crawl_plan.plan.of(LOCATE) if not is_given(slice_.target)]
+    return [slice_ for slice_ in crawl_plan.plan.reasons_for(LOCATE) if not is_named_captures(slice_.target)]
 
 
 def _is_harvested(crawl_plan: CrawlPlan) -> bool:
     return all("parquet" in index.versions for index in crawl_plan.indexes.values())
 
 
-def _wanted(crawl_plan: CrawlPlan, targets: Sequence[Target]) -> list[Target]:
+def _list_searched_targets(crawl_plan: CrawlPlan, targets: Sequence[Target]) -> list[Target]:
     """The targets that have to be located."""
-    slugs = {slice_.whole.target for slice_ in crawl_plan.plan.of(LOCATE) if not is_given(slice_.target)}
+    slugs = {
+        slice_.partition.target
+        for slice_ in crawl_plan.plan.reasons_for(LOCATE)
+        if not is_named_captures(slice_.target)
+    }
     return [target for target in targets if target.slug in slugs]
 
 
-def said(choices: Mapping[str, str]) -> list[str]:
+def explain_index_choices(choices: Mapping[str, str]) -> list[str]:
     """A sentence for each crawl with an explanation."""
     return [f"{crawl}: {explanation}" for crawl, explanation in choices.items() if explanation]

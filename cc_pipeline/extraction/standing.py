@@ -15,21 +15,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from cc_pipeline.extraction.fetch_counts import Fetch
-from cc_pipeline.extraction.reusable_records import slices_that_lost
+from cc_pipeline.extraction.fetch_counts import FetchSummary
+from cc_pipeline.extraction.reusable_records import count_lost_records
 from cc_pipeline.lake.digests.digest import NOTHING
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import (
+    EMPTIED_DIGEST,
     FETCH,
-    GONE,
     LOCATE,
     PARSE,
     VERSION,
-    Figures,
+    Metrics,
     Slice,
     Stage,
     content_name,
-    targets_by_crawl,
+    group_targets_by_crawl,
 )
 from cc_pipeline.records.storage import StoredSizes
 from cc_pipeline.workspace.workspace import Workspace
@@ -39,24 +39,24 @@ STAGES: Final = (LOCATE, FETCH, PARSE)
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class StageState:
     """The state of one stage of a slice: the input digest of its rows, and their content digests by table."""
 
-    made_from: str
-    versions: Mapping[str, str] = field(default_factory=dict)
+    input_digest: str
+    content_digests: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def says(self) -> str:
+    def content_digest(self) -> str:
         """The digest of the rows' content, which is the input of the next stage."""
-        return "".join(self.versions.values())
+        return "".join(self.content_digests.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """The note of a slice's look-up: the index (its kind and version), the version of the slice's definition, whether
-    the index was complete, and the cost of a fetch of all its ``captures``. ``unlisted`` of these are no longer in the
-    index that named them, which nobody accepted; ``removal`` is a digest of these. ``index`` is empty if its version is
-    not known."""
+    the index was complete, and the cost of a fetch of all its ``captures``. ``unlisted_captures`` of these are no
+    longer in the index that named them, which nobody accepted; ``removal`` is a digest of these. ``index`` is empty if
+    its version is not known."""
 
     located_by: str
     index: str
@@ -67,67 +67,72 @@ class Lookup:
     index_files: int | None = None
     unread_files: int = 0
     index_size: int | None = None
-    unlisted: int = 0
+    unlisted_captures: int = 0
     removal: str = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The state of one slice. A stage that was never made is ``None``. ``torn``: a run was killed between the commits
-    of the page tables. ``lookup`` and ``fetch`` are the notes of the stored rows. ``asked`` is the note of the last
-    fetch, even if its source gave nothing and the rows stayed. ``lost`` is the number of records whose bytes do not
-    exist any more."""
+class SliceState:
+    """The state of one slice. A stage that was never made is ``None``. ``partially_committed``: a run was killed
+    between the commits of the page tables. ``lookup`` and ``fetch`` are the notes of the stored rows. ``last_fetch`` is
+    the note of the last fetch, even if its source gave nothing and the rows stayed. ``lost_records`` is the number of
+    records whose bytes do not exist any more."""
 
-    located: Made | None = None
-    fetched: Made | None = None
-    parsed: Made | None = None
-    torn: bool = False
+    located: StageState | None = None
+    fetched: StageState | None = None
+    parsed: StageState | None = None
+    partially_committed: bool = False
     lookup: Lookup | None = None
-    fetch: Fetch | None = None
-    asked: Fetch | None = None
-    lost: int = 0
+    fetch: FetchSummary | None = None
+    last_fetch: FetchSummary | None = None
+    lost_records: int = 0
 
-    def of(self, stage: Stage) -> Made | None:
+    def stage_state(self, stage: Stage) -> StageState | None:
         """The state of one stage."""
         return {LOCATE.label: self.located, FETCH.label: self.fetched, PARSE.label: self.parsed}[stage.label]
 
-    def made_from(self, stage: Stage) -> str | None:
+    def input_digest(self, stage: Stage) -> str | None:
         """The input digest of the rows of a stage; ``None`` if it was never made."""
-        stage_state = self.of(stage)
-        return None if stage_state is None else stage_state.made_from
+        stage_state = self.stage_state(stage)
+        return None if stage_state is None else stage_state.input_digest
 
-    def replaced(self, stage: Stage) -> tuple[str | None, str | None]:
+    def replaced_digests(self, stage: Stage) -> tuple[str | None, str | None]:
         """The input digest of the rows of a stage, and the content digest of its main table: a commit that replaces the
         rows compares both."""
-        stage_state = self.of(stage)
+        stage_state = self.stage_state(stage)
         return (
-            (None, None) if stage_state is None else (stage_state.made_from, stage_state.versions.get(stage.main_table))
+            (None, None)
+            if stage_state is None
+            else (stage_state.input_digest, stage_state.content_digests.get(stage.main_table))
         )
 
-    def versions(self, stage: Stage) -> Figures:
+    def content_metrics(self, stage: Stage) -> Metrics:
         """``version:TABLE`` of one stage's tables, as metrics."""
-        stage_state = self.of(stage)
+        stage_state = self.stage_state(stage)
         return (
             {}
             if stage_state is None
-            else {f"{VERSION}{table}": digest for table, digest in stage_state.versions.items()}
+            else {f"{VERSION}{table}": digest for table, digest in stage_state.content_digests.items()}
         )
 
 
-def stand(
-    workspace: Workspace, slices: Collection[Slice], stages: Sequence[Stage] = STAGES, *, look_for_bytes: bool = True
-) -> dict[Slice, Standing]:
+def read_slice_states(
+    workspace: Workspace,
+    slices: Collection[Slice],
+    stages: Sequence[Stage] = STAGES,
+    *,
+    check_stored_files: bool = True,
+) -> dict[Slice, SliceState]:
     """Reads the current states of ``slices``, in their order, for the given ``stages``.
 
-    With ``look_for_bytes`` it looks whether the stored files exist, once a file. Raises ``EnvironmentFault`` when the
-    lake cannot be read, or its store cannot be listed.
-    """
+    With ``check_stored_files`` it looks whether the stored files exist, once a file. Raises ``EnvironmentFault`` when
+    the lake cannot be read, or its store cannot be listed."""
     lake = workspace.lake
-    stage_states = {stage.label: _made(lake, stage, slices) for stage in stages}
-    lookups = _lookups(workspace, stage_states[LOCATE.label][0]) if LOCATE in stages else {}
-    last_fetches = _fetches(workspace, slices) if FETCH in stages else {}
+    stage_states = {stage.label: _read_stage_states(lake, stage, slices) for stage in stages}
+    lookups = _read_lookups(workspace, stage_states[LOCATE.label][0]) if LOCATE in stages else {}
+    last_fetches = _read_fetch_notes(workspace, slices) if FETCH in stages else {}
     fetched_digests = (
-        {slice_: stage_state.made_from for slice_, stage_state in stage_states[FETCH.label][0].items()}
+        {slice_: stage_state.input_digest for slice_, stage_state in stage_states[FETCH.label][0].items()}
         if FETCH in stages
         else {}
     )
@@ -136,11 +141,15 @@ def stand(
         for slice_, (input_digest, note) in last_fetches.items()
         if fetched_digests.get(slice_) == input_digest
     }
-    lost_records = _lost(workspace, stage_states[FETCH.label][0], fetches) if FETCH in stages and look_for_bytes else {}
-    no_states: tuple[dict[Slice, Made], set[Slice]] = ({}, set())
+    lost_records = (
+        _count_lost_records(workspace, stage_states[FETCH.label][0], fetches)
+        if FETCH in stages and check_stored_files
+        else {}
+    )
+    no_states: tuple[dict[Slice, StageState], set[Slice]] = ({}, set())
     located, fetched, parsed = (stage_states.get(stage.label, no_states) for stage in STAGES)
     return {
-        slice_: Standing(
+        slice_: SliceState(
             located[0].get(slice_),
             fetched[0].get(slice_),
             parsed[0].get(slice_),
@@ -154,49 +163,53 @@ def stand(
     }
 
 
-def contents(lake: Lake, stage: Stage, slices: Collection[Slice]) -> dict[Slice, str | None]:
-    """The content digest of each slice (:attr:`Made.says`), which is the input of the next stage; ``None`` if ``stage``
-    was not made."""
-    stage_states = _made(lake, stage, slices)[0]
-    return {slice_: stage_states[slice_].says if slice_ in stage_states else None for slice_ in slices}
+def read_content_digests(lake: Lake, stage: Stage, slices: Collection[Slice]) -> dict[Slice, str | None]:
+    """The content digest of each slice (:attr:`Made.content_digest`), which is the input of the next stage; ``None`` if
+    ``stage`` was not made."""
+    stage_states = _read_stage_states(lake, stage, slices)[0]
+    return {slice_: stage_states[slice_].content_digest if slice_ in stage_states else None for slice_ in slices}
 
 
-def _made(lake: Lake, stage: Stage, slices: Collection[Slice]) -> tuple[dict[Slice, Made], set[Slice]]:
+def _read_stage_states(
+    lake: Lake, stage: Stage, slices: Collection[Slice]
+) -> tuple[dict[Slice, StageState], set[Slice]]:
     """The stage states of the slices that were made, and the slices whose tables have different digests."""
     names = {slice_: (stage.digest_name(slice_), content_name(slice_)) for slice_ in slices}
     digest_names = [name for pair in names.values() for name in pair]
     by_table = {table: lake.digests(table, digest_names) for table in stage.tables} if digest_names else {}
-    stage_states: dict[Slice, Made] = {}
+    stage_states: dict[Slice, StageState] = {}
     partial_slices: set[Slice] = set()
     for slice_, (name, content) in names.items():
         digests = {by_name[name] for by_name in by_table.values()}
         digest = digests.pop()
         if digests:
             partial_slices.add(slice_)
-        elif digest is not None and digest != GONE:
+        elif digest is not None and digest != EMPTIED_DIGEST:
             content_digests = {
                 table: content_digest
                 for table, table_digests in by_table.items()
                 if (content_digest := table_digests[content]) is not None
             }
-            stage_states[slice_] = Made(digest, content_digests)
+            stage_states[slice_] = StageState(digest, content_digests)
     return stage_states, partial_slices
 
 
-def _rows(workspace: Workspace, table: str, slices: Iterable[Slice]) -> Iterator[tuple[Slice, dict[str, Any]]]:
+def _read_note_rows(
+    workspace: Workspace, table: str, slices: Iterable[Slice]
+) -> Iterator[tuple[Slice, dict[str, Any]]]:
     """The rows of a table with one row per slice. A row counts only if its digest is that of the stored rows: a run
     that was killed between two commits leaves others."""
-    columns = [name for name in workspace.lake.specs[table].schema.names if name not in _LARGE]
-    for crawl, targets in targets_by_crawl(slices).items():
+    columns = [name for name in workspace.lake.specs[table].schema.names if name not in _LARGE_COLUMNS]
+    for crawl, targets in group_targets_by_crawl(slices).items():
         for row in workspace.lake.read(table, {"crawl": crawl, "target": targets}, columns).to_pylist():
             yield Slice(crawl, row["target"]), row
 
 
 #: Columns of such tables that grow with a set's members or with unread files.
-_LARGE: Final = ("members", "unread")
+_LARGE_COLUMNS: Final = ("members", "unread")
 
 
-def _lookups(workspace: Workspace, stage_states: Mapping[Slice, Made]) -> dict[Slice, Lookup]:
+def _read_lookups(workspace: Workspace, stage_states: Mapping[Slice, StageState]) -> dict[Slice, Lookup]:
     return {
         slice_: Lookup(
             row["located_by"],
@@ -211,29 +224,33 @@ def _lookups(workspace: Workspace, stage_states: Mapping[Slice, Made]) -> dict[S
             row["unlisted"],
             row["removal"],
         )
-        for slice_, row in _rows(workspace, "lookups", stage_states)
-        if row["made_from"] == stage_states[slice_].made_from
+        for slice_, row in _read_note_rows(workspace, "lookups", stage_states)
+        if row["made_from"] == stage_states[slice_].input_digest
     }
 
 
-def _fetches(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, tuple[str, Fetch]]:
+def _read_fetch_notes(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, tuple[str, FetchSummary]]:
     """The last note of each slice, with the input digest of the fetch."""
-    names = [column.name for column in fields(Fetch) if column.name != "stored"]
-    notes_by_slice: dict[Slice, tuple[str, Fetch]] = {}
-    for slice_, row in _rows(workspace, "fetches", slices):
+    names = [column.name for column in fields(FetchSummary) if column.name != "stored"]
+    notes_by_slice: dict[Slice, tuple[str, FetchSummary]] = {}
+    for slice_, row in _read_note_rows(workspace, "fetches", slices):
         stored = {stored_file["file"]: stored_file["bytes"] for stored_file in row["stored_files"]}
-        notes_by_slice[slice_] = row["made_from"], Fetch(**{name: row[name] for name in names}, stored=stored)
+        notes_by_slice[slice_] = row["made_from"], FetchSummary(**{name: row[name] for name in names}, stored=stored)
     return notes_by_slice
 
 
-def _lost(workspace: Workspace, stage_states: Mapping[Slice, Made], fetches: Mapping[Slice, Fetch]) -> dict[Slice, int]:
+def _count_lost_records(
+    workspace: Workspace, stage_states: Mapping[Slice, StageState], fetches: Mapping[Slice, FetchSummary]
+) -> dict[Slice, int]:
     """The number of records of each slice whose bytes do not exist any more. Rows are read only if a noted file is
     missing or too short: upkeep may have moved its records."""
     unsure_slices: list[Slice] = []
-    for crawl, targets in targets_by_crawl(stage_states).items():
+    for crawl, targets in group_targets_by_crawl(stage_states).items():
         sizes = StoredSizes(workspace.storage, crawl)
         for slice_ in (Slice(crawl, target) for target in targets):
             stored = fetches[slice_].stored if slice_ in fetches else None
-            if stored is None or any(end > size for end, size in zip(stored.values(), sizes.of(stored), strict=True)):
+            if stored is None or any(
+                end > size for end, size in zip(stored.values(), sizes.sizes_of(stored), strict=True)
+            ):
                 unsure_slices.append(slice_)
-    return slices_that_lost(workspace, unsure_slices)
+    return count_lost_records(workspace, unsure_slices)

@@ -11,46 +11,46 @@ from typing import Final
 
 import pyarrow as pa
 
-from cc_pipeline.addresses import holds_access, scheme_of, shown
+from cc_pipeline.addresses import holds_access, redact_address, scheme_of
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.crawls import LOCAL, news_month, validate_crawl_id
 from cc_pipeline.commoncrawl.paths import (
     IndexFile,
     current_key,
-    describe_odd_lines,
+    describe_faulty_lines,
     parse_keys,
     parse_path_list,
     path_list_key,
-    refuse_odd_list,
+    refuse_faulty_list,
 )
-from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, NotNow, UserInputError, disk_trouble
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses, UserInputError, disk_trouble
 from cc_pipeline.harvesting.path_lists import read_path_list
 from cc_pipeline.index.archive_rows import Shard, folder_of, shard_of
-from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.workspace.source_files import ARCHIVE, SourceFile
 from cc_pipeline.workspace.workspace import Workspace
 
 #: A month has some 350 files; each becomes an object, a row, and a footer to read.
-_MOST_FILES: Final = 100_000
+_MAX_FILES: Final = 100_000
 #: The collection of files for which the user named none.
 DEFAULT_COLLECTION: Final = f"{LOCAL}files"
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltIndex:
-    """The state of an index that is built here: ``listed`` are its planned files, one for each archive file of
-    ``crawl`` in their order; ``there`` are the keys of those that the lake store has."""
+    """The state of an index that is built here: ``shards`` are its planned files, one for each archive file of
+    ``crawl`` in their order; ``stored_keys`` are the keys of those that the lake store has."""
 
     crawl: str
-    listed: tuple[Shard, ...]
-    there: frozenset[str]
+    shards: tuple[Shard, ...]
+    stored_keys: frozenset[str]
 
     @property
     def missing(self) -> list[Shard]:
         """The files that are still to be built."""
-        return [shard for shard in self.listed if shard.key not in self.there]
+        return [shard for shard in self.shards if shard.key not in self.stored_keys]
 
 
 def archive_files(workspace: Workspace, crawl: str) -> list[Shard]:
@@ -68,7 +68,7 @@ def list_archives(workspace: Workspace, crawl: str) -> tuple[list[Shard], tuple[
         key = path_list_key(crawl, "warc")
         try:
             paths, notes = read_path_list(workspace, key, lambda data: _parse_archive_list(data, key))
-        except NotNow:
+        except SourceRefuses:
             raise
         except RangeFault as fault:
             raise EnvironmentFault(
@@ -76,7 +76,7 @@ def list_archives(workspace: Workspace, crawl: str) -> tuple[list[Shard], tuple[
                 "The month may not have begun, or the source is not the one you mean; check it: cc-pipeline doctor.",
             ) from fault
         return [shard_of(crawl, path) for path in paths], notes
-    rows = _named(workspace, crawl)
+    rows = _archive_rows(workspace, crawl)
     if not rows:
         raise UserInputError(
             f"no file was added to {crawl}; add some: cc-pipeline files add FILE --kind warc --crawl {crawl}"
@@ -87,18 +87,18 @@ def list_archives(workspace: Workspace, crawl: str) -> tuple[list[Shard], tuple[
 def _parse_archive_list(data: bytes, key: str) -> tuple[list[str], tuple[str, ...]]:
     faults: list[DataFault] = []
     paths: dict[str, None] = {}
-    for path in parse_path_list(data, key, most=_MOST_FILES, odd=faults):
+    for path in parse_path_list(data, key, max_lines=_MAX_FILES, faults=faults):
         if ".warc" in path.rpartition("/")[2]:
             paths[path] = None
         else:
             faults.append(DataFault(DataKind.MALFORMED, path, None, "is no WARC file by its name"))
-    refuse_odd_list(faults, len(paths))
-    return [*paths], describe_odd_lines(faults, key)
+    refuse_faulty_list(faults, len(paths))
+    return [*paths], describe_faulty_lines(faults, key)
 
 
 def has_archives(workspace: Workspace, crawl: str) -> bool:
     """Whether the user added a file to the collection ``crawl``."""
-    return bool(_named(workspace, crawl))
+    return bool(_archive_rows(workspace, crawl))
 
 
 def built_index(workspace: Workspace, crawl: str) -> BuiltIndex:
@@ -137,23 +137,25 @@ def register_archives(workspace: Workspace, names: Iterable[str], crawl: str) ->
         location = _location(text)
         tag = _content_tag(workspace, crawl, location)
         if tag is None:
-            raise UserInputError(f"{shown(text)!r} is neither a file here nor one of {workspace.settings.source}")
+            raise UserInputError(
+                f"{redact_address(text)!r} is neither a file here nor one of {workspace.settings.source}"
+            )
         file = SourceFile(ARCHIVE, location, crawl)
         files[file.slug] = (file, tag)
     rows = [
         {"slug": slug, "source_kind": file.kind, "source_file": file.location, "crawl": crawl, "content_tag": tag}
         for slug, (file, tag) in files.items()
     ]
-    stored_tags = {row["slug"]: row["content_tag"] for row in _named(workspace, crawl)}
+    stored_tags = {row["slug"]: row["content_tag"] for row in _archive_rows(workspace, crawl)}
     new = [row for row in rows if stored_tags.get(str(row["slug"])) != row["content_tag"]]
     if new:
         table = pa.Table.from_pylist(new, schema=workspace.lake.specs["source_files"].schema)
-        digest = input_digest({"archives": new})
+        digest = compute_input_digest({"archives": new})
         workspace.lake.commit("source_files", table, [{"slug": row["slug"]} for row in new], {"archives": digest})
     return [file for file, _ in files.values()]
 
 
-def _named(workspace: Workspace, crawl: str) -> Sequence[dict[str, str | None]]:
+def _archive_rows(workspace: Workspace, crawl: str) -> Sequence[dict[str, str | None]]:
     rows = workspace.lake.read("source_files", {"crawl": crawl}).to_pylist()
     return sorted((row for row in rows if row["source_kind"] == ARCHIVE), key=lambda row: row["source_file"])
 
@@ -171,11 +173,12 @@ def _location(text: str) -> str:
     except DataFault as fault:
         if scheme_of(text) not in ("http", "https", "s3"):
             raise UserInputError(
-                f"{shown(text)!r} is neither a file here nor a key of the source: {fault.reason}"
+                f"{redact_address(text)!r} is neither a file here nor a key of the source: {fault.reason}"
             ) from None
     if holds_access(text):
         raise UserInputError(
-            f"{shown(text)!r} has credentials or a query in it, which would be stored with every capture; download the "
+            f"{redact_address(text)!r} has credentials or a query in it, which would be stored with every capture; "
+            "download the "
             "file, or name it without them"
         )
     return text
@@ -187,12 +190,13 @@ def _content_tag(workspace: Workspace, crawl: str, location: str) -> str | None:
         info = workspace.archives(crawl).head(location)
     except RangeFault as fault:
         raise EnvironmentFault(
-            f"{shown(location)} cannot be read ({fault.kind.value}: {fault.detail})", "Check it, then run it again."
+            f"{redact_address(location)} cannot be read ({fault.kind.value}: {fault.detail})",
+            "Check it, then run it again.",
         ) from fault
     return None if info is None else f"{info.size} {info.etag or ''}".strip()
 
 
-def keep_own_list(settings: Settings, crawl_id: str, data: bytes, name: str, max_files: int) -> int:
+def store_user_list(settings: Settings, crawl_id: str, data: bytes, name: str, max_files: int) -> int:
     """Stores ``data`` in the home and returns the number of its keys: index files of ``crawl_id``, one per line
     (gzipped or not). It replaces an earlier list. ``name`` is the name of the file in messages.
 
@@ -201,9 +205,9 @@ def keep_own_list(settings: Settings, crawl_id: str, data: bytes, name: str, max
     crawl = validate_crawl_id(crawl_id)
     try:
         keys = (
-            parse_path_list(data, name, most=max_files)
+            parse_path_list(data, name, max_lines=max_files)
             if data[:2] == b"\x1f\x8b"
-            else parse_keys([data], name, most=max_files)
+            else parse_keys([data], name, max_lines=max_files)
         )
         files = [IndexFile.from_path(key) for key in keys]
     except DataFault as fault:
@@ -218,7 +222,7 @@ def keep_own_list(settings: Settings, crawl_id: str, data: bytes, name: str, max
     return len(files)
 
 
-def own_list(settings: Settings, crawl: str) -> bytes | None:
+def read_user_list(settings: Settings, crawl: str) -> bytes | None:
     """Returns the user's list as a gzipped path list; ``None`` if there is none, so that the source's own counts."""
     try:
         return _path(settings, crawl).read_bytes()
@@ -226,9 +230,9 @@ def own_list(settings: Settings, crawl: str) -> bytes | None:
         return None
 
 
-def first_own_key(settings: Settings, crawl: str) -> str | None:
+def first_user_key(settings: Settings, crawl: str) -> str | None:
     """Returns an index file that a source with this crawl has, if the user listed its files."""
-    data = own_list(settings, crawl)
+    data = read_user_list(settings, crawl)
     return parse_path_list(data)[0] if data is not None else None
 
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 from cc_pipeline import interruption, progress
 from cc_pipeline.archive.gzip_members import Readable
 from cc_pipeline.commoncrawl.crawls import index_is_built, news_month
-from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, NotNow, UserInputError
+from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, SourceRefuses, UserInputError
 from cc_pipeline.harvesting.archives import BuiltIndex, built_index
 from cc_pipeline.index.archive_rows import VERSION, Shard, Tally, batches_of, index_rows, packed, write_shard
 from cc_pipeline.index.sorting import ExternalSort
-from cc_pipeline.lake.slice import BUILT, Figures, Slice, StageReport
-from cc_pipeline.records.leases import is_half_of_gone
-from cc_pipeline.transport.ahead import PIECE, ReadAhead
+from cc_pipeline.lake.slice import BUILT, Metrics, Slice, StageReport
+from cc_pipeline.records.leases import is_orphaned_part_file
+from cc_pipeline.transport.ahead import PIECE, ReadAheadStream
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ObjectInfo
 from cc_pipeline.workspace.source_files import ARCHIVE, FAULTS, MAX_FAULT_ROWS, SourceFile
@@ -33,42 +33,42 @@ _ASKED_SIZES: Final = 12
 _BYTES_PER_SECOND: Final = 20_000_000
 #: Failed files in a row after which the build stops. Missing files do not count: the source answered, and the next
 #: build would stop at the same files again.
-_MOST_IN_A_ROW: Final = 3
+_MAX_FAILURES_IN_ROW: Final = 3
 #: Missing files after which a build of some of the files ends: each costs a request.
-_MOST_PASSED_OVER: Final = 100
-_SHOWN: Final = 5
+_MAX_ABSENT_FILES: Final = 100
+_MAX_SHOWN: Final = 5
 #: Rows between two checks for an interruption.
-_LOOK_EVERY: Final = 256
+_CHECK_EVERY: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class BuildPrice:
-    """The estimated cost of reading ``files`` of the ``listed`` archive files of ``crawl``: ``bytes`` in ``requests``,
-    which take at least ``seconds``. ``about`` is true if only some of the sizes are known."""
+class BuildEstimate:
+    """The estimated cost of reading ``files`` of the ``total_files`` archive files of ``crawl``: ``bytes`` in
+    ``requests``, which take at least ``seconds``. ``is_estimated`` is true if only some of the sizes are known."""
 
     crawl: str
     files: int
-    listed: int
+    total_files: int
     bytes: int
     requests: int
     seconds: float
-    about: bool
+    is_estimated: bool
 
     @property
-    def what(self) -> str:
+    def summary(self) -> str:
         """The estimate in words."""
-        built_files = self.listed - self.files
+        built_files = self.total_files - self.files
         size = progress.human_bytes(self.bytes)
         span = f"{self.seconds / 3600:,.1f} hours" if self.seconds >= 3600 else f"{self.seconds / 60:,.0f} minutes"
-        progress_text = f" ({built_files:,} of {self.listed:,} are done)" if built_files else ""
+        progress_text = f" ({built_files:,} of {self.total_files:,} are done)" if built_files else ""
         return (
             f"to index {self.crawl}, {self.files:,} archive files have to be read whole{progress_text}: "
-            f"{'about ' if self.about else ''}{size} in {self.requests:,} requests, {span} or more"
+            f"{'about ' if self.is_estimated else ''}{size} in {self.requests:,} requests, {span} or more"
         )
 
 
 @dataclass(slots=True)
-class _Done:
+class _BuildCounts:
     """The counts of a build."""
 
     files: list[Shard] = field(default_factory=list)
@@ -79,7 +79,7 @@ class _Done:
     failed: list[str] = field(default_factory=list)
 
 
-def build_price(workspace: Workspace, index: BuiltIndex, max_files: int | None = None) -> BuildPrice:
+def estimate_build(workspace: Workspace, index: BuiltIndex, max_files: int | None = None) -> BuildEstimate:
     """Estimates the cost of building the missing files of ``index``, at most ``max_files`` of them.
 
     Requests the sizes of at most a dozen files, or two dozen if the first ones are missing. Raises
@@ -100,8 +100,8 @@ def build_price(workspace: Workspace, index: BuiltIndex, max_files: int | None =
         requests = _pieces(size) + 2 * len(planned_shards)
     rate = rate_now(workspace)
     seconds = max(size / _BYTES_PER_SECOND, requests / rate if rate else 0.0)
-    return BuildPrice(
-        index.crawl, len(planned_shards), len(index.listed), size, requests, seconds, not are_sizes_complete
+    return BuildEstimate(
+        index.crawl, len(planned_shards), len(index.shards), size, requests, seconds, not are_sizes_complete
     )
 
 
@@ -116,7 +116,7 @@ def _pieces(size: int) -> int:
     return -(-size // PIECE)
 
 
-def needs_yes(workspace: Workspace, price: BuildPrice) -> bool:
+def needs_yes(workspace: Workspace, price: BuildEstimate) -> bool:
     """Whether the user must confirm the cost: for a month always, for the user's own files only above the cost limit of
     a fetch."""
     settings = workspace.settings
@@ -125,18 +125,18 @@ def needs_yes(workspace: Workspace, price: BuildPrice) -> bool:
     return news_month(price.crawl) is not None or price.bytes > settings.max_bytes
 
 
-def refuse_unpriced(price: BuildPrice) -> None:
+def refuse_unpriced(price: BuildEstimate) -> None:
     """Raises ``UserInputError`` with the cost and the command that confirms it."""
     raise UserInputError(
-        f"{price.what}. To confirm: cc-pipeline index build --crawl {price.crawl} --yes   (--most 10 for some "
+        f"{price.summary}. To confirm: cc-pipeline index build --crawl {price.crawl} --yes   (--most 10 for some "
         "files of it first; a stopped build goes on where it stopped), or in Dagster the job build_index with "
         '{"ops": {"index_archives": {"config": {"yes": true}}}}'
     )
 
 
-def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most: int | None = None) -> StageReport:
-    """Builds the missing files of the index of ``crawl``, at most ``most`` of them. A file that the source does not
-    have is skipped, and the next is built instead, up to a bound.
+def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, max_files: int | None = None) -> StageReport:
+    """Builds the missing files of the index of ``crawl``, at most ``max_files`` of them. A file that the source does
+    not have is skipped, and the next is built instead, up to a bound.
 
     Each file is complete or absent, and stays once it is written. An unreadable part of an archive file becomes a row
     of ``source_faults``; the records around it are indexed. Raises ``UserInputError`` for a crawl with a published
@@ -148,18 +148,18 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most:
     started = time.monotonic()
     index = built_index(workspace, crawl)
     missing = index.missing
-    planned_count = len(missing[:most])
+    planned_count = len(missing[:max_files])
     if missing and not agreed:
-        price = build_price(workspace, index, most)
+        price = estimate_build(workspace, index, max_files)
         if needs_yes(workspace, price):
             refuse_unpriced(price)
     source = workspace.archives(crawl).stats
     requests, read = source.requests, source.bytes
-    counts = _Done()
+    counts = _BuildCounts()
     in_a_row = tried = absent = 0
     for number, shard in enumerate(missing):
         # every file that was read counts, also without a result: the estimate included it
-        if tried == planned_count or (planned_count < len(missing) and absent > _MOST_PASSED_OVER):
+        if tried == planned_count or (planned_count < len(missing) and absent > _MAX_ABSENT_FILES):
             break
         interruption.check()
         position = tried if planned_count < len(missing) else number
@@ -168,40 +168,42 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most:
             _index_one(workspace, crawl, shard, counts)
             in_a_row = 0
             tried += 1
-        except _NotGiven as lost:
-            counts.failed.append(f"{shard.filename} ({lost.why})")
+        except _ArchiveFileFault as lost:
+            counts.failed.append(f"{shard.filename} ({lost.reason})")
             tried += not lost.absent
             absent += lost.absent
             in_a_row += not lost.absent
-            if lost.stops or in_a_row == _MOST_IN_A_ROW:
-                raise _stopped(NotNow if lost.stops else EnvironmentFault, crawl, counts, planned_count) from lost
+            if lost.stops or in_a_row == _MAX_FAILURES_IN_ROW:
+                raise _stopped(
+                    SourceRefuses if lost.stops else EnvironmentFault, crawl, counts, planned_count
+                ) from lost
     progress.report("index archives", planned_count, planned_count)
     _drop_superseded(workspace, index)
     if counts.failed:
         raise Incomplete(
-            f"{len(counts.failed):,} of {len(index.listed):,} archive files of {crawl} could not be read: "
-            f"{'; '.join(counts.failed[:_SHOWN])}",
+            f"{len(counts.failed):,} of {len(index.shards):,} archive files of {crawl} could not be read: "
+            f"{'; '.join(counts.failed[:_MAX_SHOWN])}",
             "The others are indexed. To ask for these again, run the same command again.",
         )
     spent = workspace.archives(crawl).stats
     return StageReport(
         BUILT.label,
-        rows=len(index.listed) - len(index.missing) + len(counts.files),
+        rows=len(index.shards) - len(index.missing) + len(counts.files),
         written=len(counts.files),
         bytes=spent.bytes - read,
         requests=spent.requests - requests,
         seconds=time.monotonic() - started,
         fresh_slices=len(counts.files),
-        reused_slices=len(index.listed) - len(index.missing),
+        reused_slices=len(index.shards) - len(index.missing),
         notes=(*counts.notes, *([_REVISITS.format(counts.revisits)] if counts.revisits else [])),
-        per_target={crawl: _figures(index, counts)},
+        per_target={crawl: _metrics(index, counts)},
     )
 
 
-def _figures(index: BuiltIndex, counts: _Done) -> Figures:
+def _metrics(index: BuiltIndex, counts: _BuildCounts) -> Metrics:
     return {
-        "archive files": len(index.listed),
-        "indexed before": len(index.listed) - len(index.missing),
+        "archive files": len(index.shards),
+        "indexed before": len(index.shards) - len(index.missing),
         "indexed now": len(counts.files),
         "to be indexed": len(index.missing) - len(counts.files),
         "captures in those indexed now": counts.rows,
@@ -210,21 +212,21 @@ def _figures(index: BuiltIndex, counts: _Done) -> Figures:
     }
 
 
-class _NotGiven(Exception):
-    """An archive file that the source did not give completely: ``why``, whether it is ``absent`` there, and whether the
-    build ``stops`` because no other file will come either."""
+class _ArchiveFileFault(Exception):
+    """An archive file that the source did not give completely: ``reason``, whether it is ``absent`` there, and whether
+    the build ``stops`` because no other file will come either."""
 
     def __init__(self, reason: str, *, absent: bool = False, stops: bool = False) -> None:
-        self.why = reason
+        self.reason = reason
         self.absent = absent
         self.stops = stops
         super().__init__(reason)
 
 
-def _stopped(family: type[EnvironmentFault], crawl: str, counts: _Done, planned_count: int) -> EnvironmentFault:
+def _stopped(family: type[EnvironmentFault], crawl: str, counts: _BuildCounts, planned_count: int) -> EnvironmentFault:
     return family(
         f"the index of {crawl} was stopped after {len(counts.files):,} of {planned_count:,} files: "
-        f"{'; '.join(counts.failed[-_MOST_IN_A_ROW:])}",
+        f"{'; '.join(counts.failed[-_MAX_FAILURES_IN_ROW:])}",
         "What was built stays. Check the source and the network, then run the same command again.",
     )
 
@@ -239,7 +241,7 @@ def _head(workspace: Workspace, crawl: str, shard: Shard) -> ObjectInfo | None:
         ) from fault
 
 
-def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _Done) -> None:
+def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _BuildCounts) -> None:
     """Reads one archive file and writes its index to the lake store, unless another process has done so meanwhile."""
     if workspace.place.exists(shard.key):
         return
@@ -247,22 +249,22 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _Done) ->
     try:
         info = place.head(shard.filename)
     except RangeFault as fault:
-        raise _not_given(fault) from fault
+        raise _as_file_fault(fault) from fault
     if info is None:
-        raise _NotGiven("the source does not have it", absent=True)
+        raise _ArchiveFileFault("the source does not have it", absent=True)
     if not info.size:
-        raise _NotGiven("it is empty, or the source does not say how large it is", absent=True)
+        raise _ArchiveFileFault("it is empty, or the source does not say how large it is", absent=True)
     tally, faults = Tally(), list[DataFault]()
     with ExitStack() as stack:
         folder = stack.enter_context(workspace.scratch_folder("built-index"))
         rows = stack.enter_context(ExternalSort(folder))
-        with ReadAhead(place, shard.filename, info.size, info.etag) as stream:
+        with ReadAheadStream(place, shard.filename, info.size, info.etag) as stream:
             try:
                 _read(stream, shard, rows, tally, faults)
             except EnvironmentFault as fault:
                 if stream.fault is None:
                     raise
-                raise _not_given(stream.fault) from fault
+                raise _as_file_fault(stream.fault) from fault
         index_metadata = {
             "version": VERSION,
             "crawl": crawl,
@@ -283,12 +285,12 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _Done) ->
     counts.rows += tally.rows
     counts.revisits += tally.records["revisit"]
     counts.faults += tally.faults
-    counts.notes += [str(fault) for fault in faults[: max(0, _SHOWN - len(counts.notes))]]
+    counts.notes += [str(fault) for fault in faults[: max(0, _MAX_SHOWN - len(counts.notes))]]
 
 
 def _read(stream: Readable, shard: Shard, rows: ExternalSort, tally: Tally, faults: list[DataFault]) -> None:
     for row_or_fault in index_rows(stream, shard.filename, shard.segment, tally):
-        if not tally.rows % _LOOK_EVERY:
+        if not tally.rows % _CHECK_EVERY:
             interruption.check()
         if not isinstance(row_or_fault, DataFault):
             rows.add(packed(row_or_fault))
@@ -296,27 +298,27 @@ def _read(stream: Readable, shard: Shard, rows: ExternalSort, tally: Tally, faul
             faults.append(row_or_fault)
 
 
-def _not_given(fault: RangeFault) -> _NotGiven:
-    return _NotGiven(f"{fault.kind.value}: {fault.detail}", stops=fault.kind is FaultKind.BREAKER_OPEN)
+def _as_file_fault(fault: RangeFault) -> _ArchiveFileFault:
+    return _ArchiveFileFault(f"{fault.kind.value}: {fault.detail}", stops=fault.kind is FaultKind.BREAKER_OPEN)
 
 
 def _commit_faults(workspace: Workspace, crawl: str, shard: Shard, faults: Sequence[DataFault]) -> None:
     slice_ = Slice(crawl, SourceFile(ARCHIVE, shard.filename, crawl).slug)
     shared: dict[str, Any] = {"source_kind": ARCHIVE, "source_file": shard.filename, **slice_.where}
     rows = [shared | {"byte_offset": fault.offset, "reason": fault.reason} for fault in faults]
-    if not rows and BUILT.made_from(workspace.lake, [slice_])[slice_] is None:
+    if not rows and BUILT.read_input_digests(workspace.lake, [slice_])[slice_] is None:
         return
     digest = BUILT.digest(version=VERSION, key=shard.key, faults=[str(fault) for fault in faults])
     table = pa.Table.from_pylist(rows, schema=workspace.lake.specs[FAULTS].schema)
-    if BUILT.stale(workspace.lake, {slice_: digest}):
+    if BUILT.find_stale(workspace.lake, {slice_: digest}):
         BUILT.commit(workspace.lake, {slice_: digest}, {FAULTS: table})
 
 
 def _drop_superseded(workspace: Workspace, index: BuiltIndex) -> None:
     """Deletes part files of killed processes, and index files of a collection whose archive files have changed since.
     Those of a month stay: its list may miss a file for a day."""
-    planned_keys = {shard.key for shard in index.listed}
+    planned_keys = {shard.key for shard in index.shards}
     of_a_month = news_month(index.crawl) is not None
-    for key in index.there - planned_keys:
-        if is_half_of_gone(key) or not (of_a_month or key.rpartition("/")[2].startswith(".")):
+    for key in index.stored_keys - planned_keys:
+        if is_orphaned_part_file(key) or not (of_a_month or key.rpartition("/")[2].startswith(".")):
             workspace.place.delete(key)

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.duck import connect
 from cc_pipeline.index.catalog.catalog import Catalog
-from cc_pipeline.index.catalog.rows import show
+from cc_pipeline.index.catalog.rows import read_view
 from cc_pipeline.index.gaps import IndexGaps, find_gaps
-from cc_pipeline.lake.digests.digest import NOTHING, content_versions, together
+from cc_pipeline.lake.digests.digest import NOTHING, combine_digests, compute_content_digests
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import GONE, HARVEST, Slice
-from cc_pipeline.lake.streaming import crawls_of, files_of_crawl
+from cc_pipeline.lake.slice import EMPTIED_DIGEST, HARVEST, Slice
+from cc_pipeline.lake.streaming import list_crawl_files, list_crawls
 from cc_pipeline.workspace.workspace import Workspace
 
 TABLE: Final = "row_groups"
@@ -39,7 +39,7 @@ IMPORTED: Final = "imported:"
 def open_catalog(lake: Lake) -> Catalog:
     """Opens the catalog of all crawls that any home harvested into ``lake``. Raises ``EnvironmentFault``."""
     pinned = lake.pin(TABLE)
-    files = {crawl: files_of_crawl(pinned, crawl) for crawl in crawls_of(pinned)}
+    files = {crawl: list_crawl_files(pinned, crawl) for crawl in list_crawls(pinned)}
     paths = {crawl: [address.removeprefix("s3://") for address in addresses] for crawl, addresses in files.items()}
     return Catalog(paths, lake.file_system())
 
@@ -48,7 +48,7 @@ def read_catalog_table(lake: Lake, table: str, crawl: str) -> pa.Table:
     """Returns ``index_files``, ``row_groups``, ``column_chunks`` or ``coverage`` of a crawl as users see it. Raises
     ``EnvironmentFault`` if the lake cannot be read."""
     with connect() as connection:
-        return show(connection, table, lake.read(TABLE, {"crawl": crawl}))
+        return read_view(connection, table, lake.read(TABLE, {"crawl": crawl}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +76,16 @@ def columnar_versions(lake: Lake, crawls: Collection[str]) -> dict[tuple[str, st
     Raises ``EnvironmentFault`` if the lake cannot be read.
     """
     names = {version_name(crawl, subset): (crawl, subset) for crawl in crawls for subset in SUBSETS}
-    return {names[name]: digest for name, digest in _noted(lake, names).items()}
+    return {names[name]: digest for name, digest in _committed_digests(lake, names).items()}
 
 
 def versions_of(stored: pa.Table) -> dict[str, str]:
     """Computes the same digests by subset from the stored rows of a crawl, in any order."""
     with connect() as connection:
-        row_groups, coverage = (show(connection, table, stored) for table in (TABLE, "coverage"))
-    groups = content_versions(row_groups.select(_ROW_GROUP).to_batches(), "subset", ())
-    covered = content_versions(coverage.select(_COVERAGE).to_batches(), "subset", ())
-    return {subset: together([digest, groups.get(subset, NOTHING)]) for subset, digest in covered.items()}
+        row_groups, coverage = (read_view(connection, table, stored) for table in (TABLE, "coverage"))
+    groups = compute_content_digests(row_groups.select(_ROW_GROUP).to_batches(), "subset", ())
+    covered = compute_content_digests(coverage.select(_COVERAGE).to_batches(), "subset", ())
+    return {subset: combine_digests([digest, groups.get(subset, NOTHING)]) for subset, digest in covered.items()}
 
 
 def version_name(crawl: str, subset: str) -> str:
@@ -96,30 +96,33 @@ def version_name(crawl: str, subset: str) -> str:
 def footers_made_from(lake: Lake, crawl: str, subsets: Collection[str]) -> dict[str, str]:
     """Returns the digest of the footers from which the rows of each subset were made, if it was stored."""
     names = {_footers_name(crawl, subset): subset for subset in subsets}
-    return {names[name]: digest for name, digest in _noted(lake, names).items()}
+    return {names[name]: digest for name, digest in _committed_digests(lake, names).items()}
 
 
 def imported_subsets(lake: Lake, crawl: str, subsets: Collection[str]) -> set[str]:
     """Returns the ``subsets`` whose rows were imported and not harvested."""
     names = {_imported_name(crawl, subset): subset for subset in subsets}
-    return {names[name] for name in _noted(lake, names)}
+    return {names[name] for name in _committed_digests(lake, names)}
 
 
-def notes_beside(
+def digests_to_commit(
     crawl: str, versions: Mapping[str, str], footers: Mapping[str, str], *, imported: bool = False
 ) -> dict[str, str]:
     """Returns the digests to commit with the rows of ``row_groups``: ``versions`` of all subsets that the crawl will
     have, and ``footers`` of those that were replaced (digests of the file if they were ``imported``). Subsets in
     neither count as never harvested."""
-    version_digests = {version_name(crawl, subset): versions.get(subset, GONE) for subset in {*SUBSETS, *versions}}
+    version_digests = {
+        version_name(crawl, subset): versions.get(subset, EMPTIED_DIGEST) for subset in {*SUBSETS, *versions}
+    }
     replaced_subsets = {*SUBSETS, *footers} - (versions.keys() - footers.keys())
     import_digests = {
-        _imported_name(crawl, subset): footers.get(subset, GONE) if imported else GONE for subset in replaced_subsets
+        _imported_name(crawl, subset): footers.get(subset, EMPTIED_DIGEST) if imported else EMPTIED_DIGEST
+        for subset in replaced_subsets
     }
     return (
         version_digests
         | import_digests
-        | {_footers_name(crawl, subset): footers.get(subset, GONE) for subset in replaced_subsets}
+        | {_footers_name(crawl, subset): footers.get(subset, EMPTIED_DIGEST) for subset in replaced_subsets}
     )
 
 
@@ -128,9 +131,9 @@ def harvest_digest(footers: Mapping[str, str]) -> str:
     return HARVEST.digest(footers=dict(sorted(footers.items())))
 
 
-def is_whole(lake: Lake, crawl: str) -> bool:
+def is_harvest_current(lake: Lake, crawl: str) -> bool:
     """Whether the crawl was harvested, and no refetch was requested since."""
-    input_version = HARVEST.made_from(lake, [Slice(crawl)])[Slice(crawl)]
+    input_version = HARVEST.read_input_digests(lake, [Slice(crawl)])[Slice(crawl)]
     return input_version == harvest_digest(footers_made_from(lake, crawl, SUBSETS))
 
 
@@ -142,9 +145,9 @@ def _footers_name(crawl: str, subset: str) -> str:
     return f"footers:{crawl}:{subset}"
 
 
-def _noted(lake: Lake, names: Collection[str]) -> dict[str, str]:
+def _committed_digests(lake: Lake, names: Collection[str]) -> dict[str, str]:
     digests = lake.digests(TABLE, list(names))
-    return {name: digest for name, digest in digests.items() if digest is not None and digest != GONE}
+    return {name: digest for name, digest in digests.items() if digest is not None and digest != EMPTIED_DIGEST}
 
 
 def catalog_gaps(workspace: Workspace, crawls: Sequence[str], subsets: Sequence[str] | None = None) -> list[IndexGaps]:

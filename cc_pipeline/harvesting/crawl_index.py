@@ -14,25 +14,25 @@ from cc_pipeline import progress
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.paths import (
     IndexFile,
-    describe_odd_lines,
+    describe_faulty_lines,
     parse_path_list,
     path_list_key,
-    refuse_odd_list,
+    refuse_faulty_list,
 )
-from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, NotNow
-from cc_pipeline.harvesting.archives import built_index, has_archives, list_archives, own_list
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses
+from cc_pipeline.harvesting.archives import built_index, has_archives, list_archives, read_user_list
 from cc_pipeline.harvesting.catalog import (
     catalog_gaps,
+    digests_to_commit,
     footers_made_from,
     harvest_digest,
     imported_subsets,
-    is_whole,
-    notes_beside,
+    is_harvest_current,
     read_catalog_table,
     read_subsets,
     versions_of,
 )
-from cc_pipeline.harvesting.crawls import evidence, find_crawl, probe, unknown
+from cc_pipeline.harvesting.crawls import evidence, find_crawl, probe, unknown_crawl_error
 from cc_pipeline.harvesting.path_lists import read_path_list
 from cc_pipeline.index.archive_rows import SUBSET
 from cc_pipeline.index.catalog.from_footers import crawl_tables, footers_digest
@@ -43,14 +43,14 @@ from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.repair import repair_row_groups
-from cc_pipeline.lake.digests.digest import input_digest
-from cc_pipeline.lake.slice import HARVEST, LIST, Slice, StageReport
+from cc_pipeline.lake.digests.digest import compute_input_digest
+from cc_pipeline.lake.slice import HARVEST, MANIFEST, Slice, StageReport
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Real crawls have some 900 index files, 300 a subset; each becomes an object, a row, and a footer to fetch.
-MOST_INDEX_FILES: Final = 100_000
+MAX_INDEX_FILES: Final = 100_000
 
 ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are found through ZipNum or a B-tree"
 
@@ -63,24 +63,24 @@ def is_published(workspace: Workspace, crawl: str) -> bool:
     """
     if find_crawl(workspace, crawl).era == "arc":
         return True
-    if HARVEST.is_made(workspace.lake, Slice(crawl)):
+    if HARVEST.was_committed(workspace.lake, Slice(crawl)):
         return True
     if evidence(workspace.settings, crawl) is None:
         return has_archives(workspace, crawl)
     # an announced crawl may appear at any time, so only its presence is cached
     answer = probe(workspace, crawl, believe=("there",))
     if answer.state == "unknown":
-        raise unknown(workspace, answer)
+        raise unknown_crawl_error(workspace, answer)
     return answer.state == "there"
 
 
-def list_as_it_is(workspace: Workspace, crawl: str) -> str | None:
+def changed_list_digest(workspace: Workspace, crawl: str) -> str | None:
     """Returns the digest of a harvested crawl's path list at the source if it names other files than at the last
     reading; ``None`` if not, and for the ARC years. Raises ``EnvironmentFault`` if it cannot be read."""
     if find_crawl(workspace, crawl).era == "arc":
         return None
-    digest = input_digest({"paths": [file.path for file in listed_files(workspace, crawl)[0]]})
-    return digest if LIST.stale(workspace.lake, {Slice(crawl): digest}) else None
+    digest = compute_input_digest({"paths": [file.path for file in listed_files(workspace, crawl)[0]]})
+    return digest if MANIFEST.find_stale(workspace.lake, {Slice(crawl): digest}) else None
 
 
 def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
@@ -98,13 +98,13 @@ def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
         files, requests, size, notes = listed_files(workspace, crawl)
     rows = [{"crawl": file.crawl, "subset": file.subset, "part": file.part, "path": file.path} for file in files]
     slice_ = Slice(crawl)
-    digest = input_digest({"paths": [file.path for file in files]})
+    digest = compute_input_digest({"paths": [file.path for file in files]})
     written = 0
-    if LIST.stale(workspace.lake, {slice_: digest}):
+    if MANIFEST.find_stale(workspace.lake, {slice_: digest}):
         table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["index_manifest"].schema)
-        written = LIST.commit(workspace.lake, {slice_: digest}, {"index_manifest": table})
+        written = MANIFEST.commit(workspace.lake, {slice_: digest}, {"index_manifest": table})
     return StageReport(
-        LIST.label,
+        MANIFEST.label,
         len(rows),
         written,
         size,
@@ -115,7 +115,7 @@ def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
     )
 
 
-def asked_subsets(settings: Settings, crawl: str) -> tuple[str, ...]:
+def requested_subsets(settings: Settings, crawl: str) -> tuple[str, ...]:
     """Returns the subsets that a harvest of ``crawl`` requests, in their order: the settings', and the single subset of
     a crawl without subsets."""
     has_subsets = crawl not in ARC_CRAWLS and not index_is_built(crawl)
@@ -130,12 +130,12 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
     For subsets that another home on the same lake harvested, or that were imported, this home needs no footers.
     """
     lake, slice_, settings = workspace.lake, Slice(crawl), workspace.settings
-    if not is_whole(lake, crawl):
+    if not is_harvest_current(lake, crawl):
         return False
     files = [] if crawl in ARC_CRAWLS else listed_files(workspace, crawl)[0]
-    if LIST.stale(lake, {slice_: input_digest({"paths": [file.path for file in files]})}):
+    if MANIFEST.find_stale(lake, {slice_: compute_input_digest({"paths": [file.path for file in files]})}):
         return False
-    paths_by_subset = _by_subset(asked_subsets(settings, crawl), ((file.subset, file.path) for file in files))
+    paths_by_subset = _by_subset(requested_subsets(settings, crawl), ((file.subset, file.path) for file in files))
     covered = {row["subset"]: row for row in read_catalog_table(lake, "coverage", crawl).to_pylist()}
     if any(
         subset not in covered or covered[subset]["harvested"] != len(subset_paths)
@@ -144,7 +144,7 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
         return False
     store = FooterStore(settings.footers_path)
     stored_footers = store.read(crawl)
-    if settings.lake_is_apart:
+    if settings.has_separate_lake:
         paths_by_subset = {
             subset: subset_paths
             for subset, subset_paths in paths_by_subset.items()
@@ -176,18 +176,18 @@ def _files_of(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], tuple[
         shards, notes = list_archives(workspace, crawl)
         return [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in shards], notes
     key = path_list_key(crawl, "cc-index-table")
-    user_list = own_list(workspace.settings, crawl)
+    user_list = read_user_list(workspace.settings, crawl)
     try:
         if user_list is None:
             return read_path_list(workspace, key, lambda data: parse_index_list(data, key, crawl))
         return parse_index_list(user_list, key, crawl)
-    except NotNow:
+    except SourceRefuses:
         raise
     except RangeFault as fault:
-        raise _without_list(crawl, key, fault) from fault
+        raise _path_list_fault(crawl, key, fault) from fault
 
 
-def _without_list(crawl: str, key: str, fault: RangeFault) -> EnvironmentFault:
+def _path_list_fault(crawl: str, key: str, fault: RangeFault) -> EnvironmentFault:
     if fault.kind is FaultKind.NOT_FOUND:
         return EnvironmentFault(
             f"{crawl} is announced and not published yet: the source has no {key}",
@@ -204,7 +204,7 @@ def parse_index_list(data: bytes, key: str, crawl: str) -> tuple[list[IndexFile]
     ``DataFault`` if these are more than one and a tenth of all: then it is not a list of this crawl."""
     faults: list[DataFault] = []
     files: dict[IndexFile, None] = {}
-    for path in parse_path_list(data, key, most=MOST_INDEX_FILES, odd=faults):
+    for path in parse_path_list(data, key, max_lines=MAX_INDEX_FILES, faults=faults):
         try:
             file = IndexFile.from_path(path)
         except DataFault as fault:
@@ -214,8 +214,8 @@ def parse_index_list(data: bytes, key: str, crawl: str) -> tuple[list[IndexFile]
             files[file] = None
         else:
             faults.append(DataFault(DataKind.MISMATCH, path, None, f"is an index file of {file.crawl}, not of {crawl}"))
-    refuse_odd_list(faults, len(files))
-    return [*files], describe_odd_lines(faults, key)
+    refuse_faulty_list(faults, len(files))
+    return [*files], describe_faulty_lines(faults, key)
 
 
 def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) -> StageReport:
@@ -224,21 +224,21 @@ def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) 
 
     A file that stays bad is recorded. Raises ``EnvironmentFault`` if the source fails; stored footers stay.
     """
-    paths = [path for subset_paths in _wanted(workspace, crawl).values() for path in subset_paths]
+    paths = [path for subset_paths in _requested_files(workspace, crawl).values() for path in subset_paths]
     if not paths:
-        return StageReport("footers", rows=0, notes=(_why_none(crawl),))
+        return StageReport("footers", rows=0, notes=(_empty_reason(crawl),))
     transport, store = workspace.index_place(crawl), FooterStore(workspace.settings.footers_path)
     stats = transport.stats
     requests, read = stats.requests, stats.bytes
     absent: Mapping[str, str] = _not_built(workspace, crawl) if index_is_built(crawl) else {}
     available_paths = [path for path in paths if path not in absent]
     policy = HarvestPolicy(refresh=refresh)
-    report = harvest_crawl(crawl, available_paths, transport, store, policy, doubt=transport.doubt)
-    _put_down(store, crawl, {path: absent[path] for path in paths if path in absent})
+    report = harvest_crawl(crawl, available_paths, transport, store, policy, report_corrupt=transport.report_corrupt)
+    _store_failures(store, crawl, {path: absent[path] for path in paths if path in absent})
     notes = tuple(f"{path} failed: {reason}" for path, reason in (*report.failed, *absent.items())[:20])
     return StageReport(
         "footers",
-        rows=report.fetched + report.kept,
+        rows=report.fetched + report.reused,
         written=report.fetched,
         bytes=stats.bytes - read,
         requests=stats.requests - requests,
@@ -252,7 +252,7 @@ def _not_built(workspace: Workspace, crawl: str) -> dict[str, str]:
     return {shard.key: f"{shard.filename} is not indexed yet" for shard in built_index(workspace, crawl).missing}
 
 
-def _put_down(store: FooterStore, crawl: str, absent: Mapping[str, str]) -> None:
+def _store_failures(store: FooterStore, crawl: str, absent: Mapping[str, str]) -> None:
     """Stores the reasons why files have no footer, unless they are stored already."""
     stored_entries = store.read(crawl).entries
     new = {
@@ -290,7 +290,7 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
     """
     report = repair_row_groups(
         crawl,
-        [path for subset_paths in _wanted(workspace, crawl).values() for path in subset_paths],
+        [path for subset_paths in _requested_files(workspace, crawl).values() for path in subset_paths],
         workspace.index_place(crawl),
         FooterStore(workspace.settings.footers_path),
         on_progress=lambda done, total: progress.report("repair", done, total, crawl),
@@ -311,8 +311,8 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
 def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     started = time.monotonic()
     lake, store, slice_ = workspace.lake, FooterStore(workspace.settings.footers_path), Slice(crawl)
-    paths_by_subset = _wanted(workspace, crawl)
-    is_current = is_whole(lake, crawl)
+    paths_by_subset = _requested_files(workspace, crawl)
+    is_current = is_harvest_current(lake, crawl)
     stored = lake.read("row_groups", slice_.where)
     stored_subsets = [harvested.subset for harvested in read_subsets(lake, crawl)]
     stored_footer_digests = footers_made_from(lake, crawl, SUBSETS)
@@ -342,11 +342,11 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     etags = {row["path"]: row["file"]["etag"] for row in stored.select(["path", "file"]).to_pylist() if row["file"]}
     written = 0
     if not is_unchanged or any(path in footers and footers.entries[path].etag != etags.get(path) for path in paths):
-        rows = crawl_tables(crawl, paths, store, subsets=[*paths_by_subset], reason=_why_none(crawl)).packed()
+        rows = crawl_tables(crawl, paths, store, subsets=[*paths_by_subset], reason=_empty_reason(crawl)).packed()
         retained_subsets = [subset for subset in stored_subsets if subset not in paths_by_subset] if is_current else []
         rows = with_subsets(rows, stored, retained_subsets)
         digest = harvest_digest({subset: stored_footer_digests[subset] for subset in retained_subsets} | footer_digests)
-        digests_to_store = notes_beside(crawl, versions_of(rows), footer_digests)
+        digests_to_store = digests_to_commit(crawl, versions_of(rows), footer_digests)
         committed = HARVEST.commit(lake, {slice_: digest}, {"row_groups": rows}, {"row_groups": digests_to_store})
         # the same files, perhaps under other ETags (a mirror, a copied bucket), which reads expect from now on
         written = 0 if is_unchanged else max(1, committed)
@@ -370,9 +370,9 @@ def _footers_of(crawl: str, paths: Sequence[str], store: FooterStore) -> str:
     return HARVEST.digest(footers=footers_digest(crawl, paths, store))
 
 
-def _wanted(workspace: Workspace, crawl: str) -> dict[str, list[str]]:
+def _requested_files(workspace: Workspace, crawl: str) -> dict[str, list[str]]:
     """Returns the index files of each requested subset, in the order of the subsets; none if the path list has none."""
-    return _listed_files(workspace, crawl, asked_subsets(workspace.settings, crawl))
+    return _listed_files(workspace, crawl, requested_subsets(workspace.settings, crawl))
 
 
 def _listed_files(workspace: Workspace, crawl: str, subsets: Sequence[str]) -> dict[str, list[str]]:
@@ -390,11 +390,11 @@ def _by_subset(subsets: Sequence[str], files: Iterable[tuple[str, str]]) -> dict
     return paths_by_subset
 
 
-def _why_none(crawl: str) -> str:
+def _empty_reason(crawl: str) -> str:
     return ARC_REASON if crawl in ARC_CRAWLS else "the path list of the crawl names no file of this subset"
 
 
-def coverage_figures(workspace: Workspace, crawl: str) -> dict[str, int | float | str]:
+def coverage_metrics(workspace: Workspace, crawl: str) -> dict[str, int | float | str]:
     """Returns metrics of ``crawl``: its harvested subsets, the files expected, harvested and failed in them, and row
     groups without statistics."""
     rows = read_catalog_table(workspace.lake, "coverage", crawl)
@@ -406,7 +406,7 @@ def coverage_figures(workspace: Workspace, crawl: str) -> dict[str, int | float 
     return metrics
 
 
-def key_range_picture(row_groups: pa.Table, crawl: str) -> str | None:
+def render_key_ranges(row_groups: pa.Table, crawl: str) -> str | None:
     """Draws the keys of each row group, file by file, as Markdown whose text is the digest of the drawing; ``None`` if
     no bounds are known."""
     if not row_groups.num_rows or row_groups[f"{KEY_COLUMN}_min"].null_count == row_groups.num_rows:
@@ -417,7 +417,7 @@ def key_range_picture(row_groups: pa.Table, crawl: str) -> str | None:
 
 
 def key_ranges_digest(row_groups: pa.Table, crawl: str) -> str:
-    """Returns the digest of the drawing of ``key_range_picture``: equal digests have equal drawings."""
+    """Returns the digest of the drawing of ``render_key_ranges``: equal digests have equal drawings."""
     drawn_columns = ["path", "row_group", f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"]
     rows = row_groups.select(drawn_columns).sort_by([(name, "ascending") for name in drawn_columns])
-    return input_digest({"drawing": 2, "crawl": crawl, "rows": rows.to_pydict()})
+    return compute_input_digest({"drawing": 2, "crawl": crawl, "rows": rows.to_pydict()})

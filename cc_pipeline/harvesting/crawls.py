@@ -18,10 +18,10 @@ from cc_pipeline.addresses import scheme_of
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, Crawl, age, crawl_of, unlisted_crawl, validate_crawl_id
 from cc_pipeline.commoncrawl.paths import cluster_key, is_path_list, published_key, segments_key
-from cc_pipeline.errors import EnvironmentFault, NotNow, UserInputError
-from cc_pipeline.harvesting.archives import first_own_key
+from cc_pipeline.errors import EnvironmentFault, SourceRefuses, UserInputError
+from cc_pipeline.harvesting.archives import first_user_key
 from cc_pipeline.harvesting.path_lists import path_list_exists
-from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import HARVEST, Slice, StageReport
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import FaultKind, RangeFault
@@ -35,7 +35,7 @@ State = Literal["there", "absent", "unknown"]
 _CRAWLS: Final = "crawls"
 _CLUSTERS: Final = "clusters"
 #: The time for which an answer is used.
-_BELIEVED: Final = {"there": timedelta(days=1), "absent": timedelta(days=1), "unknown": timedelta(hours=1)}
+_ANSWER_LIFE: Final = {"there": timedelta(days=1), "absent": timedelta(days=1), "unknown": timedelta(hours=1)}
 #: Refusals are cached for a while, to spare the source. A network failure is not cached: it may end at once.
 _REFUSALS: Final = frozenset({FaultKind.FORBIDDEN, FaultKind.THROTTLED, FaultKind.SERVER_ERROR, FaultKind.CLIENT_ERROR})
 
@@ -69,13 +69,13 @@ def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
     for crawl in crawl_list.crawls:
         if crawl.id == wanted_id:
             return crawl
-    if _is_here(workspace, wanted_id):
+    if _is_harvested(workspace, wanted_id):
         return crawl_of(wanted_id)
     answer = probe(workspace, wanted_id)
     if answer.state == "there":
         return crawl_of(wanted_id)
     if answer.state == "unknown" and not (wanted_id in ARC_CRAWLS and crawl_list.origin in ("list", "copy")):
-        raise unknown(workspace, answer)
+        raise unknown_crawl_error(workspace, answer)
     settings = workspace.settings
     if (
         crawl_list.fault is not None
@@ -84,7 +84,7 @@ def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
     ):
         # neither the list nor the crawl exists: probably the source is wrong, and not the id
         raise crawl_list.fault
-    asked_hint = f" (it was asked {ago(answer.at)})" if answer.remembered else ""
+    asked_hint = f" (it was asked {ago(answer.answered_at)})" if answer.remembered else ""
     newest = ", ".join(crawl.id for crawl in crawl_list.crawls[:5]) or "none"
     raise UserInputError(
         f"{crawl_id!r} is not a crawl of {workspace.settings.source}{asked_hint}; the newest are {newest}. "
@@ -92,10 +92,10 @@ def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
     )
 
 
-def _is_here(workspace: Workspace, crawl: str) -> bool:
+def _is_harvested(workspace: Workspace, crawl: str) -> bool:
     """Whether the home has harvested a crawl. A home that belongs to no source yet is not opened."""
     settings = workspace.settings
-    return is_home_of(settings) and HARVEST.is_made(workspace.lake, Slice(crawl))
+    return is_home_of(settings) and HARVEST.was_committed(workspace.lake, Slice(crawl))
 
 
 def commit_crawls(workspace: Workspace) -> StageReport:
@@ -128,7 +128,7 @@ def _to_commit(workspace: Workspace, crawl_list: CrawlList) -> list[Crawl]:
     crawls = {crawl.id: crawl for crawl in crawl_list.crawls}
     if crawl_list.origin in ("release", "none") and workspace.lake.digest("crawls", "crawls") is not None:
         crawls = {crawl.id: crawl for crawl in _committed(workspace)}
-    probed_crawls = [crawl_of(crawl) for crawl in found_by_name(workspace.settings) if crawl not in crawls]
+    probed_crawls = [crawl_of(crawl) for crawl in crawls_found_by_name(workspace.settings) if crawl not in crawls]
     return sorted((*crawls.values(), *probed_crawls), key=age, reverse=True)
 
 
@@ -152,25 +152,25 @@ def _rows(crawls: Sequence[Crawl]) -> tuple[list[dict[str, Any]], str]:
         }
         for crawl in crawls
     ]
-    return rows, input_digest({"crawls": [crawl.id for crawl in crawls], "rows": [str(row) for row in rows]})
+    return rows, compute_input_digest({"crawls": [crawl.id for crawl in crawls], "rows": [str(row) for row in rows]})
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The source's answer at ``at`` (aware UTC) about an object of a crawl. ``why`` is the reason of ``unknown``,
-    ``remembered``: the answer is cached, ``not_now``: the source refused everything."""
+    """The source's answer at ``answered_at`` (aware UTC) about an object of a crawl. ``reason`` is the reason of
+    ``unknown_crawl_error``, ``remembered``: the answer is cached, ``not_now``: the source refused everything."""
 
     crawl: str
     state: State
-    at: datetime
-    why: str = ""
+    answered_at: datetime
+    reason: str = ""
     remembered: bool = False
     not_now: bool = False
 
 
 def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("there", "absent", "unknown")) -> Probe:
-    """Finds out whether the source has ``crawl`` (a valid id): ``there``, ``absent`` (404), or ``unknown`` for any
-    other answer, since a refusal is no evidence that a crawl does not exist.
+    """Finds out whether the source has ``crawl`` (a valid id): ``there``, ``absent`` (404), or ``unknown_crawl_error``
+    for any other answer, since a refusal is no evidence that a crawl does not exist.
 
     For most crawls the whole path list is requested, and the next reader in this workspace sends no request
     (``path_lists.py``). A cached answer of a kind in ``believe`` is used while it is recent; a folder is always read.
@@ -186,7 +186,7 @@ def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("th
         exists = path_list_exists(workspace, key) if is_path_list(key) else workspace.transport.exists(key)
         answer = Probe(crawl, "there" if exists else "absent", datetime.now(UTC))
     except RangeFault as fault:
-        reason, not_now = f"{fault.kind.value}, {fault.detail}", isinstance(fault, NotNow)
+        reason, not_now = f"{fault.kind.value}, {fault.detail}", isinstance(fault, SourceRefuses)
         answer = Probe(crawl, "unknown", datetime.now(UTC), reason, not_now=not_now)
         if fault.kind not in _REFUSALS:
             return answer
@@ -210,20 +210,21 @@ def has_cluster(workspace: Workspace, crawl: str) -> bool | None:
     return None if answer.state == "unknown" else answer.state == "there"
 
 
-def unknown(workspace: Workspace, answer: Probe) -> EnvironmentFault:
+def unknown_crawl_error(workspace: Workspace, answer: Probe) -> EnvironmentFault:
     """Returns the error for a crawl whose existence the source does not tell."""
     retry_hint = ""
     if answer.remembered:
-        next_attempt = answer.at + _BELIEVED["unknown"]
+        next_attempt = answer.answered_at + _ANSWER_LIFE["unknown"]
         retry_hint = f" The source is asked again after {next_attempt:%H:%M} UTC."
-    return (NotNow if answer.not_now else EnvironmentFault)(
-        f"whether {workspace.settings.source} has {answer.crawl} is unknown: {answer.why} (asked {ago(answer.at)})",
+    return (SourceRefuses if answer.not_now else EnvironmentFault)(
+        f"whether {workspace.settings.source} has {answer.crawl} is unknown: {answer.reason} (asked "
+        f"{ago(answer.answered_at)})",
         "The crawl may well exist. Check CC_PIPELINE_SOURCE and the network (cc-pipeline doctor), or run it again "
         f"later.{retry_hint}",
     )
 
 
-def found_by_name(settings: Settings) -> list[str]:
+def crawls_found_by_name(settings: Settings) -> list[str]:
     """Returns all crawls that were ever found at the source by their names."""
     folder = _folder(settings)
     files = sorted(folder.glob("*.json")) if folder.is_dir() else []
@@ -234,7 +235,7 @@ def evidence(settings: Settings, crawl: str) -> str | None:
     """Returns the key of an object that every existing crawl has; ``None`` if none is known."""
     if crawl in ARC_CRAWLS:
         return segments_key(crawl) if ARC_CRAWLS[crawl] == "parse-output" else None
-    return first_own_key(settings, crawl) or published_key(crawl)
+    return first_user_key(settings, crawl) or published_key(crawl)
 
 
 def _folder(settings: Settings, folder_name: str = _CRAWLS) -> Path:
@@ -245,14 +246,14 @@ def _remembered(settings: Settings, crawl: str, folder_name: str = _CRAWLS) -> P
     if not scheme_of(settings.source):
         return None
     answer = _read(settings, crawl, folder_name)
-    young = answer is not None and timedelta(0) <= datetime.now(UTC) - answer.at < _BELIEVED[answer.state]
+    young = answer is not None and timedelta(0) <= datetime.now(UTC) - answer.answered_at < _ANSWER_LIFE[answer.state]
     return answer if young else None
 
 
 def _read(settings: Settings, crawl: str, folder_name: str = _CRAWLS) -> Probe | None:
     try:
         document = json.loads((_folder(settings, folder_name) / f"{crawl}.json").read_bytes())
-        if document["source"] != settings.source_text or document["state"] not in _BELIEVED:
+        if document["source"] != settings.source_text or document["state"] not in _ANSWER_LIFE:
             return None
         return Probe(
             crawl, document["state"], datetime.fromisoformat(document["at"]), str(document["why"]), remembered=True
@@ -263,7 +264,12 @@ def _read(settings: Settings, crawl: str, folder_name: str = _CRAWLS) -> Probe |
 
 def _remember(settings: Settings, answer: Probe, folder_name: str = _CRAWLS) -> None:
     path = _folder(settings, folder_name) / f"{answer.crawl}.json"
-    document = {"source": settings.source_text, "state": answer.state, "at": answer.at.isoformat(), "why": answer.why}
+    document = {
+        "source": settings.source_text,
+        "state": answer.state,
+        "at": answer.answered_at.isoformat(),
+        "why": answer.reason,
+    }
     # if it cannot be written, the next command sends the request again
     with suppress(OSError):
         write_whole(path, json.dumps(document))

@@ -23,10 +23,10 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
 from cc_pipeline.harvesting.catalog import (
     IMPORTED,
+    digests_to_commit,
     footers_made_from,
     harvest_digest,
-    is_whole,
-    notes_beside,
+    is_harvest_current,
     read_subsets,
     versions_of,
 )
@@ -38,15 +38,15 @@ from cc_pipeline.index.catalog.schemas import CATALOG_SCHEMA, DECODED, KEY_COLUM
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.statistics import REPAIRED
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import HARVEST, Slice
-from cc_pipeline.transport.faults import is_another
+from cc_pipeline.transport.faults import is_changed_etag
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Footers that are compared: if a tenth of the files were changed, one import in nine misses it.
 FOOTERS: Final = 20
 #: Columns of ``index_files`` that describe a harvest, and not a file.
-_OF_A_HARVEST: Final = ("etag", "harvested_at", "footer_bytes")
+_HARVEST_COLUMNS: Final = ("etag", "harvested_at", "footer_bytes")
 _BOUNDS: Final = [f"{KEY_COLUMN}_{part}" for part in ("min", "max", "source", "min_truncated", "max_truncated")]
 
 
@@ -76,7 +76,7 @@ def export_catalog(workspace: Workspace, crawl: str, target_path: Path) -> Expor
         )
     footer_digests = dict.fromkeys(subsets, "") | footers_made_from(lake, crawl, subsets)
     with written_whole(target_path) as partial_path:
-        write_catalog_file(partial_path, CatalogFile(crawl, _of_subsets(rows, subsets), footer_digests))
+        write_catalog_file(partial_path, CatalogFile(crawl, _select_subsets(rows, subsets), footer_digests))
         with partial_path.open("rb") as written:
             sha256 = file_digest(written, "sha256").hexdigest()
         size = partial_path.stat().st_size
@@ -119,7 +119,7 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
         raise UserInputError(f"{crawl} has no index that others publish: its catalog is made here")
     commit_manifest(workspace, crawl)
     stored_subsets = [harvested.subset for harvested in read_subsets(lake, crawl)]
-    if stored_subsets and not is_whole(lake, crawl):
+    if stored_subsets and not is_harvest_current(lake, crawl):
         raise EnvironmentFault(
             f"the existing catalog of {crawl} is out of date",
             f"Harvest the crawl first: cc-pipeline index harvest --crawl {crawl}",
@@ -128,11 +128,11 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
     if not new:
         return Imported(crawl, digest, (), 0, 0, 0, 0, stats.requests - requests, stats.bytes - read)
     _compare_lists(workspace, file, content, new)
-    rows, unbounded = _of_subsets(content.rows, new), 0
+    rows, unbounded = _select_subsets(content.rows, new), 0
     if not believe_repaired:
         rows, unbounded = _unconfirmed(rows)
     tables = replace(content, rows=rows).tables()
-    drawn = _drawn(tables.index_files)
+    drawn = _sample_files(tables.index_files)
     with workspace.scratch_folder("import") as folder:
         store = FooterStore(folder)
         _refuse_unread(crawl, harvest_crawl(crawl, drawn, workspace.index_place(crawl), store).failed)
@@ -144,7 +144,7 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
     return Imported(crawl, digest, tuple(new), len(drawn), len(files), unread, unbounded, *spent)
 
 
-def _drawn(index_files: pa.Table) -> list[str]:
+def _sample_files(index_files: pa.Table) -> list[str]:
     """Returns the files whose footers are compared: some of the harvested files, and all without a row group."""
     files = index_files.filter(pc.equal(index_files["outcome"], DECODED))
     decoded = files["path"].to_pylist()
@@ -175,7 +175,7 @@ def _compare_lists(workspace: Workspace, file: Path, content: CatalogFile, subse
             )  # fmt: skip
 
 
-def _of_subsets(rows: pa.Table, subsets: Sequence[str]) -> pa.Table:
+def _select_subsets(rows: pa.Table, subsets: Sequence[str]) -> pa.Table:
     return rows.filter(pc.is_in(rows["subset"], pa.array(subsets, pa.string())))
 
 
@@ -195,7 +195,7 @@ def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: Footer
     paths = pa.array(drawn, pa.string())
     etags = {row["path"]: row["etag"] for row in footer_tables.index_files.select(["path", "etag"]).to_pylist()}
     for path, etag in zip(*(tables.index_files[name].to_pylist() for name in ("path", "etag")), strict=True):
-        if is_another(etags.get(path, etag), etag):
+        if is_changed_etag(etags.get(path, etag), etag):
             raise EnvironmentFault(
                 f"{path} has another ETag here than where the catalog was made",
                 "This source is a copy of that one, or the file was published again since. Look-ups compare ETags, so "
@@ -230,7 +230,7 @@ def _without_bounds(table: pa.Table, where: pa.ChunkedArray) -> pa.Table:
 def _comparable(table: pa.Table, paths: pa.Array, order: Sequence[str]) -> pa.Table:
     compared_rows = table.filter(pc.is_in(table["path"], paths)).sort_by([(name, "ascending") for name in order])
     return compared_rows.drop_columns(
-        [name for name in _OF_A_HARVEST if name in compared_rows.column_names]
+        [name for name in _HARVEST_COLUMNS if name in compared_rows.column_names]
     ).combine_chunks()
 
 
@@ -250,8 +250,8 @@ def _commit(
     workspace: Workspace, slice_: Slice, rows: pa.Table, new: Sequence[str], stored_subsets: Sequence[str], sha256: str
 ) -> None:
     """Commits the ``new`` subsets with the existing ones, as a harvest does."""
-    input_digests = dict.fromkeys(new, input_digest({"imported": sha256}))
-    imported_rows = _of_subsets(rows, new)
+    input_digests = dict.fromkeys(new, compute_input_digest({"imported": sha256}))
+    imported_rows = _select_subsets(rows, new)
     imported_rows = imported_rows.filter(pc.is_null(imported_rows["coverage"]))
     expected = Counter(imported_rows.filter(pc.is_valid(imported_rows["file"]))["subset"].to_pylist())
     coverage_rows = [
@@ -263,5 +263,5 @@ def _commit(
     )
     all_rows = with_subsets(imported_rows, workspace.lake.read("row_groups", slice_.where), stored_subsets)
     digest = harvest_digest(footers_made_from(workspace.lake, slice_.crawl, stored_subsets) | input_digests)
-    digests_to_store = notes_beside(slice_.crawl, versions_of(all_rows), input_digests, imported=True)
+    digests_to_store = digests_to_commit(slice_.crawl, versions_of(all_rows), input_digests, imported=True)
     HARVEST.commit(workspace.lake, {slice_: digest}, {"row_groups": all_rows}, {"row_groups": digests_to_store})

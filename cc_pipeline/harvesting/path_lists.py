@@ -13,7 +13,7 @@ from cc_pipeline.workspace.workspace import Workspace
 T = TypeVar("T")
 
 
-class _KeptLists(dict[str, bytes]):
+class _PathListCache(dict[str, bytes]):
     """Path lists by key, as received: one command reads each only once."""
 
 
@@ -26,14 +26,14 @@ def path_list_exists(workspace: Workspace, key: str) -> bool:
         if fault.kind is FaultKind.NOT_FOUND:
             return False
         raise
-    workspace.of_command(_KeptLists)[key] = data
+    workspace.command_value(_PathListCache)[key] = data
     return True
 
 
 def read_path_list(workspace: Workspace, key: str, parse: Callable[[bytes], T]) -> T:
     """Returns the result of ``parse`` for the path list ``key``: for the cached answer, else for a new one. Raises as
     ``Transport.read_parsed``."""
-    cache = workspace.of_command(_KeptLists)
+    cache = workspace.command_value(_PathListCache)
     cached_data = cache.pop(key, None)
 
     def parse_and_keep(data: bytes) -> T:

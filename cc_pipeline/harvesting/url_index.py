@@ -16,7 +16,7 @@ from cc_pipeline.commoncrawl.paths import parse_keys, parse_path_list
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.harvesting.catalog import open_catalog
 from cc_pipeline.index.btree.build import UrlIndexReport, build_from_arcs, build_from_columnar
-from cc_pipeline.index.btree.files import FILES, TREE, index_folder, open_url_index, read_about
+from cc_pipeline.index.btree.files import FILES, TREE, index_folder, open_url_index, read_metadata
 from cc_pipeline.index.btree.format import unpack_pointer
 from cc_pipeline.index.btree.locator import ArchiveNames, ArcNames, ListedNames, unpack_names
 from cc_pipeline.index.btree.tree import Item
@@ -24,7 +24,7 @@ from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.etags import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.parquet.finder import CatalogFinder
-from cc_pipeline.records.check import Promise, examine
+from cc_pipeline.records.check import ExpectedRecord, verify_record
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.transport.ranges import ByteRange
@@ -128,7 +128,7 @@ def archive_names(root: Path, crawl: str) -> ArchiveNames:
     Raises ``DataFault`` for a list that cannot be read.
     """
     folder = index_folder(root, crawl)
-    metadata = read_about(folder)
+    metadata = read_metadata(folder)
     if metadata is None or metadata.pointers != "listed":
         return ArcNames(crawl)
     try:
@@ -149,7 +149,7 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
     The reader checks the order within blocks and from block to block. Its faults end the reading and are returned with
     the items before them. Raises ``EnvironmentFault`` if there is no index.
     """
-    metadata = read_about(index_folder(root, crawl))
+    metadata = read_metadata(index_folder(root, crawl))
     if metadata is None:
         raise EnvironmentFault(
             f"there is no URL index of {crawl} in {root}", f"Build it: cc-pipeline index build --btree --crawl {crawl}"
@@ -207,8 +207,8 @@ def check_records(crawl: str, records: Sequence[IndexedRecord], transport: Trans
             )
             continue
         kind = "arc" if ".arc.gz" in record.file else "warc"
-        expected = Promise(crawl, kind, record.file, record.offset, record.length, record.url, None, None)
-        verdict = examine(outcome.data, expected)
+        expected = ExpectedRecord(crawl, kind, record.file, record.offset, record.length, record.url, None, None)
+        verdict = verify_record(outcome.data, expected)
         if verdict.reason is not None:
             yield DataFault(
                 DataKind.MISMATCH, record.file, record.offset, f"{record.url}: {verdict.reason} ({verdict.detail})"

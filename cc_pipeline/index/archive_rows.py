@@ -51,12 +51,12 @@ _HOLDING: Final = frozenset({"response", "resource", "arc"})
 _BATCH_ROWS: Final = 1_024
 _BATCH_BYTES: Final = 8 << 20
 #: Maximum characters of a URL in an index. Servers accept some 8,000; a record's header may have a million.
-_MOST_CHARACTERS: Final = 1 << 14
+_MAX_URL_CHARACTERS: Final = 1 << 14
 _SHA1_CHARACTERS: Final = 32
 _PREFIX: Final = "<urn:uuid:"
 _KEY, _TIME, _OFFSET = (BUILT_SCHEMA.get_field_index(n) for n in ("url_surtkey", "fetch_time", "warc_record_offset"))
 #: Follows the key of a packed row: its time and offset, which sort, then the row, then the length of the sorting part.
-_BEHIND = struct.Struct(">QQ")
+_SORT_SUFFIX = struct.Struct(">QQ")
 _LENGTH = struct.Struct("<I")
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -64,7 +64,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _EPOCH: Final = 1 << 62
 
 #: The key of the metadata in a file's footer: what the file was made from.
-ABOUT: Final = b"cc_pipeline.built"
+METADATA_KEY: Final = b"cc_pipeline.built"
 #: Columns without a dictionary: nearly all values differ.
 _PLAIN: Final = frozenset({"url_surtkey", "url", "content_digest", "warc_record_offset", "warc_record_id", "url_path"})
 #: An archive file of 1 GB holds some 40,000 pages: one row group or two, of whose pages a look-up reads two or three.
@@ -164,7 +164,7 @@ def packed(row: Row) -> bytes:
     """Returns a row as bytes that sort in the order of an index: by key, then by time and offset."""
     moment = row[_TIME]
     head = row[_KEY].encode("utf-8", "surrogatepass") + b"\0"
-    head += _BEHIND.pack(0 if moment is None else moment + _EPOCH, row[_OFFSET])
+    head += _SORT_SUFFIX.pack(0 if moment is None else moment + _EPOCH, row[_OFFSET])
     return b"".join((head, marshal.dumps(row), _LENGTH.pack(len(head))))
 
 
@@ -190,8 +190,8 @@ def _unfit(stored: StoredRecord, filename: str, is_shared: bool) -> DataFault | 
         return DataFault(DataKind.UNSUPPORTED, filename, stored.offset, reason)
     if not stored.record.url:
         return DataFault(DataKind.MALFORMED, filename, stored.offset, "the record has no URL")
-    if len(stored.record.url) > _MOST_CHARACTERS:
-        reason = f"the record's URL has {len(stored.record.url):,} characters, more than {_MOST_CHARACTERS:,}"
+    if len(stored.record.url) > _MAX_URL_CHARACTERS:
+        reason = f"the record's URL has {len(stored.record.url):,} characters, more than {_MAX_URL_CHARACTERS:,}"
         return DataFault(DataKind.TOO_LARGE, filename, stored.offset, reason)
     return None
 
@@ -247,11 +247,11 @@ def _record_id(record: ArchivedRecord) -> bytes | None:
 
 def _batch(rows: list[Row]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
-    arrays = [_array(values, kind.type) for values, kind in zip(columns, BUILT_SCHEMA, strict=True)]
+    arrays = [_to_arrow(values, kind.type) for values, kind in zip(columns, BUILT_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=BUILT_SCHEMA)
 
 
-def _array(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
+def _to_arrow(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(values, kind)
     except UnicodeEncodeError:
@@ -266,7 +266,7 @@ def write_shard(batches: Iterable[pa.RecordBatch], metadata: Mapping[str, Any], 
 
     ``metadata`` are JSON-like values for its footer. Raises ``EnvironmentFault`` when the disk refuses.
     """
-    schema = BUILT_SCHEMA.with_metadata({ABOUT: json.dumps(dict(metadata), sort_keys=True).encode()})
+    schema = BUILT_SCHEMA.with_metadata({METADATA_KEY: json.dumps(dict(metadata), sort_keys=True).encode()})
     with (
         disk_trouble(path),
         pq.ParquetWriter(

@@ -19,55 +19,55 @@ from typing import Final, Protocol
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.footers.decode import place
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
-from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, any_of, is_one_of, range_fault
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, join_etags, matches_etag, range_fault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: If a file has more ETags than these in a run, they are ignored: each answer has a new one. At most so many are loaded
 #: from other runs, so that the end of such a file is read once more.
-_MOST: Final = 4
+_MAX_ETAGS: Final = 4
 #: How often the end of a file is read until it has a new ETag.
 _READS: Final = 4
 #: Rounds in which a file is requested again: each finds a new ETag, unless all answers had known ones.
 _ROUNDS: Final = 8
 #: Maximum bytes of the stored aliases. Beyond them the file starts empty, since aliases can be found again.
-_MOST_BYTES: Final = 16 << 20
+_MAX_FILE_BYTES: Final = 16 << 20
 
 
-class Faces:
+class EtagAliases:
     """The ETags that belong to the same files. ``path`` stores them for other runs (``None``: nothing is stored), a
     JSON line each; it can be deleted at any time. Safe to share between threads."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
-        self._same: dict[tuple[str, str], list[str]] = {}
+        self._aliases: dict[tuple[str, str], list[str]] = {}
         self._lock = threading.Lock()
         for line in self._lines():
             with suppress(ValueError, TypeError):
                 key, etag, other_etag = map(str, json.loads(line))
                 self._join(key, etag, other_etag)
-        for aliases in self._same.values():
-            del aliases[1 : 1 - _MOST]  # the first one, by which files are kept, and the last
-        self._same = {(key, alias): aliases for (key, alias), aliases in self._same.items() if alias in aliases}
+        for aliases in self._aliases.values():
+            del aliases[1 : 1 - _MAX_ETAGS]  # the first one, by which files are kept, and the last
+        self._aliases = {(key, alias): aliases for (key, alias), aliases in self._aliases.items() if alias in aliases}
 
     def expected(self, key: str, etag: str | None) -> str | None:
         """Returns the ETags that an answer about a file with ``etag`` may have, in the form of ``ByteRange.etag``."""
-        aliases = [] if etag is None else self._known(key, etag)
-        return any_of(aliases) if 0 < len(aliases) <= _MOST else None
+        aliases = [] if etag is None else self._aliases_of(key, etag)
+        return join_etags(aliases) if 0 < len(aliases) <= _MAX_ETAGS else None
 
-    def is_same(self, key: str, etag: str, other_etag: str) -> bool:
+    def is_alias(self, key: str, etag: str, other_etag: str) -> bool:
         """Whether both are known to be ETags of the same file."""
         expected = self.expected(key, etag)
-        return expected is None or is_one_of(other_etag, expected)
+        return expected is None or matches_etag(other_etag, expected)
 
     def first(self, key: str, etag: str) -> str:
         """Returns the first known ETag of the file."""
-        return self._known(key, etag)[0]
+        return self._aliases_of(key, etag)[0]
 
     def believe(self, key: str, etag: str, other_etag: str) -> bool:
         """Records that both are ETags of the same file; ``False`` if that was known. If it cannot be stored, the next
         run finds it again."""
         with self._lock:
-            if self.is_same(key, etag, other_etag):
+            if self.is_alias(key, etag, other_etag):
                 return False
             self._join(key, etag, other_etag)
             if self._path is not None:
@@ -78,16 +78,16 @@ class Faces:
                         handle.write(b"\n" + json.dumps([key, etag, other_etag]).encode())
         return True
 
-    def _known(self, key: str, etag: str) -> list[str]:
-        return self._same.get((key, etag)) or [etag]
+    def _aliases_of(self, key: str, etag: str) -> list[str]:
+        return self._aliases.get((key, etag)) or [etag]
 
     def _join(self, key: str, etag: str, other_etag: str) -> None:
-        aliases = list(dict.fromkeys((*self._known(key, etag), *self._known(key, other_etag))))
-        self._same |= {(key, alias): aliases for alias in aliases}
+        aliases = list(dict.fromkeys((*self._aliases_of(key, etag), *self._aliases_of(key, other_etag))))
+        self._aliases |= {(key, alias): aliases for alias in aliases}
 
     def _lines(self) -> list[bytes]:
         with suppress(OSError):
-            if self._path is not None and self._path.stat().st_size <= _MOST_BYTES:
+            if self._path is not None and self._path.stat().st_size <= _MAX_FILE_BYTES:
                 return self._path.read_bytes().split(b"\n")
             if self._path is not None:
                 self._path.unlink()
@@ -103,7 +103,7 @@ class RangeReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class FileVersion:
     """The version of a file when it was read: ETag, and length in bytes."""
 
     etag: str
@@ -117,10 +117,10 @@ class SameFiles:
     ETag and file length accepts any ETag of the same file.
     """
 
-    def __init__(self, reader: RangeReader, end_of: Callable[[str, str], bytes | None], aliases: Faces) -> None:
+    def __init__(self, reader: RangeReader, end_of: Callable[[str, str], bytes | None], aliases: EtagAliases) -> None:
         self._reader = reader
         self._end_of = end_of
-        self._faces = aliases
+        self._aliases = aliases
 
     def read_many(
         self, requests: Iterable[ByteRange], concurrency: int | None = None
@@ -146,26 +146,26 @@ class SameFiles:
         if not changed_ranges:
             return
         files = {
-            byte_range.key: Known(byte_range.etag, byte_range.total)
+            byte_range.key: FileVersion(byte_range.etag, byte_range.total)
             for byte_range, _ in changed_ranges
             if byte_range.etag and byte_range.total
         }
-        unchanged_keys, faults = self.same(files, concurrency)
+        unchanged_keys, faults = self.find_unchanged(files, concurrency)
         for byte_range, fault in changed_ranges:
             if byte_range.key not in unchanged_keys:
-                yield _of(faults.get(byte_range.key, fault), byte_range)
+                yield _for_request(faults.get(byte_range.key, fault), byte_range)
         yield from self._read(
             [byte_range for byte_range, _ in changed_ranges if byte_range.key in unchanged_keys],
             concurrency,
             rounds - 1,
         )
 
-    def know(self, key: str, etag: str, other_etag: str) -> bool:
+    def is_alias(self, key: str, etag: str, other_etag: str) -> bool:
         """Whether both are known to be ETags of the same file."""
-        return self._faces.is_same(key, etag, other_etag)
+        return self._aliases.is_alias(key, etag, other_etag)
 
-    def same(
-        self, files: Mapping[str, Known], concurrency: int | None = None
+    def find_unchanged(
+        self, files: Mapping[str, FileVersion], concurrency: int | None = None
     ) -> tuple[set[str], Mapping[str, RangeFault]]:
         """Returns the keys of those ``files`` whose end is unchanged, and records their ETags; and the environment
         faults of files whose end could not be read."""
@@ -182,14 +182,14 @@ class SameFiles:
                         faults[key] = outcome
                 elif outcome.data == self._end_of(key, file.etag):
                     unchanged_keys.add(key)
-                    if outcome.etag is not None and not self._faces.believe(key, file.etag, outcome.etag):
+                    if outcome.etag is not None and not self._aliases.believe(key, file.etag, outcome.etag):
                         retry_keys.append(key)
             pending_keys = retry_keys
             if not pending_keys:
                 break
         return unchanged_keys, faults
 
-    def _ends(self, keys: Iterable[str], files: Mapping[str, Known]) -> Iterator[ByteRange]:
+    def _ends(self, keys: Iterable[str], files: Mapping[str, FileVersion]) -> Iterator[ByteRange]:
         for key in keys:
             file = files[key]
             length = len(self._end_of(key, file.etag) or b"")
@@ -197,13 +197,13 @@ class SameFiles:
                 yield ByteRange(key, file.size - length, length, total=file.size)
 
     def _expecting(self, byte_range: ByteRange) -> ByteRange:
-        return replace(byte_range, etag=self._faces.expected(byte_range.key, byte_range.etag), tag=byte_range)
+        return replace(byte_range, etag=self._aliases.expected(byte_range.key, byte_range.etag), tag=byte_range)
 
 
 def same_files(reader: RangeReader, footers: FooterStore | CrawlFooters) -> SameFiles:
     """Returns a reader of index files with stored ``footers``; their ETag aliases are stored beside the footers."""
     is_one_crawl = isinstance(footers, CrawlFooters)
-    aliases = Faces((footers.folder.parent if is_one_crawl else footers.folder) / "etags.jsonl")
+    aliases = EtagAliases((footers.folder.parent if is_one_crawl else footers.folder) / "etags.jsonl")
     footers_of = lru_cache(maxsize=8)(
         lambda crawl: footers if isinstance(footers, CrawlFooters) else footers.read(crawl)
     )
@@ -215,10 +215,10 @@ def same_files(reader: RangeReader, footers: FooterStore | CrawlFooters) -> Same
     return SameFiles(reader, end_of, aliases)
 
 
-def _end_in(footers: CrawlFooters, path: str, etag: str, aliases: Faces) -> bytes | None:
+def _end_in(footers: CrawlFooters, path: str, etag: str, aliases: EtagAliases) -> bytes | None:
     """Returns the stored footer of a file with ``etag``; ``None`` if it is of another file, or missing."""
     entry = footers.entries.get(path)
-    if entry is None or entry.failed or entry.etag is None or not aliases.is_same(path, entry.etag, etag):
+    if entry is None or entry.failed or entry.etag is None or not aliases.is_alias(path, entry.etag, etag):
         return None
     try:
         return footers.footer(path)
@@ -226,7 +226,7 @@ def _end_in(footers: CrawlFooters, path: str, etag: str, aliases: Faces) -> byte
         return None
 
 
-def _of(fault: RangeFault, byte_range: ByteRange) -> RangeFault:
+def _for_request(fault: RangeFault, byte_range: ByteRange) -> RangeFault:
     """Returns ``fault`` for the requested range."""
     return range_fault(
         fault.kind,

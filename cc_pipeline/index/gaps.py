@@ -14,8 +14,8 @@ from cc_pipeline.errors import EnvironmentFault, IndexIncomplete
 from cc_pipeline.index.catalog.schemas import DECODED
 
 #: Unread files that are stored by name, and those that a message names.
-_KEPT: Final = 20
-_NAMED: Final = 5
+_MAX_KEPT: Final = 20
+_MAX_SHOWN: Final = 5
 _INDEX_FILES: Final = "index files"
 
 
@@ -34,31 +34,30 @@ class IndexGaps:
 
     ``by_subset`` has (subset, unread, expected) of each incomplete subset. ``files`` has the path and the reason of at
     most 20 files that a harvest could not read, or that an imported catalog does not have; files that no harvest has
-    requested yet are not named. ``of`` is the unit: a look-up may count members of a ZipNum index. ``unasked`` says why
-    no other index was used for them, if there is one.
-    """
+    requested yet are not named. ``unit`` is the unit: a look-up may count members of a ZipNum index. ``unasked`` says
+    why no other index was used for them, if there is one."""
 
     crawl: str
     expected: int
     unread: int
     by_subset: tuple[tuple[str, int, int], ...]
     files: tuple[tuple[str, str], ...]
-    of: str = _INDEX_FILES
+    unit: str = _INDEX_FILES
     unasked: str = ""
 
     @property
-    def what(self) -> str:
+    def summary(self) -> str:
         """The number of unread files by subset, in words."""
         parts = (
-            f"{unread:,} of {expected:,} {self.of} of {self.crawl} {subset}"
+            f"{unread:,} of {expected:,} {self.unit} of {self.crawl} {subset}"
             for subset, unread, expected in self.by_subset
         )
         return " and ".join(parts)
 
     @property
-    def named(self) -> str:
+    def file_summary(self) -> str:
         """The first few files with the reason of each, in words."""
-        descriptions = [f"{path} ({reason})" for path, reason in self.files[:_NAMED]]
+        descriptions = [f"{path} ({reason})" for path, reason in self.files[:_MAX_SHOWN]]
         unshown_count = self.unread - len(descriptions)
         remainder = (
             [f"{unshown_count:,} more" if descriptions else f"{unshown_count:,} not harvested yet"]
@@ -70,7 +69,7 @@ class IndexGaps:
     @property
     def note(self) -> str:
         """A sentence for the user about the captures that an answer with these gaps misses."""
-        return f"{self.what} could not be read, so their captures are not in this answer: {self.named}"
+        return f"{self.summary} could not be read, so their captures are not in this answer: {self.file_summary}"
 
     def allowed(self, max_share: float) -> bool:
         """Whether no subset misses more than ``max_share`` of its files (0 to 1), and none misses all."""
@@ -95,7 +94,7 @@ def find_gaps(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> In
         if row["outcome"] != DECODED and row["subset"] in names
     )
     expected, unread = sum(row["expected"] for row in rows), sum(count for _, count, _ in incomplete)
-    return IndexGaps(crawl, expected, unread, incomplete, tuple(failed[:_KEPT]))
+    return IndexGaps(crawl, expected, unread, incomplete, tuple(failed[:_MAX_KEPT]))
 
 
 def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
@@ -105,7 +104,7 @@ def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
     published += subset_flags([*affected_subsets]) if published else ""
     build_flags = " ".join(f"--crawl {gap.crawl}" for gap in gaps if index_is_built(gap.crawl))
     ways = [f"To ask for the others again: cc-pipeline index harvest {published}"] if published else []
-    if any(gap.of != _INDEX_FILES for gap in gaps):
+    if any(gap.unit != _INDEX_FILES for gap in gaps):
         ways = [f"The columnar index (--via parquet) may have them: cc-pipeline index harvest {published}"]
     ways += (
         [f"To build what is missing: cc-pipeline index build {build_flags}   (it says the price)"]
@@ -113,7 +112,7 @@ def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
         else []
     )
     return IndexIncomplete(
-        "; ".join(f"{gap.what} could not be read: {gap.named}" for gap in gaps),
+        "; ".join(f"{gap.summary} could not be read: {gap.file_summary}" for gap in gaps),
         f"What could be read is kept. {'. '.join(ways)}. To go without them: "
         "--allow-gaps (or CC_PIPELINE_MAX_INDEX_GAPS, the share of a subset's files that may be missing); then their "
         "captures are missing, and partitions are marked incomplete.",
@@ -126,13 +125,13 @@ def unharvested(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> 
     return tuple(subset for subset in subsets if subset not in harvested_subsets)
 
 
-class NotHarvested(EnvironmentFault):
+class MissingHarvest(EnvironmentFault):
     """The columnar index was not harvested for the requested subsets, and there is no other index."""
 
 
-def not_harvested(crawl: str, subsets: Sequence[str]) -> NotHarvested:
+def missing_harvest(crawl: str, subsets: Sequence[str]) -> MissingHarvest:
     """Returns the error for subsets that were not harvested, with advice."""
-    return NotHarvested(
+    return MissingHarvest(
         f"the index of {crawl} has not been harvested for {' and '.join(subsets)}",
         f"Harvest it: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}",
     )

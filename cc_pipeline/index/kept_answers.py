@@ -13,22 +13,22 @@ import pyarrow as pa
 from cc_pipeline.atomic import write_whole
 
 #: Larger answers are not cached: they belong to runs, which store their rows in the lake.
-_MOST_BYTES: Final = 64 << 20
+_MAX_ANSWER_BYTES: Final = 64 << 20
 #: Maximum bytes of all answers; the least recently used are deleted first.
-_MOST_KEPT: Final = 1 << 30
+_MAX_FOLDER_BYTES: Final = 1 << 30
 _DIGEST: Final = 32
 
 
-class KeptAnswers:
+class AnswerCache:
     """Tables by name in a folder, which may be deleted at any time. A table that cannot be written or read is missing.
 
     A name must cover all inputs of its table: nothing here becomes stale. The folder has about
-    ``most`` bytes at most.
+    ``max_bytes`` bytes at most.
     """
 
-    def __init__(self, folder: Path, most: int = _MOST_KEPT) -> None:
+    def __init__(self, folder: Path, max_bytes: int = _MAX_FOLDER_BYTES) -> None:
         self._folder = folder
-        self._most = most
+        self._max_bytes = max_bytes
 
     def find(self, name: str) -> pa.Table | None:
         """Returns the table stored under ``name``; ``None`` also if its file was changed."""
@@ -47,7 +47,7 @@ class KeptAnswers:
 
     def keep(self, name: str, table: pa.Table) -> None:
         """Stores a table that is not too large."""
-        if table.nbytes > _MOST_BYTES:
+        if table.nbytes > _MAX_ANSWER_BYTES:
             return
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
@@ -57,7 +57,7 @@ class KeptAnswers:
         with suppress(OSError):
             write_whole(path, hashlib.sha256(data).digest() + data)
             # reading the whole folder takes a while, so only one small answer in 256 does it
-            if path.parent.name == "00" or len(data) * 256 > self._most:
+            if path.parent.name == "00" or len(data) * 256 > self._max_bytes:
                 self._make_room()
 
     def _make_room(self) -> None:
@@ -68,7 +68,7 @@ class KeptAnswers:
                 files.append((file_stat.st_mtime_ns, file_stat.st_size, path))
         folder_bytes = sum(size for _, size, _ in files)
         for _, size, path in sorted(files):
-            if folder_bytes <= self._most:
+            if folder_bytes <= self._max_bytes:
                 return
             path.unlink(missing_ok=True)
             folder_bytes -= size

@@ -23,12 +23,12 @@ from cc_pipeline.index.locators import AUTO, index_kinds, refuse_unknown_kind
 from cc_pipeline.progress import human_bytes
 
 #: The separator of names, and of versions, of indexes that answered together.
-BOTH: Final = "+"
+NAME_SEPARATOR: Final = "+"
 #: The tree and ZipNum together, for crawls of the ARC years that have both: each has captures that the other misses.
-UNION: Final = f"btree{BOTH}zipnum"
+UNION: Final = f"btree{NAME_SEPARATOR}zipnum"
 
 #: Instead of an index's name: the user listed the captures, and no index was used.
-GIVEN: Final = "given"
+NAMED_CAPTURES: Final = "given"
 
 #: Bytes that cost about as much time as one request at a polite pace.
 REQUEST_BYTES = 256 << 10
@@ -38,7 +38,7 @@ CHEAP = 64 << 20
 
 
 #: Receives captures (``CAPTURE_SCHEMA``) of the target with a slug, as they are found.
-Into: TypeAlias = Callable[[str, pa.Table], None]
+CaptureSink: TypeAlias = Callable[[str, pa.Table], None]
 #: The keys of a target in some index.
 RangesOf: TypeAlias = Callable[[Target], Sequence[KeyRange]]
 
@@ -48,11 +48,11 @@ def surt_ranges(crawl: str, index: str) -> RangesOf:
     return methodcaller("ranges_by", key_rule(crawl, index))
 
 
-class Takers:
+class TargetRouter:
     """Routes captures to the targets of one look-up, except those that a target's condition rules out. ``ranges`` are
-    all keys to read; ``ranges_of`` returns those of a single target. Captures go ``into`` a sink, or are collected."""
+    all keys to read; ``ranges_of`` returns those of a single target. Captures go ``sink`` a sink, or are collected."""
 
-    def __init__(self, targets: Sequence[Target], ranges_of: RangesOf, sink: Into | None = None) -> None:
+    def __init__(self, targets: Sequence[Target], ranges_of: RangesOf, sink: CaptureSink | None = None) -> None:
         self._slugs = [target.slug for target in targets]
         members = [(member, number) for number, target in enumerate(targets) for member in target.members or (target,)]
         self._conditions = [target.condition for target in targets]
@@ -60,13 +60,13 @@ class Takers:
         self._ranges = [ranges_of(member) for member, _ in members]
         self._index = MemberIndex([member for member, _ in members])
         self.ranges = RangeSet(keys for ranges in self._ranges for keys in ranges)
-        self._found: list[list[pa.Table]] = [[] for _ in targets]
-        self._into = sink
+        self._tables: list[list[pa.Table]] = [[] for _ in targets]
+        self._sink = sink
 
-    def of(self, key: bytes, url: str, host: str | None) -> list[int]:
+    def matching_targets(self, key: bytes, url: str, host: str | None) -> list[int]:
         """Returns the numbers of the targets that a row with this key and URL belongs to, each once."""
         owners: list[int] = []
-        for member in self._index.of(url, host):
+        for member in self._index.find_members(url, host):
             owner = self._owners[member]
             if owner in owners:
                 continue
@@ -95,25 +95,25 @@ class Takers:
     def _keep(self, number: int, rows: pa.Table) -> None:
         if (condition := self._conditions[number]) is not None:
             rows = condition.keep(rows)
-        if self._into is None:
-            self._found[number].append(rows)
+        if self._sink is None:
+            self._tables[number].append(rows)
         else:
-            self._into(self._slugs[number], rows)
+            self._sink(self._slugs[number], rows)
 
     def captures(self) -> dict[str, pa.Table]:
         """Returns the collected captures of each target, by slug."""
         return {
             slug: pa.concat_tables(tables) if tables else CAPTURE_SCHEMA.empty_table()
-            for slug, tables in zip(self._slugs, self._found, strict=True)
+            for slug, tables in zip(self._slugs, self._tables, strict=True)
         }
 
 
 @dataclass(frozen=True, slots=True)
-class LookupPrice:
+class LookupEstimate:
     """The estimated cost of a look-up. ``bytes`` and ``requests`` are upper bounds.
 
     ``likely_bytes`` is an estimate for a small target, if the bound is far above it. ``index`` is the chosen index, and
-    ``why`` the reason in words. Both are ``None`` in a locator's own estimate. ``notes`` are sentences for the user.
+    ``reason`` the reason in words. Both are ``None`` in a locator's own estimate. ``notes`` are sentences for the user.
     """
 
     files: int
@@ -123,20 +123,19 @@ class LookupPrice:
     notes: tuple[str, ...] = ()
     likely_bytes: int | None = None
     index: str | None = None
-    why: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
     """Captures per target slug (``CAPTURE_SCHEMA``; every slug asked for is present), and what the look-up cost.
 
-    ``requests``, ``bytes`` and ``seconds`` are the cost. ``index`` is the index that answered, and ``why`` the reason
-    for its choice, in words; both are ``None`` in a locator's own answer. ``index_version`` identifies the index if
-    only a request can tell. ``sizes`` are the numbers of its files, by subset (for ZipNum: bytes of its
+    ``requests``, ``bytes`` and ``seconds`` are the cost. ``index`` is the index that answered, and ``reason`` the
+    reason for its choice, in words; both are ``None`` in a locator's own answer. ``index_version`` identifies the index
+    if only a request can tell. ``sizes`` are the numbers of its files, by subset (for ZipNum: bytes of its
     ``cluster.idx``). ``gaps`` are index files that could not be read, if that is allowed. ``notes`` are sentences for
-    the user. ``segments``: if captures went ``into`` a sink, those that only a B-tree names count only if they are in
-    one of these (``None``: always). ``unread`` are the keys that the ``gaps`` may have.
-    """
+    the user. ``segments``: if captures went ``sink`` a sink, those that only a B-tree names count only if they are in
+    one of these (``None``: always). ``unread`` are the keys that the ``gaps`` may have."""
 
     captures: Mapping[str, pa.Table]
     requests: int
@@ -144,7 +143,7 @@ class LookupResult:
     seconds: float
     notes: tuple[str, ...] = field(default=())
     index: str | None = None
-    why: str | None = None
+    reason: str | None = None
     gaps: IndexGaps | None = None
     index_version: str = ""
     segments: frozenset[str] | None = None
@@ -157,15 +156,15 @@ class Locator(Protocol):
 
     ``subsets`` are names of ``SUBSETS``. A locator that cannot tell subsets apart (the 2012 B-tree) serves ``warc``
     only. Faults are raised (``DataFault``, ``EnvironmentFault``): an answer is complete or an error. Captures that go
-    ``into`` a sink as they are found are not in the answer; after an error they must be dropped.
+    ``sink`` a sink as they are found are not in the answer; after an error they must be dropped.
     """
 
     name: str
 
-    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice: ...
+    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupEstimate: ...
 
     def locate(
-        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], sink: Into | None = None
+        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], sink: CaptureSink | None = None
     ) -> LookupResult: ...
 
 
@@ -173,7 +172,7 @@ class NoSuchIndex(UserInputError):
     """Neither this home nor the source has the requested index of a crawl, or any."""
 
 
-def weight(price: LookupPrice) -> int:
+def weight(price: LookupEstimate) -> int:
     """Returns an estimate as one number of bytes, requests included."""
     size = price.bytes if price.likely_bytes is None else price.likely_bytes
     return size + price.requests * REQUEST_BYTES
@@ -225,6 +224,6 @@ def choose(
     return cheapest, f"{cheapest.name} ({', '.join(descriptions)})"
 
 
-def _estimate(price: LookupPrice) -> str:
+def _estimate(price: LookupEstimate) -> str:
     size = price.bytes if price.likely_bytes is None else price.likely_bytes
     return f"estimated at {price.requests:,} requests and {human_bytes(size)}"

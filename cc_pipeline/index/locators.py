@@ -12,13 +12,13 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.extension import collect, refuse
 
 if TYPE_CHECKING:
-    from cc_pipeline.index.opening import Opened, Sought
+    from cc_pipeline.index.opening import IndexSearch, OpenIndex
 
 #: Instead of a kind's name: the look-up chooses.
 AUTO: Final = "auto"
 
 
-def _unknown(home: Path, crawl: str, subset: str) -> str:
+def _no_version(home: Path, crawl: str, subset: str) -> str:
     return ""
 
 
@@ -36,26 +36,26 @@ class IndexKind:
 
     name: str
     summary: str
-    find: Callable[[Sought], Opened | None]
+    find: Callable[[IndexSearch], OpenIndex | None]
     by_itself: bool = False
     is_bare: bool = False
-    version: Callable[[Path, str, str], str] = _unknown
+    version: Callable[[Path, str, str], str] = _no_version
     way: Callable[[str], str] | None = None
 
 
-def _parquet(sought: Sought) -> Opened | None:
+def _parquet(sought: IndexSearch) -> OpenIndex | None:
     from cc_pipeline.index.opening import find_columnar
 
     return find_columnar(sought)
 
 
-def _zipnum(sought: Sought) -> Opened | None:
+def _zipnum(sought: IndexSearch) -> OpenIndex | None:
     from cc_pipeline.index.opening import find_zipnum
 
     return find_zipnum(sought)
 
 
-def _btree(sought: Sought) -> Opened | None:
+def _btree(sought: IndexSearch) -> OpenIndex | None:
     from cc_pipeline.index.opening import find_btree
 
     return find_btree(sought)

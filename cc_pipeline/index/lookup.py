@@ -14,16 +14,16 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.filters import OPEN
 from cc_pipeline.commoncrawl.key_ranges import RangeSet
-from cc_pipeline.commoncrawl.paths import describe_odd_lines, parse_valid_segments, refuse_odd_list, segments_key
+from cc_pipeline.commoncrawl.paths import describe_faulty_lines, parse_valid_segments, refuse_faulty_list, segments_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.index.catalog.catalog import Catalog
-from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, not_harvested
-from cc_pipeline.index.locator import UNION, Into, Locator, LookupPrice, LookupResult, choose, weight
+from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, missing_harvest
+from cc_pipeline.index.locator import UNION, CaptureSink, Locator, LookupEstimate, LookupResult, choose, weight
 from cc_pipeline.index.locators import AUTO, BTREE, PARQUET, ZIPNUM, index_kinds
-from cc_pipeline.index.opening import Opened, Sought
+from cc_pipeline.index.opening import IndexSearch, OpenIndex
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.kept_clusters import Clusters
 from cc_pipeline.progress import human_bytes
@@ -43,10 +43,10 @@ class UnionLocator:
         self._tree = tree
         self._zipnum = zipnum
 
-    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
+    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupEstimate:
         """Estimates the cost of both."""
         tree_estimate, zipnum_estimate = (index.price(crawl, subsets, targets) for index in (self._tree, self._zipnum))
-        return LookupPrice(
+        return LookupEstimate(
             tree_estimate.files + zipnum_estimate.files,
             tree_estimate.row_groups + zipnum_estimate.row_groups,
             tree_estimate.requests + zipnum_estimate.requests,
@@ -55,7 +55,7 @@ class UnionLocator:
         )
 
     def locate(
-        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], sink: Into | None = None
+        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], sink: CaptureSink | None = None
     ) -> LookupResult:
         """Returns every capture of every target, per slug; a ``sink`` gets captures of both indexes twice. Raises
         ``DataFault`` and ``EnvironmentFault``."""
@@ -122,8 +122,8 @@ def look_up(
     sources: IndexSources,
     *,
     via: str = "auto",
-    most_bytes: int | None = None,
-    into: Into | None = None,
+    max_bytes: int | None = None,
+    sink: CaptureSink | None = None,
 ) -> LookupResult:
     """Returns the captures of every target in ``crawl``: all of them, or an error is raised.
 
@@ -137,7 +137,7 @@ def look_up(
     captures of the gaps are missing from the result, as far as ``sources.max_gaps`` allows.
 
     Raises ``UserInputError`` when the crawl does not have the index ``via``, or when it would read more than
-    ``most_bytes``; ``IndexIncomplete`` for gaps that are not allowed; ``DataFault`` and ``EnvironmentFault`` from
+    ``max_bytes``; ``IndexIncomplete`` for gaps that are not allowed; ``DataFault`` and ``EnvironmentFault`` from
     reading the index.
     """
     if sources.columns is not None:
@@ -146,19 +146,19 @@ def look_up(
         sources = replace(sources, columns=tuple(dict.fromkeys((*sources.columns, *read))))
     with _open(crawl, subsets, sources, via) as indexes:
         locator, reason, gaps = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
-        if most_bytes is not None and (price := weight(locator.price(crawl, subsets, targets))) > most_bytes:
+        if max_bytes is not None and (price := weight(locator.price(crawl, subsets, targets))) > max_bytes:
             raise UserInputError(
-                f"the look-up would read about {price / 1e6:,.0f} MB, more than {most_bytes / 1e6:,.0f}"
+                f"the look-up would read about {price / 1e6:,.0f} MB, more than {max_bytes / 1e6:,.0f}"
             )
         index_names: set[str] = set()
-        noting_sink = None if into is None else partial(_noting, into, index_names)
+        noting_sink = None if sink is None else partial(_noting, sink, index_names)
         try:
             result = locator.locate(crawl, subsets, targets, noting_sink)
         except RangeFault as fault:
-            if via != AUTO or fault.kind is not FaultKind.WHOLE_OBJECT or ZIPNUM.name not in indexes.found:
+            if via != AUTO or fault.kind is not FaultKind.WHOLE_OBJECT or ZIPNUM.name not in indexes.open_indexes:
                 raise
             locator, reason = (
-                indexes.found[ZIPNUM.name].open(),
+                indexes.open_indexes[ZIPNUM.name].open(),
                 f"zipnum, since {fault.key} comes whole ({fault.detail})",
             )
             result = locator.locate(crawl, subsets, targets, noting_sink)
@@ -174,7 +174,7 @@ def look_up(
         segments = None
         if crawl == CRAWL_2012 and BTREE.name in index_names:
             segments, note = _valid_segments(sources.transport)
-            counting = {slug: of_segments(table, segments) for slug, table in captures.items()}
+            counting = {slug: counts_for_segments(table, segments) for slug, table in captures.items()}
             outside = sum(table.num_rows - (pc.sum(counting[slug]).as_py() or 0) for slug, table in captures.items())
             captures = {slug: table.filter(counting[slug]) for slug, table in captures.items()}
             notes += (*note, *outside_notes(outside))
@@ -186,22 +186,22 @@ def look_up(
         captures=captures,
         notes=notes,
         index=locator.name,
-        why=reason,
+        reason=reason,
         gaps=gaps,
-        index_version=indexes.found[locator.name].version,
+        index_version=indexes.open_indexes[locator.name].version,
         segments=segments,
-        sizes=indexes.found[locator.name].sizes,
+        sizes=indexes.open_indexes[locator.name].sizes,
     )
 
 
 def price_lookup(
     crawl: str, subsets: Sequence[str], targets: Sequence[Target], sources: IndexSources, *, via: str = "auto"
-) -> LookupPrice:
+) -> LookupEstimate:
     """Estimates the cost of ``look_up``; ``index`` and ``reason`` name the index. Raises as ``look_up``."""
     with _open(crawl, subsets, sources, via) as indexes:
         locator, reason, _ = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
         estimate = locator.price(crawl, subsets, targets)
-    return replace(estimate, index=locator.name, why=reason)
+    return replace(estimate, index=locator.name, reason=reason)
 
 
 @contextmanager
@@ -222,24 +222,24 @@ class _Indexes:
     """The indexes of a crawl, the open catalog with the coverage of the columnar one, the subsets that it was not
     harvested for (empty if none was harvested), and notes for the user."""
 
-    found: Mapping[str, Opened]
+    open_indexes: Mapping[str, OpenIndex]
     catalog: Catalog | None
-    lacking: tuple[str, ...]
+    missing_subsets: tuple[str, ...]
     notes: tuple[str, ...]
 
     @property
     def available(self) -> dict[str, Callable[[], Locator]]:
         """The functions that open the locators, by kind."""
-        return {name: index.open for name, index in self.found.items()}
+        return {name: index.open for name, index in self.open_indexes.items()}
 
 
 def _choose(
     indexes: _Indexes, crawl: str, subsets: Sequence[str], targets: Sequence[Target], via: str, max_gaps: float
 ) -> tuple[Locator, str, IndexGaps | None]:
     """Returns the locator to use, the reason in words, and the gaps that its answer will have."""
-    available, missing_subsets = indexes.available, indexes.lacking
+    available, missing_subsets = indexes.available, indexes.missing_subsets
     if missing_subsets and (via == PARQUET.name or (via == AUTO and not available)):
-        raise not_harvested(crawl, missing_subsets)
+        raise missing_harvest(crawl, missing_subsets)
     columnar = indexes.catalog if via in (AUTO, PARQUET.name) else None
     gaps = None if columnar is None else find_gaps(columnar, crawl, subsets)
     if gaps is None:
@@ -252,12 +252,12 @@ def _choose(
         return locator, reason + unasked, None
     if via == AUTO:
         for name, kind in index_kinds().items():
-            alternative = indexes.found.get(name) if kind.by_itself and name != PARQUET.name else None
+            alternative = indexes.open_indexes.get(name) if kind.by_itself and name != PARQUET.name else None
             if alternative is not None and (alternative.subsets is None or set(subsets) <= set(alternative.subsets)):
-                return alternative.open(), f"{name}, which is whole, while {gaps.what} could not be read", None
+                return alternative.open(), f"{name}, which is whole, while {gaps.summary} could not be read", None
     if PARQUET.name not in available or not gaps.allowed(max_gaps):
         raise index_incomplete([gaps])
-    return available[PARQUET.name](), f"parquet, although {gaps.what} could not be read", gaps
+    return available[PARQUET.name](), f"parquet, although {gaps.summary} could not be read", gaps
 
 
 def _with_columnar(
@@ -267,20 +267,20 @@ def _with_columnar(
     targets: Sequence[Target],
     sources: IndexSources,
     result: LookupResult,
-    sink: Into | None,
+    sink: CaptureSink | None,
 ) -> LookupResult:
     """Returns the ``result`` of a ZipNum index, completed by the columnar index for members that could not be read. If
     that fails, the gap says why."""
     gaps = result.gaps
     assert gaps is not None, "members were unread"
-    columnar = indexes.found[PARQUET.name].open() if PARQUET.name in indexes.found else None
+    columnar = indexes.open_indexes[PARQUET.name].open() if PARQUET.name in indexes.open_indexes else None
     is_harvest_complete = indexes.catalog is not None and find_gaps(indexes.catalog, crawl, subsets) is None
     if not isinstance(columnar, ParquetLocator) or not is_harvest_complete:
         return result
     keys = RangeSet(result.unread)
     price = columnar.price(crawl, subsets, targets, keys)
     size = price.bytes if price.likely_bytes is None else price.likely_bytes
-    if _is_more(price.requests, sources.max_requests) or _is_more(size, sources.max_bytes):
+    if _exceeds(price.requests, sources.max_requests) or _exceeds(size, sources.max_bytes):
         over_limit = (
             f"the columnar index would tell, at about {price.requests:,} requests and {human_bytes(size)}, more than "
             "CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES allows"
@@ -290,7 +290,7 @@ def _with_columnar(
         columnar_result = columnar.locate(crawl, subsets, targets, sink, keys)
     except DataFault as fault:
         return replace(result, gaps=replace(gaps, unasked=f"the columnar index cannot be read either ({fault})"))
-    note = f"{gaps.what} could not be read ({gaps.named}): the columnar index was asked for their captures"
+    note = f"{gaps.summary} could not be read ({gaps.file_summary}): the columnar index was asked for their captures"
     return LookupResult(
         {slug: united(table, result.captures[slug]) for slug, table in columnar_result.captures.items()},
         result.requests + columnar_result.requests,
@@ -300,7 +300,7 @@ def _with_columnar(
     )
 
 
-def _is_more(cost: int, limit: int | None) -> bool:
+def _exceeds(cost: int, limit: int | None) -> bool:
     return limit is not None and cost > limit
 
 
@@ -308,14 +308,14 @@ def _is_more(cost: int, limit: int | None) -> bool:
 def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -> Iterator[_Indexes]:
     with ExitStack() as stack:
         stack.enter_context(_ranges_needed())
-        sought = Sought(crawl, tuple(subsets), sources, via, stack)
+        sought = IndexSearch(crawl, tuple(subsets), sources, via, stack)
         for kind in index_kinds().values():
             if (opened := kind.find(sought)) is not None:
-                sought.found[kind.name] = opened
-        if crawl in ARC_CRAWLS and {ZIPNUM.name, BTREE.name} <= sought.found.keys():
-            tree, zipnum = sought.found[BTREE.name], sought.found[ZIPNUM.name]
-            sought.found[UNION] = replace(zipnum, open=lambda: UnionLocator(tree.open(), zipnum.open()))
-        yield _Indexes(sought.found, sought.catalog, sought.lacking, tuple(sought.notes))
+                sought.open_indexes[kind.name] = opened
+        if crawl in ARC_CRAWLS and {ZIPNUM.name, BTREE.name} <= sought.open_indexes.keys():
+            tree, zipnum = sought.open_indexes[BTREE.name], sought.open_indexes[ZIPNUM.name]
+            sought.open_indexes[UNION] = replace(zipnum, open=lambda: UnionLocator(tree.open(), zipnum.open()))
+        yield _Indexes(sought.open_indexes, sought.catalog, sought.missing_subsets, tuple(sought.notes))
 
 
 @contextmanager
@@ -329,7 +329,7 @@ def _ranges_needed() -> Iterator[None]:
         raise whole_files(fault) from fault
 
 
-def _noting(sink: Into, index_names: set[str], slug: str, rows: pa.Table) -> None:
+def _noting(sink: CaptureSink, index_names: set[str], slug: str, rows: pa.Table) -> None:
     """Passes ``rows`` on to the sink, and notes the indexes that named them."""
     index_names.update(pc.unique(rows["located_by"]).to_pylist())
     sink(slug, rows)
@@ -341,8 +341,8 @@ def _valid_segments(transport: Transport) -> tuple[frozenset[str] | None, tuple[
 
     def parse(data: bytes) -> tuple[tuple[int, ...], list[DataFault]]:
         faults: list[DataFault] = []
-        segments = parse_valid_segments(data, key, odd=faults)
-        refuse_odd_list(faults, len(segments))
+        segments = parse_valid_segments(data, key, faults=faults)
+        refuse_faulty_list(faults, len(segments))
         return segments, faults
 
     try:
@@ -351,10 +351,12 @@ def _valid_segments(transport: Transport) -> tuple[frozenset[str] | None, tuple[
         if fault.kind is not FaultKind.NOT_FOUND:
             raise
         return None, (f"there is no {key}: captures of all segments are taken",)
-    return frozenset(map(str, segments)), describe_odd_lines(faults, key)
+    return frozenset(map(str, segments)), describe_faulty_lines(faults, key)
 
 
-def of_segments(captures: pa.Table | pa.RecordBatch, segments: frozenset[str] | None) -> pa.Array | pa.ChunkedArray:
+def counts_for_segments(
+    captures: pa.Table | pa.RecordBatch, segments: frozenset[str] | None
+) -> pa.Array | pa.ChunkedArray:
     """Returns a mask of the ``captures`` that count: those that only a tree names must be in one of ``segments``."""
     if segments is None:
         return pa.array([True] * captures.num_rows, pa.bool_())
@@ -371,14 +373,14 @@ def outside_notes(count: int) -> tuple[str, ...]:
 class Agreement:
     """Two answers compared as sets of (SURT key, file, offset, length)."""
 
-    both: int
+    common: int
     left: int
     right: int
 
     @property
     def agrees(self) -> bool:
         """Whether both answers name the same captures."""
-        return self.left == self.right == self.both
+        return self.left == self.right == self.common
 
 
 def agree(first_result: LookupResult, second_result: LookupResult) -> Agreement:

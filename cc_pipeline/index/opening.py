@@ -16,7 +16,7 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.index.btree.files import ABOUT, index_folder, index_size, open_url_index
+from cc_pipeline.index.btree.files import METADATA_FILE, index_folder, index_size, open_url_index
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
 from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
@@ -31,7 +31,7 @@ from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.cluster import Mark
 from cc_pipeline.index.zipnum.kept_clusters import OpenCluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
-from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _PUBLISHED = "published"
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenIndex:
     """An existing index of a crawl. ``open`` returns its locator. ``version`` identifies it if only a request can tell.
     ``sizes`` are the numbers of its files, by subset. ``subsets`` are those that it covers (``None``: all)."""
 
@@ -55,20 +55,20 @@ class Opened:
 
 
 @dataclass
-class Sought:
+class IndexSearch:
     """The state of a search for the indexes of one crawl. ``via`` is the requested kind. ``closing`` closes opened
-    objects when the look-up ends. ``found`` are the indexes found so far, by kind. ``catalog`` is open if the columnar
-    index may be used, and ``lacking`` are subsets that it was not harvested for (empty if none was harvested).
-    ``notes`` are for the user."""
+    objects when the look-up ends. ``open_indexes`` are the indexes found so far, by kind. ``catalog`` is open if the
+    columnar index may be used, and ``missing_subsets`` are subsets that it was not harvested for (empty if none was
+    harvested). ``notes`` are for the user."""
 
     crawl: str
     subsets: tuple[str, ...]
     sources: IndexSources
     via: str
     closing: ExitStack
-    found: dict[str, Opened] = field(default_factory=dict)
+    open_indexes: dict[str, OpenIndex] = field(default_factory=dict)
     catalog: Catalog | None = None
-    lacking: tuple[str, ...] = ()
+    missing_subsets: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
 
     @cached_property
@@ -84,67 +84,71 @@ class Sought:
         return is_needed and self.sources.transport.exists(URL_INDEX_2012)
 
 
-def find_columnar(sought: Sought) -> Opened | None:
+def find_columnar(sought: IndexSearch) -> OpenIndex | None:
     """Finds the columnar index, if all requested subsets were harvested."""
     sources, crawl, subsets = sought.sources, sought.crawl, sought.subsets
     if crawl in ARC_CRAWLS or sources.catalog is None:
         return None
     catalog = sought.catalog = sought.closing.enter_context(sources.catalog())
     covered = catalog.coverage(crawl).to_pylist()
-    sought.lacking = unharvested(catalog, crawl, subsets) if covered else ()
+    sought.missing_subsets = unharvested(catalog, crawl, subsets) if covered else ()
     requested_rows = [row for row in covered if row["subset"] in subsets]
-    if sought.lacking or not any(row["harvested"] or not row["expected"] for row in requested_rows):
+    if sought.missing_subsets or not any(row["harvested"] or not row["expected"] for row in requested_rows):
         return None
     transport = sources.transport
     footers = FooterStore(sources.footers) if sources.footers else None
     finder = CatalogFinder(catalog, transport, footers)
     indexes = PageIndexes(sources.cache)
     reader = transport if footers is None else same_files(transport, footers)
-    return Opened(
-        lambda: ParquetLocator(reader, finder, columns=sources.columns, indexes=indexes, doubt=transport.doubt),
+    return OpenIndex(
+        lambda: ParquetLocator(
+            reader, finder, columns=sources.columns, indexes=indexes, report_corrupt=transport.report_corrupt
+        ),
         sizes={row["subset"]: row["expected"] for row in covered},
     )
 
 
-def find_zipnum(sought: Sought) -> Opened | None:
+def find_zipnum(sought: IndexSearch) -> OpenIndex | None:
     """Finds ZipNum, if the source has it. In the ARC years it is skipped if a B-tree was requested."""
     sources, crawl = sought.sources, sought.crawl
     if crawl in ARC_CRAWLS:
         tree = sought.has_published_tree
         open_cluster = None if sought.via == BTREE.name else _cluster_of_arc_years(sought, tree=tree)
     else:
-        needed = PARQUET.name not in sought.found or sought.via == ZIPNUM.name
-        open_cluster = None if index_is_built(crawl) else _cluster_if_told(crawl, sources, needed=needed)
+        needed = PARQUET.name not in sought.open_indexes or sought.via == ZIPNUM.name
+        open_cluster = None if index_is_built(crawl) else _find_cluster(crawl, sources, needed=needed)
     if open_cluster is None:
         return None
     sought.closing.callback(sources.clusters.keep)
-    return Opened(
-        lambda: ZipNumLocator(sources.transport, crawl, open_cluster.cluster, sources.clusters.members, may_lack=True),
+    return OpenIndex(
+        lambda: ZipNumLocator(
+            sources.transport, crawl, open_cluster.cluster, sources.clusters.members, allows_gaps=True
+        ),
         open_cluster.version,
         dict.fromkeys(sought.subsets, open_cluster.size),
     )
 
 
-def find_btree(sought: Sought) -> Opened | None:
+def find_btree(sought: IndexSearch) -> OpenIndex | None:
     """Finds the B-tree that was built in the home, else that of 2012 at the source."""
     sources, crawl, built = sought.sources, sought.crawl, sought.built_tree
     if built is not None and sources.url_indexes is not None:
         sizes = dict.fromkeys(built.subsets, index_size(sources.url_indexes, crawl))
-        return Opened(lambda: built, sizes=sizes, subsets=built.subsets)
+        return OpenIndex(lambda: built, sizes=sizes, subsets=built.subsets)
     if not sought.has_published_tree:
         return None
-    return Opened(lambda: BTreeLocator(sources.transport, URL_INDEX_2012, crawl, trusted=False), subsets=("warc",))
+    return OpenIndex(lambda: BTreeLocator(sources.transport, URL_INDEX_2012, crawl, trusted=False), subsets=("warc",))
 
 
 def btree_version(home: Path, crawl: str) -> str:
     """Returns the version of the B-tree that look-ups of a home use."""
-    built = index_folder(home / URL_INDEXES, crawl) / ABOUT
+    built = index_folder(home / URL_INDEXES, crawl) / METADATA_FILE
     if built.exists():
-        return input_digest({"built": built.read_text("utf-8")})
+        return compute_input_digest({"built": built.read_text("utf-8")})
     return _PUBLISHED if crawl in ARC_CRAWLS else ""
 
 
-def _cluster_if_told(crawl: str, sources: IndexSources, *, needed: bool) -> OpenCluster | None:
+def _find_cluster(crawl: str, sources: IndexSources, *, needed: bool) -> OpenCluster | None:
     """Opens the crawl's ``cluster.idx``. If the source does not answer, that is an error only if it is ``needed``: with
     several places, the one that has the object may be down while another gives all else."""
     try:
@@ -155,7 +159,7 @@ def _cluster_if_told(crawl: str, sources: IndexSources, *, needed: bool) -> Open
         return None
 
 
-def _cluster_of_arc_years(sought: Sought, *, tree: bool) -> OpenCluster | None:
+def _cluster_of_arc_years(sought: IndexSearch, *, tree: bool) -> OpenCluster | None:
     """Opens the same for a crawl whose tree alone would look complete. It counts as absent only after a 404 or, if the
     source gives the ``tree``, after a refusal of this object: buckets without listing answer 403 for missing
     objects."""
@@ -166,7 +170,7 @@ def _cluster_of_arc_years(sought: Sought, *, tree: bool) -> OpenCluster | None:
         return None
     if has_cluster is False:
         return None
-    cluster = _cluster_if_told(crawl, sources, needed=True)
+    cluster = _find_cluster(crawl, sources, needed=True)
     if cluster is None and has_cluster:
         raise EnvironmentFault(
             f"{cluster_key(crawl)} was there within the last day, and is not now",
@@ -179,7 +183,7 @@ def _has_cluster(crawl: str, sources: IndexSources) -> bool | None:
     if sources.has_cluster is not None:
         return sources.has_cluster(crawl)
     try:
-        return _cluster_if_told(crawl, sources, needed=True) is not None
+        return _find_cluster(crawl, sources, needed=True) is not None
     except RangeFault as fault:
         if fault.kind is not FaultKind.FORBIDDEN:
             raise

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.atomic import sync
-from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, NotNow
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.etags import RangeReader, same_files
 from cc_pipeline.index.footers.decode import ColumnChunk, FooterRows, codec_number, decode_footer
 from cc_pipeline.index.footers.statistics import REPAIRED
 from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore, footer_digest
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_batches
-from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, is_another
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, is_changed_etag
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: Values decoded at a time, because a whole decoded column would be too large for memory.
@@ -42,10 +42,10 @@ class KeyBounds:
     size: int = -1
     footer: str = ""
 
-    def are_of(self, footers: CrawlFooters) -> bool:
+    def match_footers(self, footers: CrawlFooters) -> bool:
         """Whether the current file in ``footers`` is the one that was read."""
         entry = footers.entries.get(self.path)
-        if entry is None or entry.failed or entry.file_size != self.size or is_another(entry.etag, self.etag):
+        if entry is None or entry.failed or entry.file_size != self.size or is_changed_etag(entry.etag, self.etag):
             return False
         try:
             return footer_digest(footers.footer(self.path)) == self.footer
@@ -119,7 +119,7 @@ def known_bounds(footers: CrawlFooters) -> dict[tuple[str, int], KeyBounds]:
     for place, bounds in logged_bounds.items():
         file = (bounds.path, bounds.etag, bounds.size, bounds.footer)
         if file not in is_current:
-            is_current[file] = bounds.are_of(footers)
+            is_current[file] = bounds.match_footers(footers)
         if is_current[file]:
             valid_bounds[place] = bounds
     return valid_bounds
@@ -169,11 +169,11 @@ def _parsed(line: bytes) -> KeyBounds | None:
 
 
 #: A repair stops after this many requests that failed because of the source, and not because of a file.
-_SICK: int = 10
+_MAX_SOURCE_FAULTS: int = 10
 
 
 @dataclass(frozen=True, slots=True)
-class RowGroupWithout:
+class UnboundedRowGroup:
     """A row group without key bounds, and the chunk that has to be read to find them."""
 
     path: str
@@ -188,12 +188,12 @@ class RowGroupWithout:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """The plan of a repair: ``row_groups`` to read and their ``bytes``. ``hopeless`` ones cannot be repaired, with the
-    reasons."""
+    """The plan of a repair: ``row_groups`` to read and their ``bytes``. ``unrepairable`` ones cannot be repaired, with
+    the reasons."""
 
-    row_groups: tuple[RowGroupWithout, ...]
+    row_groups: tuple[UnboundedRowGroup, ...]
     bytes: int
-    hopeless: tuple[tuple[str, int, str], ...]
+    unrepairable: tuple[tuple[str, int, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ class _Run:
 
     def take(self, outcome: RangeBytes | RangeFault) -> None:
         group = outcome.tag
-        assert isinstance(group, RowGroupWithout)
+        assert isinstance(group, UnboundedRowGroup)
         self.requests += 1
         if isinstance(outcome, RangeFault):
             self._fault(group, outcome)
@@ -239,11 +239,11 @@ class _Run:
         self.log.add(read)
         self.repaired += 1
 
-    def _fault(self, group: RowGroupWithout, fault: RangeFault) -> None:
+    def _fault(self, group: UnboundedRowGroup, fault: RangeFault) -> None:
         self.failed.append((group.path, group.row_group, f"{fault.kind.value}: {fault.detail}"))
         self.lost += fault.kind in ENVIRONMENT_KINDS
-        if fault.kind is FaultKind.BREAKER_OPEN or self.lost >= _SICK:
-            raise (NotNow if isinstance(fault, NotNow) else EnvironmentFault)(
+        if fault.kind is FaultKind.BREAKER_OPEN or self.lost >= _MAX_SOURCE_FAULTS:
+            raise (SourceRefuses if isinstance(fault, SourceRefuses) else EnvironmentFault)(
                 f"the repair stopped at {group.path}: {fault.kind.value}, {fault.detail}",
                 "Stored bounds stay. Run it again; it continues from there.",
             ) from fault
@@ -253,7 +253,7 @@ def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> R
     """Returns the row groups of a crawl that have no key bounds, from the stored footers alone."""
     footers = store.read(crawl)
     stored_bounds = known_bounds(footers)
-    repairable: list[RowGroupWithout] = []
+    repairable: list[UnboundedRowGroup] = []
     unrepairable: list[tuple[str, int, str]] = []
     for entry, rows in _decoded(index_files, footers):
         for group in rows.row_groups:
@@ -266,12 +266,12 @@ def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> R
             column = rows.schema.column(KEY_COLUMN)
             if chunk is None or column is None:
                 unrepairable.append((path, group.row_group, f"it has no column {KEY_COLUMN}"))
-            elif chunk.encrypted or chunk.elsewhere:
+            elif chunk.is_encrypted or chunk.is_in_other_file:
                 unrepairable.append((path, group.row_group, f"column {KEY_COLUMN} is encrypted or in another file"))
             else:
                 layout = ColumnLayout(KEY_COLUMN, column.physical, column.repetition, codec_number(chunk.codec))
                 file = (path, entry.etag, entry.file_size, footer_digest(footers.footer(path)))
-                repairable.append(RowGroupWithout(*file, group.row_group, group.rows, layout, chunk))
+                repairable.append(UnboundedRowGroup(*file, group.row_group, group.rows, layout, chunk))
     return RepairPlan(tuple(repairable), sum(group.chunk.size for group in repairable), tuple(unrepairable))
 
 
@@ -281,18 +281,18 @@ def repair_row_groups(
     transport: RangeReader,
     store: FooterStore,
     *,
-    most: int | None = None,
+    max_groups: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> RepairReport:
-    """Reads the key column of every row group without bounds (at most ``most`` of them) and keeps the bounds.
+    """Reads the key column of every row group without bounds (at most ``max_groups`` of them) and keeps the bounds.
 
     Sends one request per row group. A row group that cannot be read is reported and left as it is. Raises
     ``EnvironmentFault`` when the source fails. Bounds read until then stay, and the next call goes on from there.
     """
     started = time.monotonic()
     plan = plan_repair(crawl, index_files, store)
-    selected_groups = plan.row_groups if most is None else plan.row_groups[:most]
-    run = _Run(RepairLog(store.crawl_folder(crawl)), failed=list(plan.hopeless))
+    selected_groups = plan.row_groups if max_groups is None else plan.row_groups[:max_groups]
+    run = _Run(RepairLog(store.crawl_folder(crawl)), failed=list(plan.unrepairable))
     ranges = (
         ByteRange(group.path, group.chunk.offset, group.chunk.size, group.etag, group, total=group.file_size)
         for group in selected_groups
@@ -304,7 +304,7 @@ def repair_row_groups(
     return RepairReport(
         crawl,
         run.repaired,
-        len(plan.row_groups) + len(plan.hopeless) - run.repaired,
+        len(plan.row_groups) + len(plan.unrepairable) - run.repaired,
         tuple(run.failed),
         run.requests,
         run.bytes,

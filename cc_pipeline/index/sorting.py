@@ -19,7 +19,7 @@ _LENGTH = struct.Struct("<I")
 #: Overhead in bytes of a byte string in a list.
 _OVERHEAD = 41
 #: Maximum runs, and so open files, of a merge. As many runs are merged into one.
-_MOST_RUNS = 64
+_MAX_RUNS = 64
 #: Bytes of the buffer of each open run.
 _BUFFER = 1 << 17
 
@@ -33,7 +33,7 @@ class ExternalSort:
     def __init__(self, scratch: Path, memory: int = 32 << 20) -> None:
         self.count = 0
         self._memory = memory
-        self._held: list[bytes] = []
+        self._buffered: list[bytes] = []
         self._size = 0
         self._runs: list[Path] = []
         self._number = 0
@@ -51,7 +51,7 @@ class ExternalSort:
 
     def add(self, item: bytes) -> None:
         """Adds a byte string. Raises ``EnvironmentFault`` if the disk does not take a run."""
-        self._held.append(item)
+        self._buffered.append(item)
         self._size += len(item) + _OVERHEAD
         self.count += 1
         if self._size >= self._memory:
@@ -59,18 +59,18 @@ class ExternalSort:
 
     def items(self) -> Iterator[bytes]:
         """Yields all strings, sorted as bytes; call it once, after all have been added."""
-        self._held.sort()
+        self._buffered.sort()
         if not self._runs:
-            yield from self._held
+            yield from self._buffered
             return
         with ExitStack() as stack:
-            yield from heapq.merge(self._held, *(self._read(path, stack) for path in self._runs))
+            yield from heapq.merge(self._buffered, *(self._read(path, stack) for path in self._runs))
 
     def _spill(self) -> None:
-        self._held.sort()
-        self._runs.append(self._write(self._held))
-        self._held, self._size = [], 0
-        if len(self._runs) >= _MOST_RUNS:
+        self._buffered.sort()
+        self._runs.append(self._write(self._buffered))
+        self._buffered, self._size = [], 0
+        if len(self._runs) >= _MAX_RUNS:
             with ExitStack() as stack:
                 merged = self._write(heapq.merge(*(self._read(path, stack) for path in self._runs)))
             for path in self._runs:

@@ -29,28 +29,28 @@ from pyarrow.fs import FileType
 
 from cc_pipeline.atomic import make_durable_folder, sync_files
 from cc_pipeline.errors import EnvironmentFault, PlaceFault
-from cc_pipeline.lake.digests.digest import content_versions, together
+from cc_pipeline.lake.digests.digest import combine_digests, compute_content_digests
 from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec, lake_fault
-from cc_pipeline.lake.layout import StoredFile, clustered_by, runs_of, stored_files
-from cc_pipeline.lake.replacing import opened_apart, replace_files, schema_of_files, whole_row_groups, write_files
+from cc_pipeline.lake.layout import StoredFile, clustered_by, list_stored_files, split_into_runs
+from cc_pipeline.lake.replacing import build_row_groups, get_file_schema, open_fixed_version, replace_files, write_files
 from cc_pipeline.lake.row_counts import SliceKey, count_in_files, slice_key
 from cc_pipeline.lake.streaming import stream_table
 
 #: Bytes of rows, uncompressed, that are sorted together: a file or two. Bounds the memory of a worker.
-_SORTED_TOGETHER: Final = 64 << 20
+_SORT_BYTES: Final = 64 << 20
 #: Commits in a row that may meet another process's.
 _TRIES: Final = 20
 #: Files that are read in parallel.
-_AHEAD: Final = 16
+_PARALLEL_FILES: Final = 16
 #: Rows of a narrow column in one batch.
 _NARROW_ROWS: Final = 1 << 16
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 #: A row group that was written: its rows, and by target their content digest and number.
-_Group: TypeAlias = tuple[int, dict[str, str], Counter[str]]
+_WrittenGroup: TypeAlias = tuple[int, dict[str, str], Counter[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedFile:
     """A file that a worker wrote for ``table``: its path below the table's folder, its crawl, bytes and rows, and the
     first and last slice in it. ``contents`` has the content digest of each target's rows (``lake/digests/digest.py``),
     ``counts`` their number; both are empty for tables whose slices are whole crawls. All values are plain: the object
@@ -78,7 +78,7 @@ def write_rows(
     crawl: str,
     batches: Iterable[pa.RecordBatch],
     name: str,
-) -> list[Added]:
+) -> list[AddedFile]:
     """Writes rows of ``crawl``, in the table's schema, to files that :func:`commit_added` can add; reads no log.
 
     ``name`` goes into the files' names, for people. Rows are sorted as the spec says, some 64 MB at a time; rows with
@@ -93,18 +93,18 @@ def write_rows(
     folder = f"crawl={quote(crawl, safe='')}"
     address = f"{lake.address(spec.name)}/{folder}".removeprefix("s3://")
     template = StoredFile(f"{folder}/", {"crawl": crawl}, 0, 0)
-    added: list[Added] = []
+    added: list[AddedFile] = []
     try:
         if "://" not in lake.root:
             make_durable_folder(Path(address))
-        for number, run in enumerate(_sorted_runs(spec, crawl, batches)):
-            contents: deque[_Group] = deque()
-            groups = _noting(spec, whole_row_groups(run.to_batches(), spec.schema), contents)
+        for number, run in enumerate(_sort_runs(spec, crawl, batches)):
+            contents: deque[_WrittenGroup] = deque()
+            groups = _note_contents(spec, build_row_groups(run.to_batches(), spec.schema), contents)
             # unique beside the caller's name: a driver that starts again numbers its tasks from the beginning
             for file in write_files(lake, spec, schema, template, groups, f"{name}-{number:03}-{uuid4()}"):
-                target_totals = _of_rows(contents, file.rows)
+                target_totals = _take_contents(contents, file.rows)
                 bounds = (file.first, file.last)
-                added.append(Added(spec.name, file.path, crawl, file.size, file.rows, *bounds, *target_totals))
+                added.append(AddedFile(spec.name, file.path, crawl, file.size, file.rows, *bounds, *target_totals))
         if "://" not in lake.root:
             # the driver may be another machine, whose own sync would not reach what is still in memory here
             sync_files(Path(lake.address(spec.name)) / file.path for file in added)
@@ -113,7 +113,7 @@ def write_rows(
     return added
 
 
-def _sorted_runs(spec: TableSpec, crawl: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _sort_runs(spec: TableSpec, crawl: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     sort_keys = [(name, "ascending") for name in dict.fromkeys([clustered_by(spec), *spec.sort_by]) if name is not None]
 
     def sort_waiting() -> pa.Table:
@@ -123,10 +123,10 @@ def _sorted_runs(spec: TableSpec, crawl: str, batches: Iterable[pa.RecordBatch])
 
     waiting: list[pa.Table] = []
     size = 0
-    for rows in whole_row_groups(batches, spec.schema):
+    for rows in build_row_groups(batches, spec.schema):
         if not pc.all(pc.equal(rows.column("crawl"), crawl)).as_py():
             raise ValueError(f"rows for {spec.name} of another crawl than {crawl}")
-        if waiting and size + rows.nbytes > _SORTED_TOGETHER:
+        if waiting and size + rows.nbytes > _SORT_BYTES:
             yield sort_waiting()
             size = 0
         waiting.append(rows)
@@ -135,23 +135,27 @@ def _sorted_runs(spec: TableSpec, crawl: str, batches: Iterable[pa.RecordBatch])
         yield sort_waiting()
 
 
-def _noting(spec: TableSpec, groups: Iterable[pa.Table], contents: deque[_Group]) -> Iterator[pa.Table]:
+def _note_contents(spec: TableSpec, groups: Iterable[pa.Table], contents: deque[_WrittenGroup]) -> Iterator[pa.Table]:
     """``groups`` as they are stored. The content digests of each group are appended to ``contents`` before it is
     yielded."""
     by_target = "target" in spec.slice_columns
     for group in groups:
-        digests = content_versions(group.to_batches(), "target", (*spec.apart, "crawl")) if by_target else {}
-        contents.append((group.num_rows, digests, _values(group, "target") if by_target else Counter()))
+        digests = (
+            compute_content_digests(group.to_batches(), "target", (*spec.provenance_columns, "crawl"))
+            if by_target
+            else {}
+        )
+        contents.append((group.num_rows, digests, _count_values(group, "target") if by_target else Counter()))
         yield group.drop_columns("crawl")
 
 
-def _values(rows: pa.Table | pa.RecordBatch, column: str) -> Counter[str]:
+def _count_values(rows: pa.Table | pa.RecordBatch, column: str) -> Counter[str]:
     """The number of rows with each value of a column."""
     counts = pc.value_counts(rows.column(column))
     return Counter(dict(zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)))
 
 
-def _of_rows(contents: deque[_Group], rows: int) -> tuple[dict[str, str], dict[str, int]]:
+def _take_contents(contents: deque[_WrittenGroup], rows: int) -> tuple[dict[str, str], dict[str, int]]:
     """Takes the first row groups with together ``rows`` rows out of ``contents``. Returns their content digests and row
     counts by target."""
     parts: list[dict[str, str]] = []
@@ -161,20 +165,20 @@ def _of_rows(contents: deque[_Group], rows: int) -> tuple[dict[str, str], dict[s
         rows -= count
         parts.append(digests)
         counts += group_counts
-    return contents_of(parts), dict(counts)
+    return combine_contents(parts), dict(counts)
 
 
-def contents_of(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+def combine_contents(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """The content digest of each target's rows from those of several files."""
     by_target: dict[str, list[str]] = defaultdict(list)
     for part in parts:
         for target, number in part.items():
             by_target[target].append(number)
-    return {target: together(numbers) for target, numbers in by_target.items()}
+    return {target: combine_digests(numbers) for target, numbers in by_target.items()}
 
 
 def commit_added(
-    lake: Lake, table: str, added: Sequence[Added], slices: Sequence[Mapping[str, str]], digests: Mapping[str, str]
+    lake: Lake, table: str, added: Sequence[AddedFile], slices: Sequence[Mapping[str, str]], digests: Mapping[str, str]
 ) -> int:
     """Replaces the rows of ``slices`` by those of the files ``added``, in one commit with ``digests``, as
     :meth:`Lake.commit` does with rows. Returns the number of rows added.
@@ -185,7 +189,7 @@ def commit_added(
     and when the lake cannot be read or written; nothing was changed then.
     """
     spec = lake.specs[table]
-    files = _checked(spec, added, slices)
+    files = _check_files(spec, added, slices)
     counts = dict.fromkeys((slice_key(spec, slice_) for slice_ in slices), 0)
     for file in {added_file.path: added_file for added_file in added}.values():
         for target, count in (file.counts or {"": file.rows}).items():
@@ -193,13 +197,13 @@ def commit_added(
     rows = sum(file.rows for file in files)
     try:
         lake.prepare(table)
-        _look_for(lake, table, files)
-        replacing = Replacing(lake, spec, slices)
+        _require_files(lake, table, files)
+        replacing = SliceReplacement(lake, spec, slices)
         for remaining_tries in reversed(range(_TRIES)):
-            handle = opened_apart(lake, table)
+            handle = open_fixed_version(lake, table)
             assert handle is not None
             lake.check()
-            current_files = stored_files(spec, handle, replacing.crawls)
+            current_files = list_stored_files(spec, handle, replacing.crawls)
             removed_files, rewritten_files = replacing.plan(handle, current_files, {file.path for file in files})
             current_paths = {stored_file.path for stored_file in current_files}
             new_files = [file for file in files if file.path not in current_paths]
@@ -221,7 +225,7 @@ def put_rows(
     lake: Lake,
     spec: TableSpec,
     handle: DeltaTable,
-    replacing: Replacing,
+    replacing: SliceReplacement,
     batches: Iterable[pa.RecordBatch],
     digests: Mapping[str, str],
 ) -> None:
@@ -234,10 +238,10 @@ def put_rows(
     """
     counts: Counter[SliceKey] = Counter()
     new_files = [
-        *_written(lake, spec, schema_of_files(spec, handle, handle.metadata().partition_columns), batches, counts)
+        *_write_batches(lake, spec, get_file_schema(spec, handle, handle.metadata().partition_columns), batches, counts)
     ]
     try:
-        current_files = stored_files(spec, handle, replacing.crawls)
+        current_files = list_stored_files(spec, handle, replacing.crawls)
         removed_files, rewritten_files = replacing.plan(handle, current_files, {file.path for file in new_files})
     except pa.ArrowException as error:
         raise lake_fault(f"could not read {lake.address(spec.name)}", error) from error
@@ -248,11 +252,11 @@ def put_rows(
         removed_files,
         [*new_files, *rewritten_files],
         digests,
-        replacing.counts(counts, removed_files),
+        replacing.count_rows(counts, removed_files),
     )
 
 
-def _written(
+def _write_batches(
     lake: Lake, spec: TableSpec, schema: pa.Schema, batches: Iterable[pa.RecordBatch], counts: Counter[SliceKey]
 ) -> Iterator[StoredFile]:
     """Files with the rows of ``batches``, which follow each other by crawl; ``counts`` gets those of each slice."""
@@ -262,32 +266,32 @@ def _written(
         if clustered is None:
             counts[key_prefix] += part.num_rows
         else:
-            for value, rows in _values(part, clustered).items():
+            for value, rows in _count_values(part, clustered).items():
                 counts[(*key_prefix, value)] += rows
         return part
 
     if "crawl" not in spec.slice_columns:
-        groups = whole_row_groups((count_part(batch, ()) for batch in batches), schema)
+        groups = build_row_groups((count_part(batch, ()) for batch in batches), schema)
         yield from write_files(lake, spec, schema, StoredFile("", {}, 0, 0), groups, quick=True)
         return
-    parts = (part for batch in batches for part in _by_crawl(batch))
+    parts = (part for batch in batches for part in _split_by_crawl(batch))
     for crawl, crawl_parts in groupby(parts, key=itemgetter(0)):
         folder = f"crawl={quote(crawl, safe='')}"
         if "://" not in lake.root:
             make_durable_folder(Path(lake.address(spec.name)) / folder)
         template = StoredFile(f"{folder}/", {"crawl": crawl}, 0, 0)
-        groups = whole_row_groups((count_part(part, (crawl,)) for _, part in crawl_parts), schema, spec.row_group_rows)
+        groups = build_row_groups((count_part(part, (crawl,)) for _, part in crawl_parts), schema, spec.row_group_rows)
         yield from write_files(lake, spec, schema, template, groups, quick=True)
 
 
-def _by_crawl(batch: pa.RecordBatch) -> list[tuple[str, pa.RecordBatch]]:
+def _split_by_crawl(batch: pa.RecordBatch) -> list[tuple[str, pa.RecordBatch]]:
     crawls = batch.column("crawl").unique().to_pylist()
     if len(crawls) == 1:
         return [(crawls[0], batch)]
     return [(crawl, batch.filter(pc.equal(batch.column("crawl"), crawl))) for crawl in crawls]
 
 
-def _checked(spec: TableSpec, added: Sequence[Added], slices: Sequence[Mapping[str, str]]) -> list[StoredFile]:
+def _check_files(spec: TableSpec, added: Sequence[AddedFile], slices: Sequence[Mapping[str, str]]) -> list[StoredFile]:
     """The files as the log has them, each once."""
     if spec.slice_columns not in (("crawl",), ("crawl", "target")):
         raise ValueError(f"no files can be added to {spec.name}, whose slices are not of a crawl")
@@ -310,7 +314,7 @@ def _checked(spec: TableSpec, added: Sequence[Added], slices: Sequence[Mapping[s
     ]
 
 
-def _look_for(lake: Lake, table: str, files: Sequence[StoredFile]) -> None:
+def _require_files(lake: Lake, table: str, files: Sequence[StoredFile]) -> None:
     """Raises ``EnvironmentFault`` if one of ``files`` is missing or incomplete: the log would name it all the same."""
     system = lake.file_system()
 
@@ -318,7 +322,7 @@ def _look_for(lake: Lake, table: str, files: Sequence[StoredFile]) -> None:
         info = system.get_file_info(f"{lake.address(table)}/{file.path}".removeprefix("s3://"))
         return bool(info.type == FileType.File and info.size == file.size)
 
-    with ThreadPoolExecutor(_AHEAD) as pool:
+    with ThreadPoolExecutor(_PARALLEL_FILES) as pool:
         missing_files = [
             file.path for file, complete in zip(files, pool.map(is_complete, files), strict=True) if not complete
         ]
@@ -330,7 +334,7 @@ def _look_for(lake: Lake, table: str, files: Sequence[StoredFile]) -> None:
         )
 
 
-class Replacing:
+class SliceReplacement:
     """The files that hold rows of some slices (no slices: the whole table), and the rewritten files with their other
     rows. Files are looked at and rewritten once, however often a commit is tried."""
 
@@ -338,15 +342,15 @@ class Replacing:
         self._lake, self._spec = lake, spec
         self._clustered = clustered_by(spec)
         self._keys = {slice_key(spec, slice_) for slice_ in slices}
-        self._is_whole = not slices
+        self._replaces_all = not slices
         values_by_crawl: dict[str, set[str]] = defaultdict(set)
         for slice_ in slices:
             values_by_crawl[slice_.get("crawl", "")].add(slice_[self._clustered] if self._clustered else "")
         #: The crawls that may be touched; ``None``: any.
-        self.crawls = None if self._is_whole or "crawl" not in spec.slice_columns else frozenset(values_by_crawl)
-        self._named = {crawl: sorted(values) for crawl, values in values_by_crawl.items()}
-        self._held: dict[str, tuple[bool, bool]] = {}
-        self._rest: dict[tuple[str, ...], list[StoredFile]] = {}
+        self.crawls = None if self._replaces_all or "crawl" not in spec.slice_columns else frozenset(values_by_crawl)
+        self._values_by_crawl = {crawl: sorted(values) for crawl, values in values_by_crawl.items()}
+        self._holds_by_path: dict[str, tuple[bool, bool]] = {}
+        self._rewritten_files: dict[tuple[str, ...], list[StoredFile]] = {}
 
     def plan(
         self, handle: DeltaTable, current_files: Sequence[StoredFile], added_paths: set[str]
@@ -355,30 +359,33 @@ class Replacing:
 
         ``added_paths`` are paths of the files that are added.
         """
-        if self._is_whole:
+        if self._replaces_all:
             return [file for file in current_files if file.path not in added_paths], []
-        possible_files = [file for file in current_files if file.path not in added_paths and self._may_hold(file)]
-        unread_files = [file for file in possible_files if file.path not in self._held]
-        with ThreadPoolExecutor(_AHEAD) as pool:
-            self._held |= {
-                file.path: holds for file, holds in zip(unread_files, pool.map(self._holds, unread_files), strict=True)
+        possible_files = [file for file in current_files if file.path not in added_paths and self._may_hold_rows(file)]
+        unread_files = [file for file in possible_files if file.path not in self._holds_by_path]
+        with ThreadPoolExecutor(_PARALLEL_FILES) as pool:
+            self._holds_by_path |= {
+                file.path: holds
+                for file, holds in zip(unread_files, pool.map(self._inspect_file, unread_files), strict=True)
             }
-        replaced_files = [file for file in possible_files if self._held[file.path] == (True, False)]
-        mixed_files = [file for file in possible_files if self._held[file.path] == (True, True)]
+        replaced_files = [file for file in possible_files if self._holds_by_path[file.path] == (True, False)]
+        mixed_files = [file for file in possible_files if self._holds_by_path[file.path] == (True, True)]
         rewritten_files: list[StoredFile] = []
-        for crawl in self._named:
+        for crawl in self._values_by_crawl:
             # files of a run do not overlap, so neither do the rewritten ones
-            for run in runs_of([file for file in mixed_files if _crawl_of(file) == crawl]):
+            for run in split_into_runs([file for file in mixed_files if _get_crawl(file) == crawl]):
                 key = tuple(file.path for file in run)
-                if key not in self._rest:
-                    self._rest[key] = self._left_of(handle, crawl, run)
-                rewritten_files += self._rest[key]
+                if key not in self._rewritten_files:
+                    self._rewritten_files[key] = self._rewrite_files(handle, crawl, run)
+                rewritten_files += self._rewritten_files[key]
         return [*replaced_files, *mixed_files], rewritten_files
 
-    def counts(self, new_counts: Mapping[SliceKey, int], removed_files: Sequence[StoredFile]) -> dict[SliceKey, int]:
+    def count_rows(
+        self, new_counts: Mapping[SliceKey, int], removed_files: Sequence[StoredFile]
+    ) -> dict[SliceKey, int]:
         """The new number of rows of each replaced slice. ``new_counts`` has the slices with any; ``removed_files`` are
         the files of :meth:`plan`. Raises ``ValueError`` for rows of other slices."""
-        if self._is_whole:
+        if self._replaces_all:
             keys = count_in_files(self._lake, self._spec, removed_files) if self._spec.slice_columns else [()]
             return dict.fromkeys(keys, 0) | dict(new_counts)
         other_keys = new_counts.keys() - self._keys
@@ -386,8 +393,8 @@ class Replacing:
             raise ValueError(f"rows for {self._spec.name} of slices that are not replaced: {sorted(other_keys)[:3]}")
         return dict.fromkeys(self._keys, 0) | dict(new_counts)
 
-    def _may_hold(self, file: StoredFile) -> bool:
-        values = self._named.get(_crawl_of(file))
+    def _may_hold_rows(self, file: StoredFile) -> bool:
+        values = self._values_by_crawl.get(_get_crawl(file))
         if values is None:
             return False
         if self._clustered is None or file.first is None or file.last is None:
@@ -395,7 +402,7 @@ class Replacing:
         position = bisect_left(values, file.first)
         return position < len(values) and values[position] <= file.last
 
-    def _holds(self, file: StoredFile) -> tuple[bool, bool]:
+    def _inspect_file(self, file: StoredFile) -> tuple[bool, bool]:
         """Whether the file has rows of the slices, and whether it has other rows."""
         if self._clustered is None or (file.first is not None and file.first == file.last):
             return True, False
@@ -404,20 +411,20 @@ class Replacing:
         with self._lake.file_system().open_input_file(address) as source:
             reader = pq.ParquetFile(source, pre_buffer=False, read_dictionary=[self._clustered])
             for batch in reader.iter_batches(_NARROW_ROWS, columns=[self._clustered], use_threads=False):
-                is_replaced = self._are_ours(_crawl_of(file), pc.unique(batch.column(0)).cast(pa.string()))
+                is_replaced = self._match_values(_get_crawl(file), pc.unique(batch.column(0)).cast(pa.string()))
                 has_replaced_rows = has_replaced_rows or bool(pc.any(is_replaced).as_py())
                 has_other_rows = has_other_rows or not pc.all(is_replaced).as_py()
                 if has_replaced_rows and has_other_rows:
                     break
         return has_replaced_rows, has_other_rows
 
-    def _are_ours(self, crawl: str, values: pa.Array) -> pa.Array:
-        return pc.is_in(values, value_set=pa.array(self._named[crawl], pa.string()))
+    def _match_values(self, crawl: str, values: pa.Array) -> pa.Array:
+        return pc.is_in(values, value_set=pa.array(self._values_by_crawl[crawl], pa.string()))
 
-    def _left_of(self, handle: DeltaTable, crawl: str, files: Sequence[StoredFile]) -> list[StoredFile]:
+    def _rewrite_files(self, handle: DeltaTable, crawl: str, files: Sequence[StoredFile]) -> list[StoredFile]:
         """Writes files with the rows of ``files`` that belong to no replaced slice."""
         lake, spec, clustered = self._lake, self._spec, self._clustered
-        schema = schema_of_files(spec, handle, handle.metadata().partition_columns)
+        schema = get_file_schema(spec, handle, handle.metadata().partition_columns)
         addresses = tuple(f"{lake.address(spec.name)}/{file.path}" for file in files)
         pinned = PinnedTable(spec, handle.version(), addresses, sum(file.rows for file in files))
         rows_read = 0
@@ -426,12 +433,12 @@ class Replacing:
             nonlocal rows_read
             for batch in stream_table(lake, pinned):
                 rows_read += batch.num_rows
-                kept_rows = batch.filter(pc.invert(self._are_ours(crawl, batch.column(clustered))))
+                kept_rows = batch.filter(pc.invert(self._match_values(crawl, batch.column(clustered))))
                 if kept_rows.num_rows:
                     yield kept_rows
 
         written = list(
-            write_files(lake, spec, schema, files[0], whole_row_groups(read_kept_rows(), schema, spec.row_group_rows))
+            write_files(lake, spec, schema, files[0], build_row_groups(read_kept_rows(), schema, spec.row_group_rows))
         )
         if rows_read != pinned.rows:
             raise EnvironmentFault(
@@ -441,5 +448,5 @@ class Replacing:
         return written
 
 
-def _crawl_of(file: StoredFile) -> str:
+def _get_crawl(file: StoredFile) -> str:
     return file.partition.get("crawl") or ""

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 #: Set on a table whose older files lack columns; empty once all were rewritten.
 COLUMNS_ADDED: Final = "cc_pipeline.columnsAdded"
 #: Seconds to wait for another process that migrates: long for what only changes the log, short for a rewriting.
-_PATIENCE: Final = 60.0
+_LOCK_WAIT_SECONDS: Final = 60.0
 
 
-def missing_columns(table: str, stored_schema: Schema, schema: pa.Schema) -> list[Field]:
+def find_missing_columns(table: str, stored_schema: Schema, schema: pa.Schema) -> list[Field]:
     """The columns of ``schema`` that the table with the schema ``stored_schema`` does not have, made nullable so that
     they can be added.
 
@@ -109,14 +109,14 @@ def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A step from one layout to the next. ``layout`` is the one after it, ``what`` a clause for people.
+    """A step from one layout to the next. ``layout`` is the one after it, ``description`` a clause for people.
 
     ``rewrites`` names the tables whose files it rewrites; their bytes are its cost. ``apply`` may be killed at any
     moment and run again. It makes Delta commits, so older versions can be read until upkeep deletes them.
     """
 
     layout: int
-    what: str
+    description: str
     apply: Callable[[Lake], None]
     rewrites: tuple[str, ...] = ()
 
@@ -126,7 +126,7 @@ class Migration:
         return sum(lake.pin(table).bytes for table in self.rewrites if table in lake.specs)
 
 
-def pending(home: Path, migrations: Sequence[Migration]) -> list[Migration]:
+def find_pending(home: Path, migrations: Sequence[Migration]) -> list[Migration]:
     """The migrations that ``home`` still needs, in their order. Raises ``UnknownLayout``."""
     note = read_note(home)
     if note is None:
@@ -141,11 +141,11 @@ def migrate(home: Path, lake: Lake, migrations: Sequence[Migration], *, rewrite:
     Raises ``EnvironmentFault``, and runs no migration, if one of them rewrites tables and ``rewrite`` is not set, and
     if the disk has too little room; ``UnknownLayout`` for a home of another layout.
     """
-    if not pending(home, migrations):
+    if not find_pending(home, migrations):
         return 0
-    with locked(home / "migrate.lock", _PATIENCE):
+    with locked(home / "migrate.lock", _LOCK_WAIT_SECONDS):
         # another process may have done it while this one waited
-        steps = pending(home, migrations)
+        steps = find_pending(home, migrations)
         price = sum(step.price(lake) for step in steps)
         if price and not rewrite:
             raise EnvironmentFault(

@@ -31,12 +31,12 @@ from cc_pipeline.atomic import make_durable_folder, sync_files
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, disk_is_full
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
-from cc_pipeline.lake.digests.log import UNKNOWN, Unknown
-from cc_pipeline.lake.digests.standings import UNREADABLE, Standings
-from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns
-from cc_pipeline.lake.layout import ROW_GROUP_ROWS, StoredFile, actions_of, files_of
+from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS, UnknownDigests
+from cc_pipeline.lake.digests.standings import UNREADABLE, DigestReader
+from cc_pipeline.lake.evolution import add_columns, find_missing_columns, is_uneven
+from cc_pipeline.lake.layout import ROW_GROUP_ROWS, StoredFile, list_files, read_actions
 from cc_pipeline.lake.predicates import scan
-from cc_pipeline.lake.torn import IF_TORN, torn_in_log
+from cc_pipeline.lake.torn import DAMAGE_ADVICE, find_damaged_log_files
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.slice import Stage
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
 #: How often a commit is tried when other processes commit to the same table first.
 _COMMIT_TRIES = 20
 #: Commits that a kept handle follows. It keeps each of them in memory, so every use costs more than the one before.
-_GROWS_OLD = 24
+_MAX_HANDLE_COMMITS = 24
 #: The log's old entries are looked for by upkeep (``vacuum.clean_log``): it means to list all commits of a month.
 AFTER_COMMIT: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 #: For every writer, whatever it passes: no entry of a log, and so no version, is deleted at a checkpoint.
 _KEEPS_LOG: Final = {"delta.enableExpiredLogCleanup": "false"}
 #: Entries of other processes since this one's last commit that it makes durable too, at most.
-_FOLLOWED: Final = 100
+_MAX_SYNCED_ENTRIES: Final = 100
 #: The version of a pinned table that does not exist yet.
-_NONE_YET = -1
+_NO_TABLE = -1
 _ID_CHARACTERS: Final = 32
 
 #: The purge that removes the rows of a slice: none, that of the target, or also that of one subset of the target.
@@ -63,27 +63,26 @@ RemovedWith: TypeAlias = Literal["nothing", "target", "subset"]
 class TableSpec:
     """The declaration of a table of the lake: all that upkeep, purges and publications need to know of it.
 
-    ``slice_columns`` make a slice, ``sort_by`` is the order within a file. ``apart`` are columns that say when, where
-    or by whom a row was made: rows that differ only in these have the same content. ``row_group_rows`` are the rows of
-    a row group of its files.
+    ``slice_columns`` make a slice, ``sort_by`` is the order within a file. ``provenance_columns`` are columns that say
+    when, where or by whom a row was made: rows that differ only in these have the same content. ``row_group_rows`` are
+    the rows of a row group of its files.
 
     ``stage`` makes its slices again. A table that is none of the tables of its stage has one row per slice, written by
     :func:`~cc_pipeline.lake.slice.note_slices`. ``removed_with`` says when the rows of a target in a crawl go; it means
-    nothing for tables without these two columns. A table that ``is_shown`` nowhere is left out of copies. ``left_by``
-    names the extension that made the table and is not in use: such a table is purged and swept, and neither merged nor
-    shown.
-    """
+    nothing for tables without these two columns. A table that ``is_published`` nowhere is left out of copies.
+    ``former_extension`` names the extension that made the table and is not in use: such a table is purged and swept,
+    and neither merged nor shown."""
 
     name: str
     schema: pa.Schema
     slice_columns: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
-    apart: tuple[str, ...] = ()
+    provenance_columns: tuple[str, ...] = ()
     row_group_rows: int = ROW_GROUP_ROWS
     stage: Stage | None = None
     removed_with: RemovedWith = "subset"
-    is_shown: bool = True
-    left_by: str = ""
+    is_published: bool = True
+    former_extension: str = ""
 
     @property
     def has_targets(self) -> bool:
@@ -118,10 +117,10 @@ class PinnedTable:
 
     def stored_files(self, crawls: Collection[str] | None = None) -> list[StoredFile]:
         """The files with their sizes and bounds; those of some ``crawls`` where they are named."""
-        return [] if self.actions is None else files_of(self.spec, self.actions, crawls)
+        return [] if self.actions is None else list_files(self.spec, self.actions, crawls)
 
 
-class DigestsUnknown(EnvironmentFault):
+class DigestsNotInLog(EnvironmentFault):
     """A log does not tell which digests a table has. Its rows may tell."""
 
 
@@ -146,7 +145,7 @@ class Lake:
         self._before_write = before_write
         self._written: set[str] = set()
         self._handles: dict[str, tuple[int, DeltaTable]] = {}
-        self._standings = Standings(self)
+        self._digest_reader = DigestReader(self)
         self._lock = threading.Lock()
         #: The newest version of each table that this object has seen on disk.
         self._durable: dict[str, int] = {}
@@ -162,7 +161,7 @@ class Lake:
         return f"{self.root}/tables/{table}"
 
     @contextmanager
-    def still(self) -> Iterator[None]:
+    def hold_versions(self) -> Iterator[None]:
         """Inside the block each table is looked at once, however often it is read, so that all questions are answered
         from one version of it and cost one look at its log.
 
@@ -182,13 +181,13 @@ class Lake:
                     self._pins.clear()
                     self._moving.clear()
 
-    def look_again(self, table: str = "", *, always: bool = False) -> None:
-        """Makes the next opening look at the table (default: each table), also where it is :meth:`still`; ``always``,
-        until the block ends: for callers that commit by a handle of their own."""
+    def invalidate(self, table: str = "", *, until_block_ends: bool = False) -> None:
+        """Makes the next opening look at the table (default: each table), also where it is :meth:`hold_versions`;
+        ``until_block_ends``, until the block ends: for callers that commit by a handle of their own."""
         with self._lock:
             for name in [table] if table else [*self._seen]:
                 self._seen.pop(name, None)
-            if table and always and self._blocks:
+            if table and until_block_ends and self._blocks:
                 self._moving.add(table)
 
     @contextmanager
@@ -258,13 +257,13 @@ class Lake:
         slices: Sequence[Mapping[str, str]],
         digests: Mapping[str, str],
     ) -> None:
-        from cc_pipeline.lake.adding import Replacing, put_rows  # noqa: PLC0415  # they are built on a lake
+        from cc_pipeline.lake.adding import SliceReplacement, put_rows  # noqa: PLC0415  # they are built on a lake
 
         self.prepare(spec.name)
-        replacing = Replacing(self, spec, slices)
+        replacing = SliceReplacement(self, spec, slices)
         for remaining_tries in reversed(range(_COMMIT_TRIES)):
             try:
-                with self._taken(spec) as handle:
+                with self._take_handle(spec) as handle:
                     self.check()
                     # the table first: who commits after rows were looked at is met
                     put_rows(self, spec, handle, replacing, open_data(), digests)
@@ -274,12 +273,12 @@ class Lake:
                 self._raise_unless_retried(spec.name, error, remaining_tries)
 
     @contextmanager
-    def _taken(self, spec: TableSpec) -> Iterator[DeltaTable]:
+    def _take_handle(self, spec: TableSpec) -> Iterator[DeltaTable]:
         """A handle at the newest version of an existing table. No other caller gets it in the block, so it stays at
         that version; opening another one would read the log again."""
         with self._lock:
             self._seen.pop(spec.name, None)
-            handle = self._newest(spec)
+            handle = self._get_newest(spec)
             kept_handle = self._handles.pop(spec.name, None)
         if handle is None or kept_handle is None:
             raise EnvironmentFault(f"{self.address(spec.name)} does not exist any more", "Find who removed the table.")
@@ -297,7 +296,7 @@ class Lake:
         self.prepare(table)
         for remaining_tries in reversed(range(_COMMIT_TRIES)):
             try:
-                with self._taken(spec) as handle:
+                with self._take_handle(spec) as handle:
                     self.check()
                     self.commit_actions(table, handle, [], digests)
                 return
@@ -359,14 +358,16 @@ class Lake:
         commit(AFTER_COMMIT)
         if is_folder:
             self._sync_log(table, old_version)
-        self.look_again(table)
+        self.invalidate(table)
 
     def _sync_log(self, table: str, old_version: int) -> None:
         """Makes the entries and checkpoints of a log durable, from version ``old_version`` on: an entry that another
         process is still writing to disk must not be missing below a later one."""
         log = Path(self.address(table)) / "_delta_log"
         # a log that was restored meanwhile ends earlier than this object has seen
-        first = max(min(self._durable.get(table, old_version - 1), old_version) + 1, old_version - _FOLLOWED, 0)
+        first = max(
+            min(self._durable.get(table, old_version - 1), old_version) + 1, old_version - _MAX_SYNCED_ENTRIES, 0
+        )
         version = old_version + 1
         while (log / f"{version:020}.json").exists():
             version += 1
@@ -398,23 +399,27 @@ class Lake:
     def digests(self, table: str, names: Sequence[str], version: int | None = None) -> dict[str, str | None]:
         """As :meth:`digest`, for many names over one reading of the log; as of ``version`` where one is given."""
         try:
-            numbers = self._standings.numbers(table, names, version)
+            numbers = self._digest_reader.read_numbers(table, names, version)
         except UNREADABLE as error:
             raise lake_fault(f"could not read the digests of {self.address(table)}", error) from error
         return {name: digest_from_int(numbers[name]) if name in numbers else None for name in names}
 
-    def digest_names(self, table: str, prefix: str = "", but: str | None = None, only: str | None = None) -> list[str]:
-        """All digest names that begin with ``prefix``, without those whose digest is ``but``; or only those whose
-        digest is ``only``. Raises ``DigestsUnknown`` if the log does not tell."""
-        return [name for names in self.batches_of_names(table, prefix, but, only) for name in names.to_pylist()]
+    def digest_names(
+        self, table: str, prefix: str = "", excluded: str | None = None, required: str | None = None
+    ) -> list[str]:
+        """All digest names that begin with ``prefix``, without those whose digest is ``excluded``; or only those whose
+        digest is ``required``. Raises ``DigestsNotInLog`` if the log does not tell."""
+        return [
+            name for names in self.read_name_batches(table, prefix, excluded, required) for name in names.to_pylist()
+        ]
 
-    def batches_of_names(
-        self, table: str, prefix: str = "", but: str | None = None, required: str | None = None
+    def read_name_batches(
+        self, table: str, prefix: str = "", excluded: str | None = None, required: str | None = None
     ) -> Iterator[pa.Array]:
         """As :meth:`digest_names`, batch by batch: they may be millions."""
-        batches = self._standings.every(table, None, prefix)
-        if batches is UNKNOWN:
-            raise DigestsUnknown(
+        batches = self._digest_reader.read_all(table, None, prefix)
+        if batches is UNKNOWN_DIGESTS:
+            raise DigestsNotInLog(
                 f"the log of {self.address(table)} does not tell which slices the table has",
                 "Look at it: cc-pipeline doctor",
             )
@@ -423,24 +428,27 @@ class Lake:
                 if required is not None:
                     yield names.filter(pc.equal(numbers, digest_to_int(required)))
                 else:
-                    yield names if but is None else names.filter(pc.not_equal(numbers, digest_to_int(but)))
+                    yield names if excluded is None else names.filter(pc.not_equal(numbers, digest_to_int(excluded)))
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
 
-    def differing(self, tables: Sequence[str], versions: Mapping[str, int], prefix: str) -> list[str] | Unknown:
+    def find_differing(
+        self, tables: Sequence[str], versions: Mapping[str, int], prefix: str
+    ) -> list[str] | UnknownDigests:
         """The names that begin with ``prefix`` and under which ``tables`` have different digests, at the ``versions``
-        of them (default: now); ``UNKNOWN`` if a log does not tell. Memory is bounded, however many names there are."""
+        of them (default: now); ``UNKNOWN_DIGESTS`` if a log does not tell. Memory is bounded, however many names there
+        are."""
         try:
-            return self._standings.differing(tables, versions, prefix)
+            return self._digest_reader.find_differing(tables, versions, prefix)
         except UNREADABLE as error:
             raise lake_fault(f"could not read the logs of {', '.join(tables)}", error) from error
 
     def version(self, table: str) -> int:
         """The current version of the table; -1 if it does not exist yet."""
-        if (kept_pin := self._kept_pin(table)) is not None:
+        if (kept_pin := self._find_kept_pin(table)) is not None:
             return kept_pin.version
         handle = self.handle(self.specs[table])
-        return _NONE_YET if handle is None else handle.version()
+        return _NO_TABLE if handle is None else handle.version()
 
     def commit_id(self, table: str, version: int | None = None) -> str:
         """Identifies the rows and digests of a table, now or at ``version``: a digest of the table's id and of the last
@@ -451,15 +459,15 @@ class Lake:
         the log does not have.
         """
         spec = self.specs[table]
-        if version is None and (kept_pin := self._kept_pin(table)) is not None:
+        if version is None and (kept_pin := self._find_kept_pin(table)) is not None:
             return kept_pin.commit_id
-        handle = None if version == _NONE_YET else self.handle(spec)
+        handle = None if version == _NO_TABLE else self.handle(spec)
         return "" if handle is None else self._commit_id(spec, handle, version)
 
     def _commit_id(self, spec: TableSpec, handle: DeltaTable, version: int | None = None) -> str:
         table_version = handle.version() if version is None else version
         try:
-            entry = self._standings.log(spec.name).last_change(table_version)
+            entry = self._digest_reader.log(spec.name).find_last_change(table_version)
             if entry is None:
                 # the entry was deleted after a checkpoint: the files of the version identify it
                 old_handle = handle if table_version == handle.version() else self.open(spec, table_version)
@@ -473,21 +481,21 @@ class Lake:
         handle = self.handle(self.specs[table])
         return 0 if handle is None else handle.count()
 
-    def changed_since(self, table: str, old_version: int, new_version: int) -> set[str] | Unknown:
-        """The names of digests that were committed after version ``old_version``, up to ``new_version``; ``UNKNOWN`` if
-        the log does not tell any more. No rows are read."""
-        return self._standings.log(table).names_since(old_version, new_version)
+    def changed_since(self, table: str, old_version: int, new_version: int) -> set[str] | UnknownDigests:
+        """The names of digests that were committed after version ``old_version``, up to ``new_version``;
+        ``UNKNOWN_DIGESTS`` if the log does not tell any more. No rows are read."""
+        return self._digest_reader.log(table).names_since(old_version, new_version)
 
     def log_entry(self, table: str, version: int) -> bytes | None:
         """The entry of a version as it is stored in the table's log; ``None`` if it was deleted."""
         try:
-            return self._standings.log(table).entry(version)
+            return self._digest_reader.log(table).read_entry(version)
         except FileNotFoundError:
             return None
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
 
-    def agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
+    def find_agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
         """The digest last committed under each name, if all of ``tables`` have the same one; else ``None``."""
         digests_by_table = [self.digests(table, names) for table in tables]
         return {
@@ -516,21 +524,21 @@ class Lake:
             raise lake_fault(f"could not read {self.address(table)}", error) from error
 
     def pin(self, table: str, version: int | None = None) -> PinnedTable:
-        """The table as it is now, or at ``version``, as explicit files. Where it is :meth:`still` the current version
-        is read once, until there may be a newer commit."""
-        if version is None and (kept_pin := self._kept_pin(table)) is not None:
+        """The table as it is now, or at ``version``, as explicit files. Where it is :meth:`hold_versions` the current
+        version is read once, until there may be a newer commit."""
+        if version is None and (kept_pin := self._find_kept_pin(table)) is not None:
             return kept_pin
         spec = self.specs[table]
-        handle = None if version == _NONE_YET else self.handle(spec) if version is None else self.open(spec, version)
-        pinned = PinnedTable(spec, _NONE_YET, (), 0) if handle is None else self._pinned(spec, handle)
+        handle = None if version == _NO_TABLE else self.handle(spec) if version is None else self.open(spec, version)
+        pinned = PinnedTable(spec, _NO_TABLE, (), 0) if handle is None else self._pin_handle(spec, handle)
         if version is None:
             with self._lock:
                 if self._blocks:
                     self._pins[table] = pinned
         return pinned
 
-    def _pinned(self, spec: TableSpec, handle: DeltaTable) -> PinnedTable:
-        actions = actions_of(handle)
+    def _pin_handle(self, spec: TableSpec, handle: DeltaTable) -> PinnedTable:
+        actions = read_actions(handle)
         rows = sum(value or 0 for value in actions.column("num_records").to_pylist()) if actions.num_rows else 0
         return PinnedTable(
             spec,
@@ -544,8 +552,8 @@ class Lake:
             actions=actions,
         )
 
-    def _kept_pin(self, table: str) -> PinnedTable | None:
-        """The table as it was pinned in this block of :meth:`still`, if that is still its newest version."""
+    def _find_kept_pin(self, table: str) -> PinnedTable | None:
+        """The table as it was pinned in this block of :meth:`hold_versions`, if that is still its newest version."""
         with self._lock:
             kept_pin = self._pins.get(table)
             if kept_pin is None:
@@ -553,7 +561,7 @@ class Lake:
             if table not in self._seen:
                 return None if self.has_moved(table, kept_pin.version) else kept_pin
             handle = self._seen[table]
-        return kept_pin if (_NONE_YET if handle is None else handle.version()) == kept_pin.version else None
+        return kept_pin if (_NO_TABLE if handle is None else handle.version()) == kept_pin.version else None
 
     def file_system(self) -> FileSystem:
         """The file system that the files of pinned tables are on; credentials of S3 come from the usual chain."""
@@ -583,58 +591,60 @@ class Lake:
 
     def handle(self, spec: TableSpec) -> DeltaTable | None:
         """The current table; ``None`` if it does not exist. Its log is read if it may have new entries, and once in a
-        block of :meth:`still`. Raises ``EnvironmentFault``."""
+        block of :meth:`hold_versions`. Raises ``EnvironmentFault``."""
         table = spec.name
         with self._lock:
             if table not in self._seen:
-                handle = self._newest(spec)
+                handle = self._get_newest(spec)
                 if not self._blocks or table in self._moving:
                     return handle
                 self._seen[table] = handle
             return self._seen[table]
 
-    def _newest(self, spec: TableSpec) -> DeltaTable | None:
+    def _get_newest(self, spec: TableSpec) -> DeltaTable | None:
         """The kept handle, updated if there may be a newer commit, or a new one."""
         opened, kept = self._handles.get(spec.name, (0, None))
         if kept is not None:
             version = kept.version()
-            if not self.has_moved(spec.name, version) and not self._is_silent(spec.name, version):
+            if not self.has_moved(spec.name, version) and not self._has_empty_entry(spec.name, version):
                 return kept
-            if version - opened > _GROWS_OLD:
+            if version - opened > _MAX_HANDLE_COMMITS:
                 kept = None
         elif "://" not in self.root and not Path(f"{self.address(spec.name)}/_delta_log").exists():
             return None
-        handle = self.open(spec, kept=kept)
+        handle = self.open(spec, kept_handle=kept)
         if handle is not None and handle is not kept:
             self._handles[spec.name] = handle.version(), handle
         return handle
 
-    def open(self, spec: TableSpec, version: int | None = None, *, kept: DeltaTable | None = None) -> DeltaTable | None:
+    def open(
+        self, spec: TableSpec, version: int | None = None, *, kept_handle: DeltaTable | None = None
+    ) -> DeltaTable | None:
         """Reads the log of a table, up to now or to ``version``; ``None`` if it does not exist. A ``kept`` handle reads
         only new entries. Raises ``EnvironmentFault``."""
         try:
-            if kept is None:
+            if kept_handle is None:
                 handle = DeltaTable(self.address(spec.name), version, storage_options=self._options)
             else:
-                handle = kept
+                handle = kept_handle
                 handle.update_incremental()
         except (OSError, DeltaError) as error:
             if version is None and isinstance(error, TableNotFoundError):
                 return None
-            self._refuse_torn_log(spec.name)
+            self._refuse_damaged_log(spec.name)
             raise lake_fault(f"could not open {self.address(spec.name)}", error) from error
-        if version is None and self._is_silent(spec.name, handle.version()):
-            self._refuse_torn_log(spec.name)
+        if version is None and self._has_empty_entry(spec.name, handle.version()):
+            self._refuse_damaged_log(spec.name)
         return handle
 
-    def _is_silent(self, table: str, version: int) -> bool:
+    def _has_empty_entry(self, table: str, version: int) -> bool:
         """Whether the entry of a version in a folder is empty: the library takes it for a commit without changes."""
         entry = Path(f"{self.address(table)}/_delta_log/{version:020}.json")
         return "://" not in self.root and entry.exists() and not entry.stat().st_size
 
-    def _refuse_torn_log(self, table: str) -> None:
+    def _refuse_damaged_log(self, table: str) -> None:
         """Raises ``TornTable`` if a file of a table's log is incomplete, so that nothing is built on it."""
-        for damaged_file in torn_in_log(self.file_system(), self.address(table), table):
+        for damaged_file in find_damaged_log_files(self.file_system(), self.address(table), table):
             if not damaged_file.is_harmless:
                 raise damaged_file.fault()
 
@@ -659,12 +669,12 @@ class Lake:
             self._before_write(spec)
             self._written.add(table)
         for remaining_tries in reversed(range(_COMMIT_TRIES)):
-            self.look_again(table)
+            self.invalidate(table)
             handle = self.handle(spec)
             if handle is None:
                 self._create(spec)
                 return
-            missing = missing_columns(spec.name, handle.schema(), spec.schema)
+            missing = find_missing_columns(spec.name, handle.schema(), spec.schema)
             if not missing:
                 return
             try:
@@ -694,7 +704,7 @@ class Lake:
         try:
             if "://" not in address:
                 make_durable_folder(Path(address) / "_delta_log")
-            self.commit_durably(spec.name, _NONE_YET, create)
+            self.commit_durably(spec.name, _NO_TABLE, create)
         except (OSError, DeltaError) as error:
             # another process may be making the table at this moment
             if not isinstance(error, CommitFailedError) or self.handle(spec) is None:
@@ -717,4 +727,6 @@ def lake_fault(problem: str, error: Exception, family: type[EnvironmentFault] = 
         return PlaceFault(
             f"{problem}: the disk is full", "Free some space and run it again; what was committed before is intact."
         )
-    return family(f"{problem}: {error}", f"{IF_TORN} Else check the place and its permissions, then run it again.")
+    return family(
+        f"{problem}: {error}", f"{DAMAGE_ADVICE} Else check the place and its permissions, then run it again."
+    )

@@ -30,11 +30,11 @@ ROW_GROUP_ROWS: Final = 16_384
 #: Files below this size are merged when there are many.
 SMALL_BYTES: Final = FILE_BYTES // 2
 #: Small files of a crawl that a table may have.
-FEW_FILES: Final = 32
+MAX_SMALL_FILES: Final = 32
 #: How many files of a crawl, other than small ones, may hold the same slice by their bounds.
-FEW_DEEP: Final = 8
+MAX_OVERLAPPING_RUNS: Final = 8
 #: Small files that are merged in one go: opening one takes milliseconds, and someone may wait for the end.
-AT_ONCE: Final = 1_000
+MAX_MERGED_FILES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +55,19 @@ def clustered_by(spec: TableSpec) -> str | None:
     return next((name for name in reversed(spec.slice_columns) if name != "crawl"), None)
 
 
-def actions_of(handle: DeltaTable) -> pa.Table:
+def read_actions(handle: DeltaTable) -> pa.Table:
     """The log's table of files, with one row for each."""
     # not pa.table, which imports pandas: 50 MB
     return pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)).read_all()
 
 
-def stored_files(spec: TableSpec, handle: DeltaTable, crawls: Collection[str] | None = None) -> list[StoredFile]:
+def list_stored_files(spec: TableSpec, handle: DeltaTable, crawls: Collection[str] | None = None) -> list[StoredFile]:
     """The files of a table at the version of ``handle``; only those of ``crawls`` if they are given."""
-    return files_of(spec, actions_of(handle), crawls)
+    return list_files(spec, read_actions(handle), crawls)
 
 
-def files_of(spec: TableSpec, actions: pa.Table, crawls: Collection[str] | None = None) -> list[StoredFile]:
-    """The same from the table of :func:`actions_of`."""
+def list_files(spec: TableSpec, actions: pa.Table, crawls: Collection[str] | None = None) -> list[StoredFile]:
+    """The same from the table of :func:`read_actions`."""
     clustered = clustered_by(spec)
     if crawls is not None:
         crawl_array = pa.array(sorted(crawls), pa.string())
@@ -87,16 +87,15 @@ def files_of(spec: TableSpec, actions: pa.Table, crawls: Collection[str] | None 
     ]
 
 
-def due(
-    files: Sequence[StoredFile], max_small_files: int = FEW_FILES, most_bytes: int | None = None
+def find_due_merges(
+    files: Sequence[StoredFile], max_small_files: int = MAX_SMALL_FILES, max_bytes: int | None = None
 ) -> list[list[StoredFile]]:
-    """The merges that are due, the smallest first. Each has the files of one sorted run, at most ``most_bytes`` of
+    """The merges that are due, the smallest first. Each has the files of one sorted run, at most ``max_bytes`` of
     them.
 
-    A crawl's small files are merged if it has more than ``max_small_files``. If more than ``FEW_DEEP`` of its other
-    files may hold the same slice, the smaller ones of those runs are merged, until the next is larger than all before
-    it together: so the times that a row is merged grow with the logarithm of the crawl's size.
-    """
+    A crawl's small files are merged if it has more than ``max_small_files``. If more than ``MAX_OVERLAPPING_RUNS`` of
+    its other files may hold the same slice, the smaller ones of those runs are merged, until the next is larger than
+    all before it together: so the times that a row is merged grow with the logarithm of the crawl's size."""
     by_partition: dict[tuple[str | None, ...], list[StoredFile]] = {}
     for file in files:
         by_partition.setdefault(tuple(file.partition.values()), []).append(file)
@@ -104,12 +103,12 @@ def due(
     for partition_files in by_partition.values():
         small = [file for file in partition_files if file.size < SMALL_BYTES]
         if len(small) > max_small_files:
-            merges.append(_smallest(small, most_bytes))
-        merges.append(_smaller_runs([file for file in partition_files if file.size >= SMALL_BYTES], most_bytes))
-    return sorted((merge for merge in merges if len(merge) > 1), key=_bytes)
+            merges.append(_select_smallest(small, max_bytes))
+        merges.append(_select_smaller_runs([file for file in partition_files if file.size >= SMALL_BYTES], max_bytes))
+    return sorted((merge for merge in merges if len(merge) > 1), key=_sum_bytes)
 
 
-def runs_of(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
+def split_into_runs(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
     """``files`` in as few runs as can be, so that the files of a run do not overlap.
 
     Files of one and the same slice may be in one run too: each reader of it needs them all.
@@ -130,7 +129,7 @@ def runs_of(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
     return runs + [[file] for file in files if file.first is None or file.last is None]
 
 
-def apart(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
+def group_disjoint_files(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
     """``files`` in groups, in the order of their slices: no slice is in two groups. The files of a group are in the
     order of their paths."""
     groups: list[list[StoredFile]] = []
@@ -146,26 +145,26 @@ def apart(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
     return [sorted(group, key=lambda stored_file: stored_file.path) for group in groups]
 
 
-def _smallest(files: Sequence[StoredFile], max_bytes: int | None) -> list[StoredFile]:
+def _select_smallest(files: Sequence[StoredFile], max_bytes: int | None) -> list[StoredFile]:
     sorted_files = sorted(files, key=lambda stored_file: stored_file.size)
     sums = accumulate(file.size for file in sorted_files)
     small_files = [
         file for file, size in zip(sorted_files, sums, strict=True) if max_bytes is None or size <= max_bytes
     ]
     # neighbouring slices, so that the next merge does not overlap with this one
-    return sorted(small_files, key=lambda stored_file: stored_file.first or "")[:AT_ONCE]
+    return sorted(small_files, key=lambda stored_file: stored_file.first or "")[:MAX_MERGED_FILES]
 
 
-def _smaller_runs(files: Sequence[StoredFile], max_bytes: int | None) -> list[StoredFile]:
-    runs = sorted(runs_of(files), key=_bytes)
+def _select_smaller_runs(files: Sequence[StoredFile], max_bytes: int | None) -> list[StoredFile]:
+    runs = sorted(split_into_runs(files), key=_sum_bytes)
     # merging this many leaves few enough
-    min_runs = len(runs) - FEW_DEEP + 1
+    min_runs = len(runs) - MAX_OVERLAPPING_RUNS + 1
     if min_runs < 2:
         return []
     merged_files: list[StoredFile] = []
     size = 0
     for number, run in enumerate(runs):
-        run_bytes = _bytes(run)
+        run_bytes = _sum_bytes(run)
         if (number >= min_runs and run_bytes > size) or (max_bytes is not None and size + run_bytes > max_bytes):
             break
         merged_files += run
@@ -173,5 +172,5 @@ def _smaller_runs(files: Sequence[StoredFile], max_bytes: int | None) -> list[St
     return merged_files
 
 
-def _bytes(files: Sequence[StoredFile]) -> int:
+def _sum_bytes(files: Sequence[StoredFile]) -> int:
     return sum(file.size for file in files)

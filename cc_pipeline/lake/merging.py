@@ -26,13 +26,20 @@ from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.evolution import is_uneven, note_even
 from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
-from cc_pipeline.lake.layout import FEW_FILES, StoredFile, apart, clustered_by, due, stored_files
+from cc_pipeline.lake.layout import (
+    MAX_SMALL_FILES,
+    StoredFile,
+    clustered_by,
+    find_due_merges,
+    group_disjoint_files,
+    list_stored_files,
+)
 from cc_pipeline.lake.replacing import (
     BATCH_ROWS,
-    opened_apart,
+    build_row_groups,
+    get_file_schema,
+    open_fixed_version,
     replace_files,
-    schema_of_files,
-    whole_row_groups,
     write_files,
 )
 from cc_pipeline.lake.streaming import stream_files, stream_small_files
@@ -44,33 +51,34 @@ _SORTED_IN_MEMORY: Final = 32 << 20
 #: Bytes of a file from which its rows may take more than that, however few they are.
 _MAY_BE_LARGE: Final = 1 << 20
 #: The position of a row among all that are merged, so that rows of a slice keep their order.
-_PLACE: Final = "_place"
+_POSITION: Final = "_place"
 #: Files that are rewritten in one commit if they are or may be large.
-_AT_ONCE: Final = 8
+_FILES_PER_COMMIT: Final = 8
 #: Footers that are read at the same time.
-_AHEAD: Final = 8
+_PARALLEL_FOOTERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The limits of merging: crawls with more than ``few_files`` small files are merged, at most ``most_bytes`` in one
-    go, and no merge begins after ``until`` (``time.monotonic()``)."""
+    """The limits of merging: crawls with more than ``max_small_files`` small files are merged, at most ``max_bytes`` in
+    one go, and no merge begins after ``until`` (``time.monotonic()``)."""
 
-    few_files: int = field(default_factory=lambda: FEW_FILES)
-    most_bytes: int | None = None
+    max_small_files: int = field(default_factory=lambda: MAX_SMALL_FILES)
+    max_bytes: int | None = None
     until: float = math.inf
 
 
 def is_due(lake: Lake, table: str, bounds: Bounds) -> bool:
-    """Whether :func:`merge_due` would merge anything; reads the log alone, no files.
+    """Whether :func:`compact_due` would merge anything; reads the log alone, no files.
 
     Raises ``EnvironmentFault`` when the lake cannot be read.
     """
-    return bool(due(lake.pin(table).stored_files(), bounds.few_files, bounds.most_bytes))
+    return bool(find_due_merges(lake.pin(table).stored_files(), bounds.max_small_files, bounds.max_bytes))
 
 
-def merge_due(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:
-    """Merges the files that are due by ``layout.due``, within ``bounds``. Returns how many files were replaced.
+def compact_due(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:
+    """Merges the files that are due by ``layout.find_due_merges``, within ``bounds``. Returns how many files were
+    replaced.
 
     Other processes may read, commit and merge meanwhile; files that one of them replaced are left to the next time.
     Raises ``EnvironmentFault`` when the lake cannot be read or written.
@@ -78,50 +86,54 @@ def merge_due(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:
     spec = lake.specs[table]
     replaced, files_before = 0, math.inf
     while time.monotonic() < bounds.until:
-        handle = opened_apart(lake, table)
-        files = [] if handle is None else stored_files(spec, handle)
-        steps = due(files, bounds.few_files, bounds.most_bytes)
+        handle = open_fixed_version(lake, table)
+        files = [] if handle is None else list_stored_files(spec, handle)
+        steps = find_due_merges(files, bounds.max_small_files, bounds.max_bytes)
         # a merge that left as many files as there were would be due for ever
         if (
             handle is None
             or not steps
             or len(files) >= files_before
-            or not merge(lake, table, handle, steps[0], scratch)
+            or not compact_files(lake, table, handle, steps[0], scratch)
         ):
             break
         replaced, files_before = replaced + len(steps[0]), len(files)
     return replaced
 
 
-def even_out(lake: Lake, table: str, scratch: Path, bounds: Bounds, most_files: int | None = None) -> int:
+def rewrite_incomplete_files(
+    lake: Lake, table: str, scratch: Path, bounds: Bounds, max_files: int | None = None
+) -> int:
     """Rewrites files that lack columns added since, so that readers need not look into all. Returns how many.
 
-    It opens the footer of every file, of ``most_files`` at most, and does nothing if more than ``bounds.most_bytes``
+    It opens the footer of every file, of ``max_files`` at most, and does nothing if more than ``bounds.max_bytes``
     would be rewritten. Raises ``EnvironmentFault`` when the lake cannot be read or written.
     """
     replaced = 0
     while time.monotonic() < bounds.until:
-        handle = opened_apart(lake, table)
+        handle = open_fixed_version(lake, table)
         if handle is None or not is_uneven(handle):
             break
-        files = stored_files(lake.specs[table], handle)
-        if most_files is not None and len(files) > most_files:
+        files = list_stored_files(lake.specs[table], handle)
+        if max_files is not None and len(files) > max_files:
             break
-        incomplete_files = _lacking(lake, table, handle, files)
+        incomplete_files = _find_incomplete_files(lake, table, handle, files)
         if not incomplete_files:
             with suppress(CommitFailedError):  # columns were added meanwhile: the next time
                 note_even(lake, table, handle)
             break
-        if sum(file.size for file in incomplete_files) > (bounds.most_bytes or math.inf):
+        if sum(file.size for file in incomplete_files) > (bounds.max_bytes or math.inf):
             break
-        next_files = [file for file in incomplete_files if file.partition == incomplete_files[0].partition][:_AT_ONCE]
-        if not merge(lake, table, handle, next_files, scratch):
+        next_files = [file for file in incomplete_files if file.partition == incomplete_files[0].partition][
+            :_FILES_PER_COMMIT
+        ]
+        if not compact_files(lake, table, handle, next_files, scratch):
             break
         replaced += len(next_files)
     return replaced
 
 
-def _lacking(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile]) -> list[StoredFile]:
+def _find_incomplete_files(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile]) -> list[StoredFile]:
     system = lake.file_system()
 
     def is_incomplete(file: StoredFile) -> bool:
@@ -130,22 +142,21 @@ def _lacking(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredF
 
     all_columns = {field.name for field in handle.schema().fields}
     try:
-        with ThreadPoolExecutor(_AHEAD) as pool:
+        with ThreadPoolExecutor(_PARALLEL_FOOTERS) as pool:
             return [file for file, incomplete in zip(files, pool.map(is_incomplete, files), strict=True) if incomplete]
     except (OSError, pa.ArrowException) as error:
         raise lake_fault(f"could not read files of {lake.address(table)}", error) from error
 
 
-def merge(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile], scratch: Path) -> bool:
+def compact_files(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile], scratch: Path) -> bool:
     """Replaces ``files``, which lie in one partition, by sorted ones with the same rows. Returns whether it did.
 
-    ``handle`` is one of :func:`opened_apart`, at the version that the files were read from. ``scratch`` is a folder for
-    rows that do not fit into memory. ``False``, and nothing changed, if another process replaced some of the files
-    meanwhile. Old files stay until they are vacuumed, as do files of a killed merge. Raises ``EnvironmentFault`` when
-    the lake cannot be read or written.
-    """
+    ``handle`` is one of :func:`open_fixed_version`, at the version that the files were read from. ``scratch`` is a
+    folder for rows that do not fit into memory. ``False``, and nothing changed, if another process replaced some of the
+    files meanwhile. Old files stay until they are vacuumed, as do files of a killed merge. Raises ``EnvironmentFault``
+    when the lake cannot be read or written."""
     spec = lake.specs[table]
-    schema = schema_of_files(spec, handle, files[0].partition)
+    schema = get_file_schema(spec, handle, files[0].partition)
     try:
         added = _write_run(lake, spec, schema, files, scratch)
         if sum(action.rows for action in added) != sum(file.rows for file in files):
@@ -167,12 +178,12 @@ def _write_run(
     """Writes the new files and returns them in their order. The log does not name them yet."""
     clustered = clustered_by(spec)
     order = [name for name in dict.fromkeys([clustered or "", *spec.sort_by]) if name in schema.names]
-    with _faults_of(lake, spec):
-        runs = groupby(apart(files), key=_is_small)
+    with _translate_faults(lake, spec):
+        runs = groupby(group_disjoint_files(files), key=_is_small)
         rows = chain.from_iterable(
-            _rows_of(lake, spec, schema, [*run], order, scratch, small=small) for small, run in runs
+            _read_rows(lake, spec, schema, [*run], order, scratch, small=small) for small, run in runs
         )
-        return list(write_files(lake, spec, schema, files[0], whole_row_groups(rows, schema, spec.row_group_rows)))
+        return list(write_files(lake, spec, schema, files[0], build_row_groups(rows, schema, spec.row_group_rows)))
 
 
 def _is_small(group: Sequence[StoredFile]) -> bool:
@@ -180,7 +191,7 @@ def _is_small(group: Sequence[StoredFile]) -> bool:
     return len(group) == 1 and group[0].rows < BATCH_ROWS and group[0].size < _MAY_BE_LARGE
 
 
-def _rows_of(
+def _read_rows(
     lake: Lake,
     spec: TableSpec,
     schema: pa.Schema,
@@ -193,7 +204,7 @@ def _rows_of(
     addresses = [f"{lake.address(spec.name)}/{file.path}" for group in groups for file in group]
     if small:
         for table in stream_small_files(lake, addresses, schema):
-            yield from _in_order(iter(table.to_batches()), schema, order, scratch)
+            yield from _sort_rows(iter(table.to_batches()), schema, order, scratch)
         return
     batches_by_file = stream_files(lake, addresses, schema)
     for group in groups:
@@ -201,7 +212,7 @@ def _rows_of(
         yield from (
             group_batches
             if _is_run(lake, spec, schema, group, order)
-            else _in_order(group_batches, schema, order, scratch)
+            else _sort_rows(group_batches, schema, order, scratch)
         )
 
 
@@ -212,13 +223,13 @@ def _is_run(lake: Lake, spec: TableSpec, schema: pa.Schema, group: Sequence[Stor
     keys = pa.schema([schema.field(name) for name in order])
     last: list[pa.RecordBatch] = []
     for batch in chain.from_iterable(stream_files(lake, [f"{lake.address(spec.name)}/{group[0].path}"], keys)):
-        if not _are_sorted(_places(pa.Table.from_batches([*last, batch]), order)):
+        if not _are_sorted(_sort_positions(pa.Table.from_batches([*last, batch]), order)):
             return False
         last = [batch.slice(batch.num_rows - 1)]
     return True
 
 
-def _places(rows: pa.Table, order: Sequence[str]) -> pa.Array:
+def _sort_positions(rows: pa.Table, order: Sequence[str]) -> pa.Array:
     """The row numbers in sorted order; rows with equal keys keep their order."""
     return pc.sort_indices(rows, [(name, "ascending") for name in order])
 
@@ -228,7 +239,7 @@ def _are_sorted(positions: pa.Array) -> bool:
     return positions.to_pylist() == [*range(len(positions))]
 
 
-def _in_order(
+def _sort_rows(
     rows: Iterator[pa.RecordBatch], schema: pa.Schema, order: Sequence[str], scratch: Path
 ) -> Iterator[pa.RecordBatch]:
     """``rows`` sorted; rows with equal keys keep their order."""
@@ -238,19 +249,19 @@ def _in_order(
         waiting.append(batch)
         size += batch.nbytes
         if size > _SORTED_IN_MEMORY:
-            yield from _in_order_apart(
+            yield from _sort_on_disk(
                 chain((waiting.popleft() for _ in range(len(waiting))), rows), schema, order, scratch
             )
             return
     table = pa.Table.from_batches(waiting, schema)
-    positions = _places(table, order) if order else None
+    positions = _sort_positions(table, order) if order else None
     if positions is None or _are_sorted(positions):
         yield from waiting  # most files are of one slice, which is sorted when it is committed
     else:
         yield from table.take(positions).to_batches()
 
 
-def _in_order_apart(
+def _sort_on_disk(
     rows: Iterator[pa.RecordBatch], schema: pa.Schema, order: Sequence[str], scratch: Path
 ) -> Iterator[pa.RecordBatch]:
     """The same with bounded memory."""
@@ -259,16 +270,16 @@ def _in_order_apart(
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"SET temp_directory = '{str(scratch).replace(chr(39), chr(39) * 2)}'")
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
-        numbered_schema = pa.schema([*schema, pa.field(_PLACE, pa.int64())])
-        connection.register("_rows", pa.RecordBatchReader.from_batches(numbered_schema, _with_places(rows, schema)))
+        numbered_schema = pa.schema([*schema, pa.field(_POSITION, pa.int64())])
+        connection.register("_rows", pa.RecordBatchReader.from_batches(numbered_schema, _number_rows(rows, schema)))
         column_list = ", ".join(f'"{name}"' for name in schema.names)
-        order_list = ", ".join(f'"{name}"' for name in [*order, _PLACE])
+        order_list = ", ".join(f'"{name}"' for name in [*order, _POSITION])
         sorted_rows = connection.sql(f"SELECT {column_list} FROM _rows ORDER BY {order_list}")
         yield from sorted_rows.to_arrow_reader(BATCH_ROWS)
 
 
 @contextmanager
-def _faults_of(lake: Lake, spec: TableSpec) -> Iterator[None]:
+def _translate_faults(lake: Lake, spec: TableSpec) -> Iterator[None]:
     import duckdb  # noqa: PLC0415  # takes a while, and few commands merge
 
     try:
@@ -277,11 +288,11 @@ def _faults_of(lake: Lake, spec: TableSpec) -> Iterator[None]:
         raise lake_fault(f"could not merge files of {lake.address(spec.name)}", error) from error
 
 
-def _with_places(rows: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _number_rows(rows: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     rows_before = 0
     for batch in rows:
         positions = pa.array(range(rows_before, rows_before + batch.num_rows), pa.int64())
         rows_before += batch.num_rows
         yield pa.RecordBatch.from_arrays(
-            [*(batch.column(name) for name in schema.names), positions], names=[*schema.names, _PLACE]
+            [*(batch.column(name) for name in schema.names), positions], names=[*schema.names, _POSITION]
         )

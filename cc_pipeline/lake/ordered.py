@@ -26,11 +26,11 @@ IN_MEMORY = 32 << 20
 _BATCH_ROWS = 4_096
 _BATCH_BYTES = 4 << 20
 #: Runs merged at once, which is also how many files are open, and bytes of each that are in memory then at least.
-_MOST_RUNS = 48
+_MAX_RUNS = 48
 _PIECE = 1 << 20
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 #: A sort key: for each column of the order whether there is a value, and the value.
-_Place = tuple[tuple[bool, Any], ...]
+_SortKey = tuple[tuple[bool, Any], ...]
 
 
 class OrderedRows:
@@ -47,7 +47,7 @@ class OrderedRows:
         self.rows = 0
         self._order = tuple(order)
         self._in_memory = IN_MEMORY if in_memory is None else in_memory
-        self._kept: list[pa.RecordBatch] = []
+        self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self._path = folder / f"rows-{uuid.uuid4().hex}.arrow"
         #: Sorted files by how often their rows were merged: only files of about the same size are merged.
@@ -63,68 +63,68 @@ class OrderedRows:
                 continue
             self.rows += batch.num_rows
             self._bytes += batch.nbytes
-            self._kept.append(batch)
+            self._waiting.append(batch)
             if self._bytes > self._in_memory:
-                self._put_aside()
+                self._spill()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows, in order, in batches of some thousand, or fewer where they are wide."""
         if self._writer is None and not self._runs:
-            yield from _pieces(self._sorted_in_memory(), _BATCH_ROWS, _BATCH_BYTES)
+            yield from _split_rows(self._sort_in_memory(), _BATCH_ROWS, _BATCH_BYTES)
             return
-        if self._kept:
-            self._put_aside()
+        if self._waiting:
+            self._spill()
         with disk_trouble(self._path):
             if self._writer is not None:
                 self._writer.close()
             elif not self._is_ordered:
-                self._merge(self._few_runs(), self._path)
+                self._merge(self._reduce_runs(), self._path)
                 self._is_ordered = True
             yield from spilled_batches(self._path)
 
-    def drained(self) -> Iterator[pa.RecordBatch]:
+    def drain(self) -> Iterator[pa.RecordBatch]:
         """The same, for the only time: rows on disk are merged as they are read, and not written once more."""
         if not self._runs or self._is_ordered:
             yield from self.batches()
             return
-        if self._kept:
-            self._put_aside()
+        if self._waiting:
+            self._spill()
         with disk_trouble(self._path):
-            paths = self._few_runs()
-            yield from self._stretches(paths)
+            paths = self._reduce_runs()
+            yield from self._merge_runs(paths)
             for path in paths:
                 path.unlink()
 
-    def _few_runs(self) -> list[Path]:
+    def _reduce_runs(self) -> list[Path]:
         """All runs, merged until they are few enough to be merged at once."""
-        while sum(map(len, self._runs)) > _MOST_RUNS:
+        while sum(map(len, self._runs)) > _MAX_RUNS:
             self._merge_level(next(level for level, runs in enumerate(self._runs) if runs))
         return [path for level in self._runs for path in level]
 
-    def _put_aside(self) -> None:
+    def _spill(self) -> None:
         """Appends the rows in memory to the file of rows without an order, or writes them as a run."""
         with disk_trouble(self._path):
             if self._order:
                 path = self._new_run(0)
-                self._write(_pieces(_sorted(self._taken(), self._order), _BATCH_ROWS, _PIECE), path)
+                self._write(_split_rows(_sort_table(self._take_waiting(), self._order), _BATCH_ROWS, _PIECE), path)
                 # listed once it is complete: a full disk leaves a damaged file
                 self._runs[0].append(path)
             else:
                 if self._writer is None:
                     self._writer = pa.ipc.new_stream(str(self._path), self.schema, options=_COMPRESSED)
-                for batch in _pieces(self._taken(), _BATCH_ROWS, _BATCH_BYTES):
+                for batch in _split_rows(self._take_waiting(), _BATCH_ROWS, _BATCH_BYTES):
                     self._writer.write_batch(batch)
 
-    def _taken(self) -> pa.Table:
-        table = pa.Table.from_batches(self._kept, self.schema)
-        self._kept, self._bytes = [], 0
+    def _take_waiting(self) -> pa.Table:
+        table = pa.Table.from_batches(self._waiting, self.schema)
+        self._waiting, self._bytes = [], 0
         return table
 
     def _new_run(self, level: int) -> Path:
         """The path of a new run of a level. If the level is full, its runs become one of the next level first."""
         if level == len(self._runs):
             self._runs.append([])
-        if len(self._runs[level]) == _MOST_RUNS:
+        if len(self._runs[level]) == _MAX_RUNS:
             self._merge_level(level)
         self._number += 1
         return self._path.with_name(f"{self._path.stem}-run-{self._number}.arrow")
@@ -137,51 +137,51 @@ class OrderedRows:
         self._runs[level + 1].append(target_path)
 
     def _merge(self, paths: Sequence[Path], target_path: Path) -> None:
-        self._write(self._stretches(paths), target_path)
+        self._write(self._merge_runs(paths), target_path)
         for path in paths:
             path.unlink()
 
-    def _stretches(self, paths: Sequence[Path]) -> Iterator[pa.RecordBatch]:
+    def _merge_runs(self, paths: Sequence[Path]) -> Iterator[pa.RecordBatch]:
         # the more rows are compared together, the less often each run is searched for their end
         max_bytes = self._in_memory // max(1, len(paths))
-        return _merged([_Run(spilled_batches(path), self._order, max_bytes) for path in paths], self._order)
+        return _merge_sorted([_Run(spilled_batches(path), self._order, max_bytes) for path in paths], self._order)
 
     def _write(self, batches: Iterable[pa.RecordBatch], path: Path) -> None:
         with pa.ipc.new_stream(str(path), self.schema, options=_COMPRESSED) as out:
             for batch in batches:
                 out.write_batch(batch)
 
-    def _sorted_in_memory(self) -> pa.Table:
-        table = pa.Table.from_batches(self._kept, self.schema)
+    def _sort_in_memory(self) -> pa.Table:
+        table = pa.Table.from_batches(self._waiting, self.schema)
         if not self._is_ordered:
-            table = _sorted(table, self._order)
-            self._kept, self._is_ordered = table.to_batches(), True
+            table = _sort_table(table, self._order)
+            self._waiting, self._is_ordered = table.to_batches(), True
         return table
 
 
 @dataclass(slots=True)
 class _Run:
-    """A sorted file that is read in pieces of about ``most`` bytes: ``rows`` is the current piece, ``None`` at the end,
-    and ``last`` the sort key of its last row."""
+    """A sorted file that is read in pieces of about ``max_bytes`` bytes: ``rows`` is the current piece, ``None`` at the
+    end, and ``last`` the sort key of its last row."""
 
     pieces: Iterator[pa.RecordBatch]
     order: Sequence[str]
-    most: int
+    max_bytes: int
     rows: pa.RecordBatch | None = None
-    last: _Place = ()
+    last: _SortKey = ()
 
     def advance(self) -> None:
         new_pieces: list[pa.RecordBatch] = []
         size = 0
-        while (not new_pieces or size < self.most) and (piece := next(self.pieces, None)) is not None:
+        while (not new_pieces or size < self.max_bytes) and (piece := next(self.pieces, None)) is not None:
             new_pieces.append(piece)
             size += piece.nbytes
         self.rows = pa.concat_batches(new_pieces) if new_pieces else None
         if self.rows is not None:
-            self.last = _place(self.rows, self.order, self.rows.num_rows - 1)
+            self.last = _read_sort_key(self.rows, self.order, self.rows.num_rows - 1)
 
 
-def _merged(runs: Sequence[_Run], order: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _merge_sorted(runs: Sequence[_Run], order: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Merges sorted runs, with a piece of each in memory."""
     for run in runs:
         run.advance()
@@ -196,19 +196,19 @@ def _merged(runs: Sequence[_Run], order: Sequence[str]) -> Iterator[pa.RecordBat
                 row_slices.append(rows)
                 run.advance()
                 continue
-            if count := _through(rows, order, bound):
+            if count := _count_until(rows, order, bound):
                 row_slices.append(rows.slice(0, count))
                 run.rows = rows.slice(count)
         merged = pa.Table.from_batches(row_slices)
-        yield from _pieces(merged if len(row_slices) == 1 else _sorted(merged, order), _BATCH_ROWS, _PIECE)
+        yield from _split_rows(merged if len(row_slices) == 1 else _sort_table(merged, order), _BATCH_ROWS, _PIECE)
 
 
-def _through(rows: pa.RecordBatch, order: Sequence[str], bound: _Place) -> int:
+def _count_until(rows: pa.RecordBatch, order: Sequence[str], bound: _SortKey) -> int:
     """The number of sorted rows that do not come after ``bound``."""
     first, end = 0, rows.num_rows
     for name, value in zip(order, bound, strict=True):
         # rows before the first come before ``bound``, and up to the end they are like it in the columns so far
-        read_key = partial(_value, rows.column(name))
+        read_key = partial(_read_value, rows.column(name))
         if read_key(first) != value:
             first = bisect_left(range(end), value, first, key=read_key)
         if first < end and read_key(end - 1) != value:
@@ -218,17 +218,17 @@ def _through(rows: pa.RecordBatch, order: Sequence[str], bound: _Place) -> int:
     return end
 
 
-def _place(rows: pa.RecordBatch, order: Sequence[str], row: int) -> _Place:
-    return tuple(_value(rows.column(name), row) for name in order)
+def _read_sort_key(rows: pa.RecordBatch, order: Sequence[str], row: int) -> _SortKey:
+    return tuple(_read_value(rows.column(name), row) for name in order)
 
 
-def _value(column: pa.Array, row: int) -> tuple[bool, Any]:
+def _read_value(column: pa.Array, row: int) -> tuple[bool, Any]:
     value = column[row].as_py()
     # nulls sort first, and are compared with nothing
     return (True, value) if value is not None else (False, 0)
 
 
-def _pieces(rows: pa.Table, max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
+def _split_rows(rows: pa.Table, max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
     """Rows in batches of at most so many rows and bytes; a batch of one row may have more bytes."""
     for batch in rows.to_batches(max_chunksize=max_rows):
         if batch.nbytes <= max_bytes or batch.num_rows == 1:
@@ -236,7 +236,7 @@ def _pieces(rows: pa.Table, max_rows: int, max_bytes: int) -> Iterator[pa.Record
             continue
         # one wide row among narrow ones: only batches near it are small
         for half in (batch.slice(0, batch.num_rows // 2), batch.slice(batch.num_rows // 2)):
-            yield from _pieces(pa.Table.from_batches([half]), max_rows, max_bytes)
+            yield from _split_rows(pa.Table.from_batches([half]), max_rows, max_bytes)
 
 
 def spilled_batches(path: Path) -> Iterator[pa.RecordBatch]:
@@ -246,7 +246,7 @@ def spilled_batches(path: Path) -> Iterator[pa.RecordBatch]:
         yield from pa.ipc.open_stream(source)
 
 
-def _sorted(table: pa.Table, order: Sequence[str]) -> pa.Table:
+def _sort_table(table: pa.Table, order: Sequence[str]) -> pa.Table:
     if not table.num_rows:
         return table
     keys: dict[str, pa.ChunkedArray] = {}

@@ -13,26 +13,26 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from cc_pipeline.lake.evolution import with_columns
-from cc_pipeline.lake.reading import quoted
+from cc_pipeline.lake.reading import quote_literal
 
 #: Values in a list up to which the engine compares each with a file's bounds.
-_LIST_USED: Final = 20
+_MAX_COMPARED_VALUES: Final = 20
 #: Values that a condition names; of more it gives their bounds, and rows between these are looked at.
-MOST_NAMED: Final = 1_000
+MAX_NAMED_VALUES: Final = 1_000
 
 Where = Mapping[str, str | Sequence[str]]
 
 
 def scan(handle: DeltaTable, schema: pa.Schema, where: Where) -> Iterator[pa.RecordBatch]:
     """The rows whose columns equal ``where`` (a value, or any of a sequence), in ``schema``, batch by batch."""
-    large_lists = {name: frozenset(value) for name, value in where.items() if _is_many(value)}
+    large_lists = {name: frozenset(value) for name, value in where.items() if _exceeds_named_values(value)}
     added_fields = [pa.field(name, pa.string()) for name in large_lists if name not in schema.names]
     wider = pa.schema([*schema, *added_fields])
     stored_columns = {field.name for field in handle.schema().fields}
     # the library's own engine skips files by the log's statistics before it opens any
     scanned = handle.scan(
         [name for name in wider.names if name in stored_columns],
-        " AND ".join(_equal(*condition) for condition in where.items()) or None,
+        " AND ".join(_write_condition(*condition) for condition in where.items()) or None,
     )
     for batch in pa.RecordBatchReader.from_stream(scanned):
         rows = with_columns(pa.Table.from_batches([batch]), wider)
@@ -43,21 +43,21 @@ def scan(handle: DeltaTable, schema: pa.Schema, where: Where) -> Iterator[pa.Rec
         yield from rows.select(schema.names).to_batches()
 
 
-def _is_many(value: object) -> bool:
-    return not isinstance(value, str) and isinstance(value, Sequence) and len(value) > MOST_NAMED
+def _exceeds_named_values(value: object) -> bool:
+    return not isinstance(value, str) and isinstance(value, Sequence) and len(value) > MAX_NAMED_VALUES
 
 
-def _equal(name: str, value: str | Sequence[str]) -> str:
+def _write_condition(name: str, value: str | Sequence[str]) -> str:
     if isinstance(value, str):
-        return f"{name} = {quoted(value)}"
-    if _is_many(value):
-        return _between(name, value)
-    list_condition = f"{name} IN ({', '.join(map(quoted, value))})"
-    if len(value) <= _LIST_USED:
+        return f"{name} = {quote_literal(value)}"
+    if _exceeds_named_values(value):
+        return _write_bounds(name, value)
+    list_condition = f"{name} IN ({', '.join(map(quote_literal, value))})"
+    if len(value) <= _MAX_COMPARED_VALUES:
         return list_condition
     # the engine skips files by bounds, not by a long list; the parts of a set are neighbours
-    return f"({_between(name, value)} AND {list_condition})"
+    return f"({_write_bounds(name, value)} AND {list_condition})"
 
 
-def _between(name: str, values: Sequence[str]) -> str:
-    return f"({name} >= {quoted(min(values))} AND {name} <= {quoted(max(values))})"
+def _write_bounds(name: str, values: Sequence[str]) -> str:
+    return f"({name} >= {quote_literal(min(values))} AND {name} <= {quote_literal(max(values))})"

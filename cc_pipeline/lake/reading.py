@@ -19,7 +19,7 @@ from typing import Final
 
 import duckdb
 
-from cc_pipeline.addresses import scheme_of, shown
+from cc_pipeline.addresses import redact_address, scheme_of
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
@@ -34,13 +34,13 @@ _PACKAGE = "duckdb_extension_httpfs"
 #: What DuckDB may hold in memory for a long question.
 _MEMORY: Final = "1GB"
 #: Seconds to wait for another process that publishes, which would rewrite the views too.
-_PATIENCE: Final = 60.0
+_LOCK_WAIT_SECONDS: Final = 60.0
 #: The first file that a view of the schema ``lake`` names, as root and the rest; the tables lie in ``<root>/tables``.
-_NAMED: Final = r"'((?:[^']|'')*)(/tables/{table}/(?:[^']|'')*)'"
+_VIEW_FILE_PATTERN: Final = r"'((?:[^']|'')*)(/tables/{table}/(?:[^']|'')*)'"
 
 
 @dataclass(frozen=True, slots=True)
-class S3Place:
+class S3LakeLocation:
     """A lake on S3: its root (``s3://bucket/prefix``), region, and endpoint if it is not AWS."""
 
     root: str
@@ -48,15 +48,15 @@ class S3Place:
     endpoint: str | None
 
 
-def s3_place(settings: Settings) -> S3Place | None:
+def get_s3_location(settings: Settings) -> S3LakeLocation | None:
     """The settings' lake, or ``None`` if it is a folder."""
     if scheme_of(settings.lake) != "s3":
         return None
-    return S3Place(settings.lake, settings.s3_region, settings.lake_endpoint)
+    return S3LakeLocation(settings.lake, settings.s3_region, settings.lake_endpoint)
 
 
 @contextmanager
-def open_published(path: Path, lake: S3Place | None) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_published(path: Path, lake: S3LakeLocation | None) -> Iterator[duckdb.DuckDBPyConnection]:
     """``path`` read-only, times in UTC, for the length of the block; ``lake`` is the lake that its views read, if on
     S3.
 
@@ -66,11 +66,11 @@ def open_published(path: Path, lake: S3Place | None) -> Iterator[duckdb.DuckDBPy
     with connect(path, read_only=True) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         if lake is not None and _reads_files(connection):
-            let_read(connection, lake)
+            enable_s3_reads(connection, lake)
         yield connection
 
 
-def let_read(connection: duckdb.DuckDBPyConnection, lake: S3Place) -> None:
+def enable_s3_reads(connection: duckdb.DuckDBPyConnection, lake: S3LakeLocation) -> None:
     """Lets ``connection`` read the files of ``lake``, as long as it is open.
 
     Raises ``EnvironmentFault`` if there is no ``httpfs`` for this DuckDB, or if there are no credentials.
@@ -82,7 +82,7 @@ def let_read(connection: duckdb.DuckDBPyConnection, lake: S3Place) -> None:
 def check_views(settings: Settings) -> None:
     """Raises ``EnvironmentFault`` if publication would fail because the settings want views over S3 and this DuckDB has
     no ``httpfs``. A run that asks first does not fetch for hours and then fail. Sends no request."""
-    if settings.publish == "views" and s3_place(settings) is not None:
+    if settings.publish == "views" and get_s3_location(settings) is not None:
         check_extension()
 
 
@@ -93,9 +93,9 @@ def check_extension() -> None:
 
 
 def _load_extension(connection: duckdb.DuckDBPyConnection) -> None:
-    packaged = _packaged_extension()
+    packaged = _find_packaged_extension()
     try:
-        connection.execute(f"LOAD {quoted(str(packaged))}" if packaged else "LOAD httpfs")
+        connection.execute(f"LOAD {quote_literal(str(packaged))}" if packaged else "LOAD httpfs")
     except duckdb.Error as error:
         raise EnvironmentFault(
             f"the tables are on S3, and DuckDB {duckdb.__version__} has no httpfs extension here to read them",
@@ -104,7 +104,7 @@ def _load_extension(connection: duckdb.DuckDBPyConnection) -> None:
         ) from error
 
 
-def _packaged_extension() -> Path | None:
+def _find_packaged_extension() -> Path | None:
     """The extension of the installed package that fits this DuckDB; another version's cannot be loaded."""
     spec = importlib.util.find_spec(_PACKAGE)
     for folder in spec.submodule_search_locations or () if spec else ():
@@ -114,7 +114,7 @@ def _packaged_extension() -> Path | None:
     return None
 
 
-def _make_secret(connection: duckdb.DuckDBPyConnection, lake: S3Place) -> None:
+def _make_secret(connection: duckdb.DuckDBPyConnection, lake: S3LakeLocation) -> None:
     from cc_pipeline.stores.s3 import find_credentials  # noqa: PLC0415  # takes a while, and few need it
 
     # DuckDB's own chain is another extension (aws), and would look in other places than the rest of the pipeline
@@ -129,7 +129,7 @@ def _make_secret(connection: duckdb.DuckDBPyConnection, lake: S3Place) -> None:
         values["SESSION_TOKEN"] = credentials.token
     flags = ""
     if lake.endpoint:
-        values["ENDPOINT"] = shown(lake.endpoint).partition("://")[2].rstrip("/")
+        values["ENDPOINT"] = redact_address(lake.endpoint).partition("://")[2].rstrip("/")
         flags = f", URL_STYLE 'path', USE_SSL {str(scheme_of(lake.endpoint) == 'https').lower()}"
     options = ", ".join(f"{name} ?" for name in values)
     try:
@@ -149,25 +149,25 @@ def _reads_files(connection: duckdb.DuckDBPyConnection) -> bool:
     return bool(row and row[0])
 
 
-def quoted(value: str) -> str:
+def quote_literal(value: str) -> str:
     """``value`` as SQL writes it."""
     return "'" + value.replace("'", "''") + "'"
 
 
-def quoted_name(name: str) -> str:
+def quote_name(name: str) -> str:
     """``name`` of a table or a column as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def unended(query: str) -> str:
+def strip_semicolon(query: str) -> str:
     """The text of one statement without its semicolon and the text after that. It may end in a comment: put a line
     break before any text that follows it."""
-    while (last := last_token(query)) is not None and query[last] == ";":
+    while (last := find_last_token(query)) is not None and query[last] == ";":
         query = query[:last]
     return query
 
 
-def last_token(text: str) -> int | None:
+def find_last_token(text: str) -> int | None:
     """The position of the last token of SQL that is no comment; ``None`` if there is none."""
     # offsets count bytes
     data = text.encode()
@@ -176,7 +176,7 @@ def last_token(text: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _NamedLocation:
     """The location that views name: the root of the lake, and one file below it."""
 
     root: str
@@ -184,10 +184,10 @@ class _Place:
 
 
 @contextmanager
-def open_settled(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_home_publication(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
     """The home's published file, read-only, wherever the home was when it was published.
 
-    Raises ``EnvironmentFault`` if there is none, and as :func:`settled` and ``open_published`` do.
+    Raises ``EnvironmentFault`` if there is none, and as :func:`rewrite_if_moved` and ``open_published`` do.
     """
     path = settings.published_path
     if not path.exists():
@@ -195,7 +195,7 @@ def open_settled(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
             f"{path} does not exist yet",
             "Publish it first: cc-pipeline run … --crawl …, or name another home: --home FOLDER.",
         )
-    with settled(path, settings.lake) as file, open_published(file, s3_place(settings)) as connection:
+    with rewrite_if_moved(path, settings.lake) as file, open_published(file, get_s3_location(settings)) as connection:
         yield connection
 
 
@@ -203,13 +203,13 @@ def open_settled(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
 def open_bounded(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
     """The same for long queries: DuckDB uses a gigabyte of memory at most, and the home's scratch folder beyond
     that."""
-    with open_settled(settings) as connection:
+    with open_home_publication(settings) as connection:
         # a folder of this name is deleted if the process is killed
         process_folder = settings.home / "scratch" / this_process()
         process_folder.mkdir(parents=True, exist_ok=True)
         try:
             with tempfile.TemporaryDirectory(dir=process_folder, prefix="asking-") as spill:
-                connection.execute(f"SET temp_directory = {quoted(spill)}")
+                connection.execute(f"SET temp_directory = {quote_literal(spill)}")
                 connection.execute(f"SET memory_limit = '{_MEMORY}'")
                 yield connection
         finally:
@@ -218,18 +218,18 @@ def open_bounded(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @contextmanager
-def open_answers(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_for_queries(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
     """The home's cc.duckdb, read-only, for the length of the block. DuckDB's errors inside it become faults.
 
     Raises ``EnvironmentFault`` if nothing was published or a file cannot be read, ``UserInputError`` for a statement
     that DuckDB refuses.
     """
-    with explained(settings.published_path), open_settled(settings) as connection:
+    with translate_errors(settings.published_path), open_home_publication(settings) as connection:
         yield connection
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """Turns DuckDB's errors inside the block, on the file ``path``, into faults."""
     try:
         yield
@@ -256,14 +256,14 @@ def explained(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def settled(path: Path, lake: str) -> Iterator[Path]:
+def rewrite_if_moved(path: Path, lake: str) -> Iterator[Path]:
     """The file to open instead of ``path`` for the length of the block: ``path`` itself, as a rule.
 
     If its views name files that are in the folder ``lake`` now, it is rewritten first; in a read-only folder, as a copy
     for this block alone. Raises ``EnvironmentFault`` if the files are neither there nor where the views say;
     ``duckdb.Error`` if ``path`` cannot be opened.
     """
-    location = None if scheme_of(lake) else _named_place(path)
+    location = None if scheme_of(lake) else _find_named_location(path)
     if location is None or location.root == lake:
         yield path
         return
@@ -277,11 +277,11 @@ def settled(path: Path, lake: str) -> Iterator[Path]:
         # the file was copied elsewhere, and its lake is still in its place
         yield path
         return
-    with _written_anew(path, location.root, lake) as rewritten:
+    with _rewrite_views(path, location.root, lake) as rewritten:
         yield rewritten
 
 
-def _named_place(path: Path) -> _Place | None:
+def _find_named_location(path: Path) -> _NamedLocation | None:
     """``None`` if no view names a file in a folder."""
     with connect(path, read_only=True) as connection:
         views = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, '/tables/')"
@@ -289,18 +289,20 @@ def _named_place(path: Path) -> _Place | None:
             query = (
                 "SELECT regexp_extract(sql, ?, ['root', 'file']) FROM duckdb_views() WHERE schema_name = 'lake' AND "
             )
-            row = connection.execute(query + "view_name = ?", [_NAMED.format(table=table), table]).fetchone()
+            row = connection.execute(
+                query + "view_name = ?", [_VIEW_FILE_PATTERN.format(table=table), table]
+            ).fetchone()
             if row and row[0]["file"]:
                 root, file = (row[0][part].replace("''", "'") for part in ("root", "file"))
-                return None if scheme_of(root) else _Place(root, file)
+                return None if scheme_of(root) else _NamedLocation(root, file)
     return None
 
 
 @contextmanager
-def _written_anew(path: Path, root: str, lake: str) -> Iterator[Path]:
+def _rewrite_views(path: Path, root: str, lake: str) -> Iterator[Path]:
     try:
-        with locked(path.with_name("publish.lock"), _PATIENCE):
-            location = _named_place(path)  # another process may have done it
+        with locked(path.with_name("publish.lock"), _LOCK_WAIT_SECONDS):
+            location = _find_named_location(path)  # another process may have done it
             if location is not None and location.root == root:
                 with written_whole(path) as new_path:
                     _rewrite(path, new_path, root, lake)
@@ -318,7 +320,7 @@ def _written_anew(path: Path, root: str, lake: str) -> Iterator[Path]:
 def _rewrite(path: Path, target_path: Path, root: str, lake: str) -> None:
     """Copies a published file. The views of the copy name files below ``lake`` instead of ``root``."""
     shutil.copyfile(path, target_path)
-    before, after = (quoted(f"{lake_root}/tables/").removesuffix("'") for lake_root in (root, lake))
+    before, after = (quote_literal(f"{lake_root}/tables/").removesuffix("'") for lake_root in (root, lake))
     with connect(target_path) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         comments = connection.execute(
@@ -332,5 +334,5 @@ def _rewrite(path: Path, target_path: Path, root: str, lake: str) -> None:
         for kind, view, column, comment in comments:
             if comment is not None:
                 name = f'lake."{view}"' + (f'."{column}"' if column else "")
-                connection.execute(f"COMMENT ON {kind} {name} IS {quoted(comment)}")
+                connection.execute(f"COMMENT ON {kind} {name} IS {quote_literal(comment)}")
         connection.execute("CHECKPOINT")

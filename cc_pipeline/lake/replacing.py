@@ -24,7 +24,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests.digest import digest_from_int
 from cc_pipeline.lake.evolution import with_columns
 from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
-from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS, StoredFile, clustered_by, stored_files
+from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS, StoredFile, clustered_by, list_stored_files
 from cc_pipeline.lake.row_counts import SliceKey, check_balance, count_name
 
 #: Bytes of rows, not packed, in a row group at most: a row may be a whole page.
@@ -32,34 +32,34 @@ _ROW_GROUP_BYTES: Final = 8 << 20
 #: Rows that are put into a row group at a time.
 BATCH_ROWS: Final = 1_024
 #: Batches that become one, and their bytes.
-_FEW_TOGETHER: Final = 32
-_SMALL_TOGETHER: Final = 1 << 20
+_JOINED_BATCHES: Final = 32
+_JOINED_BYTES: Final = 1 << 20
 #: Rows of a narrow column that are looked at together.
 _NARROW_ROWS: Final = 1 << 16
 #: Files whose rows are changed in one commit.
-_AT_ONCE: Final = 8
+_FILES_PER_COMMIT: Final = 8
 #: Files taken out by one commit above which the log gets a checkpoint at once.
 _MANY_REMOVED: Final = 200
 #: How the files of tables are packed.
-_PACKED: Final = {"compression": "ZSTD", "compression_level": 3}
+_COMPRESSION: Final = {"compression": "ZSTD", "compression_level": 3}
 #: The same for a few rows, until they are merged: the cost is then that of each column, to write and to read. Without a
 #: dictionary it is half of that, and unpacking needs no state in advance; files are smaller.
-_PACKED_QUICKLY: Final = {"compression": "SNAPPY", "use_dictionary": False}
+_QUICK_COMPRESSION: Final = {"compression": "SNAPPY", "use_dictionary": False}
 #: Bytes of rows up to which they are few.
 _FEW_BYTES: Final = 2 << 20
 #: Commits in a row that may meet another process's.
 _TRIES: Final = 20
 
 
-def opened_apart(lake: Lake, table: str) -> DeltaTable | None:
+def open_fixed_version(lake: Lake, table: str) -> DeltaTable | None:
     """A handle that stays at the current version, whatever other threads do; ``None`` if there is no table."""
     spec = lake.specs[table]
-    lake.look_again(table, always=True)
+    lake.invalidate(table, until_block_ends=True)
     handle = lake.handle(spec)
     return None if handle is None else lake.open(spec, handle.version())
 
 
-def schema_of_files(spec: TableSpec, handle: DeltaTable, partition: Iterable[str]) -> pa.Schema:
+def get_file_schema(spec: TableSpec, handle: DeltaTable, partition: Iterable[str]) -> pa.Schema:
     """The columns that the files of a table have: its own, without those in the names of folders."""
     stored_columns = {field.name for field in handle.schema().fields} - set(partition)
     return pa.schema([field for field in spec.schema if field.name in stored_columns])
@@ -92,7 +92,7 @@ def replace_files(
     actions: list[AddAction | RemoveAction] = [
         *(RemoveAction(file.path, True, now, file.size, dict(file.partition)) for file in removed),
         *(
-            AddAction(file.path, file.size, dict(file.partition), now, True, statistics_of(spec, file))
+            AddAction(file.path, file.size, dict(file.partition), now, True, build_statistics(spec, file))
             for file in added
         ),
     ]
@@ -121,19 +121,19 @@ def change_rows(
     changed, tries = 0, _TRIES
     has_values: dict[str, bool] = {}
     try:
-        while (handle := opened_apart(lake, table)) is not None:
-            files = [file for file in stored_files(spec, handle) if file.partition.get("crawl") == crawl]
+        while (handle := open_fixed_version(lake, table)) is not None:
+            files = [file for file in list_stored_files(spec, handle) if file.partition.get("crawl") == crawl]
             due_files: list[StoredFile] = []
             for file in files:
                 if file.path not in has_values:
-                    has_values[file.path] = _has(lake, table, file, column, values)
+                    has_values[file.path] = _has_values(lake, table, file, column, values)
                 if has_values[file.path]:
                     due_files.append(file)
             if not due_files:
                 return changed
-            next_files = due_files[:_AT_ONCE]
-            schema = schema_of_files(spec, handle, next_files[0].partition)
-            added = [new for file in next_files for new in _changed(lake, spec, schema, file, change)]
+            next_files = due_files[:_FILES_PER_COMMIT]
+            schema = get_file_schema(spec, handle, next_files[0].partition)
+            added = [new for file in next_files for new in _change_file(lake, spec, schema, file, change)]
             try:
                 replace_files(lake, spec, handle, next_files, added)
                 changed += len(next_files)
@@ -146,7 +146,7 @@ def change_rows(
     return changed
 
 
-def _has(lake: Lake, table: str, file: StoredFile, column: str, values: pa.Array) -> bool:
+def _has_values(lake: Lake, table: str, file: StoredFile, column: str, values: pa.Array) -> bool:
     with lake.file_system().open_input_file(f"{lake.address(table)}/{file.path}".removeprefix("s3://")) as source:
         reader = pq.ParquetFile(source, pre_buffer=False, read_dictionary=[column])
         if column not in reader.schema_arrow.names:
@@ -158,7 +158,7 @@ def _has(lake: Lake, table: str, file: StoredFile, column: str, values: pa.Array
         )
 
 
-def _changed(
+def _change_file(
     lake: Lake, spec: TableSpec, schema: pa.Schema, file: StoredFile, change: Callable[[pa.RecordBatch], pa.RecordBatch]
 ) -> list[StoredFile]:
     address = f"{lake.address(spec.name)}/{file.path}".removeprefix("s3://")
@@ -171,7 +171,7 @@ def _changed(
         )
         added = list(
             write_files(
-                lake, spec, schema, file, whole_row_groups(map(change, complete_batches), schema, spec.row_group_rows)
+                lake, spec, schema, file, build_row_groups(map(change, complete_batches), schema, spec.row_group_rows)
             )
         )
     if sum(new_file.rows for new_file in added) != file.rows:
@@ -182,13 +182,13 @@ def _changed(
     return added
 
 
-def whole_row_groups(
+def build_row_groups(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_rows: int = ROW_GROUP_ROWS
 ) -> Iterator[pa.Table]:
     """Rows in their order, joined to tables of the size of a row group."""
     waiting: list[pa.Table] = []
     rows = size = 0
-    for joined in _together(batches, schema):
+    for joined in _join_batches(batches, schema):
         # a row may be a page of a megabyte
         length = max(1, min(BATCH_ROWS, _ROW_GROUP_BYTES * joined.num_rows // max(joined.nbytes, 1)))
         for start in range(0, joined.num_rows, length):
@@ -202,7 +202,7 @@ def whole_row_groups(
         yield pa.concat_tables(waiting)
 
 
-def _together(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+def _join_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
     """``batches`` in ``schema``. Small ones are copied into one, since each column of each costs as much as some
     hundred rows."""
     waiting: list[pa.Table] = []
@@ -210,7 +210,7 @@ def _together(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[
     for batch in batches:
         waiting.append(with_columns(pa.Table.from_batches([batch]), schema))
         size += batch.nbytes
-        if len(waiting) == _FEW_TOGETHER or size > _SMALL_TOGETHER:
+        if len(waiting) == _JOINED_BATCHES or size > _JOINED_BYTES:
             yield pa.concat_tables(waiting).combine_chunks() if len(waiting) > 1 else waiting[0]
             waiting, size = [], 0
     if waiting:
@@ -248,7 +248,7 @@ def write_files(
             pq.ParquetWriter(
                 sink,
                 schema,
-                **(_PACKED_QUICKLY if is_small else _PACKED),
+                **(_QUICK_COMPRESSION if is_small else _COMPRESSION),
                 # as the format of the tables has times
                 coerce_timestamps="us",
             ) as writer,
@@ -264,7 +264,7 @@ def write_files(
         yield StoredFile(path, template.partition, size, rows, *(bounds or (None, None)))
 
 
-def statistics_of(spec: TableSpec, file: StoredFile) -> str:
+def build_statistics(spec: TableSpec, file: StoredFile) -> str:
     """The statistics of a file for the log: its rows and, as for other files, bounds of the columns that make
     slices."""
     clustered = clustered_by(spec)

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
-from cc_pipeline.lake.lake import DigestsUnknown, Lake, TableSpec, lake_fault
+from cc_pipeline.lake.lake import DigestsNotInLog, Lake, TableSpec, lake_fault
 from cc_pipeline.lake.layout import StoredFile, clustered_by
 
 #: The values of a table's slice columns, in their order.
@@ -29,13 +29,13 @@ SliceKey: TypeAlias = tuple[str, ...]
 #: The prefix of the names of counts; the key of the slice follows.
 COUNT_NAMES: Final = "rows:"
 #: In place of the count of a slice that is to be made again: its rows are replaced then.
-NOT_COUNTED: Final = digest_from_int((1 << 60) - 1)
+INVALID_COUNT: Final = digest_from_int((1 << 60) - 1)
 #: Entries of a log that are read for what changed, at most.
 _MOST_ENTRIES: Final = 5_000
 #: Slices that a message names.
-_NAMED: Final = 3
+_MAX_NAMED_SLICES: Final = 3
 #: Files that are read in parallel.
-_AHEAD: Final = 8
+_PARALLEL_FILES: Final = 8
 #: Rows of a narrow column in one batch.
 _NARROW_ROWS: Final = 1 << 16
 
@@ -50,7 +50,7 @@ def count_name(key: SliceKey) -> str:
     return COUNT_NAMES + ":".join(key)
 
 
-def key_of(spec: TableSpec, name: str) -> SliceKey | None:
+def parse_count_name(spec: TableSpec, name: str) -> SliceKey | None:
     """The slice whose row count is committed under ``name``; ``None`` if the name is not that of a count."""
     if not name.startswith(COUNT_NAMES):
         return None
@@ -70,32 +70,34 @@ class RowsOutOfBalance(EnvironmentFault):
     slices: Mapping[SliceKey, tuple[int | None, int]]
 
 
-def _out_of_balance(table: str, numbers: str, slices: Mapping[SliceKey, tuple[int | None, int]]) -> RowsOutOfBalance:
+def _build_balance_error(
+    table: str, numbers: str, slices: Mapping[SliceKey, tuple[int | None, int]]
+) -> RowsOutOfBalance:
     descriptions = [
         f"{' '.join(key) or 'the table'}: {rows:,} rows, committed with {'?' if count is None else f'{count:,}'}"
         for key, (count, rows) in sorted(slices.items(), key=lambda item: item[0])
     ]
-    suffix = f" and {len(descriptions) - _NAMED} more" if len(descriptions) > _NAMED else ""
+    suffix = f" and {len(descriptions) - _MAX_NAMED_SLICES} more" if len(descriptions) > _MAX_NAMED_SLICES else ""
     fault = RowsOutOfBalance(
-        f"{table}: {numbers} ({'; '.join(descriptions[:_NAMED])}{suffix})",
+        f"{table}: {numbers} ({'; '.join(descriptions[:_MAX_NAMED_SLICES])}{suffix})",
         "Nothing was committed. Make these slices again: cc-pipeline doctor --repair",
     )
     fault.table, fault.slices = table, dict(slices)
     return fault
 
 
-def committed_counts(
+def read_committed_counts(
     lake: Lake, table: str, keys: Collection[SliceKey], version: int | None = None
 ) -> dict[SliceKey, int | None]:
     """The number of rows that each slice was committed with, as of ``version`` (default: now); ``None`` if it is not
     known. No rows are read. Raises ``EnvironmentFault``."""
     names = {key: count_name(key) for key in keys}
     digests = lake.digests(table, [*names.values()], version)
-    return {key: _count(digests[name]) for key, name in names.items()}
+    return {key: _parse_count(digests[name]) for key, name in names.items()}
 
 
-def _count(digest: str | None) -> int | None:
-    return None if digest is None or digest == NOT_COUNTED else digest_to_int(digest)
+def _parse_count(digest: str | None) -> int | None:
+    return None if digest is None or digest == INVALID_COUNT else digest_to_int(digest)
 
 
 def check_balance(
@@ -111,8 +113,8 @@ def check_balance(
 
     Only slices without a committed count are read, and their stored rows count.
     """
-    rows_before, rows_after, written = _rows(removed), _rows(added), sum(new.values())
-    committed = committed_counts(lake, spec.name, new, handle.version())
+    rows_before, rows_after, written = _sum_rows(removed), _sum_rows(added), sum(new.values())
+    committed = read_committed_counts(lake, spec.name, new, handle.version())
     uncounted = {key for key, count in committed.items() if count is None}
     if uncounted and uncounted == committed.keys():
         return
@@ -128,10 +130,10 @@ def check_balance(
     numbers = (
         f"{rows_before:,} rows less {replaced:,} that are replaced and {written:,} new ones are not {rows_after:,}"
     )
-    raise _out_of_balance(spec.name, numbers, differing)
+    raise _build_balance_error(spec.name, numbers, differing)
 
 
-def _rows(files: Iterable[StoredFile]) -> int:
+def _sum_rows(files: Iterable[StoredFile]) -> int:
     return sum(file.rows for file in files)
 
 
@@ -153,12 +155,12 @@ def count_in_files(
         elif file.first is not None and file.first == file.last:
             counts[(*key_prefix, file.first)] += file.rows
         else:
-            for value, rows in _counted(lake, spec, file, clustered, counted_values):
+            for value, rows in _count_column_values(lake, spec, file, clustered, counted_values):
                 counts[(*key_prefix, value)] += rows
     return counts
 
 
-def _counted(
+def _count_column_values(
     lake: Lake, spec: TableSpec, file: StoredFile, column: str, counted_values: Sequence[str] | None
 ) -> Iterator[tuple[str, int]]:
     """Values of a column of a file, each with a number of rows; a value may be repeated."""
@@ -175,7 +177,7 @@ def _counted(
                     mixed.append(number)
                 elif bounds.min == bounds.max and not bounds.null_count:
                     yield bounds.min, group.num_rows
-                elif counted_values is None or _is_between(counted_values, bounds.min, bounds.max):
+                elif counted_values is None or _has_value_between(counted_values, bounds.min, bounds.max):
                     mixed.append(number)
             for batch in reader.iter_batches(_NARROW_ROWS, mixed, [column], use_threads=False) if mixed else ():
                 for pair in batch.column(0).cast(pa.string()).value_counts().to_pylist():
@@ -184,7 +186,7 @@ def _counted(
         raise lake_fault(f"could not read {address}", error) from error
 
 
-def _is_between(sorted_values: Sequence[str], first: str, last: str) -> bool:
+def _has_value_between(sorted_values: Sequence[str], first: str, last: str) -> bool:
     """Whether any of the sorted values lies between two bounds."""
     position = bisect_left(sorted_values, first)
     return position < len(sorted_values) and sorted_values[position] <= last
@@ -220,24 +222,26 @@ def find_miscounted(
     if version is not None and version != pinned.version:
         pinned = lake.pin(table, version)
     files: dict[str, list[StoredFile]] = defaultdict(list)
-    for file in pinned.stored_files(None if keys is None else _crawls(spec, keys)):
+    for file in pinned.stored_files(None if keys is None else _list_crawls(spec, keys)):
         files[file.partition.get("crawl") or ""].append(file)
-    requested_keys = _by_crawl(spec, keys) if keys is not None else None
-    all_keys = _by_crawl(spec, _counted_keys(lake, spec)) if requested_keys is None else {}
+    requested_keys = _group_by_crawl(spec, keys) if keys is not None else None
+    all_keys = _group_by_crawl(spec, _list_counted_keys(lake, spec)) if requested_keys is None else {}
     slices: dict[SliceKey, tuple[int | None, int]] = {}
     broken: list[str] = []
     for crawl, crawl_keys in (requested_keys or all_keys).items():
-        comparison = _compared(lake, spec, files[crawl], crawl_keys, pinned.version, footers=requested_keys is not None)
+        comparison = _compare_counts(
+            lake, spec, files[crawl], crawl_keys, pinned.version, footers=requested_keys is not None
+        )
         if comparison.broken and requested_keys is not None:
             # a broken file has rows of other slices too
-            affected_keys = {*crawl_keys, *_counted_keys(lake, spec, crawl)}
-            comparison = _compared(lake, spec, files[crawl], affected_keys, pinned.version, footers=True)
+            affected_keys = {*crawl_keys, *_list_counted_keys(lake, spec, crawl)}
+            comparison = _compare_counts(lake, spec, files[crawl], affected_keys, pinned.version, footers=True)
         slices |= comparison.slices
         broken += comparison.broken
     return Miscounted(table, slices, tuple(broken))
 
 
-def changed_slices(lake: Lake, table: str, old_version: int, new_version: int) -> set[SliceKey] | None:
+def find_changed_keys(lake: Lake, table: str, old_version: int, new_version: int) -> set[SliceKey] | None:
     """The slices that commits after version ``old_version``, up to ``new_version``, changed or may have changed;
     ``None`` if the log does not tell. A commit that names no slice, a merge or a foreign one, may have changed all
     slices within the bounds of its files. No rows are read. Raises ``EnvironmentFault``."""
@@ -251,20 +255,20 @@ def changed_slices(lake: Lake, table: str, old_version: int, new_version: int) -
         if entry is None:
             return None
         try:
-            keys, files = _of_entry(spec, entry)
+            keys, files = _parse_entry(spec, entry)
         except (ValueError, KeyError, TypeError):
             return None
         changed_keys |= keys
         for crawl, first, last in files if not keys else ():
             ranges[crawl].append((first, last))
     for crawl, bounds in ranges.items():
-        for key in _counted_keys(lake, spec, crawl):
+        for key in _list_counted_keys(lake, spec, crawl):
             if any(first is None or last is None or first <= key[-1] <= last for first, last in bounds):
                 changed_keys.add(key)
     return changed_keys
 
 
-def _of_entry(spec: TableSpec, entry: bytes) -> tuple[set[SliceKey], list[tuple[str, str | None, str | None]]]:
+def _parse_entry(spec: TableSpec, entry: bytes) -> tuple[set[SliceKey], list[tuple[str, str | None, str | None]]]:
     """The slices that an entry of a log counts; and for each of its files the crawl, with the first and last slice. The
     slices of files that are only removed are not known."""
     keys: set[SliceKey] = set()
@@ -273,7 +277,7 @@ def _of_entry(spec: TableSpec, entry: bytes) -> tuple[set[SliceKey], list[tuple[
     clustered = clustered_by(spec) or ""
     for line in entry.splitlines():
         action = json.loads(line)
-        if "txn" in action and (key := key_of(spec, action["txn"]["appId"])) is not None:
+        if "txn" in action and (key := parse_count_name(spec, action["txn"]["appId"])) is not None:
             keys.add(key)
         elif "add" in action:
             stats = json.loads(action["add"].get("stats") or "{}")
@@ -284,30 +288,30 @@ def _of_entry(spec: TableSpec, entry: bytes) -> tuple[set[SliceKey], list[tuple[
     return keys, [*added, *((crawl, None, None) for crawl in removed - {added_file[0] for added_file in added})]
 
 
-def _crawls(spec: TableSpec, keys: Collection[SliceKey]) -> frozenset[str] | None:
+def _list_crawls(spec: TableSpec, keys: Collection[SliceKey]) -> frozenset[str] | None:
     return frozenset(key[0] for key in keys) if "crawl" in spec.slice_columns else None
 
 
-def _by_crawl(spec: TableSpec, keys: Iterable[SliceKey]) -> dict[str, list[SliceKey]]:
+def _group_by_crawl(spec: TableSpec, keys: Iterable[SliceKey]) -> dict[str, list[SliceKey]]:
     keys_by_crawl: dict[str, list[SliceKey]] = defaultdict(list)
     for key in keys:
         keys_by_crawl[key[0] if "crawl" in spec.slice_columns else ""].append(key)
     return keys_by_crawl
 
 
-def _counted_keys(lake: Lake, spec: TableSpec, crawl: str = "") -> list[SliceKey]:
+def _list_counted_keys(lake: Lake, spec: TableSpec, crawl: str = "") -> list[SliceKey]:
     """The slices of a crawl (default: all) that have a committed count. If the log does not tell, the slices with
     stored rows: whether they have a count is seen later."""
     has_target = len(spec.slice_columns) > 1
     try:
         names = lake.digest_names(spec.name, f"{COUNT_NAMES}{crawl}{':' if crawl and has_target else ''}")
-    except DigestsUnknown:
-        files = lake.pin(spec.name).stored_files(_crawls(spec, [(crawl,)]) if crawl else None)
-        return [*count_in_files(lake, spec, _sound(lake, spec, files, footers=True)[0])]
-    return [key for key in (key_of(spec, name) for name in names) if key is not None]
+    except DigestsNotInLog:
+        files = lake.pin(spec.name).stored_files(_list_crawls(spec, [(crawl,)]) if crawl else None)
+        return [*count_in_files(lake, spec, _split_intact(lake, spec, files, footers=True)[0])]
+    return [key for key in (parse_count_name(spec, name) for name in names) if key is not None]
 
 
-def _compared(
+def _compare_counts(
     lake: Lake,
     spec: TableSpec,
     files: Sequence[StoredFile],
@@ -325,20 +329,20 @@ def _compared(
     possible_files = [
         file
         for file in files
-        if counted_values is None or None in (file.first, file.last) or _holds_any(file, counted_values)
+        if counted_values is None or None in (file.first, file.last) or _may_hold_any(file, counted_values)
     ]
-    intact_files, broken = _sound(lake, spec, possible_files, footers=footers)
+    intact_files, broken = _split_intact(lake, spec, possible_files, footers=footers)
     stored_counts = count_in_files(lake, spec, intact_files, counted_values)
-    counts = {key: (_count(digest), stored_counts[key]) for key, digest in committed.items()}
+    counts = {key: (_parse_count(digest), stored_counts[key]) for key, digest in committed.items()}
     differing = {key: pair for key, pair in counts.items() if pair[0] != pair[1]}
     return Miscounted(spec.name, differing, tuple(broken))
 
 
-def _holds_any(file: StoredFile, counted_values: Sequence[str]) -> bool:
-    return _is_between(counted_values, file.first or "", file.last or "")
+def _may_hold_any(file: StoredFile, counted_values: Sequence[str]) -> bool:
+    return _has_value_between(counted_values, file.first or "", file.last or "")
 
 
-def _sound(
+def _split_intact(
     lake: Lake, spec: TableSpec, files: Sequence[StoredFile], *, footers: bool
 ) -> tuple[list[StoredFile], list[str]]:
     """The complete files, and the paths of the others."""
@@ -355,7 +359,7 @@ def _sound(
             return False
 
     try:
-        with ThreadPoolExecutor(_AHEAD) as pool:
+        with ThreadPoolExecutor(_PARALLEL_FILES) as pool:
             intact_flags = [*pool.map(is_intact, files)] if len(files) > 1 else [is_intact(file) for file in files]
     except (OSError, pa.ArrowException) as error:
         raise lake_fault(f"could not look at files of {lake.address(spec.name)}", error) from error

@@ -22,20 +22,20 @@ from typing import Any, Final, TypeAlias
 import duckdb
 import pyarrow as pa
 
-from cc_pipeline.atomic import unfinished, written_whole
+from cc_pipeline.atomic import parse_leftover_name, written_whole
 from cc_pipeline.duck import READ_BY, STORED_AS, connect, connect_newest
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec
-from cc_pipeline.lake.reading import S3Place, let_read, quoted
-from cc_pipeline.locks import has_come
+from cc_pipeline.lake.reading import S3LakeLocation, enable_s3_reads, quote_literal
+from cc_pipeline.locks import is_plausible
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 #: How long the files of another home's published file are kept, counted from its publication.
-KEPT: Final = timedelta(days=30)
+PIN_LIFETIME: Final = timedelta(days=30)
 _FOLDER: Final = "published/"
-_LONGEST: Final = 1 << 20
-_NONE_YET: Final = -1
+_MAX_NOTE_BYTES: Final = 1 << 20
+_NO_TABLE: Final = -1
 _OF_TWO_LOGS: Final = "of two logs"
 
 #: What DuckDB may hold in memory while it copies; it puts more into ``Copying.scratch``.
@@ -47,7 +47,7 @@ _FEW_FILES: Final = 200
 _FEW_ROWS: Final = 500_000
 #: Bytes of a copy for each byte of its Parquet files, which are packed more tightly. Measured: 1.6 for pages with text,
 #: 6.6 for a mini crawl's. So a copy that is let in may still fill the disk; then it fails like any publication.
-_SWELLING: Final = 2
+_COPY_FACTOR: Final = 2
 
 _PUBLICATION: Final = "main.publication"
 _PUBLICATION_NOTES: Final = {
@@ -64,18 +64,18 @@ _PUBLICATION_NOTES: Final = {
 _LEFT_OUT: Final = "lake.left_out"
 
 #: Runs a query on the file that is being built.
-Ask: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
+RunQuery: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
 #: A query, or a function that builds one from the file so far.
-Sql: TypeAlias = str | Callable[[Ask], str]
+Sql: TypeAlias = str | Callable[[RunQuery], str]
 
 
-def pin(lake: Transport, home: Path, tables: Sequence[PinnedTable], *, and_before: bool = False) -> None:
-    """Notes that the published file of ``home`` names these versions, with ``and_before`` also those noted before.
+def pin(lake: Transport, home: Path, tables: Sequence[PinnedTable], *, keep_previous: bool = False) -> None:
+    """Notes that the published file of ``home`` names these versions, with ``keep_previous`` also those noted before.
 
     Each version is noted with its commit's id: a log that was restored uses the numbers again."""
-    pins = {table.spec.name: {table.version: table.commit_id} for table in tables if table.version != _NONE_YET}
-    if and_before:
-        for name, versions in _versions(lake, _key(home)).items():
+    pins = {table.spec.name: {table.version: table.commit_id} for table in tables if table.version != _NO_TABLE}
+    if keep_previous:
+        for name, versions in _read_versions(lake, _key(home)).items():
             pins[name] = {**versions, **pins.get(name, {})}
     published_at = datetime.now(UTC).isoformat(timespec="seconds")
     lake.put(_key(home), (json.dumps({"published_at": published_at, "versions": pins}) + "\n").encode())
@@ -86,19 +86,19 @@ def unpin(lake: Transport, home: Path) -> None:
     lake.delete(_key(home))
 
 
-def pinned_versions(lake: Transport) -> dict[str, dict[int, str]] | None:
+def read_pinned_versions(lake: Transport) -> dict[str, dict[int, str]] | None:
     """By table, the versions that published files name, with the ids of their commits; ``None`` if a note cannot be
     read: then no version may be deleted. Expired notes are deleted."""
     versions_by_table: dict[str, dict[int, str]] | None = {}
     for note_file in lake.listing(_FOLDER):
-        if unfinished(note_file.key.rpartition("/")[2]):
+        if parse_leftover_name(note_file.key.rpartition("/")[2]):
             continue
-        pins = _noted(lake, note_file.key)
+        pins = _read_pins(lake, note_file.key)
         now = time.time()
         # a note without a time, or with a future one, counts from when it was stored
         times = [note_file.modified] if pins is None else [pins.published_at, note_file.modified]
-        note_time = next((moment for moment in times if has_come(moment, now)), None)
-        if note_time is None or now - note_time >= KEPT.total_seconds():
+        note_time = next((moment for moment in times if is_plausible(moment, now)), None)
+        if note_time is None or now - note_time >= PIN_LIFETIME.total_seconds():
             lake.delete(note_file.key)
         elif pins is None:
             versions_by_table = None
@@ -121,12 +121,12 @@ def pins_another_log(lake: Lake, table: str, pinned: Mapping[int, str]) -> bool:
         return True
 
 
-def published_elsewhere(lake: Transport, home: Path) -> dict[str, datetime]:
+def find_other_publications(lake: Transport, home: Path) -> dict[str, datetime]:
     """The other homes whose published files name versions of this lake (as keys of their notes), each with the time of
     its last publication."""
     homes = {}
     for note_file in lake.listing(_FOLDER):
-        if note_file.key != _key(home) and _versions(lake, note_file.key):
+        if note_file.key != _key(home) and _read_versions(lake, note_file.key):
             homes[note_file.key] = datetime.fromtimestamp(note_file.modified, UTC)
     return homes
 
@@ -140,16 +140,16 @@ class _Pins:
     versions: Mapping[str, Mapping[int, str]]
 
 
-def _versions(lake: Transport, key: str) -> Mapping[str, Mapping[int, str]]:
+def _read_versions(lake: Transport, key: str) -> Mapping[str, Mapping[int, str]]:
     """The versions that a note pins; empty if it does not exist, is too old, or cannot be read."""
-    pins = _noted(lake, key)
-    return pins.versions if pins is not None and time.time() - pins.published_at < KEPT.total_seconds() else {}
+    pins = _read_pins(lake, key)
+    return pins.versions if pins is not None and time.time() - pins.published_at < PIN_LIFETIME.total_seconds() else {}
 
 
-def _noted(lake: Transport, key: str) -> _Pins | None:
+def _read_pins(lake: Transport, key: str) -> _Pins | None:
     """Reads a note. A missing note pins nothing; ``None`` for a note that cannot be understood."""
     try:
-        document = json.loads(lake.read_all(key, _LONGEST).data)
+        document = json.loads(lake.read_all(key, _MAX_NOTE_BYTES).data)
         versions = {
             str(name): {int(number): str(commit) for number, commit in commits.items()}
             for name, commits in document["versions"].items()
@@ -172,16 +172,15 @@ class ViewSpec:
     """A published name and the SQL behind it, which may use every pinned table under ``lake.<name>``.
 
     A name without a schema is published in ``main``; ``lake.<name>`` is for helpers that other views use. ``sql`` may
-    depend on the content of the file before it. ``all_but`` counts the view without reading it: the rows of a lake
-    table, minus the result of a query. Views without it are counted only while the tables are small. ``notes`` describe
-    each column in a line.
-    """
+    depend on the content of the file before it. ``row_count_rule`` counts the view without reading it: the rows of a
+    lake table, minus the result of a query. Views without it are counted only while the tables are small. ``notes``
+    describe each column in a line."""
 
     name: str
     sql: Sql
     comment: str
     materialized: bool = False
-    all_but: tuple[str, Sql] | None = None
+    row_count_rule: tuple[str, Sql] | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -242,19 +241,18 @@ def publish(
     macros: Sequence[MacroSpec] = (),
     additions: Sequence[Addition] = (),
     left_out: Mapping[str, str] | None = None,
-    s3: S3Place | None = None,
+    s3: S3LakeLocation | None = None,
     copying: Copying | None = None,
-    made_as: str | None = None,
+    build_digest: str | None = None,
 ) -> Publication:
     """Builds ``path`` from ``tables`` and ``views`` and swaps it in.
 
     ``lake.<table>`` is a view over the pinned files, or with ``copying`` a table of their rows; each of ``views``
     becomes ``main.<name>``, a table when ``materialized``, and each of ``macros`` a macro there. ``additions`` follow;
     one that fails, or has a name that is taken, is left out, and noted with ``left_out``, those that were left out
-    before, each with the reason. ``s3`` is the location of the files, if on S3. ``made_as`` is kept in the file, to be
-    compared with the digest of a later publication. Raises ``EnvironmentFault`` when the file cannot be built; the old
-    one then stays.
-    """
+    before, each with the reason. ``s3`` is the location of the files, if on S3. ``build_digest`` is kept in the file,
+    to be compared with the digest of a later publication. Raises ``EnvironmentFault`` when the file cannot be built;
+    the old one then stays."""
     problems = dict(left_out or {})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -268,17 +266,17 @@ def publish(
                 # beyond that it writes to a folder beside the file, and removes it
                 connection.execute(f"SET memory_limit = '{_VIEWS_MEMORY}'")
                 if s3 is not None:
-                    let_read(connection, s3)
+                    enable_s3_reads(connection, s3)
             connection.execute("CREATE SCHEMA lake")
 
             def run_query(query: str) -> list[tuple[Any, ...]]:
                 return connection.execute(query).fetchall()
 
             for pinned in tables:
-                _show(connection, pinned, copying)
+                _make_table(connection, pinned, copying)
                 kind = "VIEW" if copying is None else "TABLE"
                 comment = f"Rows of {pinned.spec.name} as the stages wrote them: version {pinned.version}."
-                connection.execute(f"COMMENT ON {kind} lake.{pinned.spec.name} IS {quoted(comment)}")
+                connection.execute(f"COMMENT ON {kind} lake.{pinned.spec.name} IS {quote_literal(comment)}")
             # the rest is hundreds of small statements, and each transaction is a write to the disk
             connection.execute("BEGIN")
             rows = _make_views(connection, run_query, tables, views)
@@ -286,12 +284,12 @@ def publish(
             connection.execute("COMMIT")
             for addition in additions:
                 try:
-                    rows |= _add(connection, run_query, tables, addition)
+                    rows |= _make_addition(connection, run_query, tables, addition)
                 except Exception as error:  # whatever it is: it costs only this addition
                     problems[addition.name] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             versions = {pinned.spec.name: pinned.version for pinned in tables}
             connection.execute("BEGIN")
-            _write_publication(connection, tables, rows, made_as)
+            _write_publication(connection, tables, rows, build_digest)
             _write_left_out(connection, problems)
             connection.execute("COMMIT")
             connection.execute("CHECKPOINT")
@@ -305,19 +303,19 @@ def publish(
 
 
 def _make_views(
-    connection: duckdb.DuckDBPyConnection, run_query: Ask, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]
+    connection: duckdb.DuckDBPyConnection, run_query: RunQuery, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]
 ) -> dict[str, int]:
     """Makes ``views``, with their comments. Returns the row counts of counted views in ``main``."""
     for view in views:
         kind = "TABLE" if view.materialized else "VIEW"
-        connection.execute(f"CREATE {kind} {_qualified(view)} AS {_resolved(view.sql, run_query)}")
-        connection.execute(f"COMMENT ON {kind} {_qualified(view)} IS {quoted(view.comment)}")
-    _annotate(connection, {_qualified(view): view.notes for view in views})
-    return _counts(run_query, tables, [view for view in views if "." not in view.name])
+        connection.execute(f"CREATE {kind} {_qualify_name(view)} AS {_resolve_sql(view.sql, run_query)}")
+        connection.execute(f"COMMENT ON {kind} {_qualify_name(view)} IS {quote_literal(view.comment)}")
+    _annotate(connection, {_qualify_name(view): view.notes for view in views})
+    return _count_views(run_query, tables, [view for view in views if "." not in view.name])
 
 
-def _add(
-    connection: duckdb.DuckDBPyConnection, run_query: Ask, tables: Sequence[PinnedTable], addition: Addition
+def _make_addition(
+    connection: duckdb.DuckDBPyConnection, run_query: RunQuery, tables: Sequence[PinnedTable], addition: Addition
 ) -> dict[str, int]:
     """Makes an addition in a transaction of its own. Returns the row counts of its views. Raises any error of it."""
     connection.execute("BEGIN")
@@ -325,7 +323,7 @@ def _add(
         query = "SELECT lower(table_schema || '.' || table_name) FROM information_schema.tables"
         taken_names = {_PUBLICATION, _LEFT_OUT, *(name for (name,) in run_query(query))}
         for view in addition.views:
-            if _qualified(view).lower() in taken_names:
+            if _qualify_name(view).lower() in taken_names:
                 raise UserInputError(f"its view {view.name} has a name that is taken")
         macro_names = {name for (name,) in run_query("SELECT lower(function_name) FROM duckdb_functions()")}
         for macro in addition.macros:
@@ -340,15 +338,15 @@ def _add(
     return rows
 
 
-def _show(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable, copying: Copying | None) -> None:
+def _make_table(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable, copying: Copying | None) -> None:
     name = f"lake.{pinned.spec.name}"
     if copying is None:
-        connection.execute(f"CREATE VIEW {name} AS {_select(connection, pinned)}")
+        connection.execute(f"CREATE VIEW {name} AS {_build_select(connection, pinned)}")
     elif copying.rows is None or not pinned.files:
-        connection.execute(f"CREATE TABLE {name} AS {_select(connection, pinned)}")
+        connection.execute(f"CREATE TABLE {name} AS {_build_select(connection, pinned)}")
     else:
         connection.register("_rows", copying.rows(pinned))
-        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM _rows{_where(pinned)}")
+        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM _rows{_build_where(pinned)}")
         connection.unregister("_rows")
 
 
@@ -357,14 +355,14 @@ def make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSpe
     for macro in macros:
         table = "" if macro.scalar else "TABLE "
         connection.execute(f"CREATE MACRO main.{macro.name}({', '.join(macro.parameters)}) AS {table}{macro.sql}")
-        connection.execute(f"COMMENT ON MACRO {table}main.{macro.name} IS {quoted(macro.comment)}")
+        connection.execute(f"COMMENT ON MACRO {table}main.{macro.name} IS {quote_literal(macro.comment)}")
 
 
 def _annotate(connection: duckdb.DuckDBPyConnection, notes: Mapping[str, Mapping[str, str]]) -> None:
     """Comments on columns, by view or table and column. Opens no file of the lake."""
     query = "SELECT schema_name || '.' || table_name, column_name FROM duckdb_columns() WHERE NOT internal"
     comments = [
-        f'COMMENT ON COLUMN {name}."{column}" IS {quoted(comment)}'
+        f'COMMENT ON COLUMN {name}."{column}" IS {quote_literal(comment)}'
         for name, column in connection.execute(query).fetchall()
         if (comment := notes.get(name, {}).get(column)) is not None
     ]
@@ -374,14 +372,14 @@ def _annotate(connection: duckdb.DuckDBPyConnection, notes: Mapping[str, Mapping
 
 def _bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:
     scratch.mkdir(parents=True, exist_ok=True)
-    connection.execute(f"SET temp_directory = {quoted(str(scratch))}")
+    connection.execute(f"SET temp_directory = {quote_literal(str(scratch))}")
     connection.execute(f"SET memory_limit = '{_COPY_MEMORY}'")
     # rows are read in no order anyway, and to keep one DuckDB would hold back early rows
     connection.execute("SET preserve_insertion_order = false")
 
 
 def _check_room(path: Path, tables: Sequence[PinnedTable]) -> None:
-    needed = _SWELLING * sum(pinned.bytes for pinned in tables)
+    needed = _COPY_FACTOR * sum(pinned.bytes for pinned in tables)
     free = shutil.disk_usage(path.parent).free
     if free < needed:
         raise EnvironmentFault(
@@ -414,7 +412,7 @@ def _write_publication(
     if records:
         connection.executemany(f"INSERT INTO {_PUBLICATION} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", records)
     comment = f"Which version of each lake table this file shows. {READ_BY}"
-    connection.execute(f"COMMENT ON TABLE {_PUBLICATION} IS {quoted(comment)}")
+    connection.execute(f"COMMENT ON TABLE {_PUBLICATION} IS {quote_literal(comment)}")
     _annotate(connection, {_PUBLICATION: _PUBLICATION_NOTES})
 
 
@@ -437,58 +435,58 @@ def read_left_out(path: Path) -> dict[str, str]:
         return dict(connection.execute(f"SELECT name, problem FROM {_LEFT_OUT} ORDER BY name").fetchall())
 
 
-def _select(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable) -> str:
-    columns = _columns(connection, pinned.spec)
+def _build_select(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable) -> str:
+    columns = _read_columns(connection, pinned.spec)
     if not pinned.files:
         typed = ", ".join(f"NULL::{kind} AS {name}" for name, kind in columns)
         return f"SELECT {typed} WHERE false"
-    files = ", ".join(quoted(address) for address in pinned.files)
+    files = ", ".join(quote_literal(address) for address in pinned.files)
     hive = "true, hive_types = {'crawl': VARCHAR}" if "crawl" in pinned.spec.slice_columns else "false"
     # opens every file's footer, so only where files differ
     union = ", union_by_name = true" if pinned.uneven else ""
     source = f"read_parquet([{files}], hive_partitioning = {hive}{union})"
     # a column that was added may be in no file yet
-    stored_columns = _described(connection, f"SELECT * FROM {source}") if pinned.uneven else pinned.columns
-    names = ", ".join(_selected(name, kind, stored_columns) for name, kind in columns)
-    return f"SELECT {names} FROM {source}{_where(pinned)}"
+    stored_columns = _describe_columns(connection, f"SELECT * FROM {source}") if pinned.uneven else pinned.columns
+    names = ", ".join(_build_column(name, kind, stored_columns) for name, kind in columns)
+    return f"SELECT {names} FROM {source}{_build_where(pinned)}"
 
 
-def _where(pinned: PinnedTable) -> str:
+def _build_where(pinned: PinnedTable) -> str:
     """The condition on a table's rows if slices are left out."""
     *prefix_columns, last = pinned.spec.slice_columns or ("",)
     groups: dict[tuple[str, ...], list[str]] = {}
     for key in pinned.left_out:
-        groups.setdefault(key[:-1], []).append(quoted(key[-1]))
+        groups.setdefault(key[:-1], []).append(quote_literal(key[-1]))
     parts = [
-        " AND ".join([*(f"{name} = {quoted(value)}" for name, value in zip(prefix_columns, key, strict=True)),
+        " AND ".join([*(f"{name} = {quote_literal(value)}" for name, value in zip(prefix_columns, key, strict=True)),
                       f"{last} IN ({', '.join(values)})"])
         for key, values in groups.items()
     ]  # fmt: skip
     return f" WHERE NOT ({' OR '.join(f'({part})' for part in parts)})" if parts else ""
 
 
-def _selected(name: str, kind: str, stored_columns: Collection[str]) -> str:
+def _build_column(name: str, kind: str, stored_columns: Collection[str]) -> str:
     if name.strip('"') not in stored_columns:
         return f"NULL::{kind} AS {name}"
     return f"{name}::{kind} AS {name}" if kind == "TIMESTAMP WITH TIME ZONE" else name
 
 
-def _described(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
+def _describe_columns(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
     return {row[0] for row in connection.execute(f"DESCRIBE {sql}").fetchall()}
 
 
-def _columns(connection: duckdb.DuckDBPyConnection, spec: TableSpec) -> list[tuple[str, str]]:
+def _read_columns(connection: duckdb.DuckDBPyConnection, spec: TableSpec) -> list[tuple[str, str]]:
     connection.register("_empty", spec.schema.empty_table())
     described = connection.execute("DESCRIBE SELECT * FROM _empty").fetchall()
     connection.unregister("_empty")
     return [(f'"{row[0]}"', row[1]) for row in described]
 
 
-def _qualified(view: ViewSpec) -> str:
+def _qualify_name(view: ViewSpec) -> str:
     return view.name if "." in view.name else f"main.{view.name}"
 
 
-def _counts(run_query: Ask, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]) -> dict[str, int]:
+def _count_views(run_query: RunQuery, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]) -> dict[str, int]:
     """Rows by view. Counting a view reads the footers of all its files, and of some views rows, so in a large lake the
     log is asked instead."""
     files, rows = sum(len(pinned.files) for pinned in tables), sum(pinned.rows for pinned in tables)
@@ -497,17 +495,17 @@ def _counts(run_query: Ask, tables: Sequence[PinnedTable], views: Sequence[ViewS
     counts = {}
     for view in views:
         if is_small:
-            counts[view.name] = _number(run_query, f"SELECT count(*) FROM main.{view.name}")
-        elif view.all_but is not None:
-            table, excluded_query = view.all_but
-            counts[view.name] = in_table[table] - _number(run_query, _resolved(excluded_query, run_query))
+            counts[view.name] = _read_number(run_query, f"SELECT count(*) FROM main.{view.name}")
+        elif view.row_count_rule is not None:
+            table, excluded_query = view.row_count_rule
+            counts[view.name] = in_table[table] - _read_number(run_query, _resolve_sql(excluded_query, run_query))
     return counts
 
 
-def _number(run_query: Ask, query: str) -> int:
+def _read_number(run_query: RunQuery, query: str) -> int:
     [(number,)] = run_query(query)
     return int(number)
 
 
-def _resolved(sql: Sql, run_query: Ask) -> str:
+def _resolve_sql(sql: Sql, run_query: RunQuery) -> str:
     return sql if isinstance(sql, str) else sql(run_query)

@@ -21,9 +21,9 @@ from deltalake.exceptions import DeltaError
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.evolution import with_columns
 from cc_pipeline.lake.lake import Lake, PinnedTable, lake_fault
-from cc_pipeline.lake.layout import stored_files
+from cc_pipeline.lake.layout import list_stored_files
 from cc_pipeline.lake.predicates import scan
-from cc_pipeline.lake.torn import IF_TORN
+from cc_pipeline.lake.torn import DAMAGE_ADVICE
 
 #: Rows held at a time: a row may hold a whole page.
 _BATCH_ROWS = 64
@@ -35,13 +35,13 @@ _NARROW_ROWS = 1 << 16
 _LARGE_BUFFER = 1 << 19
 #: Bytes of a batch of a whole table, by the footer, which counts a repeated value once; and rows.
 _BATCH_BYTES = 8 << 20
-_MOST_ROWS = 2_048
+_MAX_BATCH_ROWS = 2_048
 #: Bytes of small files that are joined: joined rows are copied once or twice.
 _SMALL_BYTES = 2 << 20
 #: Files up to this size are read in one go; most files of a lake of many slices are small.
 _SMALL_FILE = 8 << 20
 #: Files that are opened ahead; as many small ones are in memory.
-_AHEAD = 8
+_PARALLEL_READS = 8
 
 
 def stream_rows(
@@ -85,19 +85,19 @@ def stream_slices(
     schema = pa.schema([lake.specs[table].schema.field(name) for name in columns])
     files = lake.file_system()
     target_array = pa.array(sorted(targets), pa.string())
-    for address in _files_that_may_have(lake, table, crawl, sorted(targets)) if targets else ():
-        with _read_of(address), files.open_input_file(address.removeprefix("s3://")) as source:
+    for address in _find_files(lake, table, crawl, sorted(targets)) if targets else ():
+        with _translate_read_errors(address), files.open_input_file(address.removeprefix("s3://")) as source:
             yield from _file_rows(source, target_array, schema)
 
 
-def _files_that_may_have(lake: Lake, table: str, crawl: str, targets: Sequence[str]) -> list[str]:
+def _find_files(lake: Lake, table: str, crawl: str, targets: Sequence[str]) -> list[str]:
     """The files of ``crawl`` that may hold any of ``targets`` (in order), by the log: no file is opened."""
     handle = lake.handle(lake.specs[table])
     if handle is None:
         return []
     return [
         f"{lake.address(table)}/{file.path}"
-        for file in stored_files(lake.specs[table], handle)
+        for file in list_stored_files(lake.specs[table], handle)
         if file.partition.get("crawl") == crawl
         and (file.first is None or file.last is None or (file.first <= targets[-1] and targets[0] <= file.last))
     ]
@@ -110,20 +110,20 @@ def stream_crawl(lake: Lake, pinned: PinnedTable, crawl: str, columns: Sequence[
     """
     schema = pa.schema([pinned.spec.schema.field(name) for name in columns])
     files = lake.file_system()
-    for address in files_of_crawl(pinned, crawl):
-        with _read_of(address), files.open_input_file(address.removeprefix("s3://")) as source:
+    for address in list_crawl_files(pinned, crawl):
+        with _translate_read_errors(address), files.open_input_file(address.removeprefix("s3://")) as source:
             reader = pq.ParquetFile(source, pre_buffer=False)
-            names = _columns_of(reader, schema)
+            names = _find_columns(reader, schema)
             for batch in reader.iter_batches(_NARROW_ROWS, columns=names):
                 yield from with_columns(pa.Table.from_batches([batch]), schema).to_batches()
 
 
-def crawls_of(pinned: PinnedTable) -> list[str]:
+def list_crawls(pinned: PinnedTable) -> list[str]:
     """The crawls of which a table partitioned by crawl has files; no file is read."""
     return sorted({crawl for crawl in map(_crawl_of, pinned.files) if crawl is not None})
 
 
-def files_of_crawl(pinned: PinnedTable, crawl: str) -> tuple[str, ...]:
+def list_crawl_files(pinned: PinnedTable, crawl: str) -> tuple[str, ...]:
     """The files of one crawl at a version. Files never change, so the same ones hold the same rows."""
     return tuple(address for address in pinned.files if f"/crawl={crawl}/" in address)
 
@@ -145,8 +145,8 @@ def stream_files(lake: Lake, addresses: Iterable[str], schema: pa.Schema) -> Ite
     """For each of a table's files, in their order, its rows in ``schema`` (with ``crawl`` or without), batch by batch.
     The rows of a file have to be read before the next file's. The iterators raise ``EnvironmentFault`` when the lake
     cannot be read."""
-    for address, future in _opened_ahead(lake, addresses):
-        yield _rows_of(address, future, schema)
+    for address, future in _open_ahead(lake, addresses):
+        yield _read_rows(address, future, schema)
 
 
 def stream_small_files(lake: Lake, addresses: Iterable[str], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -157,26 +157,26 @@ def stream_small_files(lake: Lake, addresses: Iterable[str], schema: pa.Schema) 
     """
     waiting: list[pa.Table] = []
     size = 0
-    for address, future in _opened_ahead(lake, addresses):
-        with _read_of(address), future.result() as source:
+    for address, future in _open_ahead(lake, addresses):
+        with _translate_read_errors(address), future.result() as source:
             # the layer below ParquetFile, which would name each column of each file: a twelfth of an upkeep
             reader = pq.ParquetReader()
             reader.open(source, use_memory_map=False)
             waiting.append(reader.read_all(use_threads=False))
-            size += _unpacked(reader.metadata)
+            size += _sum_unpacked_bytes(reader.metadata)
         if size > _SMALL_BYTES:
-            yield _as_one(waiting, schema)
+            yield _join_tables(waiting, schema)
             waiting, size = [], 0
     if waiting:
-        yield _as_one(waiting, schema)
+        yield _join_tables(waiting, schema)
 
 
-def _as_one(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+def _join_tables(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     tables_by_schema = (pa.concat_tables(group) for _, group in groupby(tables, key=lambda table: table.schema))
     return pa.concat_tables(with_columns(table, schema) for table in tables_by_schema).combine_chunks()
 
 
-def _opened_ahead(lake: Lake, addresses: Iterable[str]) -> Iterator[tuple[str, Future[pa.NativeFile]]]:
+def _open_ahead(lake: Lake, addresses: Iterable[str]) -> Iterator[tuple[str, Future[pa.NativeFile]]]:
     files = lake.file_system()
 
     def open_file(address: str) -> pa.NativeFile:
@@ -187,35 +187,38 @@ def _opened_ahead(lake: Lake, addresses: Iterable[str]) -> Iterator[tuple[str, F
             return pa.BufferReader(source.read_buffer())
 
     waiting = iter(addresses)
-    with ThreadPoolExecutor(_AHEAD) as pool:
-        pending_reads = deque((address, pool.submit(open_file, address)) for address in islice(waiting, _AHEAD))
+    with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+        pending_reads = deque(
+            (address, pool.submit(open_file, address)) for address in islice(waiting, _PARALLEL_READS)
+        )
         while pending_reads:
             yield pending_reads.popleft()
             pending_reads.extend((address, pool.submit(open_file, address)) for address in islice(waiting, 1))
 
 
 @contextmanager
-def _read_of(address: str) -> Iterator[None]:
+def _translate_read_errors(address: str) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
         raise EnvironmentFault(
             f"could not read {address}: {error}",
-            f"{IF_TORN} Else check the place and its permissions, then run it again.",
+            f"{DAMAGE_ADVICE} Else check the place and its permissions, then run it again.",
         ) from error
 
 
-def _rows_of(address: str, future: Future[pa.NativeFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with _read_of(address), future.result() as source:
-        yield from _whole_file(source, _crawl_of(address), schema)
+def _read_rows(address: str, future: Future[pa.NativeFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with _translate_read_errors(address), future.result() as source:
+        yield from _read_complete_file(source, _crawl_of(address), schema)
 
 
-def _whole_file(source: pa.NativeFile, crawl: str | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read_complete_file(source: pa.NativeFile, crawl: str | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     reader = pq.ParquetFile(source, pre_buffer=False, buffer_size=_LARGE_BUFFER)
     rows = max(
-        _BATCH_ROWS, min(_MOST_ROWS, _BATCH_BYTES * reader.metadata.num_rows // max(_unpacked(reader.metadata), 1))
+        _BATCH_ROWS,
+        min(_MAX_BATCH_ROWS, _BATCH_BYTES * reader.metadata.num_rows // max(_sum_unpacked_bytes(reader.metadata), 1)),
     )
-    names = _columns_of(reader, schema)
+    names = _find_columns(reader, schema)
     for batch in reader.iter_batches(rows, columns=names, use_threads=False):
         table = pa.Table.from_batches([batch])
         if crawl is not None and "crawl" in schema.names and "crawl" not in names:
@@ -224,11 +227,11 @@ def _whole_file(source: pa.NativeFile, crawl: str | None, schema: pa.Schema) -> 
         yield from with_columns(table, schema).to_batches()
 
 
-def _unpacked(stored: pq.FileMetaData) -> int:
+def _sum_unpacked_bytes(stored: pq.FileMetaData) -> int:
     return sum(stored.row_group(number).total_byte_size for number in range(stored.num_row_groups))
 
 
-def _columns_of(reader: pq.ParquetFile, schema: pa.Schema) -> list[str]:
+def _find_columns(reader: pq.ParquetFile, schema: pa.Schema) -> list[str]:
     stored_columns = set(reader.schema_arrow.names)  # made again at each access
     return [name for name in schema.names if name in stored_columns]
 
@@ -244,17 +247,17 @@ def _file_rows(source: pa.NativeFile, targets: pa.Array, schema: pa.Schema) -> I
     groups = [
         number
         for number in range(reader.num_row_groups)
-        if _may_have(reader.metadata.row_group(number).column(position), targets[0].as_py(), targets[-1].as_py())
+        if _may_contain(reader.metadata.row_group(number).column(position), targets[0].as_py(), targets[-1].as_py())
     ]
     # a column that was added later is in no older file
-    names = list(dict.fromkeys(["target", *_columns_of(reader, schema)]))
+    names = list(dict.fromkeys(["target", *_find_columns(reader, schema)]))
     for batch in reader.iter_batches(_BATCH_ROWS, groups, names, use_threads=False):
         matching = batch.filter(pc.is_in(batch.column("target"), value_set=targets))
         if matching.num_rows:
             yield from with_columns(pa.Table.from_batches([matching]), schema).to_batches()
 
 
-def _may_have(column: pq.ColumnChunkMetaData, first: str, last: str) -> bool:
+def _may_contain(column: pq.ColumnChunkMetaData, first: str, last: str) -> bool:
     statistics = column.statistics
     if column.path_in_schema != "target" or statistics is None or not statistics.has_min_max:
         return True

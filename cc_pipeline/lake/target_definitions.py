@@ -13,16 +13,16 @@ from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, divided, part_count, 
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, version_of
 from cc_pipeline.commoncrawl.target_text import SET_SLUG, parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.lake import Lake
 
 _TABLE: Final = "targets"
 #: Definitions written in one commit, and so into one file: changing one member later rewrites no more than these.
-_TOGETHER: Final = 64
+_DEFINITIONS_PER_COMMIT: Final = 64
 #: Definitions deleted in one commit.
-_FORGOTTEN_TOGETHER: Final = 1_000
+_DELETED_PER_COMMIT: Final = 1_000
 #: Members that the row of a divided set names.
-_NAMED: Final = 3
+_OUTLINED_MEMBERS: Final = 3
 
 
 def register(lake: Lake, targets: Sequence[Target]) -> None:
@@ -32,106 +32,106 @@ def register(lake: Lake, targets: Sequence[Target]) -> None:
     Raises ``UserInputError`` for a set whose name differs from a stored one only in capital letters.
     """
     targets_by_slug = {target.slug: target for target in targets}
-    stored_rows = _rows(lake, [*targets_by_slug])
-    names = {slug: _name_of(row["definition"]) for slug, row in stored_rows.items() if slug.startswith(SET_SLUG)}
+    stored_rows = _read_rows(lake, [*targets_by_slug])
+    names = {slug: _parse_set_name(row["definition"]) for slug, row in stored_rows.items() if slug.startswith(SET_SLUG)}
     for target in targets:
-        stored = names.setdefault(target.slug, target.name or target.value) if _is_named(target) else ""
+        stored = names.setdefault(target.slug, target.name or target.value) if _is_named_set(target) else ""
         if stored and stored != (target.name or target.value):
             raise UserInputError(
                 f"set:{target.name or target.value} would be the same partition as set:{stored}, since partition keys "
                 f"have no capital letters: write set:{stored}, or take another name"
             )
-    versions = meant_versions(lake, targets_by_slug.values())
+    versions = plan_versions(lake, targets_by_slug.values())
     rows: list[dict[str, Any]] = []
     for target in targets_by_slug.values():
         old_row = stored_rows.get(target.slug)
-        parts = _parts_for(target, old_row)
+        parts = _count_parts(target, old_row)
         version = versions[target.slug] if parts == 1 else _divided_version(target)
         if old_row is not None and old_row["version"] == version:
             continue
         if parts > 1:
             _register_parts(lake, divided(target, parts))
-        rows.append(_row(target, old_row, parts, version))
-    _commit(lake, rows)
+        rows.append(_build_row(target, old_row, parts, version))
+    _commit_rows(lake, rows)
 
 
-def read(lake: Lake, slugs: Sequence[str]) -> dict[str, Target]:
+def read_targets(lake: Lake, slugs: Sequence[str]) -> dict[str, Target]:
     """The targets of partition keys and of parts of sets; a divided set has all its members.
 
     A key without a definition (a person made it in the UI) is defined as the target of its text. Raises
     ``UserInputError`` for text that is not a target, or whose target has another key.
     """
-    stored_rows = _rows(lake, slugs)
+    stored_rows = _read_rows(lake, slugs)
     targets: dict[str, Target] = {}
     for slug in slugs:
         row = stored_rows.get(slug)
         if row is not None and (row["parts"] or 1) > 1:
-            targets[slug] = _whole(lake, slug, row)
+            targets[slug] = _read_divided_set(lake, slug, row)
         elif row is not None and SEPARATOR in slug:
             targets[slug] = part_from(slug, row["definition"])
         else:
-            targets[slug] = _target_of(slug, None if row is None else row["definition"])
+            targets[slug] = _parse_slug(slug, None if row is None else row["definition"])
     register(lake, [target for slug, target in targets.items() if slug not in stored_rows])
     return targets
 
 
-def parts_of(lake: Lake, slugs: Sequence[str]) -> dict[str, list[str]]:
+def find_part_slugs(lake: Lake, slugs: Sequence[str]) -> dict[str, list[str]]:
     """The slugs with a definition for each of ``slugs``: those of its parts for a divided set, else its own."""
     sets = [slug for slug in slugs if slug.startswith(SET_SLUG) and SEPARATOR not in slug]
-    stored_rows = _rows(lake, sets, ["slug", "parts"])
+    stored_rows = _read_rows(lake, sets, ["slug", "parts"])
     return {slug: part_slugs(slug, (stored_rows[slug]["parts"] or 1) if slug in stored_rows else 1) for slug in slugs}
 
 
-def meant(lake: Lake, targets: Sequence[Target]) -> dict[str, list[Target]]:
+def plan_parts(lake: Lake, targets: Sequence[Target]) -> dict[str, list[Target]]:
     """The parts with slices of their own of each target, as if it were registered now; nothing is written."""
-    stored_rows = _rows(lake, [target.slug for target in targets if target.kind == "set"], ["slug", "parts"])
-    return {target.slug: divided(target, _parts_for(target, stored_rows.get(target.slug))) for target in targets}
+    stored_rows = _read_rows(lake, [target.slug for target in targets if target.kind == "set"], ["slug", "parts"])
+    return {target.slug: divided(target, _count_parts(target, stored_rows.get(target.slug))) for target in targets}
 
 
-def versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
+def read_versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
     """The version of each definition. Keys without a definition are defined as in :func:`read`. Raises as that does."""
-    stored_versions = {slug: row["version"] for slug, row in _rows(lake, slugs, ["slug", "version"]).items()}
+    stored_versions = {slug: row["version"] for slug, row in _read_rows(lake, slugs, ["slug", "version"]).items()}
     return stored_versions | {
         slug: target.version
-        for slug, target in read(lake, [slug for slug in slugs if slug not in stored_versions]).items()
+        for slug, target in read_targets(lake, [slug for slug in slugs if slug not in stored_versions]).items()
     }
 
 
-def known_versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
+def read_stored_versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
     """The versions of the stored definitions of ``slugs`` and of the parts they are divided into; nothing is
     written."""
-    slugs_of_parts = [part_slug for parts in parts_of(lake, slugs).values() for part_slug in parts]
+    slugs_of_parts = [part_slug for parts in find_part_slugs(lake, slugs).values() for part_slug in parts]
     return {
         slug: row["version"]
-        for slug, row in _rows(lake, list(dict.fromkeys([*slugs, *slugs_of_parts])), ["slug", "version"]).items()
+        for slug, row in _read_rows(lake, list(dict.fromkeys([*slugs, *slugs_of_parts])), ["slug", "version"]).items()
     }
 
 
-def definitions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
+def read_definitions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
     """The stored texts of the definitions of ``slugs``; read ``part_from`` them only when needed."""
-    return {slug: row["definition"] for slug, row in _rows(lake, slugs, ["slug", "definition"]).items()}
+    return {slug: row["definition"] for slug, row in _read_rows(lake, slugs, ["slug", "definition"]).items()}
 
 
-def slugs_of(lake: Lake, slugs: Collection[str]) -> list[str]:
+def find_defining_slugs(lake: Lake, slugs: Collection[str]) -> list[str]:
     """The slugs of the rows that define targets: their own, and those of all their parts."""
     all_slugs = lake.read(_TABLE, columns=["slug"]).column("slug").to_pylist()
     return sorted(slug for slug in all_slugs if whole_slug(slug) in slugs)
 
 
-def forget(lake: Lake, targets: Collection[str]) -> None:
+def delete_definitions(lake: Lake, targets: Collection[str]) -> None:
     """Deletes the definitions of targets and of their parts. Raises ``EnvironmentFault``."""
-    slugs = slugs_of(lake, targets)
+    slugs = find_defining_slugs(lake, targets)
     empty = lake.specs[_TABLE].schema.empty_table()
     # the target itself last: if a process is killed in between, the next one goes on
-    for start in range(0, len(slugs), _FORGOTTEN_TOGETHER):
-        next_slugs = sorted(slugs, reverse=True)[start : start + _FORGOTTEN_TOGETHER]
+    for start in range(0, len(slugs), _DELETED_PER_COMMIT):
+        next_slugs = sorted(slugs, reverse=True)[start : start + _DELETED_PER_COMMIT]
         lake.commit(_TABLE, empty, [{"slug": slug} for slug in next_slugs], {})
 
 
 def note_purge(lake: Lake, slugs: Collection[str]) -> None:
     """Notes that targets are about to be purged, for runs to see. Raises ``EnvironmentFault``."""
     lake.prepare(_TABLE)
-    lake.commit_digests(_TABLE, {_purge_name(slug): input_digest({"purged": slug}) for slug in slugs})
+    lake.commit_digests(_TABLE, {_purge_name(slug): compute_input_digest({"purged": slug}) for slug in slugs})
 
 
 def was_purged(lake: Lake, slugs: Collection[str]) -> bool:
@@ -143,12 +143,12 @@ def _purge_name(slug: str) -> str:
     return f"purged:{slug}"
 
 
-def meant_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
+def plan_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
     """The version of each target by its slug, as if it were registered now; the version of named captures depends on
     the captures. Raises ``UserInputError`` for a name under which nobody added any."""
     targets = list(targets)
     added = {target.slug: target.slug.partition(WHERE_SLUG)[0] for target in targets if target.kind == GIVEN_KIND}
-    stored_rows = _rows(lake, sorted({*added.values()}), ["slug", "version"]) if added else {}
+    stored_rows = _read_rows(lake, sorted({*added.values()}), ["slug", "version"]) if added else {}
     versions_by_slug = {}
     for target in targets:
         if target.kind != GIVEN_KIND:
@@ -164,11 +164,11 @@ def meant_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
     return versions_by_slug
 
 
-def define_given(lake: Lake, target: Target, version: str) -> None:
+def define_named_captures(lake: Lake, target: Target, version: str) -> None:
     """Notes the current ``version`` of the captures named as ``target``. Targets with conditions on them change too."""
-    old_row = _rows(lake, [target.slug]).get(target.slug)
+    old_row = _read_rows(lake, [target.slug]).get(target.slug)
     if old_row is None or old_row["version"] != version:
-        _commit(lake, [_row(target, old_row, 1, version)])
+        _commit_rows(lake, [_build_row(target, old_row, 1, version)])
     definition_rows = lake.read(_TABLE, {"kind": GIVEN_KIND}, ["slug", "definition"]).to_pylist()
     register(
         lake,
@@ -181,22 +181,22 @@ def define_given(lake: Lake, target: Target, version: str) -> None:
 
 
 def _register_parts(lake: Lake, parts: Sequence[Target]) -> None:
-    versions = _rows(lake, [part.slug for part in parts], ["slug", "version"])
+    versions = _read_rows(lake, [part.slug for part in parts], ["slug", "version"])
     new = [part for part in parts if versions.get(part.slug, {}).get("version") != part.version]
-    stored_rows = _rows(lake, [part.slug for part in new if part.slug in versions])
-    for start in range(0, len(new), _TOGETHER):
-        next_parts = new[start : start + _TOGETHER]
-        _commit(lake, [_row(part, stored_rows.get(part.slug), 1, part.version) for part in next_parts])
+    stored_rows = _read_rows(lake, [part.slug for part in new if part.slug in versions])
+    for start in range(0, len(new), _DEFINITIONS_PER_COMMIT):
+        next_parts = new[start : start + _DEFINITIONS_PER_COMMIT]
+        _commit_rows(lake, [_build_row(part, stored_rows.get(part.slug), 1, part.version) for part in next_parts])
 
 
-def _commit(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> None:
+def _commit_rows(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> None:
     if rows:
         data = pa.Table.from_pylist(list(rows), schema=lake.specs[_TABLE].schema)
-        digest = input_digest({"targets": [row["version"] for row in rows]})
+        digest = compute_input_digest({"targets": [row["version"] for row in rows]})
         lake.commit(_TABLE, data, [{"slug": row["slug"]} for row in rows], {_TABLE: digest})
 
 
-def _row(target: Target, old_row: Mapping[str, Any] | None, parts: int, version: str) -> dict[str, Any]:
+def _build_row(target: Target, old_row: Mapping[str, Any] | None, parts: int, version: str) -> dict[str, Any]:
     # keys of a divided set are its parts'
     own_ranges = target.ranges if parts == 1 else ()
     return {
@@ -204,27 +204,27 @@ def _row(target: Target, old_row: Mapping[str, Any] | None, parts: int, version:
         "kind": target.kind,
         "definition": target.written if parts == 1 else _outline(target),
         "version": version,
-        "ranges": _with_before(own_ranges, old_row),
+        "ranges": _add_old_ranges(own_ranges, old_row),
         "parts": None if parts == 1 else parts,
     }
 
 
-def _rows(lake: Lake, slugs: Sequence[str], columns: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
+def _read_rows(lake: Lake, slugs: Sequence[str], columns: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
     rows = lake.read(_TABLE, {"slug": list(slugs)}, columns).to_pylist() if slugs else []
     return {row["slug"]: row for row in rows}
 
 
-def _is_named(target: Target) -> bool:
+def _is_named_set(target: Target) -> bool:
     return target.kind == "set" and target.slug.startswith(SET_SLUG) and SEPARATOR not in target.slug
 
 
-def _name_of(definition: str) -> str:
+def _parse_set_name(definition: str) -> str:
     """The name in the definition of a set, as it was written."""
     return definition.partition(" = ")[0].removeprefix("set:")
 
 
-def _parts_for(target: Target, old_row: Mapping[str, Any] | None) -> int:
-    if not _is_named(target):
+def _count_parts(target: Target, old_row: Mapping[str, Any] | None) -> int:
+    if not _is_named_set(target):
         return 1
     return part_count(len(target.members), None if old_row is None else old_row["parts"] or 1)
 
@@ -238,22 +238,22 @@ def _outline(target: Target) -> str:
     """The text that a person sees of a divided set: its line if that names a file, else its first members."""
     if target.file:
         return target.definition
-    first_members = ", ".join(member.written for member in target.members[:_NAMED])
+    first_members = ", ".join(member.written for member in target.members[:_OUTLINED_MEMBERS])
     where = f" where {target.where}" if target.where else ""
     return f"set:{target.name or target.value} = {first_members}, … ({len(target.members):,} members){where}"
 
 
-def _whole(lake: Lake, slug: str, row: Mapping[str, Any]) -> Target:
-    parts = definitions(lake, part_slugs(slug, row["parts"]))
+def _read_divided_set(lake: Lake, slug: str, row: Mapping[str, Any]) -> Target:
+    parts = read_definitions(lake, part_slugs(slug, row["parts"]))
     members = tuple(member for part, text in sorted(parts.items()) for member in part_from(part, text).members)
     line, _, where = row["definition"].partition(" where ")
     name = slug.removeprefix(SET_SLUG).partition(WHERE_SLUG)[0]
-    written = _name_of(line)
+    written = _parse_set_name(line)
     capitals = "" if written == name else written
     return Target("set", name, slug, members, file=line.partition(" = @")[2], where=where, name=capitals)
 
 
-def _with_before(new_ranges: Iterable[KeyRange], row: Mapping[str, Any] | None) -> list[dict[str, bytes | None]]:
+def _add_old_ranges(new_ranges: Iterable[KeyRange], row: Mapping[str, Any] | None) -> list[dict[str, bytes | None]]:
     """The target's key ranges, and those of its former definition: rows of that one may still be in the tables."""
     old_ranges = [] if row is None else [KeyRange(old_range["start"], old_range["end"]) for old_range in row["ranges"]]
     return [
@@ -262,7 +262,7 @@ def _with_before(new_ranges: Iterable[KeyRange], row: Mapping[str, Any] | None) 
     ]
 
 
-def _target_of(slug: str, definition: str | None) -> Target:
+def _parse_slug(slug: str, definition: str | None) -> Target:
     if definition is None and SEPARATOR in slug:
         raise UserInputError(f"{slug!r} is a part of a set; name the set: {whole_slug(slug)!r}")
     target = parse_target(definition if definition is not None else slug)

@@ -17,7 +17,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
 
 #: How long entries of a log stay: the library's own time, counted from when they were written.
-_LOG_KEPT = timedelta(days=30)
+_LOG_RETENTION = timedelta(days=30)
 #: Hours for which superseded files of a table stay at least: readers may have them open, and a commit in progress has
 #: files that no version names yet.
 RETENTION_FLOOR_HOURS = 168
@@ -51,13 +51,13 @@ def clean_log(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
     any more, so nothing is deleted if any version in ``keep`` is one of them. Raises ``EnvironmentFault``.
     """
     spec = lake.specs.get(table) or TableSpec(table, pa.schema([]))
-    lake.look_again(table)
+    lake.invalidate(table)
     handle = lake.handle(spec)
     if handle is None:
         return 0
     try:
         log_entries = _log_entries(lake, table)
-        cutoff = datetime.now(UTC) - _LOG_KEPT
+        cutoff = datetime.now(UTC) - _LOG_RETENTION
         # the library deletes up to the newest checkpoint that is not after the first young entry: one that is young
         # itself, if everything before it is old
         young_versions = [version for version, written in log_entries.entries.items() if written >= cutoff]
@@ -92,7 +92,7 @@ def _log_entries(lake: Lake, table: str) -> _Log:
     return _Log(entries, checkpoints)
 
 
-def never_committed(lake: Lake, table: str, keep: Collection[int] = ()) -> set[str]:
+def find_uncommitted_files(lake: Lake, table: str, keep: Collection[int] = ()) -> set[str]:
     """The names of files in a table's folder that no version in the log names, nor any in ``keep``: files of killed
     processes, and of commits under way. Raises ``EnvironmentFault``."""
     spec = lake.specs[table]

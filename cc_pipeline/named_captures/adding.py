@@ -17,12 +17,12 @@ from cc_pipeline.capture_columns import CAPTURE_ORDER
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.digests.digest import NOTHING, content_versions, input_digest, row_numbers
+from cc_pipeline.lake.digests.digest import NOTHING, compute_content_digests, compute_input_digest, hash_rows
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.lake.slice import GIVEN, Slice
+from cc_pipeline.lake.slice import NAMED_CAPTURES, Slice
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.lake.target_definitions import define_given
+from cc_pipeline.lake.target_definitions import define_named_captures
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 
 #: Whether a row is of the file (1) or existed before (0). If both have a location, the existing row is kept, unless it
@@ -37,25 +37,25 @@ _IN_MEMORY: Final = 4 << 20
 
 @dataclass(slots=True)
 class Counts:
-    """Numbers of locations in a crawl: existing ones (``before``), those of them that the file has too (``both``),
+    """Numbers of locations in a crawl: existing ones (``earlier``), those of them that the file has too (``matched``),
     those of these with other values (``changed``), and ``new`` ones of the file. ``repeats`` are rows that repeat a
     location."""
 
-    before: int = 0
-    both: int = 0
+    earlier: int = 0
+    matched: int = 0
     changed: int = 0
     new: int = 0
     repeats: int = 0
 
     @property
-    def gone(self) -> int:
+    def unmatched(self) -> int:
         """The number of existing locations that the file does not have."""
-        return self.before - self.both
+        return self.earlier - self.matched
 
     def __add__(self, addend: Counts) -> Counts:
         return Counts(
-            self.before + addend.before,
-            self.both + addend.both,
+            self.earlier + addend.earlier,
+            self.matched + addend.matched,
             self.changed + addend.changed,
             self.new + addend.new,
             self.repeats + addend.repeats,
@@ -74,12 +74,15 @@ class Adding:
         self._replace = replace
         self._rows: dict[str, OrderedRows] = {}
         #: The existing slices and their digests, read before their rows.
-        self._there: dict[Slice, str | None] = {}
-        self._there = self._now_there()
-        for crawl in sorted({slice_.crawl for slice_ in self._there}):
-            where = {"crawl": crawl, "target": [slice_.target for slice_ in self._there if slice_.crawl == crawl]}
+        self._stored_digests: dict[Slice, str | None] = {}
+        self._stored_digests = self._read_stored_digests()
+        for crawl in sorted({slice_.crawl for slice_ in self._stored_digests}):
+            where = {
+                "crawl": crawl,
+                "target": [slice_.target for slice_ in self._stored_digests if slice_.crawl == crawl],
+            }
             for batch in stream_rows(lake, "given_captures", where):
-                self._keep(crawl, pa.Table.from_batches([batch]), new=0)
+                self._store_rows(crawl, pa.Table.from_batches([batch]), new=0)
 
     def add(self, captures: pa.Table) -> None:
         """Adds captures (``CAPTURE_SCHEMA``) of any crawls."""
@@ -87,9 +90,9 @@ class Adding:
             crawl_captures = captures.filter(pc.equal(captures["crawl"], crawl))
             subsets = crawl_captures["subset"].to_pylist()
             targets = pa.array([with_subset(self._target.slug, subset) for subset in subsets], pa.string())
-            self._keep(crawl, crawl_captures.add_column(0, CAPTURES_SCHEMA.field("target"), targets), new=1)
+            self._store_rows(crawl, crawl_captures.add_column(0, CAPTURES_SCHEMA.field("target"), targets), new=1)
 
-    def _keep(self, crawl: str, rows: pa.Table, *, new: int) -> None:
+    def _store_rows(self, crawl: str, rows: pa.Table, *, new: int) -> None:
         if crawl not in self._rows:
             self._rows[crawl] = OrderedRows(_SCHEMA, _ORDER, self._folder, _IN_MEMORY)
         flag = pa.repeat(pa.scalar(new, _NEW.type), rows.num_rows)
@@ -98,17 +101,17 @@ class Adding:
     def counts(self) -> dict[str, Counts]:
         """Counts the locations by crawl. Call it after all captures were added."""
         counts_by_crawl = {}
-        excluded_columns = self._lake.specs["given_captures"].apart
+        excluded_columns = self._lake.specs["given_captures"].provenance_columns
         for crawl, rows in sorted(self._rows.items()):
             crawl_counts = Counts()
             for places, first, last in _by_place(rows):
                 is_new = np.asarray(places.column(_NEW.name))
                 is_old, is_from_file = is_new[first] == 0, is_new[last] == 1
                 is_matched = is_old & is_from_file
-                crawl_counts.before += int(is_old.sum())
-                crawl_counts.both += int(is_matched.sum())
+                crawl_counts.earlier += int(is_old.sum())
+                crawl_counts.matched += int(is_matched.sum())
                 row_digests = [
-                    row_numbers(places.take(pa.array(rows[is_matched])), (_NEW.name, *excluded_columns))
+                    hash_rows(places.take(pa.array(rows[is_matched])), (_NEW.name, *excluded_columns))
                     for rows in (first, last)
                 ]
                 crawl_counts.changed += int((row_digests[0] != row_digests[1]).sum())
@@ -123,29 +126,34 @@ class Adding:
         If it was killed between two crawls, the same call continues there. Raises ``EnvironmentFault`` if another
         process changed the captures since they were read.
         """
-        excluded_columns = (*self._lake.specs["given_captures"].apart, "crawl")
+        excluded_columns = (*self._lake.specs["given_captures"].provenance_columns, "crawl")
         digests: dict[str, str] = {}
         for crawl in sorted(self._rows):
-            content_digests = content_versions(self._batches(crawl), "target", excluded_columns)
-            slices = {slice_ for slice_ in self._there if slice_.crawl == crawl} | {
+            content_digests = compute_content_digests(self._batches(crawl), "target", excluded_columns)
+            slices = {slice_ for slice_ in self._stored_digests if slice_.crawl == crawl} | {
                 Slice(crawl, target) for target in content_digests
             }
             slice_digests = {
-                slice_: GIVEN.digest(rows=content_digests.get(slice_.target, NOTHING)) for slice_ in sorted(slices)
+                slice_: NAMED_CAPTURES.digest(rows=content_digests.get(slice_.target, NOTHING))
+                for slice_ in sorted(slices)
             }
-            if GIVEN.stale(self._lake, slice_digests):
-                GIVEN.commit(self._lake, slice_digests, {"given_captures": partial(self._unless_changed, crawl)})
-                self._there |= slice_digests
+            if NAMED_CAPTURES.find_stale(self._lake, slice_digests):
+                NAMED_CAPTURES.commit(
+                    self._lake, slice_digests, {"given_captures": partial(self._unless_changed, crawl)}
+                )
+                self._stored_digests |= slice_digests
             digests |= {f"{slice_.crawl}:{slice_.target}": digest for slice_, digest in slice_digests.items()}
         self._refuse_changed()
-        define_given(self._lake, self._target, version_of(input_digest({"captures": digests})))
+        define_named_captures(self._lake, self._target, version_of(compute_input_digest({"captures": digests})))
 
-    def _now_there(self) -> dict[Slice, str | None]:
-        own_slices = (slice_ for slice_ in GIVEN.here(self._lake) if slice_.whole.target == self._target.slug)
-        return GIVEN.made_from(self._lake, {*self._there, *own_slices})
+    def _read_stored_digests(self) -> dict[Slice, str | None]:
+        own_slices = (
+            slice_ for slice_ in NAMED_CAPTURES.list_slices(self._lake) if slice_.partition.target == self._target.slug
+        )
+        return NAMED_CAPTURES.read_input_digests(self._lake, {*self._stored_digests, *own_slices})
 
     def _refuse_changed(self) -> None:
-        if self._now_there() != self._there:
+        if self._read_stored_digests() != self._stored_digests:
             raise EnvironmentFault(
                 f"another process changed {self._target.definition} meanwhile",
                 "Its captures are kept, and some of this file may be added. Run this again.",
@@ -164,11 +172,11 @@ class Adding:
             yield places.take(pa.array(stay)).select(CAPTURES_SCHEMA.names)
 
 
-def given_in(lake: Lake) -> Mapping[str, dict[str, list[Slice]]]:
+def list_named_captures(lake: Lake) -> Mapping[str, dict[str, list[Slice]]]:
     """Returns the slices of all named captures, by slug and by crawl."""
     slices_by_slug: dict[str, dict[str, list[Slice]]] = {}
-    for slice_ in GIVEN.here(lake):
-        slices_by_slug.setdefault(slice_.whole.target, {}).setdefault(slice_.crawl, []).append(slice_)
+    for slice_ in NAMED_CAPTURES.list_slices(lake):
+        slices_by_slug.setdefault(slice_.partition.target, {}).setdefault(slice_.crawl, []).append(slice_)
     return slices_by_slug
 
 

@@ -9,37 +9,37 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.crawls import Crawl, apart, index_is_built, made_in
+from cc_pipeline.commoncrawl.crawls import Crawl, estimate_capture_span, index_is_built, measure_gap
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import hashed_slug
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.named_captures.places import ASKED_SCHEMA
-from cc_pipeline.named_captures.reading import Wrong
+from cc_pipeline.named_captures.places import REQUEST_SCHEMA
+from cc_pipeline.named_captures.reading import RejectedRows
 
 #: Maximum URLs of one look-up. They are in the order of the index, so that its pages are rarely read twice.
-AT_ONCE: Final = 20_000
+MAX_URLS_PER_LOOKUP: Final = 20_000
 #: Maximum number of crawls that are searched for a capture by its time, and their maximum distance: of old crawls only
 #: the week after their captures is known.
-_MOST_CRAWLS: Final = 2
-_NEAR: Final = timedelta(days=31)
+_MAX_CRAWLS: Final = 2
+_MAX_DISTANCE: Final = timedelta(days=31)
 
 #: Captures (``CAPTURE_SCHEMA``) of targets in a crawl.
-Ask: TypeAlias = Callable[[str, Sequence[Target]], Iterable[pa.Table]]
+CaptureLookup: TypeAlias = Callable[[str, Sequence[Target]], Iterable[pa.Table]]
 
 
-class ByUrl:
-    """Collects requests (``ASKED_SCHEMA``) and finds their captures. ``crawls`` are those of the source, ``subsets``
+class UrlRequests:
+    """Collects requests (``REQUEST_SCHEMA``) and finds their captures. ``crawls`` are those of the source, ``subsets``
     the searched subsets of its index. ``folder`` is for spill files."""
 
     def __init__(self, crawls: Sequence[Crawl], subsets: Sequence[str], folder: Path) -> None:
         self._subsets = ", ".join(subsets)
-        self._crawls = [(crawl.id, made_in(crawl)) for crawl in crawls if not index_is_built(crawl.id)]
+        self._crawls = [(crawl.id, estimate_capture_span(crawl)) for crawl in crawls if not index_is_built(crawl.id)]
         self._folder = folder
         self._rows = self._ordered()
 
     def _ordered(self) -> OrderedRows:
-        return OrderedRows(ASKED_SCHEMA, ("crawl", "url_surtkey", "row"), self._folder)
+        return OrderedRows(REQUEST_SCHEMA, ("crawl", "url_surtkey", "row"), self._folder)
 
     def add(self, requests: pa.Table) -> None:
         """Adds requests."""
@@ -50,69 +50,73 @@ class ByUrl:
         """The number of requests."""
         return self._rows.rows
 
-    def by_crawl(self, wrong: Wrong) -> OrderedRows:
+    def by_crawl(self, wrong: RejectedRows) -> OrderedRows:
         """Returns the requests with the crawl to be searched first. Those that no crawl can have are added to
         ``wrong``."""
         requests = self._ordered()
-        for rows in _listed(self._rows):
+        for rows in _row_batches(self._rows):
             rows_with_crawl = []
             for row in rows:
-                crawl = row["crawl"] or next(iter(self._near(row["fetch_time"])), None)
+                crawl = row["crawl"] or next(iter(self._likely_crawls(row["fetch_time"])), None)
                 if crawl is None:
                     wrong.add(row["row"], f"no crawl was made about {row['fetch_time']:%Y-%m-%d}")
                 else:
                     rows_with_crawl.append(row | {"crawl": crawl})
-            requests.add(pa.Table.from_pylist(rows_with_crawl, ASKED_SCHEMA))
+            requests.add(pa.Table.from_pylist(rows_with_crawl, REQUEST_SCHEMA))
         return requests
 
-    def located(self, rows: OrderedRows, find_captures: Ask, wrong: Wrong) -> Iterator[pa.Table]:
+    def locate(self, rows: OrderedRows, find_captures: CaptureLookup, wrong: RejectedRows) -> Iterator[pa.Table]:
         """Yields the captures of the requests ``rows``. Requests without a capture are added to ``wrong``."""
         retries = self._ordered()
-        for crawl, crawl_rows in together(rows):
-            tables, missing_rows = _answers(crawl, crawl_rows, find_captures)
+        for crawl, crawl_rows in group_by_lookup(rows):
+            tables, missing_rows = _find_answers(crawl, crawl_rows, find_captures)
             yield from tables
-            retries.add(pa.Table.from_pylist(list(self._elsewhere(crawl, missing_rows, wrong)), ASKED_SCHEMA))
-        for crawl, crawl_rows in together(retries):
-            tables, missing_rows = _answers(crawl, crawl_rows, find_captures)
+            retries.add(
+                pa.Table.from_pylist(list(self._retry_elsewhere_or_reject(crawl, missing_rows, wrong)), REQUEST_SCHEMA)
+            )
+        for crawl, crawl_rows in group_by_lookup(retries):
+            tables, missing_rows = _find_answers(crawl, crawl_rows, find_captures)
             yield from tables
             for row in missing_rows:
-                wrong.add(row["row"], self._unfound(row, crawl))
+                wrong.add(row["row"], self._describe_missing(row, crawl))
 
-    def _elsewhere(self, crawl: str, rows: Iterable[dict[str, Any]], wrong: Wrong) -> Iterator[dict[str, Any]]:
+    def _retry_elsewhere_or_reject(
+        self, crawl: str, rows: Iterable[dict[str, Any]], wrong: RejectedRows
+    ) -> Iterator[dict[str, Any]]:
         for row in rows:
             other_crawls = (
                 []
                 if row["named"]
-                else [other_crawl for other_crawl in self._near(row["fetch_time"]) if other_crawl != crawl]
+                else [other_crawl for other_crawl in self._likely_crawls(row["fetch_time"]) if other_crawl != crawl]
             )
             if other_crawls:
                 yield row | {"crawl": other_crawls[0]}
             else:
-                wrong.add(row["row"], self._unfound(row, crawl))
+                wrong.add(row["row"], self._describe_missing(row, crawl))
 
-    def _unfound(self, row: dict[str, Any], crawl: str) -> str:
+    def _describe_missing(self, row: dict[str, Any], crawl: str) -> str:
         fetch_time = row["fetch_time"]
         time_note = "" if fetch_time is None else f" of {fetch_time:%Y-%m-%d %H:%M:%S}"
         return f"the index of {crawl} ({self._subsets}) has no capture of {row['url'][:200]}{time_note}"
 
-    def _near(self, moment: datetime | None) -> list[str]:
+    def _likely_crawls(self, moment: datetime | None) -> list[str]:
         """Returns the crawls that may have a capture of a time, the likeliest first."""
         if moment is None:
             return []
-        distances = [(apart(span, (moment, moment)), crawl) for crawl, span in self._crawls]
-        return [crawl for distance, crawl in sorted(distances) if distance <= _NEAR][:_MOST_CRAWLS]
+        distances = [(measure_gap(span, (moment, moment)), crawl) for crawl, span in self._crawls]
+        return [crawl for distance, crawl in sorted(distances) if distance <= _MAX_DISTANCE][:_MAX_CRAWLS]
 
 
-def _listed(rows: OrderedRows) -> Iterator[list[dict[str, Any]]]:
+def _row_batches(rows: OrderedRows) -> Iterator[list[dict[str, Any]]]:
     return (batch.to_pylist() for batch in rows.batches())
 
 
-def together(rows: OrderedRows) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def group_by_lookup(rows: OrderedRows) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yields the crawl and the rows of each look-up."""
     waiting: list[dict[str, Any]] = []
-    for batch_rows in _listed(rows):
+    for batch_rows in _row_batches(rows):
         for row in batch_rows:
-            if waiting and (row["crawl"] != waiting[0]["crawl"] or len(waiting) >= AT_ONCE):
+            if waiting and (row["crawl"] != waiting[0]["crawl"] or len(waiting) >= MAX_URLS_PER_LOOKUP):
                 yield waiting[0]["crawl"], waiting
                 waiting = []
             waiting.append(row)
@@ -127,7 +131,9 @@ def target_of(rows: Iterable[dict[str, Any]]) -> Target:
     return Target("set", "asked", "set-asked", members)
 
 
-def _answers(crawl: str, rows: list[dict[str, Any]], find_captures: Ask) -> tuple[list[pa.Table], list[dict[str, Any]]]:
+def _find_answers(
+    crawl: str, rows: list[dict[str, Any]], find_captures: CaptureLookup
+) -> tuple[list[pa.Table], list[dict[str, Any]]]:
     """Returns the captures of the rows in an index, and the rows without captures."""
     rows_by_key: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
@@ -148,14 +154,14 @@ def _answers(crawl: str, rows: list[dict[str, Any]], find_captures: Ask) -> tupl
     missing_rows = []
     for key, key_rows in rows_by_key.items():
         for row in key_rows:
-            matches = _meant(row, captures.get(key, ()))
+            matches = _match_captures(row, captures.get(key, ()))
             capture_numbers |= dict.fromkeys(matches)
             if not matches:
                 missing_rows.append(row)
     return [all_captures.take(pa.array(sorted(capture_numbers), pa.int64()))], missing_rows
 
 
-def _meant(row: dict[str, Any], captures: Iterable[tuple[int, str, datetime | None]]) -> list[int]:
+def _match_captures(row: dict[str, Any], captures: Iterable[tuple[int, str, datetime | None]]) -> list[int]:
     """Returns the captures that match a row: those of its time, if both have one; of these, those of the exact URL if
     there are any."""
     fetch_time = row["fetch_time"]

@@ -17,23 +17,23 @@ from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.index.archive_rows import is_arc
 from cc_pipeline.index.btree.locator import segment_of, subset_of
-from cc_pipeline.index.locator import GIVEN
-from cc_pipeline.named_captures.reading import Chunk, Wrong
+from cc_pipeline.index.locator import NAMED_CAPTURES
+from cc_pipeline.named_captures.reading import Chunk, RejectedRows
 from cc_pipeline.records.range_plan import MAX_RECORD_BYTES
 
 _TEXTS: Final = (
     "content_mime_type", "content_mime_detected", "content_charset", "content_languages", "content_truncated",
     "fetch_redirect",
 )  # fmt: skip
-_FARTHEST: Final = 1 << 62
+_MAX_OFFSET: Final = 1 << 62
 #: Maximum number of cached file names: rows of an index are ordered by host, each of another file.
-_REMEMBERED: Final = 1 << 17
+_MAX_CACHED_NAMES: Final = 1 << 17
 #: Subsets of a crawl's archive files that hold captures.
 _SUBSETS: Final = ("warc", "crawldiagnostics", "robotstxt", "news-warc")
 
 #: Requests for captures without a location, to be looked up. ``row`` is the number of the row in the file; ``named``:
 #: the file names the crawl.
-ASKED_SCHEMA: Final = pa.schema(
+REQUEST_SCHEMA: Final = pa.schema(
     [
         pa.field("crawl", pa.string()),
         pa.field("url_surtkey", pa.string(), nullable=False),
@@ -45,82 +45,83 @@ ASKED_SCHEMA: Final = pa.schema(
 )
 
 
-class _Odd(ValueError):
+class _InvalidRow(ValueError):
     """A row cannot be used, with the reason."""
 
 
 @dataclass(slots=True)
-class Places:
-    """Parses rows to captures. ``knows`` tells whether the source has a crawl. Unusable rows are added to ``wrong``."""
+class CaptureRowParser:
+    """Parses rows to captures. ``has_crawl`` tells whether the source has a crawl. Unusable rows are added to
+    ``wrong``."""
 
-    knows: Callable[[str], bool]
-    wrong: Wrong
+    has_crawl: Callable[[str], bool]
+    wrong: RejectedRows
     _files: dict[str, Mapping[str, Any] | str] = field(default_factory=dict)
     _crawls: dict[str, bool] = field(default_factory=dict)
 
-    def of(self, chunk: Chunk) -> tuple[pa.Table, pa.Table]:
+    def parse(self, chunk: Chunk) -> tuple[pa.Table, pa.Table]:
         """Returns the rows with a location (``CAPTURE_SCHEMA``), and those with a URL and a time or crawl
-        (``ASKED_SCHEMA``)."""
+        (``REQUEST_SCHEMA``)."""
         number, count, columns = chunk
         captures: list[dict[str, Any]] = []
         requests: list[dict[str, Any]] = []
         names, values = [*columns], [*columns.values()]
         for place in range(count):
-            row = {name: _said(column[place]) for name, column in zip(names, values, strict=True)}
+            row = {name: _clean_value(column[place]) for name, column in zip(names, values, strict=True)}
             if not any(value is not None for value in row.values()):
                 continue
             try:
                 if row.get("warc_filename") is not None and row.get("warc_record_offset") is not None:
                     captures.append(self._capture(row))
                 else:
-                    requests.append({**self._asked(row), "row": number + place})
-            except _Odd as error:
+                    requests.append({**self._parse_request(row), "row": number + place})
+            except _InvalidRow as error:
                 self.wrong.add(number + place, str(error))
-        return _table(captures, CAPTURE_SCHEMA), _table(requests, ASKED_SCHEMA)
+        return _table(captures, CAPTURE_SCHEMA), _table(requests, REQUEST_SCHEMA)
 
     def _capture(self, row: Mapping[str, Any]) -> dict[str, Any]:
         file = self._file(str(row["warc_filename"]))
         if (crawl := row.get("crawl")) is not None and _crawl(crawl) != file["crawl"]:
-            raise _Odd(f"{file['warc_filename']} is a file of {file['crawl']}, and the row says {crawl}")
+            raise _InvalidRow(f"{file['warc_filename']} is a file of {file['crawl']}, and the row says {crawl}")
         length = row.get("warc_record_length")
         return {
             **file,
-            **_of_url(row.get("url")),
+            **_url_columns(row.get("url")),
             **{name: _text(row.get(name)) for name in _TEXTS},
             "fetch_time": _moment(row.get("fetch_time")),
             "fetch_status": _status(row.get("fetch_status")),
             "content_digest": (_text(row.get("content_digest")) or "").removeprefix("sha1:") or None,
-            "warc_record_offset": _number("offset", row["warc_record_offset"], 0, _FARTHEST),
+            "warc_record_offset": _number("offset", row["warc_record_offset"], 0, _MAX_OFFSET),
             "warc_record_length": None if length is None else _number("length", length, 1, MAX_RECORD_BYTES),
-            "located_by": GIVEN,
+            "located_by": NAMED_CAPTURES,
         }
 
-    def _asked(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def _parse_request(self, row: Mapping[str, Any]) -> dict[str, Any]:
         text, fetch_time, crawl = _text(row.get("url")), _moment(row.get("fetch_time")), row.get("crawl")
         if text is None:
-            raise _Odd("it has neither a location (file and offset) nor a URL")
+            raise _InvalidRow("it has neither a location (file and offset) nor a URL")
         if fetch_time is None and crawl is None:
-            raise _Odd(f"it has no location, and {text[:200]} has neither a time nor a crawl")
+            raise _InvalidRow(f"it has no location, and {text[:200]} has neither a time nor a crawl")
         crawl_id = None if crawl is None else _crawl(crawl)
-        if crawl_id is not None and not self._known(crawl_id):
-            raise _Odd(f"the source has no crawl {crawl_id}")
+        if crawl_id is not None and not self._is_crawl_known(crawl_id):
+            raise _InvalidRow(f"the source has no crawl {crawl_id}")
         moment = None if fetch_time is None else fetch_time.replace(microsecond=0)
         key = surt_key(text)
         return {"crawl": crawl_id, "url_surtkey": key, "url": text, "fetch_time": moment, "named": crawl_id is not None}
 
     def _file(self, name: str) -> Mapping[str, Any]:
-        """Returns the columns that follow from the name of an archive file. Raises ``_Odd``."""
+        """Returns the columns that follow from the name of an archive file. Raises ``_InvalidRow``."""
         file_columns = self._files.get(name)
         if file_columns is None:
-            if len(self._files) >= _REMEMBERED:
+            if len(self._files) >= _MAX_CACHED_NAMES:
                 self._files.clear()
             try:
                 file_columns = self._read(name)
-            except (DataFault, UserInputError, _Odd) as error:
+            except (DataFault, UserInputError, _InvalidRow) as error:
                 file_columns = f"{name[:200]!r} {error.reason if isinstance(error, DataFault) else error}"
             self._files[name] = file_columns
         if isinstance(file_columns, str):
-            raise _Odd(file_columns)
+            raise _InvalidRow(file_columns)
         return file_columns
 
     def _read(self, name: str) -> Mapping[str, Any]:
@@ -132,9 +133,9 @@ class Places:
             file = WarcFile.from_path(key)
             crawl, subset = file.crawl, subset_of(key)
             if file.subset not in _SUBSETS:
-                raise _Odd(f"is a file of {file.subset}, which holds no captures")
-        if not self._known(crawl):
-            raise _Odd(f"is of {crawl}, and the source has no such crawl")
+                raise _InvalidRow(f"is a file of {file.subset}, which holds no captures")
+        if not self._is_crawl_known(crawl):
+            raise _InvalidRow(f"is of {crawl}, and the source has no such crawl")
         return {
             "crawl": crawl,
             "subset": subset,
@@ -143,9 +144,9 @@ class Places:
             "archive_format": "arc" if arc else "warc",
         }
 
-    def _known(self, crawl: str) -> bool:
+    def _is_crawl_known(self, crawl: str) -> bool:
         if crawl not in self._crawls:
-            self._crawls[crawl] = self.knows(crawl)
+            self._crawls[crawl] = self.has_crawl(crawl)
         return self._crawls[crawl]
 
 
@@ -154,7 +155,7 @@ def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _said(value: Any) -> Any:
+def _clean_value(value: Any) -> Any:
     """Returns a value without blanks around it; ``None`` for empty text and NaN."""
     if isinstance(value, str):
         return value.strip() or None
@@ -165,10 +166,10 @@ def _crawl(text: Any) -> str:
     try:
         return validate_crawl_id(str(text))
     except UserInputError as error:
-        raise _Odd(str(error)) from None
+        raise _InvalidRow(str(error)) from None
 
 
-def _of_url(url: Any) -> dict[str, Any]:
+def _url_columns(url: Any) -> dict[str, Any]:
     if url is None:
         return {}
     text = _text(url) or ""
@@ -189,9 +190,11 @@ def _number(label: str, value: Any, minimum: int, maximum: int) -> int:
     except (TypeError, ValueError, OverflowError):
         number = None
     if number is None or (isinstance(value, float) and value != number):
-        raise _Odd(f"the {label} {str(value)[:50]!r} is no number")
+        raise _InvalidRow(f"the {label} {str(value)[:50]!r} is no number")
     if not minimum <= number <= maximum:
-        raise _Odd(f"the {label} {number} is " + ("negative" if number < 0 else f"not between {minimum} and {maximum}"))
+        raise _InvalidRow(
+            f"the {label} {number} is " + ("negative" if number < 0 else f"not between {minimum} and {maximum}")
+        )
     return number
 
 
@@ -213,4 +216,4 @@ def _moment(value: Any) -> datetime | None:
             moment = datetime.fromisoformat(f"{text[:8]}T{text[8:]}" if len(text) == 14 and text.isdigit() else text)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise _Odd(f"the time {str(value)[:50]!r} cannot be read") from None
+        raise _InvalidRow(f"the time {str(value)[:50]!r} cannot be read") from None

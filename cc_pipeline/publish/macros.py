@@ -8,14 +8,14 @@ from cc_pipeline.lake.snapshot import MacroSpec
 from cc_pipeline.publish import sql
 
 
-def rows_of_site(table: str) -> str:
+def select_site_rows(table: str) -> str:
     """The rows of a published table about the registered domain ``site``, a parameter; all where it is null."""
     # DuckDB drops it if no site is named; if one is, it skips row groups by it
-    return f"(FROM {sql.named(table)} WHERE site IS NULL OR domain = lower(site))"
+    return f"(FROM {sql.qualify(table)} WHERE site IS NULL OR domain = lower(site))"
 
 
-def _from_elsewhere(table: str) -> str:
-    return f"(FROM {sql.named(table)} WHERE link_domain = lower(site))"
+def _select_arriving_links(table: str) -> str:
+    return f"(FROM {sql.qualify(table)} WHERE link_domain = lower(site))"
 
 
 #: No parameter has the name of a column: DuckDB would put its value for the column too.
@@ -32,49 +32,49 @@ MACROS: Final[tuple[MacroSpec, ...]] = (
     MacroSpec(
         "captures_of",
         ("page",),
-        sql.captures_of("page", sql.named),
+        sql.captures_of("page", sql.qualify),
         "captures_of(page): all captures of a URL, whatever its scheme, with and without www., oldest first.",
     ),
     MacroSpec(
         "timeline",
         BY_SITE,
-        sql.timeline(rows_of_site),
+        sql.timeline(select_site_rows),
         "timeline(site := NULL): captures, pages and new pages by crawl, of a registered domain or of all.",
     ),
     MacroSpec(
         "page_versions",
         ("page",),
-        sql.page_versions("page", sql.named),
+        sql.page_versions("page", sql.qualify),
         "page_versions(page): distinct contents of a URL by main text, each with first and last seen.",
     ),
     MacroSpec(
         "changes_between",
         ("before", "after", *BY_SITE),
-        sql.changes_between("before", "after", rows_of_site),
+        sql.changes_between("before", "after", select_site_rows),
         "changes_between(before, after, site := NULL): pages new, gone, same or changed (by main text) of two crawls.",
     ),
     MacroSpec(
         "feed_timeline",
         BY_SITE,
-        sql.feed_timeline(rows_of_site),
+        sql.feed_timeline(select_site_rows),
         "feed_timeline(site := NULL): captures of feeds, with their items and how many are new.",
     ),
     MacroSpec(
         "feeds_advertised",
         BY_SITE,
-        sql.feeds_advertised(rows_of_site),
+        sql.feeds_advertised(select_site_rows),
         "feeds_advertised(site := NULL): feeds that pages name, captured or not.",
     ),
     MacroSpec(
         "link_graph",
         BY_SITE,
-        sql.link_graph(rows_of_site, _from_elsewhere),
+        sql.link_graph(select_site_rows, _select_arriving_links),
         "link_graph(site := NULL): which domains link to which, by crawl; of a site those to it too.",
     ),
     MacroSpec(
         "near_duplicates",
         ("of_crawl", *BY_SITE, "least := 0.8", "least_words := 20"),
-        sql.near_duplicates("of_crawl", "least", "least_words", rows_of_site),
+        sql.near_duplicates("of_crawl", "least", "least_words", select_site_rows),
         "near_duplicates(of_crawl, site := NULL, least := 0.8, least_words := 20): pages with the same main text, "
         "then such that share a part of their five-word runs.",
     ),

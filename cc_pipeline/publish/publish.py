@@ -17,34 +17,34 @@ from typing import Any, Final
 import duckdb
 
 from cc_pipeline import __version__
-from cc_pipeline.atomic import unfinished, write_whole
+from cc_pipeline.atomic import parse_leftover_name, write_whole
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extension import extensions
-from cc_pipeline.extraction.reusable_records import sharing
-from cc_pipeline.lake.digests.digest import input_digest
-from cc_pipeline.lake.digests.log import UNKNOWN
-from cc_pipeline.lake.reading import s3_place
-from cc_pipeline.lake.repeats import PER_CAPTURE, changed_slices, repeating
+from cc_pipeline.extraction.reusable_records import find_sharing
+from cc_pipeline.lake.digests.digest import compute_input_digest
+from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS
+from cc_pipeline.lake.reading import get_s3_location
+from cc_pipeline.lake.repeats import PER_CAPTURE, find_changed_slices, find_slices_with_repeats
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.lake.snapshot import Addition, Copying, MacroSpec, Publication, ViewSpec, pin, publish, unpin
 from cc_pipeline.lake.streaming import count_rows, stream_table
-from cc_pipeline.locks import LockHeld, locked
-from cc_pipeline.processes import is_gone, started
+from cc_pipeline.locks import LockTimeout, locked
+from cc_pipeline.processes import has_ended, start_ticks
 from cc_pipeline.publish.macros import MACROS
 from cc_pipeline.publish.views import Sharing, publication_views
 from cc_pipeline.records.leases import PURGES, leases_of
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.miscounts import find_changed_miscounts, without_miscounted
-from cc_pipeline.workspace.source_files import registered
+from cc_pipeline.workspace.source_files import read_source_files
 from cc_pipeline.workspace.workspace import Workspace
 
 _LOG: Final = logging.getLogger(__name__)
 
 #: Seconds without a change after which a leftover is deleted if the end of its process cannot be known.
-_UNTOUCHED = 86_400
+_UNTOUCHED_SECONDS = 86_400
 #: In the home; held by whoever publishes.
 _LOCK: Final = "publish.lock"
 
@@ -63,24 +63,24 @@ def publish_warehouse(workspace: Workspace) -> Publication:
             "to views or copy here"
         )
     copied = settings.publish == "copy"
-    with locked(settings.home / _LOCK), lake.still():
-        clear_debris(settings)
-        lake.look_again()  # whoever had the lock may have committed, or purged
-        pinned = [lake.pin(name) for name in _shown_tables(workspace)]
+    with locked(settings.home / _LOCK), lake.hold_versions():
+        delete_leftovers(settings)
+        lake.invalidate()  # whoever had the lock may have committed, or purged
+        pinned = [lake.pin(name) for name in _list_published_tables(workspace)]
         pinned = without_miscounted(lake, pinned, find_changed_miscounts(settings, lake, pinned))
         # a stage may commit while tables are pinned one after the other, so the pinned versions decide
-        partial_slices = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
-        withheld = dict.fromkeys([*partial_slices, *_slices_being_purged(workspace)], False)
-        withheld |= dict.fromkeys(repeating_slices(workspace), True)
-        remote = s3_place(settings) if any(table.files for table in pinned) else None
+        partial_slices = find_partial_slices(workspace, {table.spec.name: table.version for table in pinned})
+        withheld = dict.fromkeys([*partial_slices, *_find_purged_slices(workspace)], False)
+        withheld |= dict.fromkeys(find_repeating_slices(workspace), True)
+        remote = get_s3_location(settings) if any(table.files for table in pinned) else None
         rows = None if remote is None else lambda table: stream_table(lake, table)
-        is_shared = settings.lake_is_apart
+        is_shared = settings.has_separate_lake
         # targets that can share captures, in any subset; files that were read whole may have rows of any page
-        overlapping = {with_subset(slug, subset) for slug in sharing(lake) for subset in SUBSETS}
-        read_whole = {file.crawl for file in registered(workspace).values() if file.crawl}
+        overlapping = {with_subset(slug, subset) for slug in find_sharing(lake) for subset in SUBSETS}
+        read_whole = {file.crawl for file in read_source_files(workspace).values() if file.crawl}
         additions, left_out = _find_additions()
         if is_shared and not copied:
-            pin(workspace.place, settings.home, pinned, and_before=True)
+            pin(workspace.place, settings.home, pinned, keep_previous=True)
         published = publish(
             settings.published_path,
             pinned,
@@ -93,7 +93,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
             left_out=left_out,
             s3=remote,
             copying=Copying(workspace.scratch / "publish", rows) if copied else None,
-            made_as=made_as(workspace),
+            build_digest=compute_build_digest(workspace),
         )
         for name, problem in published.left_out.items():
             _LOG.warning("cc.duckdb has nothing of the extension %s: %s", name, problem)
@@ -102,7 +102,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         elif is_shared:
             pin(workspace.place, settings.home, pinned)
         with suppress(OSError, duckdb.Error):
-            _shown(settings)
+            _read_published_tables(settings)
         return published
 
 
@@ -111,7 +111,7 @@ def is_being_published(settings: Settings) -> bool:
     try:
         with locked(settings.home / _LOCK, 0):
             return False
-    except LockHeld:
+    except LockTimeout:
         return True
 
 
@@ -130,56 +130,59 @@ def _find_additions() -> tuple[list[Addition], dict[str, str]]:
     return [addition for addition in additions if addition.views or addition.macros], problems
 
 
-def made_as(workspace: Workspace) -> str:
+def compute_build_digest(workspace: Workspace) -> str:
     """A digest of how :func:`publish_warehouse` builds the file, whatever the tables hold: the version of this program,
     the extensions, the settings, and the place of the tables."""
     settings = workspace.settings
-    return input_digest(
+    return compute_input_digest(
         {
             "program": __version__,
             "publish": settings.publish,
-            "tables": _shown_tables(workspace),
+            "tables": _list_published_tables(workspace),
             "lake": [str(workspace.lake.root), settings.lake_endpoint],
-            "views": _described(publication_views([], Sharing((), ()))),
+            "views": _describe_views(publication_views([], Sharing((), ()))),
             "macros": repr(MACROS),
             "additions": [
-                [addition.name, _described(addition.views), repr(addition.macros)] for addition in _find_additions()[0]
+                [addition.name, _describe_views(addition.views), repr(addition.macros)]
+                for addition in _find_additions()[0]
             ],
         }
     )
 
 
-def _shown_tables(workspace: Workspace) -> list[str]:
+def _list_published_tables(workspace: Workspace) -> list[str]:
     copied = workspace.settings.publish == "copy"
     specs = workspace.lake.specs.values()
-    return [spec.name for spec in specs if not spec.left_by and (spec.is_shown or not copied)]
+    return [spec.name for spec in specs if not spec.former_extension and (spec.is_published or not copied)]
 
 
-def _described(views: Sequence[ViewSpec]) -> list[list[object]]:
+def _describe_views(views: Sequence[ViewSpec]) -> list[list[object]]:
     return [
         [view.name, view.comment, view.sql if isinstance(view.sql, str) else "", sorted(view.notes.items())]
         for view in views
     ]
 
 
-def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None = None) -> list[Slice]:
+def find_partial_slices(workspace: Workspace, versions: Mapping[str, int] | None = None) -> list[Slice]:
     """Slices whose page tables are not from one run, as of ``versions`` by table (default: now).
 
     A run that is killed between two commits leaves such slices. Their rows are not published until the next run.
     """
     table_versions = versions or {}
-    files = [Slice(file.crawl, slug) for slug, file in registered(workspace).items()]
-    names = workspace.lake.differing(PARSE.tables, table_versions, PARSE.names_begin)
-    if names is not UNKNOWN:
-        mixed = sorted(slice_ for slice_ in map(PARSE.slice_of, names) if slice_ is not None)
+    files = [Slice(file.crawl, slug) for slug, file in read_source_files(workspace).items()]
+    names = workspace.lake.find_differing(PARSE.tables, table_versions, PARSE.name_prefix)
+    if names is not UNKNOWN_DIGESTS:
+        mixed = sorted(slice_ for slice_ in map(PARSE.parse_digest_name, names) if slice_ is not None)
     else:
         # the logs do not tell: read the rows, and the captures of slices that were never parsed
         rows = [count_rows(workspace.lake, table, {}) for table in ("captures", *PARSE.tables)]
-        mixed = PARSE.torn(workspace.lake, sorted({Slice(*key) for counts in rows for key in counts}), table_versions)
-    return mixed + READ_FILES.torn(workspace.lake, files, table_versions)
+        mixed = PARSE.find_partial_slices(
+            workspace.lake, sorted({Slice(*key) for counts in rows for key in counts}), table_versions
+        )
+    return mixed + READ_FILES.find_partial_slices(workspace.lake, files, table_versions)
 
 
-def repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
+def find_repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
     """Slices that have a capture more than once, with the tables in which they do. They are not published until they
     are made again by ``cc-pipeline doctor --repair``.
 
@@ -205,10 +208,10 @@ def repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
             if before[table]["commit_id"] == commit:
                 changed: set[Slice] | None = set()
             else:
-                changed = changed_slices(lake, table, int(before[table]["version"]), before[table]["commit_id"])
+                changed = find_changed_slices(lake, table, int(before[table]["version"]), before[table]["commit_id"])
             slices = None if changed is None else changed | repeating_now
         try:
-            repeating_now = repeating(lake, table, slices) if slices is None or slices else set()
+            repeating_now = find_slices_with_repeats(lake, table, slices) if slices is None or slices else set()
         except EnvironmentFault:
             # a damaged file: its slices are left out anyway, and the next look begins where this one did
             after |= {table: before[table]} if table in before else {}
@@ -222,7 +225,7 @@ def repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
     return tables_by_slice
 
 
-def _slices_being_purged(workspace: Workspace) -> list[Slice]:
+def _find_purged_slices(workspace: Workspace) -> list[Slice]:
     """Parsed slices of targets that are being purged, by whatever home: some of their tables may be empty already.
 
     Raises ``EnvironmentFault`` for a purge whose lease does not name its targets: it may be about any.
@@ -235,11 +238,11 @@ def _slices_being_purged(workspace: Workspace) -> list[Slice]:
                 "What was published stays. Run it again after the purge; a lease without a time ends after a day.",
             )
         slugs |= purge.targets
-    return [slice_ for slice_ in PARSE.here(workspace.lake) if slice_.whole.target in slugs] if slugs else []
+    return [slice_ for slice_ in PARSE.list_slices(workspace.lake) if slice_.partition.target in slugs] if slugs else []
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class PublicationLag:
     """The lag of the published file behind the lake.
 
     ``commits`` has the id of the newest commit of each table that the file shows otherwise, or not at all. ``fault`` is
@@ -258,7 +261,7 @@ class Behind:
         return self.since is None or self.since >= timedelta(minutes=minutes)
 
 
-def behind(workspace: Workspace) -> Behind | None:
+def find_publication_lag(workspace: Workspace) -> PublicationLag | None:
     """The lag of the published file; ``None`` if it shows everything, and if there is nothing to show. A file that
     another version of this program made, or other settings, lags too. ``None`` in a home that publishes nothing.
 
@@ -273,7 +276,7 @@ def behind(workspace: Workspace) -> Behind | None:
     build_digests: set[str | None] = set()
     try:
         since = datetime.now(UTC) - datetime.fromtimestamp(settings.published_path.stat().st_mtime, UTC)
-        rows = _shown(settings)
+        rows = _read_published_tables(settings)
         published_commits, build_digests = (
             {name: commit for name, commit, _ in rows},
             {build_digest for *_, build_digest in rows},
@@ -289,13 +292,13 @@ def behind(workspace: Workspace) -> Behind | None:
     if not any([*current_commits.values(), *published_commits.values()]):
         return None
     commits = {name: commit for name, commit in current_commits.items() if published_commits.get(name) != commit}
-    if not commits and not fault and build_digests == {made_as(workspace)}:
+    if not commits and not fault and build_digests == {compute_build_digest(workspace)}:
         return None
     state = hashlib.sha256(repr(sorted(current_commits.items())).encode()).hexdigest()[:16]
-    return Behind(state, since, commits, fault)
+    return PublicationLag(state, since, commits, fault)
 
 
-def _shown(settings: Settings) -> list[tuple[str, str, str | None]]:
+def _read_published_tables(settings: Settings) -> list[tuple[str, str, str | None]]:
     """The tables in the published file, each with the id of its commit and the digest of how the file was built. They
     are cached as JSON: servers ask each minute, and need not open DuckDB for it. Raises ``OSError`` and
     ``duckdb.Error``."""
@@ -313,34 +316,34 @@ def _shown(settings: Settings) -> list[tuple[str, str, str | None]]:
     return rows
 
 
-def clear_debris(settings: Settings) -> int:
+def delete_leftovers(settings: Settings) -> int:
     """Deletes files and folders that ended processes left in the home. Returns how many.
 
     Files of processes on other machines and in containers, or of versions that wrote a bare process id, are deleted
     once they were not touched for a day. Files that cannot be deleted stay.
     """
     cleared = 0
-    for path, mark in _left(settings):
+    for path, mark in _find_leftovers(settings):
         with suppress(OSError):
-            if _is_debris(path, mark):
+            if _is_leftover(path, mark):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
                 cleared += 1
     return cleared
 
 
-def _left(settings: Settings) -> Iterator[tuple[Path, str]]:
+def _find_leftovers(settings: Settings) -> Iterator[tuple[Path, str]]:
     for folder in {settings.home, settings.cache_path, settings.published_path.parent}:
         for path in folder.glob(".*.part*"):
-            if unfinished_parts := unfinished(path.name):
+            if unfinished_parts := parse_leftover_name(path.name):
                 yield path, unfinished_parts[1]
     scratch = settings.home / "scratch"
     for path in scratch.iterdir() if scratch.is_dir() else ():
         yield path, path.name
 
 
-def _is_debris(path: Path, mark: str) -> bool:
-    has_ended = is_gone(mark)
-    if has_ended is not None:
-        return has_ended
-    alive = mark.isdigit() and started(int(mark)) != ""
-    return not alive and time.time() - path.stat().st_mtime > _UNTOUCHED
+def _is_leftover(path: Path, mark: str) -> bool:
+    ended = has_ended(mark)
+    if ended is not None:
+        return ended
+    alive = mark.isdigit() and start_ticks(int(mark)) != ""
+    return not alive and time.time() - path.stat().st_mtime > _UNTOUCHED_SECONDS

@@ -21,16 +21,16 @@ Scope: TypeAlias = Callable[[str], str]
 
 _KEY: Final = ", ".join(CAPTURE)
 #: The order of captures in time; the location makes it a total one.
-_WHEN: Final = "(fetch_time, warc_filename, warc_record_offset)"
+_TIME_ORDER: Final = "(fetch_time, warc_filename, warc_record_offset)"
 #: Values of ``content_minhash`` in a band: texts are compared that agree in one of 16.
 _BAND: Final = 4
 #: Texts of a band with which its other texts are compared, so that ten thousand like ones are not ten thousand squared.
-_OF_A_BAND: Final = 200
+_MAX_COMPARED_TEXTS: Final = 200
 #: Labels of the longest registered domain (``k12.ma.us`` is a suffix).
 _LABELS: Final = 6
 
 
-def named(table: str) -> str:
+def qualify(table: str) -> str:
     """A table with its schema."""
     return table if "." in table else f"main.{table}"
 
@@ -74,7 +74,7 @@ def likeness(first: str, second: str) -> str:
     return f"(list_sum(list_transform(range(1, 65), lambda place: ({first}[place] = {second}[place])::INTEGER)) / 64.0)"
 
 
-def _of_page(page: str) -> tuple[str, str]:
+def _build_page_conditions(page: str) -> tuple[str, str]:
     """Conditions for captures of a URL as it was crawled, whatever its scheme, with and without ``www.``; and for all
     captures of its domain.
 
@@ -95,7 +95,7 @@ def _of_page(page: str) -> tuple[str, str]:
 
 def captures_of(page: str, scope: Scope) -> str:
     """All captures of a page, also those that are not comparable: every capture whose key a form of ``page`` has."""
-    page_condition, domain_condition = _of_page(page)
+    page_condition, domain_condition = _build_page_conditions(page)
     return f"""
         WITH keys AS (SELECT DISTINCT url_surtkey FROM {scope("captures")} WHERE {page_condition})
         SELECT c.crawl, c.fetch_time, c.url, c.fetch_status, {comparable("c.fetch_status", "c.url")} AS comparable,
@@ -137,7 +137,7 @@ def timeline(scope: Scope) -> str:
 def page_versions(page: str, scope: Scope) -> str:
     """The distinct contents of a page, each with its first and last time. The content is the main text; the payload for
     captures without one."""
-    page_condition, domain_condition = _of_page(page)
+    page_condition, domain_condition = _build_page_conditions(page)
     return f"""
         WITH keys AS (SELECT DISTINCT url_surtkey FROM {scope("captures")} WHERE {page_condition}),
         here AS (
@@ -155,11 +155,11 @@ def page_versions(page: str, scope: Scope) -> str:
         contents AS (SELECT payload, min(same) AS same FROM here JOIN by_text USING (own) GROUP BY payload),
         named AS (
             SELECT here.*, coalesce(same, content_digest) AS content FROM here LEFT JOIN contents USING (payload))
-        SELECT row_number() OVER (ORDER BY min({_WHEN})) AS version,
+        SELECT row_number() OVER (ORDER BY min({_TIME_ORDER})) AS version,
             min(fetch_time) AS first_seen, max(fetch_time) AS last_seen, count(*) AS captures,
             list_sort(list_distinct(list(crawl))) AS crawls, count(DISTINCT content_digest) AS payloads,
             arg_max(title, fetch_time) AS title, arg_max(content_languages, fetch_time) AS content_languages,
-            max(characters) AS characters, count(own) > 0 AS by_text, arg_max(url, {_WHEN}) AS url, content
+            max(characters) AS characters, count(own) > 0 AS by_text, arg_max(url, {_TIME_ORDER}) AS url, content
         FROM named GROUP BY content ORDER BY version"""
 
 
@@ -184,9 +184,9 @@ def changes_between(before: str, after: str, scope: Scope) -> str:
             WHERE crawl IN {crawls} AND {target} IN (FROM located)),
         pages AS (
             SELECT c.crawl, c.url_surtkey, any_value(c.domain) AS domain,
-                arg_max(struct_pack(url, fetch_time, content_digest, warc_filename, warc_record_offset), {_WHEN})
+                arg_max(struct_pack(url, fetch_time, content_digest, warc_filename, warc_record_offset), {_TIME_ORDER})
                     FILTER ({comparable("c.fetch_status", "c.url")}) AS page,
-                arg_max(fetch_status, {_WHEN}) AS last_status
+                arg_max(fetch_status, {_TIME_ORDER}) AS last_status
             FROM (FROM {scope("captures")} WHERE crawl IN {crawls}) c SEMI JOIN asked USING ({_KEY})
             GROUP BY c.crawl, c.url_surtkey),
         texts AS (
@@ -258,7 +258,7 @@ def feed_timeline(scope: Scope) -> str:
                 SELECT {_KEY}, url, coalesce(nullif(guid, ''), link, title) AS item, published, item_index
                 FROM {scope("feed_items")}) i ON {join_condition}),
         firsts AS (
-            SELECT url_surtkey, item, min({_WHEN}) AS first
+            SELECT url_surtkey, item, min({_TIME_ORDER}) AS first
             FROM items WHERE item IS NOT NULL GROUP BY url_surtkey, item)
         SELECT any_value(i.url) AS url, i.crawl, i.fetch_time, any_value(i.feed_type) AS feed_type,
             any_value(i.title) AS title, count(i.item_index) AS items,
@@ -333,9 +333,9 @@ def near_duplicates(crawl: str, min_likeness: str, min_words: str, scope: Scope)
     """
     return f"""
         WITH pages AS (
-            SELECT url_surtkey, arg_max(url, {_WHEN}) AS url, arg_max(content, {_WHEN}) AS content,
-                arg_max(content_simhash, {_WHEN}) AS simhash, arg_max(content_minhash, {_WHEN}) AS minhash,
-                arg_max(words, {_WHEN}) AS words
+            SELECT url_surtkey, arg_max(url, {_TIME_ORDER}) AS url, arg_max(content, {_TIME_ORDER}) AS content,
+                arg_max(content_simhash, {_TIME_ORDER}) AS simhash, arg_max(content_minhash, {_TIME_ORDER}) AS minhash,
+                arg_max(words, {_TIME_ORDER}) AS words
             FROM (SELECT *, md5(main_content) AS content, quality.words AS words FROM {scope("page_text")}
                 WHERE crawl = {crawl} AND content_minhash IS NOT NULL AND {comparable()})
             GROUP BY url_surtkey),
@@ -349,7 +349,7 @@ def near_duplicates(crawl: str, min_likeness: str, min_words: str, scope: Scope)
                 FROM texts, range(1, 65, {_BAND}) AS places(place) WHERE words >= {min_words})),
         pairs AS (
             SELECT DISTINCT one.url AS one, other.url AS other FROM bands one JOIN bands other USING (place, band)
-            WHERE one.rank < other.rank AND one.rank <= {_OF_A_BAND}),
+            WHERE one.rank < other.rank AND one.rank <= {_MAX_COMPARED_TEXTS}),
         compared AS (
             SELECT pairs.other AS url, pairs.one AS like_url, {likeness("a.minhash", "b.minhash")} AS likeness,
                 bit_count(xor(a.simhash, b.simhash))::INTEGER AS simhash_bits, b.words, a.words AS like_words

@@ -14,8 +14,8 @@ from cc_pipeline.commoncrawl.surt import KeyRule
 from cc_pipeline.documents.schemas import PAGE_COLUMNS
 from cc_pipeline.index.catalog.rows import table_query
 from cc_pipeline.index.catalog.schemas import COVERAGE_COLUMNS, INDEX_FILES_COLUMNS, SHOWN_ROW_GROUPS_COLUMNS
-from cc_pipeline.lake.reading import quoted
-from cc_pipeline.lake.snapshot import Ask, Sql, ViewSpec
+from cc_pipeline.lake.reading import quote_literal
+from cc_pipeline.lake.snapshot import RunQuery, Sql, ViewSpec
 from cc_pipeline.publish.sql import todays_key
 from cc_pipeline.records.schema import RECORD_COLUMNS
 from cc_pipeline.workspace.schemas import (
@@ -30,7 +30,7 @@ from cc_pipeline.workspace.schemas import (
 
 _KEY = ", ".join(CAPTURE)
 #: Targets that a view names one by one.
-_MOST_NAMED = 500
+_MAX_NAMED_TARGETS = 500
 
 _LANGUAGES = "string_split(nullif(content_languages, ''), ',') AS content_languages"
 
@@ -40,30 +40,29 @@ class _CaptureTable:
     """A table with rows per capture and target, and how its view shows each capture once.
 
     ``order`` chooses the target if several have the same capture. ``distinct`` are the columns of ``order``, beside the
-    capture's. ``shown_as`` replaces a column that a reader wants in another form than the lake has; DuckDB computes it
-    only if the column is selected. Tables ``of_pages`` are committed together by one stage. Rows ``from_files`` may
-    come from files read whole, and then have their rows of ``page_metadata`` elsewhere.
-    """
+    capture's. ``replacement`` replaces a column that a reader wants in another form than the lake has; DuckDB computes
+    it only if the column is selected. Tables ``of_pages`` are committed together by one stage. Rows ``from_files`` may
+    come from files read whole, and then have their rows of ``page_metadata`` elsewhere."""
 
     name: str
     comment: str
     columns: Sequence[Column]
     order: str
     distinct: str = ""
-    shown_as: str = ""
+    replacement: str = ""
     of_pages: bool = False
     from_files: bool = False
 
 
 _FROM_RECORDS_FIRST = "(source_kind = 'records') DESC, target"
-_BY_CAPTURE = (
+_CAPTURE_TABLES = (
     _CaptureTable(
         "captures",
         "One row per capture the index names, with every index column; ARC captures take time, status and digest from "
         "their record.",
         CAPTURES_COLUMNS,
         order="target",
-        shown_as=_LANGUAGES,
+        replacement=_LANGUAGES,
     ),
     _CaptureTable(
         "records",
@@ -86,7 +85,7 @@ _BY_CAPTURE = (
         PAGE_COLUMNS["page_text"],
         order=_FROM_RECORDS_FIRST,
         distinct=", source_kind",
-        shown_as=_LANGUAGES,
+        replacement=_LANGUAGES,
         of_pages=True,
         from_files=True,
     ),
@@ -97,7 +96,8 @@ _BY_CAPTURE = (
         order=_FROM_RECORDS_FIRST,
         distinct=", source_kind",
         # rel has a column of its own
-        shown_as="map_from_entries(list_filter(map_entries(attributes), lambda one: one.key <> 'rel')) AS attributes",
+        replacement="map_from_entries(list_filter(map_entries(attributes), lambda one: one.key <> 'rel')) AS "
+        "attributes",
         of_pages=True,
         from_files=True,
     ),
@@ -111,8 +111,8 @@ _BY_CAPTURE = (
         from_files=True,
     ),
 )
-_CAPTURES, _RECORDS, *_ = _BY_CAPTURE
-_PAGE_METADATA = _BY_CAPTURE[2]
+_CAPTURES, _RECORDS, *_ = _CAPTURE_TABLES
+_PAGE_METADATA = _CAPTURE_TABLES[2]
 
 #: The target of a slice: for a part of a set the set.
 WHOLE_TARGET = f"split_part(target, '{SEPARATOR}', 1)"
@@ -160,7 +160,7 @@ class Sharing:
     def sql(self) -> str:
         """A condition on ``target`` and ``crawl``."""
         parts = [
-            f"{column} IN ({', '.join(quoted(value) for value in values)})"
+            f"{column} IN ({', '.join(quote_literal(value) for value in values)})"
             for column, values in (("target", self.targets), ("crawl", self.crawls))
             if values
         ]
@@ -178,30 +178,30 @@ def publication_views(withheld: Sequence[tuple[str, str, bool]], sharing: Sharin
     A view over millions of rows is as quick as its table only if it neither leaves out rows nor joins any. So each is
     written for this publication, and compares keys only in rows of targets with repeats.
     """
-    repeats = tuple(_repeats(table, sharing.sql) for table in _BY_CAPTURE)
+    repeats = tuple(_build_repeats_view(table, sharing.sql) for table in _CAPTURE_TABLES)
     return (
-        _plain("crawls", "Crawls of the source.", CRAWLS_COLUMNS, order="crawl DESC"),
+        _build_plain_view("crawls", "Crawls of the source.", CRAWLS_COLUMNS, order="crawl DESC"),
         ViewSpec(
             "targets",
             # one row a target, also where the table has two by mistake
             f"SELECT DISTINCT ON (slug) * FROM lake.targets WHERE NOT {is_part('slug')} ORDER BY slug, version",
             "Targets looked up: slug, definition, version.",
-            all_but=(
+            row_count_rule=(
                 "targets",
                 f"SELECT count(*) - count(DISTINCT slug) FILTER (NOT {is_part('slug')}) FROM lake.targets",
             ),
             notes=notes_of(TARGETS_COLUMNS),
         ),
-        _of_catalog(
+        _build_catalog_view(
             "index_files", "file IS NULL", "Index files harvested, with their footer's facts.", INDEX_FILES_COLUMNS
         ),
-        _of_catalog(
+        _build_catalog_view(
             "row_groups",
             "row_group IS NULL",
             "Row groups of the columnar index with key ranges.",
             SHOWN_ROW_GROUPS_COLUMNS,
         ),
-        _of_catalog(
+        _build_catalog_view(
             "coverage",
             "coverage IS NULL",
             "Index files expected, harvested and failed by crawl and harvested subset.",
@@ -209,15 +209,15 @@ def publication_views(withheld: Sequence[tuple[str, str, bool]], sharing: Sharin
         ),
         ViewSpec(
             "lookups",
-            _of_targets("lookups", _LOOKUPS),
+            _select_targets("lookups", _LOOKUPS),
             "How each (crawl, target) was located: by which index, and whether files of it could not be read.",
-            all_but=("lookups", _folded("lookups")),
+            row_count_rule=("lookups", _count_folded_rows("lookups")),
             notes=notes_of(LOOKUPS_COLUMNS),
         ),
         ViewSpec(
             "set_members",
             f"SELECT crawl, {WHOLE_TARGET} AS target, one.member, sum(one.captures)::BIGINT AS captures FROM "
-            f"(SELECT crawl, target, unnest(members) AS one FROM {_of_slices('lookups')}) GROUP BY ALL",
+            f"(SELECT crawl, target, unnest(members) AS one FROM {_select_slices('lookups')}) GROUP BY ALL",
             "Members of located sets and how many captures each has: with 0 nothing was found.",
             notes={
                 "crawl": CRAWL.note,
@@ -226,22 +226,22 @@ def publication_views(withheld: Sequence[tuple[str, str, bool]], sharing: Sharin
                 "captures": "Captures of the set that are the member's too; 0: nothing was found",
             },
         ),
-        _held_back(withheld),
+        _build_withheld_view(withheld),
         *repeats,
-        _by_capture(_CAPTURES, _captures),
+        _build_capture_view(_CAPTURES, _select_captures),
         ViewSpec(
             "capture_targets",
-            _targets_of_captures,
+            _select_capture_targets,
             "Why a capture is here: one row per capture and target.",
             notes=notes_of(CAPTURES_COLUMNS) | {"target": "Slug of a target that the capture belongs to"},
         ),
-        *(_by_capture(table, partial(_once, table)) for table in _BY_CAPTURE[1:]),
+        *(_build_capture_view(table, partial(_select_distinct, table)) for table in _CAPTURE_TABLES[1:]),
         ViewSpec(
             "ledger",
             f"SELECT {_KEY}, subset, url, domain, warc_record_length, outcome, reason, detail, digest_check, attempts, "
             "fetched_at, settled, rounds FROM main.records",
             "One outcome per planned capture: planned = fetched + quarantined + missing.",
-            all_but=("records", _not_shown(_RECORDS)),
+            row_count_rule=("records", _count_hidden_rows(_RECORDS)),
             notes=notes_of(RECORD_COLUMNS),
         ),
         ViewSpec(
@@ -252,62 +252,62 @@ def publication_views(withheld: Sequence[tuple[str, str, bool]], sharing: Sharin
         ),
         ViewSpec(
             "fetches",
-            _of_targets("fetches", _FETCHES),
+            _select_targets("fetches", _FETCHES),
             "How each fetched partition stands: one row per target.",
-            all_but=("fetches", _folded("fetches")),
+            row_count_rule=("fetches", _count_folded_rows("fetches")),
             notes=notes_of(FETCHES_COLUMNS),
         ),
-        _plain("source_files", "Files read whole: kind, place, crawl, key.", SOURCE_FILES_COLUMNS),
-        _plain("source_faults", "What in files read whole could not be read.", SOURCE_FAULTS_COLUMNS),
+        _build_plain_view("source_files", "Files read whole: kind, place, crawl, key.", SOURCE_FILES_COLUMNS),
+        _build_plain_view("source_faults", "What in files read whole could not be read.", SOURCE_FAULTS_COLUMNS),
     )
 
 
-def _plain(table: str, comment: str, columns: Sequence[Column], order: str = "") -> ViewSpec:
+def _build_plain_view(table: str, comment: str, columns: Sequence[Column], order: str = "") -> ViewSpec:
     """A table of the lake as it is."""
     sql = f"SELECT * FROM lake.{table}" + (f" ORDER BY {order}" if order else "")
-    return ViewSpec(table, sql, comment, all_but=(table, "SELECT 0"), notes=notes_of(columns))
+    return ViewSpec(table, sql, comment, row_count_rule=(table, "SELECT 0"), notes=notes_of(columns))
 
 
-def _of_catalog(table: str, excluded_condition: str, comment: str, columns: Sequence[Column]) -> ViewSpec:
+def _build_catalog_view(table: str, excluded_condition: str, comment: str, columns: Sequence[Column]) -> ViewSpec:
     """A table of the catalog, whose rows are all in one table; ``excluded_condition`` is the condition for rows of the
     other tables."""
     row_count_rule = ("row_groups", f"SELECT count(*) FROM lake.row_groups WHERE {excluded_condition}")
     return ViewSpec(
-        table, table_query(table, "lake.row_groups"), comment, all_but=row_count_rule, notes=notes_of(columns)
+        table, table_query(table, "lake.row_groups"), comment, row_count_rule=row_count_rule, notes=notes_of(columns)
     )
 
 
-def _by_capture(table: _CaptureTable, sql: Sql) -> ViewSpec:
-    row_count_rule = (table.name, _not_shown(table))
-    return ViewSpec(table.name, sql, table.comment, all_but=row_count_rule, notes=notes_of(table.columns))
+def _build_capture_view(table: _CaptureTable, sql: Sql) -> ViewSpec:
+    row_count_rule = (table.name, _count_hidden_rows(table))
+    return ViewSpec(table.name, sql, table.comment, row_count_rule=row_count_rule, notes=notes_of(table.columns))
 
 
 def is_part(column: str) -> str:
     return f"contains({column}, '{SEPARATOR}')"
 
 
-def _folded(table: str) -> str:
+def _count_folded_rows(table: str) -> str:
     """The query for the number of rows of a table that its view leaves out because it shows the slices of a target as
     one."""
     return f"SELECT count(*) - count(DISTINCT (crawl, {WHOLE_TARGET})) FROM lake.{table}"
 
 
-def _of_targets(table: str, columns: Mapping[str, str]) -> str:
+def _select_targets(table: str, columns: Mapping[str, str]) -> str:
     """A table with a row for each slice, as a query with a row for each target."""
     aggregates = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-    return f"SELECT crawl, {WHOLE_TARGET} AS target, {aggregates} FROM {_of_slices(table)} GROUP BY ALL"
+    return f"SELECT crawl, {WHOLE_TARGET} AS target, {aggregates} FROM {_select_slices(table)} GROUP BY ALL"
 
 
-def _of_slices(table: str) -> str:
+def _select_slices(table: str) -> str:
     """A table with a row for each slice, one row also if a slice has two by mistake: numbers are summed over slices."""
     return f"(SELECT DISTINCT ON (crawl, target) * FROM lake.{table} ORDER BY crawl, target)"
 
 
-def _repeats(table: _CaptureTable, where: str) -> ViewSpec:
+def _build_repeats_view(table: _CaptureTable, where: str) -> ViewSpec:
     columns = f"{_KEY}, target{table.distinct}"
 
-    def sql(run_query: Ask) -> str:
-        table_sql = _whole(table, run_query)
+    def sql(run_query: RunQuery) -> str:
+        table_sql = _select_published(table, run_query)
         query = (
             f"SELECT {_KEY}, target FROM (SELECT {columns}, "
             f"row_number() OVER (PARTITION BY {_KEY} ORDER BY {table.order}) AS place "
@@ -319,7 +319,8 @@ def _repeats(table: _CaptureTable, where: str) -> ViewSpec:
             return query
         # a WAT file's links are left out where the page itself was parsed, even if that has none
         return (
-            f"{query} UNION SELECT {_KEY}, target FROM {table_sql} SEMI JOIN (FROM {_whole(_PAGE_METADATA, run_query)} "
+            f"{query} UNION SELECT {_KEY}, target FROM {table_sql} SEMI JOIN (FROM "
+            f"{_select_published(_PAGE_METADATA, run_query)} "
             f"WHERE source_kind = 'records' AND {where}) USING ({_KEY}) WHERE source_kind <> 'records' AND {where}"
         )
 
@@ -327,15 +328,15 @@ def _repeats(table: _CaptureTable, where: str) -> ViewSpec:
     return ViewSpec(f"lake.{table.name}_repeats", sql, comment, materialized=True)
 
 
-def _once(table: _CaptureTable, run_query: Ask) -> str:
+def _select_distinct(table: _CaptureTable, run_query: RunQuery) -> str:
     """Each capture once. Rows of targets without repeats are not looked at."""
-    table_sql = _whole(table, run_query)
-    hidden = _targets_with_repeats(table, run_query)
-    replacements = [table.shown_as] if table.shown_as else []
+    table_sql = _select_published(table, run_query)
+    hidden = _find_repeating_targets(table, run_query)
+    replacements = [table.replacement] if table.replacement else []
     if _has_older_keys(table, run_query):
         replacements.append(f"{todays_key('url_surtkey')} AS url_surtkey")
     replaced = f" REPLACE ({', '.join(replacements)})" if replacements else ""
-    table_sql = _with_status(table, table_sql, run_query)
+    table_sql = _add_status(table, table_sql, run_query)
     # ``meant`` depends on the target
     plain = f"SELECT * EXCLUDE (target{'' if table.of_pages else ', meant'}){replaced} FROM {table_sql}"
     if hidden is None:
@@ -344,23 +345,23 @@ def _once(table: _CaptureTable, run_query: Ask) -> str:
     return f"{plain} WHERE NOT ({hidden}) UNION ALL {compared} WHERE {hidden}" if hidden else compared
 
 
-def _has_older_keys(table: _CaptureTable, run_query: Ask) -> bool:
+def _has_older_keys(table: _CaptureTable, run_query: RunQuery) -> bool:
     """Whether some of its crawls have keys of an older rule than others: the published file has one key for a page."""
     crawls = run_query(f"SELECT DISTINCT crawl FROM lake.{table.name}")
     return any(key_rule(crawl) is not KeyRule.TODAY for (crawl,) in crawls)
 
 
-def _with_status(table: _CaptureTable, table_sql: str, run_query: Ask) -> str:
+def _add_status(table: _CaptureTable, table_sql: str, run_query: RunQuery) -> str:
     """A table whose rows without a status have that of the parsed page, in crawls with such rows. If an index has no
     status, captures have none, or -1 as in the columnar index."""
     no_status = "fetch_status < 0" + (" OR fetch_status IS NULL" if table is _CAPTURES else "")
-    arc = ", ".join(map(quoted, sorted(ARC_CRAWLS)))
+    arc = ", ".join(map(quote_literal, sorted(ARC_CRAWLS)))
     crawls = run_query(
         f"SELECT DISTINCT crawl FROM lake.{table.name} WHERE crawl NOT IN ({arc}) AND ({no_status}) ORDER BY crawl"
     )
     if not crawls:
         return table_sql
-    of_crawls = f"crawl IN ({', '.join(quoted(crawl) for (crawl,) in crawls)})"
+    of_crawls = f"crawl IN ({', '.join(quote_literal(crawl) for (crawl,) in crawls)})"
     parsed = (
         f"SELECT {_KEY}, TRY_CAST(any_value(http_result) AS SMALLINT) AS parsed_status FROM lake.page_metadata "
         f"WHERE {of_crawls} AND http_result IS NOT NULL GROUP BY ALL"
@@ -369,33 +370,33 @@ def _with_status(table: _CaptureTable, table_sql: str, run_query: Ask) -> str:
     return f"(SELECT c.* REPLACE ({status} AS fetch_status) FROM {table_sql} c LEFT JOIN ({parsed}) p USING ({_KEY}))"
 
 
-def _not_shown(table: _CaptureTable) -> Callable[[Ask], str]:
+def _count_hidden_rows(table: _CaptureTable) -> Callable[[RunQuery], str]:
     """The query for the number of rows of a table that its view leaves out; it reads nothing if nothing is left out."""
 
-    def sql(run_query: Ask) -> str:
+    def sql(run_query: RunQuery) -> str:
         parts = ["0"]
-        hidden = _targets_with_repeats(table, run_query)
+        hidden = _find_repeating_targets(table, run_query)
         if hidden is not None:
             join_clause = f"lake.{table.name}_repeats USING ({_KEY}, target) WHERE {hidden or 'true'}"
-            parts.append(f"(SELECT count(*) FROM {_whole(table, run_query)} SEMI JOIN {join_clause})")
-        if (table_sql := _whole(table, run_query)) != f"lake.{table.name}":
+            parts.append(f"(SELECT count(*) FROM {_select_published(table, run_query)} SEMI JOIN {join_clause})")
+        if (table_sql := _select_published(table, run_query)) != f"lake.{table.name}":
             parts.append(f"(SELECT count(*) FROM lake.{table.name}) - (SELECT count(*) FROM {table_sql})")
         return f"SELECT {' + '.join(parts)}"
 
     return sql
 
 
-def _targets_with_repeats(table: _CaptureTable, run_query: Ask) -> str | None:
+def _find_repeating_targets(table: _CaptureTable, run_query: RunQuery) -> str | None:
     """A condition for the targets with rows to leave out; empty if they are many, ``None`` if there are none."""
     targets = run_query(
-        f"SELECT DISTINCT target FROM lake.{table.name}_repeats ORDER BY target LIMIT {_MOST_NAMED + 1}"
+        f"SELECT DISTINCT target FROM lake.{table.name}_repeats ORDER BY target LIMIT {_MAX_NAMED_TARGETS + 1}"
     )
-    if not targets or len(targets) > _MOST_NAMED:
+    if not targets or len(targets) > _MAX_NAMED_TARGETS:
         return "" if targets else None
-    return f"target IN ({', '.join(quoted(target) for (target,) in targets)})"
+    return f"target IN ({', '.join(quote_literal(target) for (target,) in targets)})"
 
 
-def _whole(table: _CaptureTable, run_query: Ask) -> str:
+def _select_published(table: _CaptureTable, run_query: RunQuery) -> str:
     """A table without withheld slices, and without pages that their target's condition rules out."""
     withheld_table = "lake.held_back" if table.of_pages else "(FROM lake.held_back WHERE is_whole)"
     exclusions = (
@@ -403,17 +404,18 @@ def _whole(table: _CaptureTable, run_query: Ask) -> str:
         if run_query(f"SELECT 1 FROM {withheld_table} LIMIT 1")
         else ""
     )
-    exclusions += f" WHERE {_NOT_RULED_OUT}" if table.of_pages and _rules_out(run_query) else ""
+    exclusions += f" WHERE {_NOT_RULED_OUT}" if table.of_pages and _has_ruled_out_pages(run_query) else ""
     return f"(FROM lake.{table.name}{exclusions})" if exclusions else f"lake.{table.name}"
 
 
-def _rules_out(run_query: Ask) -> bool:
+def _has_ruled_out_pages(run_query: RunQuery) -> bool:
     return bool(run_query("SELECT 1 FROM lake.page_metadata WHERE meant = 'no' LIMIT 1"))
 
 
-def _held_back(slices: Sequence[tuple[str, str, bool]]) -> ViewSpec:
+def _build_withheld_view(slices: Sequence[tuple[str, str, bool]]) -> ViewSpec:
     values = ", ".join(
-        f"({quoted(crawl)}, {quoted(target)}, {hides_all_rows})" for crawl, target, hides_all_rows in slices
+        f"({quote_literal(crawl)}, {quote_literal(target)}, {hides_all_rows})"
+        for crawl, target, hides_all_rows in slices
     )
     columns = "held(crawl, target, is_whole)"
     rows = f"FROM (VALUES {values}) AS {columns}" if slices else f"FROM (VALUES ('', '', false)) AS {columns} LIMIT 0"
@@ -421,11 +423,11 @@ def _held_back(slices: Sequence[tuple[str, str, bool]]) -> ViewSpec:
     return ViewSpec("lake.held_back", rows, comment, materialized=True)
 
 
-def _targets_of_captures(run_query: Ask) -> str:
+def _select_capture_targets(run_query: RunQuery) -> str:
     """The captures with their targets. If a condition was undecided by the index, the result of the parsed page
     counts."""
     template = "SELECT DISTINCT {key}, subset, url, {whole} AS target, {meant} FROM {captures}"
-    captures = _whole(_CAPTURES, run_query)
+    captures = _select_published(_CAPTURES, run_query)
     plain = template.format(key=_KEY, whole=WHOLE_TARGET, meant="meant", captures=captures)
     if not run_query("SELECT 1 FROM lake.captures WHERE starts_with(meant, 'unknown') LIMIT 1"):
         return plain
@@ -436,9 +438,9 @@ def _targets_of_captures(run_query: Ask) -> str:
     return f"{settled} LEFT JOIN {pages} USING ({_KEY}, target)"
 
 
-def _captures(run_query: Ask) -> str:
-    query = _once(_CAPTURES, run_query)
-    of_arc = f"crawl IN ({', '.join(map(quoted, sorted(ARC_CRAWLS)))})"
+def _select_captures(run_query: RunQuery) -> str:
+    query = _select_distinct(_CAPTURES, run_query)
+    of_arc = f"crawl IN ({', '.join(map(quote_literal, sorted(ARC_CRAWLS)))})"
     # the folders of the files decide
     if not run_query(f"SELECT 1 FROM lake.captures WHERE {of_arc} LIMIT 1"):
         return query
@@ -448,5 +450,5 @@ def _captures(run_query: Ask) -> str:
         f"SELECT * FROM ({query}) WHERE NOT ({of_arc}) UNION ALL "
         f"SELECT * FROM ({query}) WHERE {of_arc} AND archive_format <> 'arc' UNION ALL "
         f"SELECT c.* REPLACE ({replaced}) FROM (SELECT * FROM ({query}) WHERE {of_arc} AND archive_format = 'arc') c "
-        f"LEFT JOIN (SELECT * FROM ({_once(_RECORDS, run_query)}) WHERE {of_arc}) r USING ({_KEY})"
+        f"LEFT JOIN (SELECT * FROM ({_select_distinct(_RECORDS, run_query)}) WHERE {of_arc}) r USING ({_KEY})"
     )

@@ -24,7 +24,7 @@ _CAPTURE_TYPES: Final = frozenset({"response", "revisit", "resource", "conversio
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class ExpectedRecord:
     """The record that the index predicts for a capture. ``length`` is ``None`` if it is not known. ``digest`` is
     spelled as in the index, ``None`` if the index has none."""
 
@@ -39,7 +39,7 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class VerificationResult:
     """The result of verifying some bytes. ``reason`` is ``None`` if they are good. Then ``member`` has the exact bytes
     of the record and ``content`` the inflated ones. ``detail`` may have a note on good bytes too."""
 
@@ -57,10 +57,12 @@ class Examined:
         return self.reason == DataKind.GZIP_TRUNCATED.value or (plain and self.reason == DataKind.LENGTH_MISMATCH.value)
 
 
-def examine(data: bytes, expected: Promise, *, fail_on_digest: bool = False, limit: int = DEFAULT_LIMIT) -> Examined:
+def verify_record(
+    data: bytes, expected: ExpectedRecord, *, fail_on_digest: bool = False, limit: int = DEFAULT_LIMIT
+) -> VerificationResult:
     """Verifies ``data``, the bytes at the expected location; inflates at most ``limit`` bytes."""
     if not data:
-        return _bad(FaultKind.EMPTY_BODY, "no bytes", data)
+        return _rejected(FaultKind.EMPTY_BODY, "no bytes", data)
     notes: list[str] = []
     gzipped = data[:2] == GZIP_MAGIC[:2]
     member, content = data, data
@@ -68,47 +70,52 @@ def examine(data: bytes, expected: Promise, *, fail_on_digest: bool = False, lim
         try:
             inflated = inflate_member(data, expected.key, expected.offset, limit)
         except DataFault as fault:
-            return _bad(fault.kind, fault.reason, data)
+            return _rejected(fault.kind, fault.reason, data)
         member, content = data[: inflated.consumed], inflated.content
         if inflated.consumed != len(data) and expected.length is not None:
             notes.append(f"the member ends {len(data) - inflated.consumed} bytes before the promised length")
-    elif not _looks_like_a_record(data, expected.archive_format):
-        return _bad(DataKind.NOT_GZIP, f"begins with {data[:8].hex(' ')}", data)
+    elif not _has_record_start(data, expected.archive_format):
+        return _rejected(DataKind.NOT_GZIP, f"begins with {data[:8].hex(' ')}", data)
     # if the length is not known, the headers of a plain record say where it ends
     open_ended = expected.length is None and not gzipped
-    end = (arc if expected.archive_format == "arc" else warc).wanted(data) if open_ended else 0
+    end = (arc if expected.archive_format == "arc" else warc).measure_record(data) if open_ended else 0
     if end < 0:
-        return _bad(DataKind.LENGTH_MISMATCH, f"its header does not end within {len(data)} bytes", data)
+        return _rejected(DataKind.LENGTH_MISMATCH, f"its header does not end within {len(data)} bytes", data)
     try:
         if expected.archive_format == "arc":
             record = arc.parse_record(content, expected.key, expected.offset, sound=gzipped)
         else:
             record = warc.parse_record(content, expected.key, expected.offset)
     except DataFault as fault:
-        return _bad(fault.kind, fault.reason, data)
+        return _rejected(fault.kind, fault.reason, data)
     if open_ended and flag.BYTES_AFTER_RECORD in record.flags:
         end = len(data) - len(data[end:].lstrip(b"\r\n"))
-        return examine(data[:end], expected, fail_on_digest=fail_on_digest, limit=limit)
+        return verify_record(data[:end], expected, fail_on_digest=fail_on_digest, limit=limit)
     return _compare(record, expected, member, content, notes, fail_on_digest)
 
 
 def _compare(
-    record: ArchivedRecord, expected: Promise, member: bytes, content: bytes, notes: list[str], fail_on_digest: bool
-) -> Examined:
+    record: ArchivedRecord,
+    expected: ExpectedRecord,
+    member: bytes,
+    content: bytes,
+    notes: list[str],
+    fail_on_digest: bool,
+) -> VerificationResult:
     if record.record_type not in _CAPTURE_TYPES:
-        return Examined("wrong_type", f"a {record.record_type} record", None, record, member, content)
+        return VerificationResult("wrong_type", f"a {record.record_type} record", None, record, member, content)
     if not _same_target(record.url, expected):
         detail = f"the record is of {record.url[:300]!r}"
-        return Examined("wrong_target", detail, None, record, member, content)
+        return VerificationResult("wrong_target", detail, None, record, member, content)
     check = digest_check(record, expected.digest)
     if check == "mismatch":
         expected_digest = expected.digest or record.declared_digest
         detail = f"payload sha1 is {record.payload_digest}, promised {expected_digest}"
         if fail_on_digest and expected.crawl not in KNOWN_BAD_DIGESTS:
-            return Examined("digest_mismatch", detail, check, record, member, content)
+            return VerificationResult("digest_mismatch", detail, check, record, member, content)
         notes.append(detail)
     notes.extend(record.flags)
-    return Examined(None, "; ".join(notes) or None, check, record, member, content)
+    return VerificationResult(None, "; ".join(notes) or None, check, record, member, content)
 
 
 def digest_check(record: ArchivedRecord, expected_digest: str | None) -> str:
@@ -130,7 +137,7 @@ def digest_check(record: ArchivedRecord, expected_digest: str | None) -> str:
     return "match" if verdict else "mismatch"
 
 
-def _same_target(url: str, expected: Promise) -> bool:
+def _same_target(url: str, expected: ExpectedRecord) -> bool:
     if expected.url is None or url == expected.url:
         return True
     key = surt_key(url)
@@ -138,11 +145,11 @@ def _same_target(url: str, expected: Promise) -> bool:
     return key in (expected.surtkey, surt_key(expected.url))
 
 
-def _looks_like_a_record(data: bytes, archive_format: str) -> bool:
+def _has_record_start(data: bytes, archive_format: str) -> bool:
     if archive_format == "arc":
         return data[:4].lower() in (b"http", b"ftp:", b"dns:")
     return data.lstrip(b"\r\n")[:5] == b"WARC/"
 
 
-def _bad(kind: Kind, detail: str, data: bytes) -> Examined:
-    return Examined(kind.value, detail, None, None, data, b"")
+def _rejected(kind: Kind, detail: str, data: bytes) -> VerificationResult:
+    return VerificationResult(kind.value, detail, None, None, data, b"")

@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.records.check import Promise
+from cc_pipeline.records.check import ExpectedRecord
 from cc_pipeline.records.fetch_run import FetchRun, Halt, Progress
 from cc_pipeline.records.outcomes import HELD_COLUMNS
-from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
-from cc_pipeline.records.range_plan import Order, in_groups
+from cc_pipeline.records.places import PLACE_NAME, LocationCollector, LocationIndex
+from cc_pipeline.records.range_plan import Order, group_by_file
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.records.segments import Row, SegmentWriter, adopt, segment_head, set_apart
+from cc_pipeline.records.segments import Row, SegmentWriter, adopt, retire_journals, segment_head
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings.places import BETWEEN_PLACES
 from cc_pipeline.transport.client import Transport
@@ -32,7 +32,7 @@ from cc_pipeline.transport.named import NamedPlaces
 
 #: The columns of the records table that decide whether and how a row is reused.
 HELD_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in HELD_COLUMNS])
-_STRANGE_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in (*PLACE_NAME, "stored_file")])
+_FOREIGN_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in (*PLACE_NAME, "stored_file")])
 #: Journal rows held as Python objects at a time.
 _BATCH = 5_000
 
@@ -45,10 +45,10 @@ class RecordsResult:
     ``requests`` and ``bytes`` were spent on the source. ``files`` are the new complete files, ``stored`` all files that
     the rows name. ``settled`` are the files all of whose records are in the rows (or were in the table before).
     ``fetched`` captures are good ones read in this run. ``answered``: the source gave something final for a capture, or
-    no request was sent; ``asked`` says whether one was sent. ``outcomes`` counts rows, ``notes`` are sentences about
-    several places. ``witnesses`` has one known-good record of each place that gave one. ``kept_back`` captures were
-    requested again and did not change. Call ``settle`` after the rows were committed.
-    """
+    no request was sent; ``has_asked_source`` says whether one was sent. ``outcomes`` counts rows, ``notes`` are
+    sentences about several places. ``known_good_records`` has one known-good record of each place that gave one.
+    ``unchanged`` captures were requested again and did not change. Call ``retire_result_journals`` after the rows were
+    committed."""
 
     reused: int
     adopted: int
@@ -60,25 +60,24 @@ class RecordsResult:
     settled: tuple[str, ...]
     fetched: int
     answered: bool
-    asked: bool
+    has_asked_source: bool
     outcomes: Mapping[str, int]
     notes: tuple[str, ...]
-    witnesses: Mapping[str, Promise]
-    kept_back: int
+    known_good_records: Mapping[str, ExpectedRecord]
+    unchanged: int
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
     """The captures of one crawl to fetch (columns ``RECORD_KEY_NAMES``), and ``places`` with all of their locations.
 
-    ``held`` are rows of the records table (``HELD_SCHEMA``) of any target, ``left`` such rows of killed runs: their
-    records are not fetched again. All three are in the order of file and offset, nulls first.
-    """
+    ``stored_rows`` are rows of the records table (``HELD_SCHEMA``) of any target, ``journaled_rows`` such rows of
+    killed runs: their records are not fetched again. All three are in the order of file and offset, nulls first."""
 
     captures: Iterable[pa.RecordBatch]
-    places: Places
-    held: Iterable[pa.RecordBatch] = ()
-    left: Iterable[pa.RecordBatch] = ()
+    places: LocationIndex
+    stored_rows: Iterable[pa.RecordBatch] = ()
+    journaled_rows: Iterable[pa.RecordBatch] = ()
 
 
 def fetch_records(
@@ -101,10 +100,10 @@ def fetch_records(
     has of this crawl. It is called only if a killed run left records of other captures. ``scratch`` is a folder for
     rows that do not fit memory; the caller deletes it. Raises ``EnvironmentFault`` if the disk or the lake store fails.
     """
-    killed_runs = Left(storage, order.crawl, planned.places, scratch)
+    killed_runs = KilledRunRecords(storage, order.crawl, planned.places, scratch)
     if holding is not None:
         holding(killed_runs.files)
-    planned = replace(planned, left=killed_runs.rows.batches())
+    planned = replace(planned, journaled_rows=killed_runs.rows.batches())
     result = fetch_planned(planned, order, transport, storage, keep=keep, progress=progress)
     return replace(result, settled=killed_runs.settled(result.files, in_table))
 
@@ -143,9 +142,9 @@ def fetch_planned(
     reused = adopted = 0
     outcomes: Counter[str] = Counter()
     stored: set[str | None] = set()
-    held_rows, left_rows = Alongside(planned.held), Alongside(planned.left)
+    held_rows, left_rows = MergeReader(planned.stored_rows), MergeReader(planned.journaled_rows)
     try:
-        for group, is_last in _and_whether_last(in_groups(planned.captures, options.group)):
+        for group, is_last in _mark_last(group_by_file(planned.captures, options.group)):
             run.begin(group)
             end = tuple(group.column(name)[-1].as_py() for name in PLACE_NAME)
             counts = run.take(_rows(held_rows.upto(*end)), _rows(left_rows.upto(*end)))
@@ -163,7 +162,7 @@ def fetch_planned(
         writer.close()
     if halt is not None:
         # reports the last refusal too
-        halt(run.patience.is_refused)
+        halt(run.retry_policy.is_refused)
     return RecordsResult(
         reused=reused,
         adopted=adopted,
@@ -175,15 +174,15 @@ def fetch_planned(
         settled=tuple(writer.files),
         fetched=run.fetched,
         answered=run.answered,
-        asked=run.asked,
+        has_asked_source=run.has_asked_source,
         outcomes=outcomes,
-        notes=_of_places(transport, stats_before.served),
-        witnesses=run.witnesses,
-        kept_back=run.kept_back + run.outcomes.kept_back,
+        notes=_mirror_notes(transport, stats_before.served),
+        known_good_records=run.known_good_records,
+        unchanged=run.unchanged + run.outcomes.unchanged,
     )
 
 
-def _of_places(transport: Transport | NamedPlaces, served_before: Counter[str]) -> tuple[str, ...]:
+def _mirror_notes(transport: Transport | NamedPlaces, served_before: Counter[str]) -> tuple[str, ...]:
     """Returns sentences about several places: which mirrors served, and whether objects differ."""
     stats = transport.stats
     served = stats.served - served_before
@@ -192,79 +191,79 @@ def _of_places(transport: Transport | NamedPlaces, served_before: Counter[str]) 
     return (*notes, *stats.differing.values())
 
 
-def settle(storage: RecordStorage, result: RecordsResult) -> None:
+def retire_result_journals(storage: RecordStorage, result: RecordsResult) -> None:
     """Retires the journals of files whose records are all in the lake. Call it after the result's rows were committed.
 
     A file of a killed run that also has records of other targets keeps its journal until those are in the lake too.
     """
-    set_apart(storage, result.settled)
+    retire_journals(storage, result.settled)
 
 
-class Left:
+class KilledRunRecords:
     """The records of killed runs in a crawl: ``files``, and ``rows`` of planned captures in the order of their places
     (``HELD_SCHEMA``). Rows of other captures are stored until it is known whether those need them.
 
     The constructor lists the crawl's stored files and reads every journal among them. This run then retires them.
     """
 
-    def __init__(self, storage: RecordStorage, crawl: str, places: Places, scratch: Path) -> None:
+    def __init__(self, storage: RecordStorage, crawl: str, places: LocationIndex, scratch: Path) -> None:
         self.files: set[str] = set()
         self.rows = OrderedRows(HELD_SCHEMA, PLACE_NAME, scratch)
-        self._strange = OrderedRows(_STRANGE_SCHEMA, (), scratch)
-        self._strange_places = PlacesFound()
+        self._foreign_rows = OrderedRows(_FOREIGN_SCHEMA, (), scratch)
+        self._foreign_locations = LocationCollector()
         for rows in _batches(adopt(storage, crawl)):
             self.files.update(row["stored_file"] for row in rows)
             batch = pa.RecordBatch.from_pylist(rows, schema=HELD_SCHEMA)
-            is_planned = places.among(batch)
+            is_planned = places.contains(batch)
             self.rows.add(batch.filter(is_planned))
-            foreign_rows = batch.select(_STRANGE_SCHEMA.names).filter(pc.invert(is_planned))
-            self._strange.add(foreign_rows)
-            self._strange_places.add(foreign_rows)
+            foreign_rows = batch.select(_FOREIGN_SCHEMA.names).filter(pc.invert(is_planned))
+            self._foreign_rows.add(foreign_rows)
+            self._foreign_locations.add(foreign_rows)
 
     def settled(
         self, new: Iterable[str], in_table: Callable[[], Iterable[pa.RecordBatch]] | None = None
     ) -> tuple[str, ...]:
         """Returns the files all of whose records are in the rows of this run, which wrote ``new``, or in the table.
         Their journals are retired after the rows were committed."""
-        return tuple(sorted({*self.files, *new} - self._needed_by_others(in_table)))
+        return tuple(sorted({*self.files, *new} - self._files_with_foreign_rows(in_table)))
 
-    def _needed_by_others(self, in_table: Callable[[], Iterable[pa.RecordBatch]] | None) -> set[str]:
+    def _files_with_foreign_rows(self, in_table: Callable[[], Iterable[pa.RecordBatch]] | None) -> set[str]:
         """Returns the files with rows of captures that are neither planned here nor in the table: their run was
         killed."""
-        if not self._strange.rows:
+        if not self._foreign_rows.rows:
             return set()
-        places = self._strange_places.places()
+        places = self._foreign_locations.places()
         is_stored = np.zeros(len(places), bool)
         for batch in in_table() if in_table is not None else ():
             positions = places.positions(batch)
             is_stored[positions[positions >= 0]] = True
         needed: set[str] = set()
-        for batch in self._strange.batches():
+        for batch in self._foreign_rows.batches():
             is_unstored = pa.array(~is_stored[places.positions(batch)])
             needed.update(pc.unique(batch.column("stored_file").filter(is_unstored)).to_pylist())
         return needed
 
 
-class Alongside:
+class MergeReader:
     """Rows in the order of their places, read up to one place at a time."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._batches = iter(batches)
-        self._ahead: pa.RecordBatch | None = None
+        self._remainder: pa.RecordBatch | None = None
 
     def upto(self, file: str | None, offset: int | None) -> Iterator[pa.RecordBatch]:
         """Yields the rows up to and including this place."""
         while True:
-            batch = self._ahead if self._ahead is not None else next(self._batches, None)
+            batch = self._remainder if self._remainder is not None else next(self._batches, None)
             if batch is None:
                 return
             files, offsets = (batch.column(name) for name in PLACE_NAME)
             is_passed = pc.and_(pc.equal(files, file or ""), pc.less_equal(offsets, -1 if offset is None else offset))
             count = pc.sum(pc.or_(pc.less(files, file or ""), is_passed)).as_py() or 0
-            self._ahead = batch.slice(count) if count < batch.num_rows else None
+            self._remainder = batch.slice(count) if count < batch.num_rows else None
             if count:
                 yield batch.slice(0, count)
-            if self._ahead is not None:
+            if self._remainder is not None:
                 return
 
 
@@ -273,7 +272,7 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
         yield from batch.to_pylist()
 
 
-def _and_whether_last(groups: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
+def _mark_last(groups: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
     previous: pa.Table | None = None
     for group in groups:
         if previous is not None:

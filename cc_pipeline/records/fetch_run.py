@@ -15,17 +15,17 @@ import pyarrow as pa
 
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.processes import usable_cores
-from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, Examined, Promise, examine
-from cc_pipeline.records.outcomes import Outcomes, is_settled, of_url, outcome_of
-from cc_pipeline.records.patience import Patience
-from cc_pipeline.records.pending import Arrival, Ask, Bad, Pending, Turns, compared
+from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, ExpectedRecord, VerificationResult, verify_record
+from cc_pipeline.records.outcomes import Outcomes, columns_of_url, is_settled, outcome_of
+from cc_pipeline.records.patience import FetchRetryPolicy
+from cc_pipeline.records.pending import Arrival, BadRecord, Pending, RangeRequest, RetryScheduler, compare_marks
 from cc_pipeline.records.range_plan import (
     SHORT_RANGE,
     PlannedRange,
     RecordOptions,
-    in_parts,
     part_of,
     plan_ranges,
+    split_range,
     usable,
 )
 from cc_pipeline.records.segments import Row, SegmentWriter
@@ -41,9 +41,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 #: Records being verified at a time, per thread; bounds their memory.
-_AHEAD: Final = 4
+_PENDING_PER_THREAD: Final = 4
 #: More threads than this would be idle: fetching and storing are one thread each.
-_MOST: Final = 4
+_MAX_THREADS: Final = 4
 
 #: ``(captures done, captures in all, bytes read)``.
 Progress = Callable[[int, int, int], None]
@@ -51,7 +51,7 @@ Progress = Callable[[int, int, int], None]
 Halt = Callable[[bool], bool]
 
 
-class _Here(Executor):
+class _InlineExecutor(Executor):
     """Runs the work at once in the caller's thread. With few cores, another thread costs more than it saves."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -61,14 +61,16 @@ class _Here(Executor):
 
 
 @contextmanager
-def examining(threads: int | None) -> Iterator[tuple[Executor, int]]:
+def open_verifier_pool(threads: int | None) -> Iterator[tuple[Executor, int]]:
     """Opens an executor with ``threads`` threads, and gives the number of records that may wait in it.
 
     0 is the caller's own thread; ``None`` leaves one core for fetching and one for storing.
     """
-    workers = max(0, min(_MOST, usable_cores() - 2)) if threads is None else threads
-    with ThreadPoolExecutor(workers, thread_name_prefix="cc-pipeline-examine") if workers else _Here() as pool:
-        yield pool, max(1, workers * _AHEAD)
+    workers = max(0, min(_MAX_THREADS, usable_cores() - 2)) if threads is None else threads
+    with (
+        ThreadPoolExecutor(workers, thread_name_prefix="cc-pipeline-examine") if workers else _InlineExecutor() as pool
+    ):
+        yield pool, max(1, workers * _PENDING_PER_THREAD)
 
 
 class FetchRun:
@@ -76,8 +78,8 @@ class FetchRun:
 
     ``begin`` starts a group, ``fetch`` requests it once. Captures that failed are carried on and requested again at the
     end, by ``finish``, so that a failing file does not delay the others. ``outcomes`` has the outcomes of the group and
-    of carried captures. ``fetched`` counts the good records read so far. ``witnesses`` has one known-good record of
-    each place, whose digest does not contradict the index.
+    of carried captures. ``fetched`` counts the good records read so far. ``known_good_records`` has one known-good
+    record of each place, whose digest does not contradict the index.
 
     Fetching runs in the transport's thread, storing in the caller's. If there are enough cores, a few threads inflate
     and compute digests (both release the interpreter's lock).
@@ -97,19 +99,19 @@ class FetchRun:
         ``halt`` is asked before each range is."""
         self.options = options
         self.fetched = 0
-        self.patience = Patience((), options.give_up_after, files)
+        self.retry_policy = FetchRetryPolicy((), options.give_up_after, files)
         self._transport = transport
         self._places = len(transport.sources)
         self._crawl = crawl
         self._progress = progress
         self._halt = halt
-        self._wanted = planned_count
-        self._done = 0
+        self._planned_count = planned_count
+        self._finished_count = 0
         self._bytes = 0
-        self.asked = self._gave = False
-        self._found_witness: bool | None = True if options.witnessed else None
-        self.witnesses: dict[str, Promise] = {}
-        self.kept_back = 0
+        self.has_asked_source = self._gave = False
+        self._has_known_good: bool | None = True if options.has_known_good_record else None
+        self.known_good_records: dict[str, ExpectedRecord] = {}
+        self.unchanged = 0
         self._pending = Pending()
         self._last_try = False
         self._growing: list[int] = []
@@ -119,17 +121,17 @@ class FetchRun:
     @property
     def answered(self) -> bool:
         """Whether the source gave anything final for a capture, or no request was sent."""
-        return self._gave or not self.asked
+        return self._gave or not self.has_asked_source
 
     @property
     def carried(self) -> int:
         """Captures that have no outcome yet."""
-        return len(self.outcomes.wanted) - len(self.outcomes.of)
+        return len(self.outcomes.first_rows) - len(self.outcomes.by_name)
 
     def begin(self, captures: pa.Table) -> None:
         """Starts a group of ``captures``, all of them new; captures without an outcome are carried on."""
-        self._done += len(self.outcomes.of)
-        self.kept_back += self.outcomes.kept_back
+        self._finished_count += len(self.outcomes.by_name)
+        self.unchanged += self.outcomes.unchanged
         rows = self.outcomes.rows_without()
         self._pending = self._pending.renumbered({row: place for place, row in enumerate(rows)})
         if rows:
@@ -144,22 +146,22 @@ class FetchRun:
 
     def _usable(self, row: Row) -> bool:
         """Whether a stored row is reused: nobody requested it again, and its outcome is final."""
-        return row["reason"] != "bad_plan" and not self._is_doubted(row) and self._usable_left(row)
+        return row["reason"] != "bad_plan" and not self._is_mismatched(row) and self._usable_left(row)
 
     def _stays(self, row: Row) -> bool:
         """Whether the stored row of a capture stays if nothing better comes."""
-        return self._is_doubted(row) or (is_settled(row) and not self.options.forget_settled)
+        return self._is_mismatched(row) or (is_settled(row) and not self.options.forget_settled)
 
-    def _is_doubted(self, row: Row) -> bool:
+    def _is_mismatched(self, row: Row) -> bool:
         """Whether a good record is requested once more because its payload digest differs from the index."""
         return self.options.retry_mismatched and row["outcome"] == "fetched" and row["digest_check"] == "mismatch"
 
     def _usable_left(self, row: Row) -> bool:
         """The same for a row of a killed run, whose options may have been others."""
         is_requested = row["outcome"] != "fetched" and (self.options.retry_settled or row.get("settled") is False)
-        return not is_requested and self._judged_as_now(row)
+        return not is_requested and self._matches_digest_policy(row)
 
-    def _judged_as_now(self, row: Row) -> bool:
+    def _matches_digest_policy(self, row: Row) -> bool:
         """Whether a digest mismatch of the row was treated as ``fail_on_digest`` says now."""
         if self.options.fail_on_digest and self._crawl not in KNOWN_BAD_DIGESTS:
             return bool(row["outcome"] != "fetched" or row["digest_check"] != "mismatch")
@@ -172,7 +174,7 @@ class FetchRun:
         Ranges are requested in the order of the plan. A file that seems to be missing or damaged waits until all others
         were requested. Then one request decides whether its remaining ranges are requested too (see ``patience``).
         """
-        for row in self.outcomes.still_wanted():
+        for row in self.outcomes.rows_to_fetch():
             key, offset = self._name(row)
             length = self._columns["warc_record_length"][row]
             if not usable(key, offset, length):
@@ -182,42 +184,42 @@ class FetchRun:
         if self._places > 1:
             # one place gives a range in pieces; of several places, which one gives it is known only at its end
             bounds = replace(bounds, span=min(bounds.span, SHORT_RANGE))
-        ranges = plan_ranges(self._captures, bounds, self.outcomes.still_wanted())
+        ranges = plan_ranges(self._captures, bounds, self.outcomes.rows_to_fetch())
         if ranges:
-            self.asked = True
-            self.patience.go_on(ranges)
-            with examining(self.options.examiners) as (pool, max_pending):
-                self._pass(self._turns().in_order(ranges), writer, pool, max_pending)
+            self.has_asked_source = True
+            self.retry_policy.add_ranges(ranges)
+            with open_verifier_pool(self.options.examiners) as (pool, max_pending):
+                self._pass(self._scheduler().request_in_order(ranges), writer, pool, max_pending)
 
     def finish(self, writer: SegmentWriter) -> None:
         """Requests failed captures again, and gives every capture an outcome. Raises as ``fetch``."""
         if not self.carried:
             return
-        scheduler = self._turns()
-        with examining(self.options.examiners) as (pool, max_pending):
-            self._pass(scheduler.before_giving_up(), writer, pool, max_pending)
-            self._pass(scheduler.doubts(), writer, pool, max_pending)
+        scheduler = self._scheduler()
+        with open_verifier_pool(self.options.examiners) as (pool, max_pending):
+            self._pass(scheduler.request_samples(), writer, pool, max_pending)
+            self._pass(scheduler.request_suspect_files(), writer, pool, max_pending)
             for _ in range(self._places if self._places > 1 else 0):
-                self._pass(scheduler.elsewhere(), writer, pool, max_pending)
-            self._pass(scheduler.before_giving_up(), writer, pool, max_pending)
-            self._pass(scheduler.the_rest(), writer, pool, max_pending)
-            self._pass(scheduler.in_parts(), writer, pool, max_pending)
+                self._pass(scheduler.request_other_mirrors(), writer, pool, max_pending)
+            self._pass(scheduler.request_samples(), writer, pool, max_pending)
+            self._pass(scheduler.request_remainder(), writer, pool, max_pending)
+            self._pass(scheduler.request_parts(), writer, pool, max_pending)
             # each of several places may have different bytes
             rounds = self.options.tries + self._places - 1
             for attempt in range(2, rounds + 1):
                 self._last_try = attempt == rounds
-                self._pass(scheduler.one_by_one(), writer, pool, max_pending)
+                self._pass(scheduler.request_single_records(), writer, pool, max_pending)
         self._give_up(writer)
         self._pending, self._last_try = Pending(), False
 
     def _give_up(self, writer: SegmentWriter) -> None:
         """Gives an outcome to every capture that has none."""
-        missing_files = {key for key, state in self.patience.files.items() if state.gone}
-        settled = missing_files if missing_files and self.is_witnessed() else set()
+        missing_files = {key for key, state in self.retry_policy.files.items() if state.is_missing}
+        settled = missing_files if missing_files and self.has_known_good_record() else set()
         for planned, fault in self._pending.unread:
             for row in planned.rows:
                 self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts, settled=planned.key in settled)
-        reason, detail = self.patience.why_not_asked()
+        reason, detail = self.retry_policy.skip_reason()
         for planned in self._pending.deferred:
             for row in planned.rows:
                 if planned.key in missing_files:
@@ -227,55 +229,57 @@ class FetchRun:
                     )
                 else:
                     self.outcomes.lose(row, reason, detail, 0, settled=False)
-        for row in self._pending.again:
-            self._set_aside(row, writer, settled=self.patience.files[self._name(row)[0]].damaged)
+        for row in self._pending.retry_rows:
+            self._set_aside(row, writer, settled=self.retry_policy.files[self._name(row)[0]].damaged)
 
-    def _turns(self) -> Turns:
-        return Turns(self.patience, self._pending, self.outcomes, self._is_over)
+    def _scheduler(self) -> RetryScheduler:
+        return RetryScheduler(self.retry_policy, self._pending, self.outcomes, self._is_finished)
 
-    def _is_over(self) -> bool:
+    def _is_finished(self) -> bool:
         """Whether this run sends no more requests."""
-        policy = self.patience
+        policy = self.retry_policy
         if self._halt is not None and self._halt(policy.is_refused):
-            policy.refused_elsewhere()
-        if not policy.at_its_end:
+            policy.report_open_breaker()
+        if not policy.should_stop:
             return False
         # a source with known-good records is believed if it says "not found" of file after file
-        if policy.only_says_no and self.is_witnessed():
+        if policy.only_not_found and self.has_known_good_record():
             policy.any_good = True
-        return policy.at_its_end
+        return policy.should_stop
 
-    def is_witnessed(self) -> bool:
+    def has_known_good_record(self) -> bool:
         """Whether the source has given a good record in this run or within a day; else one is requested, once."""
-        if not self.witnesses and self._found_witness is None:
+        if not self.known_good_records and self._has_known_good is None:
             known_good = None
-            if not self.patience.is_refused_now:
-                known_good = find(self._transport, self.options.search, [*self.patience.files])
+            if not self.retry_policy.is_refused_now:
+                known_good = find(self._transport, self.options.search, [*self.retry_policy.files])
             if known_good is not None:
-                self.witnesses[known_good[0]] = known_good[1]
-            self._found_witness = known_good is not None
-        return bool(self.witnesses) or bool(self._found_witness)
+                self.known_good_records[known_good[0]] = known_good[1]
+            self._has_known_good = known_good is not None
+        return bool(self.known_good_records) or bool(self._has_known_good)
 
     def conclude(self) -> None:
         """Keeps new losses final if the source has given a known-good record; else makes them pending again."""
         if self.outcomes.lost_now:
-            if self.is_witnessed():
+            if self.has_known_good_record():
                 self._gave = True
             else:
                 self.outcomes.reopen()
 
-    def _pass(self, range_requests: Iterator[Ask], writer: SegmentWriter, pool: Executor, max_pending: int) -> None:
+    def _pass(
+        self, range_requests: Iterator[RangeRequest], writer: SegmentWriter, pool: Executor, max_pending: int
+    ) -> None:
         arrivals: deque[Arrival] = deque()
         for outcome in self._transport.read_many(map(self._request, range_requests)):
             range_request = outcome.tag
-            assert isinstance(range_request, Ask)
+            assert isinstance(range_request, RangeRequest)
             offset, length = outcome.offset, outcome.length if isinstance(outcome, RangeFault) else len(outcome.data)
             assert offset is not None
             assert length is not None
             # an open-ended range may be longer than the object, and it comes in one piece
             is_open_ended = self._has_no_end(range_request.planned)
             if is_open_ended or offset + length == range_request.planned.offset + range_request.planned.length:
-                self.patience.used(range_request.planned.key, range_request.granted, outcome.attempts)
+                self.retry_policy.give_back(range_request.planned.key, range_request.granted_tries, outcome.attempts)
             if not is_open_ended:
                 range_request = replace(
                     range_request,
@@ -292,21 +296,21 @@ class FetchRun:
                         self._conclude(arrivals.popleft(), writer)
             while arrivals and arrivals[0].verdict.done():
                 self._conclude(arrivals.popleft(), writer)
-            self._told()
+            self._report_progress()
         while arrivals:
             self._conclude(arrivals.popleft(), writer)
-        self._told()
+        self._report_progress()
         if self._growing:
-            scheduler = self._turns()
-            ranges, self._growing = [scheduler.alone(row) for row in self._growing], []
-            self._pass(scheduler.in_order(ranges), writer, pool, max_pending)
+            scheduler = self._scheduler()
+            ranges, self._growing = [scheduler.single_record_range(row) for row in self._growing], []
+            self._pass(scheduler.request_in_order(ranges), writer, pool, max_pending)
 
-    def _request(self, range_request: Ask) -> ByteRange:
+    def _request(self, range_request: RangeRequest) -> ByteRange:
         planned = range_request.planned
         avoid: frozenset[str] = frozenset()
         if self._places > 1:
             seen = (self._pending.bad[row].marks for row in planned.rows if row in self._pending.bad)
-            avoid = frozenset(self.patience.files[planned.key].worse).union(*seen)
+            avoid = frozenset(self.retry_policy.files[planned.key].bad_sources).union(*seen)
         is_open_ended = self._has_no_end(planned)
         ends = () if is_open_ended else self._ends(planned)
         return ByteRange(
@@ -315,7 +319,7 @@ class FetchRun:
             planned.length,
             None,
             range_request,
-            range_request.granted,
+            range_request.granted_tries,
             None,
             avoid,
             ends,
@@ -332,39 +336,39 @@ class FetchRun:
         if planned.length <= PIECE or len(planned.rows) == 1:
             return ()
         columns = self._columns
-        parts = in_parts(planned, columns["warc_record_offset"], columns["warc_record_length"], 1)
+        parts = split_range(planned, columns["warc_record_offset"], columns["warc_record_length"], 1)
         return tuple(part.offset + part.length for part in parts)
 
-    def _told(self) -> None:
+    def _report_progress(self) -> None:
         if self._progress is not None:
-            self._progress(self._done + len(self.outcomes.of), self._wanted, self._bytes)
+            self._progress(self._finished_count + len(self.outcomes.by_name), self._planned_count, self._bytes)
 
-    def _failed(self, fault: RangeFault, range_request: Ask) -> None:
-        self.patience.failed(fault)
-        if not range_request.alone:
+    def _failed(self, fault: RangeFault, range_request: RangeRequest) -> None:
+        self.retry_policy.failed(fault)
+        if not range_request.is_single_record:
             self._pending.unread.append((range_request.planned, fault))
             return
         [row] = range_request.planned.rows
         past_the_end = fault.kind is FaultKind.RANGE_NOT_SATISFIABLE
         bad = self._pending.bad.get(row)
         if bad is not None and bad.usable:
-            self._pending.again.append(row)
+            self._pending.retry_rows.append(row)
         elif past_the_end and row in self._pending.past_the_end:
             self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts + 1, settled=True)
-        elif self._last_try or not self.patience.files[fault.key].good:
+        elif self._last_try or not self.retry_policy.files[fault.key].good:
             self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts, settled=False)
         else:
-            self._pending.again.append(row)
+            self._pending.retry_rows.append(row)
         if past_the_end:
             self._pending.past_the_end.add(row)
 
-    def _is_same_object(self, answer: RangeBytes, range_request: Ask) -> bool:
+    def _is_same_object(self, answer: RangeBytes, range_request: RangeRequest) -> bool:
         """Whether the object is the one that was read before. If not, its rows wait for another try."""
         self._bytes += len(answer.data)
-        if self.patience.is_same_object(answer.key, answer.etag, answer.source, first=answer.first):
+        if self.retry_policy.is_same_object(answer.key, answer.etag, answer.source, first=answer.first):
             return True
         place, detail = range_request.planned, f"ETag {answer.etag} is new"
-        if answer.first or not self._pending.goes_on(place):
+        if answer.first or not self._pending.extend_unread(place):
             self._failed(
                 range_fault(FaultKind.CHANGED_OBJECT, place.key, place.offset, place.length, detail, answer.attempts),
                 range_request,
@@ -376,16 +380,18 @@ class FetchRun:
         start = columns["warc_record_offset"][row] - answer.offset
         length = self.outcomes.length(row)
         data = answer.data if len(answer.data) == length else answer.data[start : start + length]
-        expected = self._promise(row)
+        expected = self._expected_record(row)
         # while other places may have the payload with the index's digest, a mismatch is a failure
-        strict = self.options.fail_on_digest or (self._places > 1 and not self.patience.files[answer.key].alike)
-        verdict = pool.submit(examine, data, expected, fail_on_digest=strict)
+        strict = self.options.fail_on_digest or (
+            self._places > 1 and not self.retry_policy.files[answer.key].mirrors_agree
+        )
+        verdict = pool.submit(verify_record, data, expected, fail_on_digest=strict)
         attempts = answer.attempts + (row in self._pending.bad)
-        return Arrival(row, data, attempts, verdict, answer.source, answer.unknown, answer.request)
+        return Arrival(row, data, attempts, verdict, answer.source, answer.is_inconclusive, answer.request)
 
-    def _promise(self, row: int) -> Promise:
+    def _expected_record(self, row: int) -> ExpectedRecord:
         columns = self._columns
-        return Promise(
+        return ExpectedRecord(
             crawl=self._crawl,
             archive_format=columns["archive_format"][row],
             key=columns["warc_filename"][row],
@@ -396,7 +402,7 @@ class FetchRun:
             digest=columns["content_digest"][row],
         )
 
-    def _named(self, row: int) -> Row:
+    def _name_columns(self, row: int) -> Row:
         key, offset = self._name(row)
         return {"warc_filename": key, "warc_record_offset": offset}
 
@@ -405,85 +411,85 @@ class FetchRun:
         if self.outcomes.is_good(row):
             return  # two requests brought it at the same time, and it is stored already
         key = self._name(row)[0]
-        outcome = outcome_of(verdict, arrival.attempts, arrival.source) | self._named(row)
-        if verdict.is_cut_off and self._goes_on(arrival):
+        outcome = outcome_of(verdict, arrival.attempts, arrival.source) | self._name_columns(row)
+        if verdict.is_cut_off and self._should_extend(arrival):
             self._growing.append(row)
             return
         if verdict.reason is not None:
             usable = verdict.reason == "digest_mismatch" and not self.options.fail_on_digest
-            self._doubt(arrival, outcome, writer, usable=usable)
+            self._handle_bad_bytes(arrival, outcome, writer, usable=usable)
             return
         bad = self._pending.bad.get(row)
         if bad is not None:
-            self.patience.files[key].worse.update(bad.marks.keys() - {arrival.source})
+            self.retry_policy.files[key].bad_sources.update(bad.marks.keys() - {arrival.source})
         self._keep(row, verdict, outcome, arrival.source, writer)
 
-    def _goes_on(self, arrival: Arrival) -> bool:
+    def _should_extend(self, arrival: Arrival) -> bool:
         """Whether more of a record has to be read: its length is not known, and the file does not end with it."""
         return len(arrival.data) == self.outcomes.length(arrival.row) and self.outcomes.grows(arrival.row)
 
-    def _keep(self, row: int, verdict: Examined, outcome: Row, source: str, writer: SegmentWriter) -> None:
+    def _keep(self, row: int, verdict: VerificationResult, outcome: Row, source: str, writer: SegmentWriter) -> None:
         """Stores a good record."""
         key, offset = self._name(row)
-        self.patience.good(key)
+        self.retry_policy.good(key)
         self.fetched += 1
         self._gave = True
         self._pending.forget(row)
         if verdict.record is not None and (self._columns["url"][row] is None or not self._columns["url_surtkey"][row]):
-            outcome |= of_url(verdict.record.url)
+            outcome |= columns_of_url(verdict.record.url)
         outcome["warc_record_length"] = len(verdict.member)
-        if source not in self.witnesses and verdict.digest_check != "mismatch":
-            self.witnesses[source] = replace(self._promise(row), length=len(verdict.member))
+        if source not in self.known_good_records and verdict.digest_check != "mismatch":
+            self.known_good_records[source] = replace(self._expected_record(row), length=len(verdict.member))
         if self._columns["archive_format"][row] == "arc":
             writer.add("arc", verdict.member, outcome)
         else:
             address = self._transport.url(key, source)
             writer.add("warc", wrap_member(verdict.member, verdict.content, address, offset), outcome)
-        self.outcomes.of[key, offset] = outcome
+        self.outcomes.by_name[key, offset] = outcome
 
-    def _doubt(self, arrival: Arrival, outcome: Row, writer: SegmentWriter, *, usable: bool) -> None:
+    def _handle_bad_bytes(self, arrival: Arrival, outcome: Row, writer: SegmentWriter, *, usable: bool) -> None:
         """Notes bad bytes. The same ones in two requests are the source's; different ones were damaged on the way."""
         row, data = arrival.row, arrival.data
         key = self._name(row)[0]
-        state = self.patience.files[key]
+        state = self.retry_policy.files[key]
         previous = self._pending.bad.get(row)
         if previous is not None and arrival.request in previous.requests:
             return  # the same answer seen twice is no second evidence
         mark = hashlib.blake2b(data, digest_size=16).digest()
-        marks, is_identical, changed = compared(previous, arrival, mark, self._places)
+        marks, is_identical, changed = compare_marks(previous, arrival, mark, self._places)
         if previous is None:
-            self.patience.bad(key)
+            self.retry_policy.bad(key)
         state.usable = state.usable or usable
-        state.same_again += is_identical
-        state.other_again += changed
-        state.alike = state.alike or (len(marks) > 1 and len(set(marks.values())) == 1)
+        state.identical_rereads += is_identical
+        state.changed_rereads += changed
+        state.mirrors_agree = state.mirrors_agree or (len(marks) > 1 and len(set(marks.values())) == 1)
         self._pending.forget(row)
         requests = {arrival.request} if previous is None else previous.requests | {arrival.request}
-        bad = Bad(marks, frozenset(requests), outcome, data, usable)
+        bad = BadRecord(marks, frozenset(requests), outcome, data, usable)
         # in a file that is known to be damaged, each record is read only once
         if is_identical or self._last_try or state.damaged or (usable and not self._pending.has_room(len(data))):
             self._pending.bad[row] = bad
             self._set_aside(row, writer, settled=is_identical or state.damaged)
             return
-        self._pending.doubt(row, bad, keep=usable or not state.good)
+        self._pending.add_bad_record(row, bad, keep=usable or not state.good)
 
     def _set_aside(self, row: int, writer: SegmentWriter, *, settled: bool) -> None:
         """Quarantines the bytes that were read of a record; without bytes the record is missing."""
         bad = self._pending.bad.get(row)
         if bad is None:
-            self.outcomes.lose(row, *self.patience.why_not_asked(), 0, settled=False)
+            self.outcomes.lose(row, *self.retry_policy.skip_reason(), 0, settled=False)
             return
         if bad.data is None:
             self.outcomes.lose(row, bad.outcome["reason"], bad.outcome["detail"], 1, settled=False)
             return
         if bad.usable:
-            verdict = examine(bad.data, self._promise(row))
+            verdict = verify_record(bad.data, self._expected_record(row))
             place = bad.outcome["served_by"]
-            outcome = outcome_of(verdict, bad.outcome["attempts"], place) | self._named(row)
+            outcome = outcome_of(verdict, bad.outcome["attempts"], place) | self._name_columns(row)
             self._keep(row, verdict, outcome, place, writer)
             return
         if self.outcomes.set_aside(row, bad.outcome, settled=settled):
             # if this run is killed, the adopting run does not know whether the source gave a known-good record
             stored = bad.outcome | {"settled": False}
             writer.add("raw", bad.data, stored)
-            self.outcomes.of[self._name(row)] = stored | {"settled": settled, "rounds": 1 if settled else None}
+            self.outcomes.by_name[self._name(row)] = stored | {"settled": settled, "rounds": 1 if settled else None}

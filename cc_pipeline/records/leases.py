@@ -23,12 +23,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from cc_pipeline.atomic import unfinished
+from cc_pipeline.atomic import parse_leftover_name
 from cc_pipeline.errors import CcPipelineError, PlaceFault
-from cc_pipeline.locks import SKEW, has_come
-from cc_pipeline.processes import is_gone, this_process
+from cc_pipeline.locks import MAX_CLOCK_SKEW, is_plausible
+from cc_pipeline.processes import has_ended, this_process
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.stores.answer import Listed
+from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 LEASES = "leases"
@@ -38,13 +38,13 @@ _STOPPED = ".stopped"
 #: Seconds for which a lease is valid without renewal.
 LIFE = 3_600.0
 #: Seconds after which the expired lease of an unknown process is removed.
-_FORGOTTEN = 7 * 86_400.0
+_ABANDONED_AFTER = 7 * 86_400.0
 #: Renewals in a row that may fail before the lease expires.
 _RENEWALS = 6
 _LARGEST = 64 << 20
 
 
-class LeaseRanOut(PlaceFault):
+class LeaseExpired(PlaceFault):
     """This process was suspended for longer than its lease is valid, so it commits nothing more."""
 
 
@@ -52,7 +52,7 @@ class LeaseRanOut(PlaceFault):
 class Holding:
     """A lease as other processes read it. ``files`` is ``None`` if it protects all files of the crawl. ``targets`` are
     slugs, ``None`` if the lease does not name them. ``crawls`` are those of a run, ``holder`` names its process, and
-    ``is_gone`` says that the process has certainly ended."""
+    ``is_process_dead`` says that the process has certainly ended."""
 
     key: str
     commit: str
@@ -60,18 +60,18 @@ class Holding:
     targets: frozenset[str] | None = None
     crawls: frozenset[str] = frozenset()
     holder: str = ""
-    is_gone: bool = False
+    is_process_dead: bool = False
 
     def holds(self, file: str) -> bool:
         """Whether the lease protects the stored file."""
         return self.files is None or file in self.files or f"-{self.commit}-" in file.rpartition("/")[2]
 
-    def is_about(self, slugs: Collection[str]) -> bool:
+    def concerns(self, slugs: Collection[str]) -> bool:
         """Whether any of these targets may be among the lease's targets."""
         return self.targets is None or not self.targets.isdisjoint(slugs)
 
 
-class Lease:
+class FileLease:
     """A lease of this process on files of ``crawl``, to fetch ``targets``; or a lease in another ``folder`` on
     ``targets`` in ``crawls``. ``clock`` returns seconds since the epoch."""
 
@@ -126,9 +126,9 @@ class Lease:
         self.renew()
 
     def confirm(self) -> None:
-        """Raises ``LeaseRanOut`` if the lease expired, as when the machine slept: its files may be deleted."""
+        """Raises ``LeaseExpired`` if the lease expired, as when the machine slept: its files may be deleted."""
         if self._expires is None or self._clock() >= self._expires:
-            raise LeaseRanOut(
+            raise LeaseExpired(
                 f"this run was suspended for so long that its lease {self.key} expired: maintenance may have deleted "
                 "files that it needs, or a purge may have started, so it commits nothing more",
                 "Run it again: it adopts the records that were fetched.",
@@ -140,28 +140,30 @@ class Lease:
 
 
 @contextmanager
-def lease(storage: RecordStorage, crawl: str, commit: str, targets: Iterable[str] = ()) -> Iterator[Lease]:
+def lease(storage: RecordStorage, crawl: str, commit: str, targets: Iterable[str] = ()) -> Iterator[FileLease]:
     """Opens a lease on all files of ``crawl``, to fetch ``targets`` (slugs). It is renewed until the end of the block.
 
     Read rows only inside the block, and leave it only after the commit. Raises ``EnvironmentFault`` if the lease cannot
     be written.
     """
-    with _kept(Lease(storage, crawl, commit, targets=targets)) as file_lease:
+    with _keep_renewed(FileLease(storage, crawl, commit, targets=targets)) as file_lease:
         yield file_lease
 
 
 @contextmanager
 def lease_of(
     storage: RecordStorage, folder: str, targets: Iterable[str], crawls: Iterable[str] = ()
-) -> Iterator[Lease]:
+) -> Iterator[FileLease]:
     """Opens a lease in ``folder`` (``RUNS`` or ``PURGES``) on ``targets`` (slugs). It is renewed until the end of the
     block. Read the leases of others only inside it. Raises ``EnvironmentFault`` if the lease cannot be written."""
-    with _kept(Lease(storage, "", uuid.uuid4().hex, targets=targets, folder=folder, crawls=crawls)) as file_lease:
+    with _keep_renewed(
+        FileLease(storage, "", uuid.uuid4().hex, targets=targets, folder=folder, crawls=crawls)
+    ) as file_lease:
         yield file_lease
 
 
 @contextmanager
-def _kept(file_lease: Lease) -> Iterator[Lease]:
+def _keep_renewed(file_lease: FileLease) -> Iterator[FileLease]:
     file_lease.renew()
     ended = threading.Event()
 
@@ -169,7 +171,7 @@ def _kept(file_lease: Lease) -> Iterator[Lease]:
         while not ended.wait(LIFE / _RENEWALS):
             try:
                 file_lease.renew()
-            except LeaseRanOut:
+            except LeaseExpired:
                 return
             except CcPipelineError:
                 # the next try comes long before the lease expires; ``confirm`` finds an expired one
@@ -187,7 +189,7 @@ def _kept(file_lease: Lease) -> Iterator[Lease]:
             file_lease.end()
 
 
-def living(storage: RecordStorage, crawl: str, clock: Callable[[], float] = time.time) -> list[Holding]:
+def list_active_leases(storage: RecordStorage, crawl: str, clock: Callable[[], float] = time.time) -> list[Holding]:
     """Returns the leases on a crawl that are valid now. Raises ``EnvironmentFault`` if they cannot be read."""
     return [holding for holding, is_active in _read(storage, _folder(storage, crawl), clock) if is_active]
 
@@ -208,10 +210,10 @@ def stop_note(storage: RecordStorage, crawl: str, commit: str) -> str:
     return f"{storage.folder(crawl)}/{LEASES}/{commit}{_STOPPED}"
 
 
-def left_behind(storage: RecordStorage, crawl: str, clock: Callable[[], float] = time.time) -> list[str]:
+def list_expired_leases(storage: RecordStorage, crawl: str, clock: Callable[[], float] = time.time) -> list[str]:
     """Returns the keys of leases, part files and stop notes whose process has ended or whose lease expired."""
-    listing = _listed(storage, _folder(storage, crawl))
-    halves = [lease_file.key for lease_file in listing if is_half_of_gone(lease_file.key)]
+    listing = _list_folder(storage, _folder(storage, crawl))
+    halves = [lease_file.key for lease_file in listing if is_orphaned_part_file(lease_file.key)]
     readings = list(_read(storage, _folder(storage, crawl), clock))
     alive = {holding.commit for holding, is_active in readings if is_active}
     stopped = {
@@ -228,41 +230,41 @@ def forget_ended(storage: RecordStorage, clock: Callable[[], float] = time.time)
     may only be suspended stay for a week. Raises ``EnvironmentFault``."""
     ended_keys: list[str] = []
     for folder in (RUNS, PURGES):
-        listing = _listed(storage, folder)
-        old = {lease_file.key for lease_file in listing if clock() - lease_file.modified >= _FORGOTTEN}
-        ended_keys += [lease_file.key for lease_file in listing if is_half_of_gone(lease_file.key)]
+        listing = _list_folder(storage, folder)
+        old = {lease_file.key for lease_file in listing if clock() - lease_file.modified >= _ABANDONED_AFTER}
+        ended_keys += [lease_file.key for lease_file in listing if is_orphaned_part_file(lease_file.key)]
         ended_keys += [
             lease_file.key
             for lease_file in leases_of(storage, folder, clock)[1]
-            if lease_file.is_gone or lease_file.key in old
+            if lease_file.is_process_dead or lease_file.key in old
         ]
     forget(storage, ended_keys)
     return len(ended_keys)
 
 
 def forget(storage: RecordStorage, keys: Sequence[str]) -> None:
-    """Removes the objects that :func:`left_behind` returned."""
+    """Removes the objects that :func:`list_expired_leases` returned."""
     for key in keys:
         storage.transport.delete(key)
 
 
-def is_half_of_gone(key: str) -> bool:
+def is_orphaned_part_file(key: str) -> bool:
     """Whether the key is the part file of a process that has ended."""
-    part_file = unfinished(key.rpartition("/")[2])
-    return part_file is not None and is_gone(part_file[1]) is True
+    part_file = parse_leftover_name(key.rpartition("/")[2])
+    return part_file is not None and has_ended(part_file[1]) is True
 
 
 def _folder(storage: RecordStorage, crawl: str) -> str:
     return f"{storage.folder(crawl)}/{LEASES}"
 
 
-def _listed(storage: RecordStorage, folder: str) -> list[Listed]:
+def _list_folder(storage: RecordStorage, folder: str) -> list[ListedObject]:
     return storage.transport.listing(f"{folder}/")
 
 
 def _read(storage: RecordStorage, folder: str, clock: Callable[[], float]) -> Iterator[tuple[Holding, bool]]:
     """Yields every lease in a folder, and whether it is valid."""
-    for lease_file in _listed(storage, folder):
+    for lease_file in _list_folder(storage, folder):
         if not lease_file.key.endswith(".json"):
             continue
         commit = lease_file.key.rpartition("/")[2].removesuffix(".json")
@@ -283,9 +285,14 @@ def _read(storage: RecordStorage, folder: str, clock: Callable[[], float]) -> It
             process, expires, holder, files, targets, crawls = "", 0.0, "", None, None, frozenset()
         # the place's own clock counts too, since the writer's may be wrong; a time in the future does not
         now = clock()
-        until = max((end for end in (expires, lease_file.modified + LIFE) if has_come(end, now + LIFE)), default=0.0)
-        ended = is_gone(process) is True
-        yield Holding(lease_file.key, commit, files, targets, crawls, holder, ended), now < until + SKEW and not ended
+        until = max(
+            (end for end in (expires, lease_file.modified + LIFE) if is_plausible(end, now + LIFE)), default=0.0
+        )
+        ended = has_ended(process) is True
+        yield (
+            Holding(lease_file.key, commit, files, targets, crawls, holder, ended),
+            now < until + MAX_CLOCK_SKEW and not ended,
+        )
 
 
 def _names(names: object) -> frozenset[str] | None:

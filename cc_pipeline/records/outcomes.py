@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from cc_pipeline.capture_columns import NO_STATUS, RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.surt import surt_key
-from cc_pipeline.records.check import PARSER, Examined
+from cc_pipeline.records.check import PARSER, VerificationResult
 from cc_pipeline.records.range_plan import FIRST_READ, MAX_RECORD_BYTES, longer
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import Row
@@ -30,9 +30,9 @@ _FILLED = (
 #: Columns of the records table that decide whether and how a row is reused.
 HELD_COLUMNS = ("warc_filename", "warc_record_offset", *_FILLED, *_OUTCOME_COLUMNS)
 #: Values for an index row without a location, since the key columns of the table are never null.
-NOWHERE = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
+NO_LOCATION = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
 #: Reasons that depend on our options or code, so that the verdict may change: such final outcomes are not kept.
-_JUDGED_ANEW = ("bad_plan", "digest_mismatch")
+_REPEATABLE_VERDICTS = ("bad_plan", "digest_mismatch")
 #: A reason that follows from the index alone, whatever the source gives.
 _NO_PLACE = "bad_plan"
 #: Rows held as Python objects at a time; bounds memory.
@@ -40,22 +40,23 @@ _BATCH = 5_000
 
 
 class Outcomes:
-    """``wanted`` maps each distinct (file, offset) of ``captures`` to its first row; ``of`` has the outcomes so far."""
+    """``first_rows`` maps each distinct (file, offset) of ``captures`` to its first row; ``by_name`` has the outcomes
+    so far."""
 
     def __init__(self, captures: pa.Table) -> None:
-        self.wanted: dict[Name, int] = {}
-        self.of: dict[Name, Row] = {}
+        self.first_rows: dict[Name, int] = {}
+        self.by_name: dict[Name, Row] = {}
         self.columns: dict[str, list[Any]] = {name: _values(captures.column(name)) for name in RECORD_KEY_NAMES}
         self._rows = captures.num_rows
         self._carried = 0
         self._rounds: dict[Name, int] = {}
-        self._before: dict[Name, Row] = {}
+        self._previous: dict[Name, Row] = {}
         self._lost_now: set[Name] = set()
         self._grown: dict[Name, int] = {}
         #: Captures that kept their previous outcome because nothing better came.
-        self.kept_back = 0
+        self.unchanged = 0
         for row in range(captures.num_rows):
-            self.wanted.setdefault(self.name(row), row)
+            self.first_rows.setdefault(self.name(row), row)
 
     def name(self, row: int) -> Name:
         """Returns the name of the capture in ``row``."""
@@ -74,26 +75,26 @@ class Outcomes:
         self._grown[self.name(row)] = longer(length)
         return True
 
-    def still_wanted(self) -> list[int]:
+    def rows_to_fetch(self) -> list[int]:
         """Returns the rows, one for each capture, that have no outcome yet, except those of carried captures."""
-        return [row for name, row in self.wanted.items() if row >= self._carried and name not in self.of]
+        return [row for name, row in self.first_rows.items() if row >= self._carried and name not in self.by_name]
 
     def rows_without(self) -> list[int]:
         """Returns all rows that have no outcome yet, also several of one capture."""
-        return [row for row in range(self._rows) if self.name(row) not in self.of]
+        return [row for row in range(self._rows) if self.name(row) not in self.by_name]
 
     def carried_on(self, captures: pa.Table) -> Outcomes:
         """Returns the outcomes of the next group, ``captures``, which starts with the rows that have no outcome yet.
         This object is unusable afterwards."""
         carried = len(self.rows_without())
         # free the old group first: two groups would double peak memory
-        for ended in (self.of, self.wanted, self.columns):
+        for ended in (self.by_name, self.first_rows, self.columns):
             ended.clear()
         following = Outcomes(captures)
         following._carried = carried
-        following._grown = {name: length for name, length in self._grown.items() if name in following.wanted}
-        following._rounds = {name: rounds for name, rounds in self._rounds.items() if name in following.wanted}
-        following._before = {name: row for name, row in self._before.items() if name in following.wanted}
+        following._grown = {name: length for name, length in self._grown.items() if name in following.first_rows}
+        following._rounds = {name: rounds for name, rounds in self._rounds.items() if name in following.first_rows}
+        following._previous = {name: row for name, row in self._previous.items() if name in following.first_rows}
         return following
 
     def take(
@@ -108,25 +109,25 @@ class Outcomes:
         taken_count = 0
         for row in rows:
             name = (row["warc_filename"], row["warc_record_offset"])
-            outcome = self.of.get(name)
+            outcome = self.by_name.get(name)
             # a record that any target has counts, even if another target lost it
             is_better = outcome is not None and outcome["outcome"] != "fetched" and row["outcome"] == "fetched"
-            if name not in self.wanted or (outcome and not is_better) or self._is_of_other_bytes(row, name):
+            if name not in self.first_rows or (outcome and not is_better) or self._is_of_other_bytes(row, name):
                 continue
             if row.get("settled") is False:
                 self._rounds[name] = max(self._rounds.get(name, 0), row.get("rounds") or 0)
             if not usable(row) or (row["stored_file"] is None and not row.get("settled")):
                 if (stays or is_settled)(row):
-                    self._before[name] = self._kept(row)
+                    self._previous[name] = self._stored_outcome(row)
                 continue
-            self.of[name] = self._kept(row)
+            self.by_name[name] = self._stored_outcome(row)
             taken_count += outcome is None
         return taken_count
 
     def _is_of_other_bytes(self, row: Row, name: Name) -> bool:
         """Whether the row is a loss that was recorded with another length: it says nothing about the capture now."""
         index_length, stored_length = (
-            self.columns["warc_record_length"][self.wanted[name]],
+            self.columns["warc_record_length"][self.first_rows[name]],
             row.get("warc_record_length"),
         )
         return (
@@ -134,21 +135,21 @@ class Outcomes:
         )
 
     @staticmethod
-    def _kept(row: Row) -> Row:
+    def _stored_outcome(row: Row) -> Row:
         return {key: _plain(row.get(key)) for key in (*_OUTCOME_COLUMNS, *_FILLED)}
 
     def set_aside(self, row: int, outcome: Row, *, settled: bool) -> bool:
         """Gives the capture in ``row`` an outcome that is not ``fetched``, and returns whether it did. A previous
         outcome stays if the new one is not final, or if the previous record was good."""
         name = self.name(row)
-        previous = self._before.get(name)
+        previous = self._previous.get(name)
         if self.is_good(row):
             return False
         if previous is not None and (not settled or previous["outcome"] == "fetched"):
-            self.of[name] = previous
-            self.kept_back += 1
+            self.by_name[name] = previous
+            self.unchanged += 1
             return False
-        self.of[name] = outcome | {"settled": settled}
+        self.by_name[name] = outcome | {"settled": settled}
         if settled and outcome["reason"] != _NO_PLACE:
             self._lost_now.add(name)
         return True
@@ -156,17 +157,17 @@ class Outcomes:
     @property
     def lost_now(self) -> int:
         """The number of captures that this run found lost, and that :meth:`reopen` would make pending again."""
-        return sum(name in self.of for name in self._lost_now)
+        return sum(name in self.by_name for name in self._lost_now)
 
     def reopen(self) -> None:
         """Makes the captures pending that this run found lost."""
-        for name in self._lost_now & self.of.keys():
-            self.of[name] = self._before.get(name) or self.of[name] | {"settled": False}
+        for name in self._lost_now & self.by_name.keys():
+            self.by_name[name] = self._previous.get(name) or self.by_name[name] | {"settled": False}
         self._lost_now.clear()
 
     def is_good(self, row: int) -> bool:
         """Whether the capture in ``row`` is fetched."""
-        outcome = self.of.get(self.name(row))
+        outcome = self.by_name.get(self.name(row))
         return outcome is not None and outcome["outcome"] == "fetched"
 
     def lose(self, row: int, reason: str, detail: str, attempts: int, *, settled: bool) -> None:
@@ -176,7 +177,7 @@ class Outcomes:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yields one row per capture that has an outcome, in the captures' order (``RECORD_SCHEMA``). Their ``rounds``
         do not count this run yet."""
-        finished_rows = [row for row in range(self._rows) if self.name(row) in self.of]
+        finished_rows = [row for row in range(self._rows) if self.name(row) in self.by_name]
         for start in range(0, len(finished_rows), _BATCH):
             rows = [self._row(row) for row in finished_rows[start : start + _BATCH]]
             yield pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
@@ -184,7 +185,7 @@ class Outcomes:
     def _row(self, row: int) -> Row:
         name = self.name(row)
         values: Row = {key: self.columns[key][row] for key in RECORD_KEY_NAMES}
-        outcome = self.of[name]
+        outcome = self.by_name[name]
         for key in _OUTCOME_COLUMNS:
             values[key] = outcome[key]
         if values["settled"] is False:
@@ -195,7 +196,7 @@ class Outcomes:
         for key in _FILLED:
             if values[key] is None:
                 values[key] = outcome[key]
-        for key, nothing in NOWHERE.items():
+        for key, nothing in NO_LOCATION.items():
             if values[key] is None:
                 values[key] = nothing
         return values
@@ -203,7 +204,7 @@ class Outcomes:
 
 def is_settled(row: Row) -> bool:
     """Whether a stored row is a final loss whose verdict would be the same now."""
-    return bool(row.get("settled")) and row["reason"] not in _JUDGED_ANEW
+    return bool(row.get("settled")) and row["reason"] not in _REPEATABLE_VERDICTS
 
 
 def with_this_round(records: pa.RecordBatch) -> pa.RecordBatch:
@@ -228,14 +229,14 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     return [texts[number] for number in encoded.indices.fill_null(len(texts) - 1).to_pylist()]
 
 
-def of_url(url: str) -> Row:
+def columns_of_url(url: str) -> Row:
     """Returns the URL columns of a capture without a URL, from the record's own URL."""
     columns = host_columns(url)
     domain = columns["url_host_registered_domain"] or columns["url_host_name"] or None
     return {"url": url, "url_surtkey": surt_key(url), "domain": domain}
 
 
-def outcome_of(verdict: Examined, attempts: int, place: str) -> Row:
+def outcome_of(verdict: VerificationResult, attempts: int, place: str) -> Row:
     """Returns the outcome columns of a record that ``place`` gave: fetched, or quarantined with the verdict's
     reason."""
     outcome = _outcome("fetched" if verdict.reason is None else "quarantined", verdict.reason, verdict.detail, attempts)

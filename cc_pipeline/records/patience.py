@@ -21,10 +21,10 @@ _RANGES_AN_EXTRA: Final = 5
 #: One of these is reserved for the end, to find out whether the file answers by then.
 _FOR_THE_END: Final = 1
 #: Tries of one range beyond the first, before the file's first good record; and all tries after it.
-_FEW: Final = 2
-MOST_TRIES: Final = 6
+_UNPROVEN_TRIES: Final = 2
+MAX_TRIES: Final = 6
 #: Failed ranges, or bad records, after which the remaining ranges of a file wait.
-_DOUBT: Final = 3
+_SUSPECT_AFTER: Final = 3
 #: If more ETags of one file than these were seen, each once, ETags are ignored.
 _RANDOM: Final = 3
 #: ETags stored per file; a source may send a new one with each answer.
@@ -52,83 +52,85 @@ class FileState:
     """The state of one file of the plan. ``extra`` requests may still be sent beyond one per range.
 
     ``etags`` are by place: ETags of different hosts cannot be compared. ``refused`` are the (place, ETag) pairs whose
-    last answer was rejected. ``worse`` are places whose bytes were bad while another place had good ones. ``alike``:
-    several places gave the same bad bytes. ``usable``: some records are good except for their payload digest.
-    """
+    last answer was rejected. ``bad_sources`` are places whose bytes were bad while another place had good ones.
+    ``mirrors_agree``: several places gave the same bad bytes. ``usable``: some records are good except for their
+    payload digest."""
 
     extra: int
     good: bool = False
     failed: int = 0
     bad: int = 0
-    same_again: int = 0
-    other_again: int = 0
-    not_found: int = 0
+    identical_rereads: int = 0
+    changed_rereads: int = 0
+    not_found_count: int = 0
     etags: dict[str, Counter[str]] = field(default_factory=dict)
     refused: set[tuple[str, str]] = field(default_factory=set)
-    worse: set[str] = field(default_factory=set)
-    alike: bool = False
+    bad_sources: set[str] = field(default_factory=set)
+    mirrors_agree: bool = False
     usable: bool = False
 
     @property
-    def doubtful(self) -> bool:
+    def is_suspect(self) -> bool:
         """Whether the remaining ranges wait: the file seems to be missing, or several failed and none was good."""
-        return not self.good and (bool(self.not_found) or self.failed >= _DOUBT or self.bad >= _DOUBT)
+        return not self.good and (
+            bool(self.not_found_count) or self.failed >= _SUSPECT_AFTER or self.bad >= _SUSPECT_AFTER
+        )
 
     @property
-    def unasked(self) -> bool:
+    def is_unrequested(self) -> bool:
         """Whether nothing is known about the file yet."""
         return not (self.good or self.failed or self.bad)
 
     @property
-    def gone(self) -> bool:
+    def is_missing(self) -> bool:
         """Whether the source said "not found" at least twice, and never gave anything else."""
-        return not self.good and self.not_found >= 2 and self.failed == self.not_found and not self.bad
+        return not self.good and self.not_found_count >= 2 and self.failed == self.not_found_count and not self.bad
 
     @property
     def damaged(self) -> bool:
         """Whether the file has no good record, and bad bytes were the same when they were read again."""
-        return not self.good and self.same_again > 0 and not self.other_again
+        return not self.good and self.identical_rereads > 0 and not self.changed_rereads
 
 
-class Patience:
+class FetchRetryPolicy:
     """The state of every file of a plan, and of the source as a whole.
 
-    ``any_good``: the source has given a good record. ``only_says_no``: every range since the last good record was of a
-    file that was not found. ``is_refused``: the circuit breaker of the source was open for a range.
+    ``any_good``: the source has given a good record. ``only_not_found``: every range since the last good record was of
+    a file that was not found. ``is_refused``: the circuit breaker of the source was open for a range.
 
     After ``give_up_after`` ranges in a row without an answer, of at least three files (or of all, if there are fewer),
     the source fails and not the data. ``files`` is the total number of files if the plan comes in parts
-    (:meth:`go_on`).
+    (:meth:`add_ranges`).
     """
 
     def __init__(self, ranges: Sequence[PlannedRange], give_up_after: int, files: int = 0) -> None:
         self.files: dict[str, FileState] = {}
         self._files_in_all = files
-        self.go_on(ranges)
+        self.add_ranges(ranges)
         self.any_good = False
         self.last: RangeFault | None = None
         self._give_up_after = give_up_after
         self._silent = 0
         self._silent_files: set[str] = set()
-        self.only_says_no = True
+        self.only_not_found = True
         self.is_refused = False
 
-    def go_on(self, ranges: Sequence[PlannedRange]) -> None:
+    def add_ranges(self, ranges: Sequence[PlannedRange]) -> None:
         """Adds the next part of the plan. The state of the source and of its files stays."""
         for key, count in Counter(planned.key for planned in ranges).items():
             state = self.files.setdefault(key, FileState(_EXTRA))
             state.extra += count // _RANGES_AN_EXTRA
 
-    def tries(self, key: str, max_tries: int = MOST_TRIES) -> int:
-        """Grants tries for a range of ``key``, at most ``max_tries``; :meth:`used` returns the ones not needed."""
+    def tries(self, key: str, max_tries: int = MAX_TRIES) -> int:
+        """Grants tries for a range of ``key``, at most ``max_tries``; :meth:`give_back` returns the ones not needed."""
         state = self.files[key]
         if state.good:
             return max_tries
-        extra_tries = max(0, min(max_tries - 1, _FEW, state.extra - _FOR_THE_END))
+        extra_tries = max(0, min(max_tries - 1, _UNPROVEN_TRIES, state.extra - _FOR_THE_END))
         state.extra -= extra_tries
         return 1 + extra_tries
 
-    def used(self, key: str, granted_tries: int, tries: int) -> None:
+    def give_back(self, key: str, granted_tries: int, tries: int) -> None:
         """Returns the granted tries that were not needed."""
         self.files[key].extra += max(0, granted_tries - max(1, tries))
 
@@ -175,7 +177,7 @@ class Patience:
         self.files[key].good = self.any_good = True
         self._silent = 0
         self._silent_files.clear()
-        self.only_says_no = True
+        self.only_not_found = True
 
     def bad(self, key: str) -> None:
         """Notes a record of ``key`` that differs from the index, when it is seen for the first time."""
@@ -185,18 +187,18 @@ class Patience:
         """Notes a range that could not be read."""
         state = self.files[fault.key]
         state.failed += 1
-        state.not_found += fault.kind is FaultKind.NOT_FOUND
+        state.not_found_count += fault.kind is FaultKind.NOT_FOUND
         self.last = fault
         self.is_refused = self.is_refused or fault.kind is FaultKind.BREAKER_OPEN
         # after a first good record, "not found" is an answer
         if fault.kind is not FaultKind.NOT_FOUND or not self.any_good:
             self._silent += 1
             self._silent_files.add(fault.key)
-            self.only_says_no = self.only_says_no and fault.kind is FaultKind.NOT_FOUND
+            self.only_not_found = self.only_not_found and fault.kind is FaultKind.NOT_FOUND
 
-    def refused_elsewhere(self) -> None:
+    def report_open_breaker(self) -> None:
         """Notes that the source's circuit breaker opened, perhaps in another process with the same plan."""
-        self.is_refused, self.only_says_no = True, False
+        self.is_refused, self.only_not_found = True, False
         if self.last is None or self.last.kind is not FaultKind.BREAKER_OPEN:
             detail = "the circuit breaker of another worker is open"
             self.last = range_fault(FaultKind.BREAKER_OPEN, "", None, None, detail, 0)
@@ -207,17 +209,17 @@ class Patience:
         return self.last is not None and self.last.kind is FaultKind.BREAKER_OPEN
 
     @property
-    def at_its_end(self) -> bool:
+    def should_stop(self) -> bool:
         """Whether the source fails, so that no more requests should be sent now."""
         if self.is_refused_now:
             return True
-        if self.only_says_no and self.any_good:
+        if self.only_not_found and self.any_good:
             return False
         return self._silent >= self._give_up_after and len(self._silent_files) >= min(
             _FILES, max(self._files_in_all, len(self.files))
         )
 
-    def why_not_asked(self) -> tuple[str, str]:
+    def skip_reason(self) -> tuple[str, str]:
         """Returns the reason and detail for planned ranges that were not requested."""
         if self.last is None:
             return FaultKind.NOT_FOUND.value, "not asked for: nothing else of its file is as promised"

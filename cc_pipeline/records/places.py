@@ -16,24 +16,24 @@ _NO_OFFSET = -1
 #: A location is one number: that of its file times twice this, plus its offset. Impossible offsets (of a wrong index,
 #: or nulls) are numbered from this value on.
 _FARTHEST: Final = 1 << 39
-_MOST_FILES: Final = (1 << 63) // (2 * _FARTHEST)
+_MAX_FILES: Final = (1 << 63) // (2 * _FARTHEST)
 
 
-class PlacesFound:
+class LocationCollector:
     """Collects rows with the columns ``PLACE_NAME`` (:meth:`add`); :meth:`places` returns their index."""
 
     def __init__(self) -> None:
         self._files: dict[str | None, int] = {}
-        self._odd: dict[int, int] = {}
+        self._invalid_offsets: dict[int, int] = {}
         self._keys: list[Any] = [np.zeros(0, np.int64)]
 
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Adds the locations of more rows."""
-        self._keys += _keys(rows, partial(_numbered, self._files), partial(_numbered, self._odd))
+        self._keys += _keys(rows, partial(_numbered, self._files), partial(_numbered, self._invalid_offsets))
 
-    def places(self) -> Places:
+    def places(self) -> LocationIndex:
         """Returns the distinct locations of all rows."""
-        if len(self._files) > _MOST_FILES:
+        if len(self._files) > _MAX_FILES:
             raise AssertionError(f"{len(self._files):,} files are more than a place can name")
         # a single copy, since there may be millions
         self._keys = [np.concatenate(self._keys)]
@@ -41,15 +41,15 @@ class PlacesFound:
         keys.sort()
         is_first = np.ones(len(keys), bool)
         np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
-        return Places(dict(self._files), dict(self._odd), keys[is_first])
+        return LocationIndex(dict(self._files), dict(self._invalid_offsets), keys[is_first])
 
 
-class Places:
+class LocationIndex:
     """Distinct locations (file, offset), each with a number from 0. ``files`` are their distinct files, with ``None``
     if a row names no file."""
 
     def __init__(self, files: Mapping[str | None, int], invalid_offsets: Mapping[int, int], keys: Any) -> None:
-        self._files, self._odd, self._keys = files, invalid_offsets, keys
+        self._files, self._invalid_offsets, self._keys = files, invalid_offsets, keys
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -62,30 +62,30 @@ class Places:
         """Returns the location number of each of ``rows`` (with the columns ``PLACE_NAME``), or -1 (an int64 array)."""
         if not len(self._keys):
             return np.full(rows.num_rows, -1, np.int64)
-        batch_keys = _keys(rows, partial(_known, self._files), partial(_known, self._odd))
+        batch_keys = _keys(rows, partial(_find_number, self._files), partial(_find_number, self._invalid_offsets))
         keys = np.concatenate([np.zeros(0, np.int64), *batch_keys])
         indexes = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return np.where(self._keys[indexes] == keys, indexes, -1)
 
-    def among(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
+    def contains(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
         """Returns a mask: whether the location of each of ``rows`` is in the index."""
         return pa.array(self.positions(rows) >= 0)
 
 
-def add_by_target(rows: pa.RecordBatch, collectors: dict[str, PlacesFound]) -> None:
+def add_by_target(rows: pa.RecordBatch, collectors: dict[str, LocationCollector]) -> None:
     """Adds the locations of ``rows``, which have a column ``target``, to the collectors of their targets."""
     targets = rows.column("target")
     for target in targets.unique().to_pylist():
-        collectors.setdefault(target, PlacesFound()).add(rows.filter(pc.equal(targets, target)))
+        collectors.setdefault(target, LocationCollector()).add(rows.filter(pc.equal(targets, target)))
 
 
-def among_their_targets(rows: pa.RecordBatch, places: Mapping[str, Places]) -> pa.Array:
+def mask_by_target(rows: pa.RecordBatch, places: Mapping[str, LocationIndex]) -> pa.Array:
     """Returns a mask: whether the location of each of ``rows`` is one of its target's."""
     mask = pa.array([False] * rows.num_rows, pa.bool_())
     targets = rows.column("target")
     for target in targets.unique().to_pylist():
         if target in places:
-            mask = pc.or_(mask, pc.and_(pc.equal(targets, target), places[target].among(rows)))
+            mask = pc.or_(mask, pc.and_(pc.equal(targets, target), places[target].contains(rows)))
     return mask
 
 
@@ -93,7 +93,7 @@ def _numbered(numbers: dict[Any, int], value: Any) -> int:
     return numbers.setdefault(value, len(numbers))
 
 
-def _known(numbers: Mapping[Any, int], value: Any) -> int:
+def _find_number(numbers: Mapping[Any, int], value: Any) -> int:
     return numbers.get(value, -1)
 
 

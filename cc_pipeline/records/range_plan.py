@@ -63,7 +63,7 @@ class PlannedRange:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchPrice:
+class FetchEstimate:
     """The estimated cost of a fetch. ``record_bytes`` are those of the planned records, ``bytes`` all that are read."""
 
     captures: int
@@ -72,8 +72,8 @@ class FetchPrice:
     bytes: int
     record_bytes: int
 
-    def __add__(self, addend: FetchPrice) -> FetchPrice:
-        return FetchPrice(
+    def __add__(self, addend: FetchEstimate) -> FetchEstimate:
+        return FetchEstimate(
             self.captures + addend.captures,
             self.files + addend.files,
             self.requests + addend.requests,
@@ -123,7 +123,7 @@ def plan_ranges(
     return ranges
 
 
-def in_parts(planned: PlannedRange, offsets: Sequence[int], lengths: Sequence[int], size: int) -> list[PlannedRange]:
+def split_range(planned: PlannedRange, offsets: Sequence[int], lengths: Sequence[int], size: int) -> list[PlannedRange]:
     """Splits ``planned`` into parts that end with the first record to reach ``size`` bytes, unless the next record
     overlaps it. Bytes between two parts are in none. ``offsets`` and ``lengths`` are those of all rows, by number."""
     parts: list[PlannedRange] = []
@@ -149,7 +149,7 @@ def part_of(planned: PlannedRange, offset: int, length: int, offsets: Sequence[i
     return PlannedRange(planned.key, offset, length, planned.rows[first:last])
 
 
-def in_groups(captures: Iterable[pa.RecordBatch], max_captures: int) -> Iterator[pa.Table]:
+def group_by_file(captures: Iterable[pa.RecordBatch], max_captures: int) -> Iterator[pa.Table]:
     """Groups ``captures``, which come in the order of file and offset, into whole files of ``max_captures`` together.
 
     A file with more captures is cut between two offsets. Rows of one place stay together.
@@ -202,7 +202,7 @@ def longer(length: int) -> int:
     return min(length * _GROWS, MAX_RECORD_BYTES)
 
 
-def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchPrice:
+def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchEstimate:
     """Estimates the cost of reading ``ranges``. Captures that several rows name are counted once."""
     distinct = set()
     offsets = captures.column("warc_record_offset").to_pylist()
@@ -214,7 +214,7 @@ def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchPri
             if name not in distinct:
                 distinct.add(name)
                 record_bytes += lengths[row] or FIRST_READ
-    return FetchPrice(
+    return FetchEstimate(
         captures=len(distinct),
         files=len({planned.key for planned in ranges}),
         requests=len(ranges),
@@ -223,12 +223,12 @@ def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchPri
     )
 
 
-def price_of_all(captures: Iterable[pa.RecordBatch]) -> FetchPrice:
+def price_of_all(captures: Iterable[pa.RecordBatch]) -> FetchEstimate:
     """Estimates the cost of any number of captures, which come in the order of file and offset."""
-    return sum(map(price_of, in_groups(captures, _PRICED)), FetchPrice(0, 0, 0, 0, 0))
+    return sum(map(price_of, group_by_file(captures, _PRICED)), FetchEstimate(0, 0, 0, 0, 0))
 
 
-def price_of(captures: pa.Table, coalescing: Coalescing | None = None) -> FetchPrice:
+def price_of(captures: pa.Table, coalescing: Coalescing | None = None) -> FetchEstimate:
     """Estimates the cost of fetching every one of ``captures``, also those whose records are stored already.
 
     The result equals ``price_ranges`` of ``plan_ranges``, but it is computed in columns: a slice may have a million
@@ -238,7 +238,7 @@ def price_of(captures: pa.Table, coalescing: Coalescing | None = None) -> FetchP
     bounds = coalescing or Coalescing()
     files, offsets, lengths, are_open_ended = _places(captures)
     if not len(files):
-        return FetchPrice(0, 0, 0, 0, 0)
+        return FetchEstimate(0, 0, 0, 0, 0)
     if int(offsets.max()) > _FARTHEST // len(files):
         # offsets of a wrong index would overflow the arithmetic below
         return price_ranges(plan_ranges(captures, bounds), captures)
@@ -257,7 +257,7 @@ def price_of(captures: pa.Table, coalescing: Coalescing | None = None) -> FetchP
         requests += len(ranges) - 1
         size += sum(ranges) - int(sizes[group])
     distinct = np.concatenate(([True], (files[1:] != files[:-1]) | (offsets[1:] != offsets[:-1])))
-    return FetchPrice(
+    return FetchEstimate(
         captures=int(distinct.sum()),
         files=len(np.unique(files)),
         requests=requests,
@@ -312,11 +312,11 @@ def _split(
 
 
 def check_budget(
-    price: FetchPrice,
+    price: FetchEstimate,
     *,
     max_bytes: int | None,
     max_requests: int | None,
-    what: str = "this extraction",
+    subject: str = "this extraction",
     rate: float | None = None,
 ) -> None:
     """Raises ``UserInputError`` with the estimate if it is over the cost limit (``None``: no limit).
@@ -337,7 +337,8 @@ def check_budget(
     limits = " and ".join(f"{limit:,} {unit}" for _, unit, _, limit in exceeded)
     settings = " ".join(f"CC_PIPELINE_{name}={size}" for name, _, size, _ in exceeded)
     raise UserInputError(
-        f"{what} would read {price.bytes:,} bytes in {price.requests:,} requests ({price.captures:,} captures{hours}), "
+        f"{subject} would read {price.bytes:,} bytes in {price.requests:,} requests ({price.captures:,} "
+        f"captures{hours}), "
         f"more than the {limits} allowed. What was located stays. To allow it, set {settings}, or run the command "
         "with --yes"
     )
@@ -350,20 +351,19 @@ class RecordOptions:
 
     ``group`` is the number of captures processed at a time, in whole files of the source if they fit; it bounds memory.
     ``tries`` is the number of requests for bytes that are not the expected record. After ``give_up_after`` ranges in a
-    row without an answer no more are requested, because then the source fails and not the data. ``witnessed``: the
-    source gave a known-good record within a day. If it did not and gives none now, ``search`` says where to look for
-    one before anything counts as lost (``witness.py``). ``retry_settled`` requests quarantined and missing captures
-    again, ``retry_mismatched`` those whose payload digest differs from the index; their stored records stay if nothing
-    better comes. ``forget_settled``: final outcomes become pending if nothing comes. ``rotation`` is the size of a
-    stored file in bytes. ``examiners`` is the number of threads that inflate and verify (0: the caller's own); ``None``
-    leaves one core for fetching and one for storing.
-    """
+    row without an answer no more are requested, because then the source fails and not the data.
+    ``has_known_good_record``: the source gave a known-good record within a day. If it did not and gives none now,
+    ``search`` says where to look for one before anything counts as lost (``witness.py``). ``retry_settled`` requests
+    quarantined and missing captures again, ``retry_mismatched`` those whose payload digest differs from the index;
+    their stored records stay if nothing better comes. ``forget_settled``: final outcomes become pending if nothing
+    comes. ``rotation`` is the size of a stored file in bytes. ``examiners`` is the number of threads that inflate and
+    verify (0: the caller's own); ``None`` leaves one core for fetching and one for storing."""
 
     fail_on_digest: bool = False
     group: int = 50_000
     tries: int = 3
     give_up_after: int = 25
-    witnessed: bool = False
+    has_known_good_record: bool = False
     search: Search = field(default_factory=Search)
     retry_settled: bool = False
     retry_mismatched: bool = False

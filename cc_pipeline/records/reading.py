@@ -27,7 +27,7 @@ from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 Row = Mapping[str, Any]
 #: The result for one row: bytes, the reason why there are none, or ``None`` if none were requested.
-Found = bytes | DataFault | None
+MemberResult = bytes | DataFault | None
 
 #: Rows in their order, each with whether its bytes are read.
 _Window = Sequence[tuple[Row, bool]]
@@ -48,7 +48,7 @@ def read_members(
     should_read: Callable[[Row], bool] | None = None,
     *,
     window: int = WINDOW,
-) -> Iterator[tuple[Row, Found]]:
+) -> Iterator[tuple[Row, MemberResult]]:
     """Yields each of ``rows`` (of ``records``), in their order, with its stored bytes: a gzip member of one record as
     the source had it, or the quarantined bytes.
 
@@ -63,19 +63,19 @@ def read_members(
     stopped = Event()
     if storage.is_local:
         for current_window in windows:
-            yield from _given(current_window, _read(current_window, storage, bounds, stopped))
+            yield from _pair_with_rows(current_window, _read(current_window, storage, bounds, stopped))
         return
     try:
-        pending: tuple[_Window, Future[list[Found]]] | None = None
+        pending: tuple[_Window, Future[list[MemberResult]]] | None = None
         for next_window in chain(windows, (None,)):
             arrived = None if pending is None else (pending[0], pending[1].result())
             pending = (
                 None
                 if next_window is None
-                else (next_window, _beside(partial(_read, next_window, storage, bounds, stopped)))
+                else (next_window, _run_in_thread(partial(_read, next_window, storage, bounds, stopped)))
             )
             if arrived is not None:
-                yield from _given(*arrived)
+                yield from _pair_with_rows(*arrived)
     finally:
         stopped.set()
 
@@ -95,9 +95,9 @@ def _windows(rows: Iterable[Row], should_read: Callable[[Row], bool], max_bytes:
         yield window
 
 
-def _beside(work: Callable[[], list[Found]]) -> Future[list[Found]]:
+def _run_in_thread(work: Callable[[], list[MemberResult]]) -> Future[list[MemberResult]]:
     """Runs ``work`` on a daemon thread, since the place may have stopped answering."""
-    future: Future[list[Found]] = Future()
+    future: Future[list[MemberResult]] = Future()
 
     def run() -> None:
         try:
@@ -109,12 +109,12 @@ def _beside(work: Callable[[], list[Found]]) -> Future[list[Found]]:
     return future
 
 
-def _given(window: _Window, members: Sequence[Found]) -> Iterator[tuple[Row, Found]]:
+def _pair_with_rows(window: _Window, members: Sequence[MemberResult]) -> Iterator[tuple[Row, MemberResult]]:
     for (row, _), stored in zip(window, members, strict=True):
-        yield row, _as_it_was(row, stored)
+        yield row, _unwrap_if_warc(row, stored)
 
 
-def _as_it_was(row: Row, stored: Found) -> Found:
+def _unwrap_if_warc(row: Row, stored: MemberResult) -> MemberResult:
     if not isinstance(stored, bytes) or row["outcome"] != "fetched" or row["archive_format"] != "warc":
         return stored
     try:
@@ -123,11 +123,11 @@ def _as_it_was(row: Row, stored: Found) -> Found:
         return fault
 
 
-def _read(window: _Window, storage: RecordStorage, bounds: Coalescing, stopped: Event) -> list[Found]:
+def _read(window: _Window, storage: RecordStorage, bounds: Coalescing, stopped: Event) -> list[MemberResult]:
     """Returns the stored bytes of a window's rows, in their order."""
-    members: list[Found] = [None] * len(window)
+    members: list[MemberResult] = [None] * len(window)
     single_ranges: list[PlannedRange] = []
-    for planned, answer in _asked(_planned(window, bounds), storage, bounds, stopped):
+    for planned, answer in _request_ranges(_planned(window, bounds), storage, bounds, stopped):
         if isinstance(answer, RangeBytes):
             for number in planned.rows:
                 members[number] = _cut(window[number][0], planned, answer.data)
@@ -136,7 +136,7 @@ def _read(window: _Window, storage: RecordStorage, bounds: Coalescing, stopped: 
         else:
             for number in planned.rows:
                 members[number] = _fault(_place(window[number][0], number), answer)
-    for planned, answer in _asked(single_ranges, storage, bounds, stopped):
+    for planned, answer in _request_ranges(single_ranges, storage, bounds, stopped):
         [number] = planned.rows
         members[number] = answer.data if isinstance(answer, RangeBytes) else _fault(planned, answer)
     return members
@@ -164,7 +164,7 @@ def _place(row: Row, number: int) -> PlannedRange:
     return PlannedRange(row["stored_file"], row["stored_offset"], row["stored_length"], (number,))
 
 
-def _asked(
+def _request_ranges(
     ranges: Sequence[PlannedRange], storage: RecordStorage, bounds: Coalescing, stopped: Event
 ) -> Iterator[tuple[PlannedRange, RangeBytes | RangeFault]]:
     if not ranges or stopped.is_set():

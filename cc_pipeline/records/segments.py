@@ -19,7 +19,7 @@ from typing import Any
 from cc_pipeline.archive.gzip_members import inflate_member
 from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, disk_trouble
-from cc_pipeline.processes import is_gone, this_process
+from cc_pipeline.processes import has_ended, this_process
 from cc_pipeline.records.storage import COMMITTED, JOURNAL_SUFFIX, LARGEST_JOURNAL, RecordStorage
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
@@ -60,9 +60,9 @@ SUFFIXES = {"warc": ".warc.gz", "arc": ".arc.gz", "raw": ".quarantine"}
 #: Bytes of a data file after which a new one begins.
 DEFAULT_ROTATION = 512 << 20
 #: Records of a data file after which a new one begins, so that its journal stays small.
-MOST_RECORDS = 50_000
+MAX_RECORDS = 50_000
 #: The suffix of a journal that is not adopted.
-_SET_APART = ".jsonl"
+_RETIRED_SUFFIX = ".jsonl"
 #: A writer renames its new journal at once. A journal that still has the first name after so many seconds has no
 #: writer, if its name does not tell.
 _BLINK = 3600.0
@@ -131,7 +131,7 @@ class OpenSegment:
 
 @dataclass(slots=True)
 class SegmentWriter:
-    """Adds records to the open segment of their kind and begins a new one at ``rotation`` bytes, or ``MOST_RECORDS``.
+    """Adds records to the open segment of their kind and begins a new one at ``rotation`` bytes, or ``MAX_RECORDS``.
 
     ``head`` makes the first bytes of a segment from its kind and name. ``files`` are the complete segments.
     """
@@ -148,7 +148,7 @@ class SegmentWriter:
     def add(self, kind: str, data: bytes, row: Row) -> None:
         """Stores ``data`` (``kind`` of ``SUFFIXES``) and its row, and fills in the row's location."""
         segment = self._open.get(kind)
-        full = segment is not None and (segment.size + len(data) > self.rotation or segment.records >= MOST_RECORDS)
+        full = segment is not None and (segment.size + len(data) > self.rotation or segment.records >= MAX_RECORDS)
         if full:
             self._close(kind)
             segment = None
@@ -200,7 +200,7 @@ def journal_rows(storage: RecordStorage, file: str) -> Iterator[Row]:
             raise
 
 
-def set_apart(storage: RecordStorage, files: Iterable[str]) -> None:
+def retire_journals(storage: RecordStorage, files: Iterable[str]) -> None:
     """Retires the journals of these stored files, once all their rows are in the table.
 
     They stay for a week (:func:`delete_committed`): if the table's newest commit is lost after all,
@@ -217,10 +217,10 @@ def adopt_again(storage: RecordStorage, crawl: str) -> int:
     journal_keys = [
         journal.key
         for journal in storage.transport.listing(f"{folder}{COMMITTED}/")
-        if journal.key.endswith(_SET_APART)
+        if journal.key.endswith(_RETIRED_SUFFIX)
     ]
     for key in journal_keys:
-        storage.move(key, f"{folder}{key.rpartition('/')[2].removesuffix(_SET_APART)}{JOURNAL_SUFFIX}")
+        storage.move(key, f"{folder}{key.rpartition('/')[2].removesuffix(_RETIRED_SUFFIX)}{JOURNAL_SUFFIX}")
     return len(journal_keys)
 
 
@@ -243,7 +243,7 @@ def delete_journals(storage: RecordStorage, files: Iterable[str]) -> None:
 
 def _committed(file: str) -> str:
     folder, _, name = file.rpartition("/")
-    return f"{folder}/{COMMITTED}/{name}{_SET_APART}"
+    return f"{folder}/{COMMITTED}/{name}{_RETIRED_SUFFIX}"
 
 
 def _recover_open(storage: RecordStorage, crawl: str) -> None:
@@ -251,7 +251,7 @@ def _recover_open(storage: RecordStorage, crawl: str) -> None:
     for new_path in storage.open_folder(crawl).glob(".*.new"):
         with disk_trouble(new_path), suppress(FileNotFoundError):
             # a running writer needs it only for a moment
-            is_dead = is_gone(new_path.name.split(".")[-2])
+            is_dead = has_ended(new_path.name.split(".")[-2])
             if is_dead or (is_dead is None and time.time() - new_path.stat().st_mtime > _BLINK):
                 new_path.unlink()
     for journal_path in sorted(storage.open_folder(crawl).glob("*" + JOURNAL_SUFFIX)):

@@ -34,10 +34,10 @@ _CRAWL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\Z")
 #: The columns of ``records`` that say where a record's bytes are.
 STORED: tuple[str, ...] = ("stored_file", "stored_offset", "stored_length")
 #: Files beyond which listing their folder (a request per thousand objects) costs less than a HEAD request for each.
-_FEW = 32
-_GONE = -1
+_LISTING_THRESHOLD = 32
+_MISSING_SIZE = -1
 #: The size of a file where the place does not say it.
-_UNKNOWN = (1 << 63) - 1
+_UNKNOWN_SIZE = (1 << 63) - 1
 
 
 class RecordStorage:
@@ -126,8 +126,8 @@ class StoredSizes:
     def __init__(self, storage: RecordStorage, crawl: str) -> None:
         self._storage = storage
         self._crawl = crawl
-        self._known: dict[str, int] = {}
-        self._are_listed = False
+        self._sizes: dict[str, int] = {}
+        self._has_listing = False
 
     def lost(self, rows: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
         """Returns a mask: whether the bytes of each row (with the columns ``STORED``) are missing.
@@ -135,27 +135,29 @@ class StoredSizes:
         Rows without a file are not lost. Raises ``EnvironmentFault`` if the place does not answer.
         """
         names = pc.unique(rows.column("stored_file")).drop_null()
-        sizes = pa.array(self.of(names.to_pylist()), pa.int64())
+        sizes = pa.array(self.sizes_of(names.to_pylist()), pa.int64())
         file_sizes = sizes.take(pc.index_in(rows.column("stored_file"), value_set=names))
         ends = pc.add(rows.column("stored_offset"), rows.column("stored_length"))
         return pc.fill_null(pc.greater(ends, file_sizes), False)
 
-    def of(self, files: Collection[str]) -> list[int]:
-        """Returns the size of each file in bytes, ``_GONE`` if there is none. Raises ``EnvironmentFault``."""
-        new = [file for file in files if file not in self._known]
-        if len(self._known) + len(new) > _FEW and not self._are_listed:
+    def sizes_of(self, files: Collection[str]) -> list[int]:
+        """Returns the size of each file in bytes, ``_MISSING_SIZE`` if there is none. Raises ``EnvironmentFault``."""
+        new = [file for file in files if file not in self._sizes]
+        if len(self._sizes) + len(new) > _LISTING_THRESHOLD and not self._has_listing:
             listing = self._storage.transport.listing(f"{self._storage.folder(self._crawl)}/")
-            self._known = {stored_file.key: stored_file.size for stored_file in listing}
-            self._are_listed = True
+            self._sizes = {stored_file.key: stored_file.size for stored_file in listing}
+            self._has_listing = True
         for file in new:
-            if not self._are_listed:
+            if not self._has_listing:
                 file_info = self._storage.transport.head(file)
-                self._known[file] = (
-                    _GONE if file_info is None else (_UNKNOWN if file_info.size is None else file_info.size)
+                self._sizes[file] = (
+                    _MISSING_SIZE
+                    if file_info is None
+                    else (_UNKNOWN_SIZE if file_info.size is None else file_info.size)
                 )
-        return [self._known.get(file, _GONE) for file in files]
+        return [self._sizes.get(file, _MISSING_SIZE) for file in files]
 
 
-def are_gone(fault: DataFault) -> bool:
+def are_bytes_missing(fault: DataFault) -> bool:
     """Whether a fault of reading stored bytes says that they do not exist."""
     return fault.kind in (FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE)

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cc_pipeline.errors import DataFault, PlaceFault, UserInputError
-from cc_pipeline.locks import has_come
-from cc_pipeline.records.leases import is_half_of_gone, living
+from cc_pipeline.locks import is_plausible
+from cc_pipeline.records.leases import is_orphaned_part_file, list_active_leases
 from cc_pipeline.records.segments import SUFFIXES, delete_committed
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, PLANS, RecordStorage
-from cc_pipeline.stores.answer import Listed
+from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange
 
@@ -50,7 +50,7 @@ def note(storage: RecordStorage, crawl: str, files: Iterable[str], now: float) -
         ) from error
 
 
-def noted_at(note_file: Listed, now: float) -> float | None:
+def note_time(note_file: ListedObject, now: float) -> float | None:
     """Returns the time of a note (seconds since the epoch): that of its name or of the place's own clock, whichever is
     later, since the writer's clock may be slow. A time after ``now`` does not count; ``None`` if no other is left."""
     try:
@@ -59,11 +59,11 @@ def noted_at(note_file: Listed, now: float) -> float | None:
         )
     except ValueError:
         written_at = 0.0
-    return max((moment for moment in (written_at, note_file.modified) if has_come(moment, now)), default=None)
+    return max((moment for moment in (written_at, note_file.modified) if is_plausible(moment, now)), default=None)
 
 
 def last_mentions(
-    storage: RecordStorage, notes: Mapping[str, tuple[Listed, float]], files: Collection[str]
+    storage: RecordStorage, notes: Mapping[str, tuple[ListedObject, float]], files: Collection[str]
 ) -> dict[str, float]:
     """Returns the last time at which each of ``files`` was noted as not needed; files without a note are left out.
     ``notes`` are by key, each with its time.
@@ -106,7 +106,7 @@ def _mentioned(data: bytes) -> list[str] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedFiles:
     """The stored files that the rows of a crawl name, and the state of the rows, which any commit changes."""
 
     files: Collection[str]
@@ -114,12 +114,12 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SweepResult:
     """The files and bytes that a sweep deleted, and the files that it noted as not needed."""
 
     files: int = 0
     bytes: int = 0
-    noted: int = 0
+    noted_files: int = 0
 
 
 def crawls_with_files(storage: RecordStorage) -> list[str]:
@@ -135,11 +135,11 @@ def crawls_with_files(storage: RecordStorage) -> list[str]:
 def sweep(
     storage: RecordStorage,
     crawl: str,
-    read_named: Callable[[], Named],
+    read_named: Callable[[], NamedFiles],
     retention: float = RETENTION_SECONDS,
     clock: Callable[[], float] = time.time,
     only: Collection[str] | None = None,
-) -> Swept:
+) -> SweepResult:
     """Deletes the stored files of ``crawl`` that nothing needs. ``read_named`` reads the files that the rows name now.
 
     ``retention`` is in seconds; with 0 the place's clock is ignored. ``only`` restricts the sweep to these keys. If
@@ -151,7 +151,7 @@ def sweep(
         unneeded = _unneeded(storage, crawl, listing, previous.files)
         if only is not None:
             unneeded = {key: stored_file for key, stored_file in unneeded.items() if key in only}
-        holdings = living(storage, crawl, clock) if unneeded else []
+        holdings = list_active_leases(storage, crawl, clock) if unneeded else []
         # The leases are read between two equal readings of the rows. A fetch writes its lease, reads the rows, commits,
         # and removes its lease. So a fetch that needs an orphan file read the rows before this sweep did, and its lease
         # is among those read here: the lease is removed only after the commit, and then the second reading would
@@ -165,22 +165,24 @@ def sweep(
         }
         notes_too = only is None
         return _delete(storage, crawl, free, listing, retention, clock(), notes_too)
-    return Swept()
+    return SweepResult()
 
 
-def unnamed(storage: RecordStorage, crawl: str, read_named: Callable[[], Named], own_commit: str) -> list[str]:
+def find_orphan_files(
+    storage: RecordStorage, crawl: str, read_named: Callable[[], NamedFiles], own_commit: str
+) -> list[str]:
     """Returns the stored files of ``crawl`` that no row names, that have no journal and that no active lease except
     that of ``own_commit`` protects: a sweep would delete them in time. Raises ``EnvironmentFault``."""
     listing = storage.transport.listing(f"{storage.folder(crawl)}/")
-    holdings = [holding for holding in living(storage, crawl) if holding.commit != own_commit]
+    holdings = [holding for holding in list_active_leases(storage, crawl) if holding.commit != own_commit]
     # last: a fetch whose lease was there when its files were listed, and is not now, has committed its rows
     unneeded = _unneeded(storage, crawl, listing, read_named().files)
     return [key for key in unneeded if not any(holding.holds(key) for holding in holdings)]
 
 
 def _unneeded(
-    storage: RecordStorage, crawl: str, listing: list[Listed], named_files: Collection[str]
-) -> dict[str, Listed]:
+    storage: RecordStorage, crawl: str, listing: list[ListedObject], named_files: Collection[str]
+) -> dict[str, ListedObject]:
     """Returns the data files that no row names and that have no journal, which a later run would adopt."""
     prefix = f"{storage.folder(crawl)}/"
     # a journal may still be in its open folder (for a bucket: on this machine) although its data was moved
@@ -201,12 +203,12 @@ def _unneeded(
 def _delete(
     storage: RecordStorage,
     crawl: str,
-    free: dict[str, Listed],
-    listing: list[Listed],
+    free: dict[str, ListedObject],
+    listing: list[ListedObject],
     retention: float,
     now: float,
     notes_too: bool,
-) -> Swept:
+) -> SweepResult:
     prefix = f"{storage.folder(crawl)}/{NOTES}/"
     notes = [
         stored_file
@@ -216,7 +218,7 @@ def _delete(
     dated = {
         stored_file.key: (stored_file, written_at)
         for stored_file in notes
-        if (written_at := noted_at(stored_file, now)) is not None
+        if (written_at := note_time(stored_file, now)) is not None
     }
     since = last_mentions(storage, dated, free) if free else {}
     # files that only notes without a time mention are noted again, with the current time
@@ -230,7 +232,7 @@ def _delete(
     for stored_file in due:
         storage.transport.delete(stored_file.key)
     if not notes_too:
-        return Swept(len(due), sum(stored_file.size for stored_file in due), len(unnoted))
+        return SweepResult(len(due), sum(stored_file.size for stored_file in due), len(unnoted))
     # after the files: a sweep that is killed in between finds the notes again
     old = [
         stored_file.key
@@ -240,7 +242,7 @@ def _delete(
     halves = [
         stored_file.key
         for stored_file in listing
-        if stored_file.key.startswith(prefix) and is_half_of_gone(stored_file.key)
+        if stored_file.key.startswith(prefix) and is_orphaned_part_file(stored_file.key)
     ]
     # a driver deletes the plans for its workers; those of a killed driver are deleted here
     plans = f"{storage.folder(crawl)}/{PLANS}/"
@@ -252,13 +254,13 @@ def _delete(
     for key in (*old, *halves, *expired_plans):
         storage.transport.delete(key)
     delete_committed(storage, crawl, now - RETENTION_SECONDS)
-    return Swept(len(due), sum(stored_file.size for stored_file in due), len(unnoted))
+    return SweepResult(len(due), sum(stored_file.size for stored_file in due), len(unnoted))
 
 
-def _last_needed(stored_file: Listed, noted_at: float, now: float) -> float:
+def _last_needed(stored_file: ListedObject, noted_at: float, now: float) -> float:
     """Returns the time at which a file was last noted as not needed, or its write time if that is later and not in the
     future."""
-    return max(stored_file.modified, noted_at) if has_come(stored_file.modified, now) else noted_at
+    return max(stored_file.modified, noted_at) if is_plausible(stored_file.modified, now) else noted_at
 
 
 def _is_crawl(storage: RecordStorage, name: str) -> bool:

@@ -2,14 +2,14 @@
 
 Every setting is declared once, in ``all_settings.py`` or by an extension (``declaration.py``). It is an environment
 variable ``CC_PIPELINE_<NAME>``, of an extension ``CC_PIPELINE_<EXTENSION>_<NAME>``, and, where it makes sense, a flag.
-``in_environment`` tells whether a variable is set. An extension may read variables with credentials for its workers
+``environment_value`` tells whether a variable is set. An extension may read variables with credentials for its workers
 itself.
 """
 
 from cc_pipeline.settings.all_settings import DIGEST_POLICIES, EXTRACTORS, PUBLISH, Settings
 from cc_pipeline.settings.environment import PREFIX
 from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
-from cc_pipeline.settings.reading import CHOICES, choices_of, in_environment, load_settings, owners
+from cc_pipeline.settings.reading import CHOICES, choices_of, environment_value, load_settings, owners
 
 __all__ = [
     "CHOICES",
@@ -21,7 +21,7 @@ __all__ = [
     "PUBLISH",
     "Settings",
     "choices_of",
-    "in_environment",
+    "environment_value",
     "load_settings",
     "normalise_root",
     "owners",

@@ -21,7 +21,7 @@ from cc_pipeline.settings.places import BETWEEN_PLACES, DEFAULT_COLLINFO, WEB, n
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 
 
-def own_access(texts: Sequence[str]) -> dict[str, Access]:
+def read_places(texts: Sequence[str]) -> dict[str, Access]:
     """Returns the places that ``texts`` name, in order, each with the credentials of its address.
 
     Raises ``UserInputError`` for an invalid place."""
@@ -31,7 +31,7 @@ def own_access(texts: Sequence[str]) -> dict[str, Access]:
     return access_by_place
 
 
-def let_in(
+def add_credentials(
     settings: Settings,
     env: Mapping[str, str],
     access_by_place: Mapping[str, Access],
@@ -46,10 +46,10 @@ def let_in(
     if there are several hosts and none is named.
     """
     access = _AccessByHost(env, settings, known_places)
-    places = {place: access_by_place.get(place) or access.of(place) for place in settings.sources}
+    places = {place: access_by_place.get(place) or access.access_for(place) for place in settings.sources}
     if scheme_of(settings.collinfo) in WEB and not collinfo and settings.collinfo != DEFAULT_COLLINFO:
         same_origin = [source_place for source_place in places if _origin(source_place) == _origin(settings.collinfo)]
-        collinfo = places[same_origin[0]] if same_origin else access.of(settings.collinfo)
+        collinfo = places[same_origin[0]] if same_origin else access.access_for(settings.collinfo)
     source, *mirrors = places.values()
     return replace(settings, source_access=source, collinfo_access=collinfo, mirror_access=tuple(mirrors))
 
@@ -60,9 +60,9 @@ class _AccessByHost:
     def __init__(self, env: Mapping[str, str], settings: Settings, known_places: Iterable[str]) -> None:
         self._env = env
         self._settings = settings
-        self._others = known_places
+        self._known_places = known_places
         process_settings = read_declared(ProcessSettings, env)
-        self._given = Access(
+        self._access = Access(
             process_settings.source_user,
             process_settings.source_password,
             process_settings.source_query.removeprefix("?"),
@@ -72,17 +72,17 @@ class _AccessByHost:
             # the value is not repeated: it may contain a password
             raise UserInputError(f"{PREFIX}SOURCE_HOST must name one host, perhaps with a port, and no address")
 
-    def of(self, place: str) -> Access:
+    def access_for(self, place: str) -> Access:
         """Returns the credentials for a place; none for Common Crawl's own, which need none."""
         if scheme_of(place) not in WEB or self._settings.is_public_place(place):
             return NO_ACCESS
-        return self._given if self._given and self._is_for(place) else _access_by_host(self._env, place)
+        return self._access if self._access and self._applies_to(place) else _access_by_host(self._env, place)
 
-    def _is_for(self, place: str) -> bool:
+    def _applies_to(self, place: str) -> bool:
         """Whether the environment's credentials are for this place. Raises ``UserInputError`` if that is ambiguous."""
         if self._host:
             return _origin(f"{scheme_of(place)}://{self._host}") == _origin(place)
-        known_places = {*self._settings.sources, *map(normalise_root, self._others)}
+        known_places = {*self._settings.sources, *map(normalise_root, self._known_places)}
         if len(set(map(_origin, known_places))) > 1:
             raise UserInputError(
                 f"{PREFIX}SOURCE_USER, _PASSWORD or _QUERY is set, but there are several hosts: "

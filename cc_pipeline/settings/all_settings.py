@@ -12,7 +12,7 @@ from cc_pipeline import SOFTWARE
 from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.settings.declaration import is_above_zero, is_at_least, is_share, one_of, setting
+from cc_pipeline.settings.declaration import has_minimum, is_above_zero, is_choice, is_share, setting
 from cc_pipeline.settings.places import (
     BETWEEN_PLACES,
     DEFAULT_REGION,
@@ -38,7 +38,7 @@ _HOST_PATTERN: Final = re.compile(r"(?:[A-Za-z0-9._*-]+|\[[0-9A-Fa-f:.]+\])(?::\
 #: Characters that DuckDB treats as patterns, or that the Delta library refuses, even in quotes.
 _NOT_IN_PATHS: Final = frozenset("*?[]{}|^%\\\n")
 #: Minimum days of history: schedules read the failures of the last seven.
-_LEAST_HISTORY: Final = 8
+_MIN_HISTORY_DAYS: Final = 8
 _T = TypeVar("_T")
 
 
@@ -83,7 +83,7 @@ class Settings:
     order of preference, and ``mirror_access`` their credentials. ``rate`` and ``concurrency`` apply per host and to all
     processes of the home; ``None`` means the source's own default. ``wait`` in seconds may be ``math.inf``; ``None``
     means the time of a run without a terminal. ``budget`` is ``None`` for the home's own file. ``of_extensions`` are
-    the settings of extensions; :meth:`of` returns them by type.
+    the settings of extensions; :meth:`settings_of` returns them by type.
     """
 
     source: str = setting(
@@ -91,27 +91,27 @@ class Settings:
         "`s3://commoncrawl`, or any S3 place; [several](deployment.md#several-places-as-one-source) with a comma "
         "and a space between them",
         default_text="what the home remembers, else `https://data.commoncrawl.org`",
-        is_read_apart=True,
+        has_own_reader=True,
     )
     home: Path = setting(
         help="folder of all local state. It remembers its places and refuses another source. The demo's is `demo` in "
         "it",
         default_text="`data`",
-        is_read_apart=True,
+        has_own_reader=True,
         is_of_this_machine=True,
         check=_storable,
     )
     lake: str = setting(
         help="tables and stored records; may be `s3://bucket/prefix`",
         default_text="`<home>/lake`",
-        is_read_apart=True,
+        has_own_reader=True,
         check=_storable,
     )
     collinfo: str = setting(
         help="address or path of the list of crawls; Common Crawl's is read once a day, and not needed "
         "([faults.md](faults.md#no-index-server))",
         default_text="Common Crawl's own list, or `<source>/collinfo.json` for other sources",
-        is_read_apart=True,
+        has_own_reader=True,
     )
     redirects: tuple[str, ...] = setting(
         (),
@@ -130,14 +130,14 @@ class Settings:
         "views",
         help="what `cc.duckdb` holds: `views`, or a `copy` of the rows ([a lake on S3](#a-lake-on-s3)); `none`: "
         "another home on the lake publishes",
-        check=one_of(*PUBLISH),
+        check=is_choice(*PUBLISH),
     )
     contact: str = setting("", help="an address or page of yours, sent in the User-Agent. Please set it")
     subsets: tuple[str, ...] = setting(
         ("warc",), help="with commas: `warc`, `crawldiagnostics` (redirects, 404s …), `robotstxt`", check=_subsets
     )
     # higher rooms know the kinds of index: a workspace refuses others
-    via: str = setting(
+    index: str = setting(
         "auto", help="how captures are looked up: `auto`, or [the kind of index](finding.md#which-index-is-used) to ask"
     )
     crawls: tuple[str, ...] = setting(
@@ -171,7 +171,7 @@ class Settings:
         default_text="by who runs it",
         check=_seconds,
     )
-    hosts: int = setting(
+    rate_shares: int = setting(
         1,
         help="how many machines share the rate, each with a budget of its own and an even share; homes on one machine "
         "that share a budget need none of it",
@@ -181,7 +181,7 @@ class Settings:
         OWN_RATE,
         help="who says when the next request may go: `own`, the budget of this machine, or, on all machines that share "
         "the rate, the name of what an extension adds ([extensions.md](extensions.md))",
-        check=one_of(OWN_RATE, joint="rate_sources"),
+        check=is_choice(OWN_RATE, joint="rate_sources"),
     )
     max_bytes: int = setting(
         20_000_000_000,
@@ -198,7 +198,7 @@ class Settings:
     digest_policy: str = setting(
         "record",
         help="a payload digest that differs from the index: `record` it, or `fail` the record into quarantine",
-        check=one_of(*DIGEST_POLICIES),
+        check=is_choice(*DIGEST_POLICIES),
         decides_rows=True,
     )
     max_unsettled: float = setting(
@@ -219,7 +219,7 @@ class Settings:
     extractor: str = setting(
         "fast",
         help="main content: `fast`, `quality`, or `auto` ([measured](documents.md#measured))",
-        check=one_of(*EXTRACTORS),
+        check=is_choice(*EXTRACTORS),
         decides_rows=True,
     )
     markdown: bool = setting(False, help="whether `page_text.main_content_markdown` is filled", decides_rows=True)
@@ -228,7 +228,7 @@ class Settings:
         "local",
         help="where records are fetched and pages parsed: `local`, or an engine that an [extension](extensions.md) "
         "adds; `run --engine`, or the tag `cc_pipeline/engine` of a run in the UI, wins over it",
-        check=one_of("local", joint="engines"),
+        check=is_choice("local", joint="engines"),
     )
     backfill_hours: float = setting(
         1.0,
@@ -249,7 +249,7 @@ class Settings:
         90,
         help="days that Dagster's runs are kept, failed ones twice as long; 8 or more "
         "([dagster.md](dagster.md#history-has-an-end))",
-        check=is_at_least(_LEAST_HISTORY, "schedules go by what failed in the last week"),
+        check=has_minimum(_MIN_HISTORY_DAYS, "schedules go by what failed in the last week"),
     )
     webhook: str = setting(
         "",
@@ -284,7 +284,7 @@ class Settings:
     mirror_access: tuple[Access, ...] = ()
     of_extensions: tuple[object, ...] = ()
 
-    def of(self, kind: type[_T]) -> _T:
+    def settings_of(self, kind: type[_T]) -> _T:
         """Returns the settings of an extension, by the dataclass that declares them. Raises ``EnvironmentFault`` if the
         extension is not in use."""
         for extension_values in self.of_extensions:
@@ -334,7 +334,7 @@ class Settings:
         """The buckets with settings of their own."""
         return read_buckets(self.s3_places)
 
-    def s3_at(self, place: str) -> BucketSettings:
+    def bucket_settings(self, place: str) -> BucketSettings:
         """Returns the settings of a bucket: its own, which replace all defaults, else the defaults."""
         defaults = BucketSettings(self.s3_endpoint, self.s3_region, self.s3_anonymous)
         return self.s3_buckets.get(host_of(place), defaults)
@@ -380,7 +380,7 @@ class Settings:
         return self.home / "cache"
 
     @property
-    def lake_is_apart(self) -> bool:
+    def has_separate_lake(self) -> bool:
         """Whether the lake lies outside the home, so that other homes may use it too."""
         return bool(scheme_of(self.lake)) or not Path(self.lake).is_relative_to(self.home)
 
@@ -401,7 +401,7 @@ class Settings:
 
     def is_public_place(self, place: str) -> bool:
         """Whether a place is Common Crawl's own bucket."""
-        return is_public(place, self.s3_at(place).endpoint)
+        return is_public(place, self.bucket_settings(place).endpoint)
 
     @property
     def user_agent(self) -> str:

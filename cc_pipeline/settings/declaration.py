@@ -44,7 +44,7 @@ class Facts:
     is_secret: bool
     decides_rows: bool
     is_of_this_machine: bool
-    is_read_apart: bool
+    has_own_reader: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def setting(
     is_secret: bool = False,
     decides_rows: bool = False,
     is_of_this_machine: bool = False,
-    is_read_apart: bool = False,
+    has_own_reader: bool = False,
 ) -> _T:
     """Declares a field as a setting.
 
@@ -85,7 +85,7 @@ def setting(
     value is not enough. ``check`` is called with every value except ``None`` and empty text. A secret (``is_secret``)
     is shown nowhere and sent to no other process. If rows depend on it (``decides_rows``), it belongs to the home once
     rows were made with it. A value of this machine (``is_of_this_machine``) is not sent to other processes. A setting
-    that ``is_read_apart`` has a reader of its own in the core.
+    that ``has_own_reader`` has a reader of its own in the core.
     """
     facts = Facts(
         help=help,
@@ -94,7 +94,7 @@ def setting(
         is_secret=is_secret,
         decides_rows=decides_rows,
         is_of_this_machine=is_of_this_machine,
-        is_read_apart=is_read_apart,
+        has_own_reader=has_own_reader,
     )
     declared_field: _T = field(default=default, repr=not is_secret, metadata={_KEY: facts})
     return declared_field
@@ -117,10 +117,10 @@ def _declarations(kind: type, extension: str) -> tuple[Declaration, ...]:
         facts = declared_field.metadata.get(_KEY)
         if facts is None:
             continue
-        if not facts.is_read_apart and kinds[declared_field.name] not in _READERS:
+        if not facts.has_own_reader and kinds[declared_field.name] not in _READERS:
             raise TypeError(
                 f"{declared_field.name} is declared as {declared_field.type!r}; a setting is "
-                f"{', '.join(map(_named, _READERS))}"
+                f"{', '.join(map(_type_name, _READERS))}"
             )
         declared.append(
             Declaration(
@@ -138,10 +138,10 @@ def read_declared(kind: type[_T], env: Mapping[str, str]) -> _T:
     """Reads and checks the settings of a dataclass whose fields are all read by their types.
 
     Raises ``UserInputError`` naming the variable."""
-    return checked(kind(**_values(declarations(kind), env)))
+    return check_values(kind(**_values(declarations(kind), env)))
 
 
-def checked(values: _T, extension: str = "") -> _T:
+def check_values(values: _T, extension: str = "") -> _T:
     """Returns the same values. Raises ``UserInputError`` with the variable of an invalid one."""
     for declaration in declarations(type(values), extension):
         value, check = getattr(values, declaration.field), declaration.facts.check
@@ -185,7 +185,7 @@ def read_extension(extension: str, kind: type, env: Mapping[str, str], overrides
     own_overrides = {
         declaration.field: overrides.pop(declaration.name) for declaration in declared if declaration.name in overrides
     }
-    return checked(kind(**{**_values(declared, env), **own_overrides}), extension)
+    return check_values(kind(**{**_values(declared, env), **own_overrides}), extension)
 
 
 def _values(declared: tuple[Declaration, ...], env: Mapping[str, str]) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def _names(kind: type, extension: str) -> list[str]:
     invalid_fields |= {
         declaration.field
         for declaration in declared
-        if declaration.facts.decides_rows or declaration.facts.is_read_apart
+        if declaration.facts.decides_rows or declaration.facts.has_own_reader
     }
     invalid_fields |= {declaration.field for declaration in declared if declaration.default is MISSING}
     if invalid_fields:
@@ -216,7 +216,7 @@ def _names(kind: type, extension: str) -> list[str]:
     return [declaration.name for declaration in declared]
 
 
-def _named(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     return kind.__name__ if isinstance(kind, type) and kind is not tuple[str, ...] else str(kind)
 
 
@@ -229,7 +229,7 @@ def as_text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def one_of(*names: str, joint: str = "") -> Check:
+def is_choice(*names: str, joint: str = "") -> Check:
     """Returns a check for one of the names, or for a name that an extension adds at ``joint``."""
 
     def check(value: str) -> str | None:
@@ -255,7 +255,7 @@ def is_above_zero(value: float) -> str | None:
     return None if 0 < value < math.inf else f"must be a number above 0, not {value}"
 
 
-def is_at_least(minimum: int, explanation: str = "") -> Check:
+def has_minimum(minimum: int, explanation: str = "") -> Check:
     """Returns a check for a number of ``minimum`` or more."""
     reason = f": {explanation}" if explanation else ""
     return lambda value: None if value >= minimum else f"must be {minimum} or more{reason}"

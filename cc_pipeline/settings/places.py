@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from cc_pipeline.addresses import host_of, scheme_of, shown, split_access
+from cc_pipeline.addresses import host_of, redact_address, scheme_of, split_access
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings.environment import PREFIX, yes_from
 
@@ -25,7 +25,7 @@ WEB: Final = ("http", "https")
 #: The separator of places. A folder's name may contain it, addresses cannot. So a folder after another one is
 #: recognized by its beginning.
 BETWEEN_PLACES: Final = ", "
-_BETWEEN: Final = re.compile(
+_PLACE_SEPARATOR: Final = re.compile(
     r"(?:,\s++|(?<!\s)[^\S\n]*+\n\s*+)(?=[A-Za-z][A-Za-z0-9+.-]*://|[/~.])|(?<!\s)\s++(?=[A-Za-z][A-Za-z0-9+.-]*://)"
 )
 _PUBLIC_HOST: Final = "data.commoncrawl.org"
@@ -60,7 +60,7 @@ def read_buckets(texts: Iterable[str]) -> Mapping[str, BucketSettings]:
         bucket = host_of(place)
         if scheme_of(place) != "s3" or place.rstrip("/").lower() != f"s3://{bucket}" or not bucket:
             raise UserInputError(
-                f"{PREFIX}S3_PLACES: {shown(place)!r} is no bucket; write s3://bucket endpoint=… region=…"
+                f"{PREFIX}S3_PLACES: {redact_address(place)!r} is no bucket; write s3://bucket endpoint=… region=…"
             )
         options = dict(_pair(bucket, word) for word in words)
         endpoint = options.get("endpoint")
@@ -82,7 +82,7 @@ def endpoint_problem(endpoint: str) -> str | None:
     if not split_access(endpoint)[1]:
         return None
     return (
-        f"is {shown(endpoint)} with credentials in it; give it without, and log in with the AWS tools or "
+        f"is {redact_address(endpoint)} with credentials in it; give it without, and log in with the AWS tools or "
         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     )
 
@@ -104,7 +104,7 @@ def _pair(bucket: str, word: str) -> tuple[str, str]:
 
 def split_places(text: str) -> tuple[str, ...]:
     """Splits a text into places, in order: their separator is a comma and a space, or a new line."""
-    return tuple(part.strip().rstrip(",") for part in _BETWEEN.split(text.strip()) if part.strip(" ,\n"))
+    return tuple(part.strip().rstrip(",") for part in _PLACE_SEPARATOR.split(text.strip()) if part.strip(" ,\n"))
 
 
 def normalise_root(text: str) -> str:
@@ -116,12 +116,12 @@ def normalise_root(text: str) -> str:
     if scheme in (*WEB, "s3"):
         place = split_access(text)[0]
         if not host_of(place):
-            raise UserInputError(f"{shown(text)!r} names no host or bucket")
+            raise UserInputError(f"{redact_address(text)!r} names no host or bucket")
         return place.rstrip("/")
     if scheme == "file":
         return str(Path(urlsplit(text).path).resolve())
     if "://" in text:
-        raise UserInputError(f"{shown(text)!r}: use a folder, http://, https:// or s3://")
+        raise UserInputError(f"{redact_address(text)!r}: use a folder, http://, https:// or s3://")
     return str(Path(text).expanduser().resolve())
 
 

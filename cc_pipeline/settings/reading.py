@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from cc_pipeline.addresses import split_access
 from cc_pipeline.home import HomeNote, NoteUnreadable, read_note
-from cc_pipeline.settings.access import let_in, own_access
+from cc_pipeline.settings.access import add_credentials, read_places
 from cc_pipeline.settings.all_settings import ProcessSettings, Settings
 from cc_pipeline.settings.declaration import (
     Declaration,
     as_text,
-    checked,
+    check_values,
     declarations,
     read_declared,
     read_extension,
@@ -28,20 +28,20 @@ from cc_pipeline.settings.environment import text_in
 from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
 
 #: The settings of the core that are read from variables by their type.
-_BY_TYPE: Final = tuple(declaration for declaration in declarations(Settings) if not declaration.facts.is_read_apart)
+_BY_TYPE: Final = tuple(declaration for declaration in declarations(Settings) if not declaration.facts.has_own_reader)
 #: Settings that decide rows, with the types of their values: if one changes, pages are parsed or records verified
 #: again. They belong to a home once rows were made with them.
 CHOICES: Final[Mapping[str, type]] = {
     declaration.name: declaration.kind for declaration in _BY_TYPE if declaration.facts.decides_rows
 }
-_OF_THE_CORE: Final = frozenset(
+_CORE_NAMES: Final = frozenset(
     declaration.name for kind in (Settings, ProcessSettings) for declaration in declarations(kind)
 )
 
 
 def settings_of_extensions_in_use() -> dict[str, type]:
     """Returns the dataclass of settings of each extension that has one, by the name of the extension."""
-    return settings_of_extensions(_OF_THE_CORE)
+    return settings_of_extensions(_CORE_NAMES)
 
 
 def _declared_by_extensions() -> Iterator[Declaration]:
@@ -118,7 +118,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     note = _note_of(home)
     noted_places = note.places if note is not None else ()
     texts = split_places(str(source_text)) if source_text else noted_places or (DEFAULT_SOURCE,)
-    access_by_place = own_access(texts)
+    access_by_place = read_places(texts)
     source, *mirrors = access_by_place
     lake = remaining_overrides.pop("lake", None) or text_in(env, "LAKE") or str(home / "lake")
     collinfo = remaining_overrides.pop("collinfo", None) or text_in(env, "COLLINFO")
@@ -131,14 +131,14 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         settings,
         of_extensions=tuple(read_extension(*name_and_type, env, remaining_overrides) for name_and_type in extensions),
     )
-    settings = checked(replace(settings, **remaining_overrides))
+    settings = check_values(replace(settings, **remaining_overrides))
     if settings.budget:
         settings = replace(settings, budget=str(Path(settings.budget).expanduser().resolve()))
     elif any(map(settings.is_public_place, settings.sources)):
         settings = replace(settings, budget=_users_budget(env))
     collinfo = str(collinfo or (DEFAULT_COLLINFO if settings.is_common_crawl else f"{source}/collinfo.json"))
     address, list_access = split_access(collinfo)
-    return let_in(
+    return add_credentials(
         replace(settings, collinfo=address),
         env,
         access_by_place,
@@ -175,7 +175,7 @@ def _note_of(home: Path) -> HomeNote | None:
 
 def choices_of(note: HomeNote) -> dict[str, str | bool]:
     """Returns the settings of ``CHOICES`` in the note of a home or lake, by name."""
-    return {name: value for name, value in note.chosen.items() if isinstance(value, CHOICES.get(name, ()))}
+    return {name: value for name, value in note.choices.items() if isinstance(value, CHOICES.get(name, ()))}
 
 
 def owners(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -183,6 +183,6 @@ def owners(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
     return read_declared(ProcessSettings, os.environ if environ is None else environ).owners
 
 
-def in_environment(name: str, environ: Mapping[str, str] | None = None) -> str | None:
+def environment_value(name: str, environ: Mapping[str, str] | None = None) -> str | None:
     """Returns the text of a setting's variable, whatever the home has chosen; ``None`` if it is unset."""
     return text_in(os.environ if environ is None else environ, name.upper())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from cc_pipeline.addresses import host_of, scrubbed
+from cc_pipeline.addresses import host_of, redact_addresses
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 
 #: Bytes that are kept of the body of an error answer; enough for an S3 error document.
@@ -66,14 +66,13 @@ class Answer:
     """One answer as received. Names in ``headers`` are lower-case.
 
     ``body`` has at most one byte more than requested (so that an overlong body is noticed), and at most
-    ``ERROR_BODY_BYTES`` if the status is not the expected one. ``handed_on`` is the number of bytes that an ``Intake``
-    took instead.
-    """
+    ``ERROR_BODY_BYTES`` if the status is not the expected one. ``taken_bytes`` is the number of bytes that an
+    ``Intake`` took instead."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
-    handed_on: int = 0
+    taken_bytes: int = 0
 
 
 class Intake(Protocol):
@@ -94,7 +93,7 @@ class Intake(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedObject:
     """One object of a listing of our own store: its key, size in bytes, ETag if the store has one, and the time of the
     last write (seconds since the epoch, 0 if unknown)."""
 
@@ -121,7 +120,7 @@ class NoAnswer(CcPipelineError):
     def __init__(self, kind: NoAnswerKind, detail: str) -> None:
         self.kind: NoAnswerKind = kind
         # messages of libraries may contain the requested address
-        self.detail = scrubbed(detail)
+        self.detail = redact_addresses(detail)
         super().__init__(f"{kind}: {self.detail}")
 
 
@@ -150,6 +149,6 @@ class Store(Protocol):
 
     async def delete(self, key: str) -> Answer: ...
 
-    async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]: ...
+    async def listing(self, prefix: str) -> tuple[Answer, list[ListedObject]]: ...
 
     async def close(self) -> None: ...

@@ -12,7 +12,7 @@ from typing import Final
 
 from cc_pipeline.atomic import make_durable_folder, written_whole
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.stores.answer import Answer, Intake, Listed, Span
+from cc_pipeline.stores.answer import Answer, Intake, ListedObject, Span
 
 _STATUS_OF_ERRNO: Final = {
     errno.ENOENT: 404,
@@ -35,23 +35,23 @@ class LocalStore:
     def __init__(self, root: str | Path, *, bounded: bool = False) -> None:
         self.root = Path(root).expanduser().absolute()
         self._prefix = str(self.root) + os.sep
-        self._within = os.path.join(os.path.realpath(self.root), "") if bounded else None
+        self._real_root = os.path.join(os.path.realpath(self.root), "") if bounded else None
 
     def path(self, key: str) -> Path:
         """Returns the file of a key. Raises ``UserInputError`` for a key that would leave the root,
         ``EnvironmentFault`` for a link that does."""
-        path = self._named(key)
+        path = self._resolve_key(key)
         if self._leads_out(path):
             raise self._named_link(path)
         return path
 
-    def _named(self, key: str) -> Path:
+    def _resolve_key(self, key: str) -> Path:
         if not key or key.startswith("/") or ".." in key.split("/") or "\0" in key:
             raise UserInputError(f"{key!r} is not a key below {self.root}")
         return Path(self._prefix + key)
 
     def _leads_out(self, path: Path) -> bool:
-        return self._within is not None and not os.path.realpath(path).startswith(self._within)
+        return self._real_root is not None and not os.path.realpath(path).startswith(self._real_root)
 
     def _named_link(self, path: Path) -> EnvironmentFault:
         paths_below = [ancestor for ancestor in (*reversed(path.parents), path) if self.root in ancestor.parents]
@@ -63,7 +63,7 @@ class LocalStore:
 
     def url(self, key: str) -> str:
         # called for each record: it must not access the disk
-        return self._named(key).as_uri()
+        return self._resolve_key(key).as_uri()
 
     def fetch_now(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
         """Does the same as ``fetch``, without an event loop."""
@@ -123,7 +123,7 @@ class LocalStore:
     async def delete(self, key: str) -> Answer:
         return self.delete_now(key)
 
-    def listing_now(self, prefix: str) -> Iterator[Listed]:
+    def listing_now(self, prefix: str) -> Iterator[ListedObject]:
         """Yields the files whose key starts with ``prefix``, in key order within each folder."""
         folder = self.root / prefix.rpartition("/")[0]
         for parent, folders, names in os.walk(folder):
@@ -136,9 +136,9 @@ class LocalStore:
                         file_status = path.stat()
                     except FileNotFoundError:
                         continue  # renamed or deleted since the folder was read
-                    yield Listed(key, file_status.st_size, _etag(file_status), file_status.st_mtime)
+                    yield ListedObject(key, file_status.st_size, _etag(file_status), file_status.st_mtime)
 
-    async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
+    async def listing(self, prefix: str) -> tuple[Answer, list[ListedObject]]:
         return Answer(200, {}, b""), list(self.listing_now(prefix))
 
     async def close(self) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of, shown, split_access
+from cc_pipeline.addresses import NO_ACCESS, Access, host_of, redact_address, scheme_of, split_access
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.stores.answer import S3Options, Store, Timeouts
 from cc_pipeline.stores.local import LocalStore
@@ -51,7 +51,7 @@ def open_store(
     parts = urlsplit(root)
     if scheme == "file":
         if parts.netloc not in ("", "localhost"):
-            raise UserInputError(f"{shown(root)!r} names another machine; write file:///path")
+            raise UserInputError(f"{redact_address(root)!r} names another machine; write file:///path")
         return LocalStore(Path(unquote(parts.path)), bounded=bounded)
     if not parts.netloc:
         raise UserInputError(f"{root!r} names no host or bucket")
@@ -68,12 +68,13 @@ def open_store(
 
         if public_only and not may_be_public(host_of(root)):
             raise UserInputError(
-                f"{shown(root)} is of this machine or a private network, where nothing but the source and its mirrors "
+                f"{redact_address(root)} is of this machine or a private network, where nothing but the source and "
+                "its mirrors "
                 "is asked; copy it into a folder"
             )
         client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(root), public_only=public_only)
         return HttpStore(root, client, own_access or access)
-    raise UserInputError(f"{shown(root)!r} is not a folder, file://, http(s):// or s3:// address")
+    raise UserInputError(f"{redact_address(root)!r} is not a folder, file://, http(s):// or s3:// address")
 
 
 def _with_endpoint(options: S3Options) -> S3Options:
@@ -84,7 +85,9 @@ def _with_endpoint(options: S3Options) -> S3Options:
 
     endpoint, access = split_access(options.endpoint)
     if scheme_of(endpoint) not in ("http", "https") or not urlsplit(endpoint).netloc or access:
-        raise UserInputError(f"{shown(endpoint)!r} is not an S3 endpoint; write http://host:port or https://host")
+        raise UserInputError(
+            f"{redact_address(endpoint)!r} is not an S3 endpoint; write http://host:port or https://host"
+        )
     return replace(options, endpoint=as_sent(endpoint).rstrip("/"))
 
 
@@ -158,7 +161,8 @@ def _proxy_address(written: str, variable: str) -> str:
         is_usable = False
     if not is_usable:
         raise UserInputError(
-            f"{variable} is {shown(address)!r}, which is no address of an HTTP proxy; write http://host:port (SOCKS is "
+            f"{variable} is {redact_address(address)!r}, which is no address of an HTTP proxy; write "
+            "http://host:port (SOCKS is "
             "not spoken), or name the hosts that need none in NO_PROXY"
         )
     return address

@@ -35,7 +35,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.stores.answer import (
     Answer,
     Intake,
-    Listed,
+    ListedObject,
     NoAnswer,
     NoAnswerKind,
     S3Options,
@@ -52,7 +52,7 @@ PART_BYTES: Final = 16 << 20
 #: Parts of one file that are uploaded at the same time; so many are in memory.
 _PARTS_AT_ONCE: Final = 4
 #: The maximum number of parts of an object on S3. The parts of a larger file are larger.
-_MOST_PARTS: Final = 10_000
+_MAX_PARTS: Final = 10_000
 _CONNECTIONS: Final = 64
 
 _BROKEN: Final[tuple[tuple[tuple[type[Exception], ...], NoAnswerKind], ...]] = (
@@ -92,18 +92,18 @@ class Bucket:
         }
         if isinstance(data, bytes):
             return (await self._ask(lambda s3: s3._pipe_file(path, data, chunksize=PART_BYTES, **upload_options)))[0]
-        part = max(PART_BYTES, math.ceil(data.stat().st_size / _MOST_PARTS))
+        part = max(PART_BYTES, math.ceil(data.stat().st_size / _MAX_PARTS))
         return (await self._ask(lambda s3: s3._put_file(str(data), path, chunksize=part, **upload_options)))[0]
 
     async def delete(self, key: str) -> Answer:
         """Removes an object. A missing object is no error for S3."""
         return (await self._ask(lambda s3: s3._rm_file(f"{self._name}/{key}")))[0]
 
-    async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
+    async def listing(self, prefix: str) -> tuple[Answer, list[ListedObject]]:
         """Lists the objects whose keys start with ``prefix``; also returns the server's answer, maybe a refusal."""
         answer, objects = await self._ask(lambda s3: s3._find(self._name, prefix=prefix, detail=True))
         return answer, [
-            Listed(
+            ListedObject(
                 path[len(self._name) + 1 :],
                 metadata["size"],
                 metadata.get("ETag"),
@@ -289,11 +289,11 @@ class S3Store:
     async def delete(self, key: str) -> Answer:
         return await (await self._opened()).delete(self._prefix + key)
 
-    async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
+    async def listing(self, prefix: str) -> tuple[Answer, list[ListedObject]]:
         answer, objects = await (await self._opened()).listing(self._prefix + prefix)
         cut = len(self._prefix)
         return answer, [
-            Listed(listed_object.key[cut:], listed_object.size, listed_object.etag, listed_object.modified)
+            ListedObject(listed_object.key[cut:], listed_object.size, listed_object.etag, listed_object.modified)
             for listed_object in objects
         ]
 

@@ -15,9 +15,9 @@ import aiohttp
 from aiohttp.abc import ResolveResult
 from yarl import URL
 
-from cc_pipeline.addresses import NO_ACCESS, Access, shown, split_access
+from cc_pipeline.addresses import NO_ACCESS, Access, redact_address, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Intake, Listed, NoAnswer, Span, Timeouts
+from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Intake, ListedObject, NoAnswer, Span, Timeouts
 from cc_pipeline.stores.opening import ca_bundle, is_public, may_be_public
 
 __all__ = ["HttpClient", "HttpStore", "Timeouts"]
@@ -103,7 +103,7 @@ class HttpClient:
         ``url`` is escaped. Raises ``NoAnswer`` if the connection fails before the answer is complete.
         """
         if self._public_only and self.proxy is None and not may_be_public(URL(url, encoded=True).host or ""):
-            raise NoAnswer("redirected", f"{shown(url)} is a private network's address")
+            raise NoAnswer("redirected", f"{redact_address(url)} is a private network's address")
         is_secure = url.startswith("https:") or (self.proxy or "").startswith("https:")
         tls = self._tls() if is_secure else True
         session = self._open()
@@ -235,7 +235,7 @@ def as_sent(address: str) -> str:
     try:
         return str(URL(address))
     except ValueError as error:
-        raise UserInputError(f"{shown(address)!r} is not an address: {error}") from error
+        raise UserInputError(f"{redact_address(address)!r} is not an address: {error}") from error
 
 
 class HttpStore:
@@ -278,7 +278,7 @@ class HttpStore:
     async def delete(self, key: str) -> Answer:
         raise EnvironmentFault(f"{self._base} cannot be written to", "Use a local folder or an s3:// place")
 
-    async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
+    async def listing(self, prefix: str) -> tuple[Answer, list[ListedObject]]:
         raise EnvironmentFault(f"{self._base} cannot be listed", "Read its *.paths.gz lists instead")
 
     async def close(self) -> None:

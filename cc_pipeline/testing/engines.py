@@ -17,7 +17,7 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.extraction.engine import LOCAL, Engine
-from cc_pipeline.extraction.run import TABLES, Made, extract
+from cc_pipeline.extraction.run import TABLES, PartitionResult, extract
 from cc_pipeline.lake.slice import FETCH, PARSE, slices_of
 from cc_pipeline.records.storage import COMMITTED
 from cc_pipeline.settings import load_settings
@@ -28,7 +28,7 @@ from cc_pipeline.workspace.workspace import Workspace
 
 CRAWL: Final = "CC-MAIN-2024-22"
 #: The tables that an engine writes.
-MADE: Final = ("records", "page_metadata", "page_text", "page_links", "feed_items")
+ENGINE_TABLES: Final = ("records", "page_metadata", "page_text", "page_links", "feed_items")
 #: Columns of ``fetches`` that depend on the time of the run, or hold one of many examples.
 _OF_A_MOMENT: Final = {"asked_at", "example", "stored_files"}
 _BAD_BYTES: Final = b"\xff" * 8
@@ -39,18 +39,18 @@ Bucket: TypeAlias = tuple[Path, MiniCrawlTruth]
 def read_rows(workspace: Workspace, table: str) -> list[str]:
     """Returns rows as texts, in an order independent of the engine, without the columns about time and location."""
     spec = workspace.lake.specs[table]
-    columns = [name for name in spec.schema.names if name not in spec.apart]
+    columns = [name for name in spec.schema.names if name not in spec.provenance_columns]
     return sorted(map(repr, workspace.lake.read(table, columns=columns).to_pylist()))
 
 
 def assert_same(first: Workspace, second: Workspace, slugs: Iterable[str]) -> None:
     """Raises ``AssertionError`` unless two homes have the same tables of ``CRAWL``, and the same digests of them."""
-    for table in MADE:
+    for table in ENGINE_TABLES:
         assert read_rows(first, table) == read_rows(second, table), table
     slices = slices_of(CRAWL, slugs)
     for stage in (FETCH, PARSE):
-        assert stage.made_from(first.lake, slices) == stage.made_from(second.lake, slices)
-        assert stage.versions(first.lake, slices) == stage.versions(second.lake, slices)
+        assert stage.read_input_digests(first.lake, slices) == stage.read_input_digests(second.lake, slices)
+        assert stage.read_content_metrics(first.lake, slices) == stage.read_content_metrics(second.lake, slices)
     assert _read_fetches(first) == _read_fetches(second)
 
 
@@ -122,7 +122,7 @@ class EngineTests:
             _finish(workspace, targets, LOCAL)
         return home
 
-    def test_it_says_how_much_it_is_given_together(self, engine: Engine) -> None:
+    def test_batch_sizes_are_positive(self, engine: Engine) -> None:
         """A batch has at least one partition, and one capture."""
         assert engine.partitions >= 1
         assert engine.captures >= 1
@@ -133,7 +133,7 @@ class EngineTests:
         """Each row has the archived payload, and each capture has a page."""
         expected = {
             (capture.warc_filename, capture.warc_record_offset): ("fetched", capture.payload_length)
-            for capture in source[1].of(CRAWL, subset="warc")
+            for capture in source[1].captures_of(CRAWL, subset="warc")
         }
         home = shutil.copytree(located, tmp_path / "home")
         with _opened(source[0], home) as workspace:
@@ -169,10 +169,10 @@ class EngineTests:
         slug = next(
             domain
             for domain in truth.domains(CRAWL)
-            if all(truth.of(CRAWL, subset=subset, domain=domain) for subset in subsets)
+            if all(truth.captures_of(CRAWL, subset=subset, domain=domain) for subset in subsets)
         )
-        counts = {slug: len(truth.of(CRAWL, subset="warc", domain=slug))}
-        counts[f"{slug}~robotstxt"] = len(truth.of(CRAWL, subset="robotstxt", domain=slug))
+        counts = {slug: len(truth.captures_of(CRAWL, subset="warc", domain=slug))}
+        counts[f"{slug}~robotstxt"] = len(truth.captures_of(CRAWL, subset="robotstxt", domain=slug))
         with _opened(source[0], tmp_path / "home", subsets=subsets) as workspace:
             workspace.register_targets([parse_target(slug)])
             _finish(workspace, [slug], engine, TABLES)
@@ -182,7 +182,7 @@ class EngineTests:
             assert {*pages} == counts.keys()
             assert not find_leftovers(workspace)
 
-    def test_what_another_target_has_is_not_fetched_again(
+    def test_captures_of_another_target_are_not_fetched_again(
         self, engine: Engine, source: Bucket, located: Path, tmp_path: Path
     ) -> None:
         """Rows are made of stored records, whichever engine fetched them. A target without captures costs nothing."""
@@ -196,12 +196,12 @@ class EngineTests:
             assert reports["absent.example"].per_target["absent.example"]["rows:records"] == 0
             assert not find_leftovers(workspace)
 
-    def test_what_is_damaged_or_gone_has_a_row_that_says_so(
+    def test_damaged_or_missing_captures_have_a_row_with_the_outcome(
         self, engine: Engine, source: Bucket, tmp_path: Path
     ) -> None:
         """The rows equal the local engine's, and all other captures are fetched."""
         root = shutil.copytree(source[0], tmp_path / "bucket", copy_function=os.link)
-        captures = source[1].of(CRAWL, subset="warc", domain="example.com")
+        captures = source[1].captures_of(CRAWL, subset="warc", domain="example.com")
         _damage(root, captures[len(captures) // 2])
         (root / min(capture.warc_filename for capture in captures)).unlink()
         with _opened(root, tmp_path / "mine") as engine_home, _opened(root, tmp_path / "theirs") as local_home:
@@ -214,12 +214,10 @@ class EngineTests:
             assert len(outcomes) == len(captures)
             assert not find_leftovers(engine_home)
 
-    def test_a_source_that_has_nothing_for_now_is_asked_again(
-        self, engine: Engine, source: Bucket, tmp_path: Path
-    ) -> None:
+    def test_a_source_without_answers_is_tried_again(self, engine: Engine, source: Bucket, tmp_path: Path) -> None:
         """The partition fails as incomplete, and the next run fetches all of it."""
         root = shutil.copytree(source[0], tmp_path / "bucket", copy_function=os.link)
-        count = len(source[1].of(CRAWL, subset="warc", domain="example.com"))
+        count = len(source[1].captures_of(CRAWL, subset="warc", domain="example.com"))
         segments = root / "crawl-data" / CRAWL / "segments"
         with _opened(root, tmp_path / "home") as workspace:
             workspace.register_targets([parse_target("example.com")])
@@ -255,13 +253,13 @@ def _slugs(targets: Iterable[str]) -> list[str]:
     return sorted(parse_target(target).slug for target in targets)
 
 
-def _make(workspace: Workspace, targets: Iterable[str], engine: Engine, tables: Sequence[str]) -> list[Made]:
+def _make(workspace: Workspace, targets: Iterable[str], engine: Engine, tables: Sequence[str]) -> list[PartitionResult]:
     return [*extract(workspace, [(CRAWL, slug) for slug in _slugs(targets)], tables, engine)]
 
 
 def _finish(
     workspace: Workspace, targets: Iterable[str], engine: Engine, tables: Sequence[str] = TABLES[1:]
-) -> list[Made]:
+) -> list[PartitionResult]:
     """Runs all ``targets``; returns their results, or raises the error of a failed one."""
     partitions = _make(workspace, targets, engine, tables)
     for partition in partitions:

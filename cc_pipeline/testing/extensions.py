@@ -15,10 +15,10 @@ from cc_pipeline.children import run, whole_environment
 from cc_pipeline.cli.app import build_app, find_commands
 from cc_pipeline.columns import notes_of
 from cc_pipeline.defs.declared.build import definitions
-from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.placement import HomeNamespace
 from cc_pipeline.duck import connect
 from cc_pipeline.export.formats import find_formats
-from cc_pipeline.extension import COLLECTED, WITHOUT, Extension, collect, extensions, find_extensions
+from cc_pipeline.extension import COLLECTED, LEFT_OUT_VARIABLE, Extension, collect, extensions, find_extensions
 from cc_pipeline.index.locators import index_kinds
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.settings import load_settings
@@ -35,7 +35,7 @@ from cc_pipeline.cli.app import build_app
 print("commands:", *typer.main.get_command(build_app()).commands)
 print("loaded:", *(name for name in {heavy!r} if name in sys.modules))
 """
-_ALONE = """
+_LEFT_OUT_CODE = """
 import sys
 import cc_pipeline.cli.app, cc_pipeline.definitions
 from cc_pipeline.extension import find_extensions
@@ -57,7 +57,7 @@ class ExtensionTests:
         assert isinstance(value, Extension)
         return value
 
-    def test_it_is_found_and_says_what_it_is(self, extension: Extension) -> None:
+    def test_it_is_found_with_a_summary(self, extension: Extension) -> None:
         """It is in use under its own name, with a summary of one line."""
         assert [found_extension for found_extension in extensions() if found_extension.name == extension.name] == [
             extension
@@ -75,7 +75,7 @@ class ExtensionTests:
         assert {*commands.split()[1:]} >= {*extension.commands()}
         assert loaded.split()[1:] == []
 
-    def test_all_that_it_hands_in_loads_and_has_names_of_its_own(self, extension: Extension) -> None:
+    def test_its_contributions_load_under_unique_names(self, extension: Extension) -> None:
         """Each joint is called as by the core, which refuses an extension that raises or uses another one's name."""
         for joint in COLLECTED:
             assert extension.name in collect(joint), joint
@@ -85,11 +85,11 @@ class ExtensionTests:
         tables_by_extension()
         assert _problem(extension) == ""
 
-    def test_each_table_says_how_its_rows_are_found_again(self, extension: Extension) -> None:
+    def test_each_table_declares_how_to_find_its_rows(self, extension: Extension) -> None:
         """Slices, order and stage refer to existing columns and tables, so that upkeep and purges find rows."""
         for table in extension.tables():
             columns = {*table.schema.names}
-            assert columns >= {*table.slice_columns, *table.sort_by, *table.apart}, table.name
+            assert columns >= {*table.slice_columns, *table.sort_by, *table.provenance_columns}, table.name
             assert table in all_tables()
             has_slice_columns = {"crawl", "target"} <= columns
             assert not has_slice_columns or table.has_targets or table.removed_with == "nothing", (
@@ -100,7 +100,7 @@ class ExtensionTests:
     def test_each_column_of_a_table_and_a_view_has_a_note(self, extension: Extension, tmp_path: Path) -> None:
         """A note is one line: the UI shows it, and ``cc.duckdb`` has it as a comment, also for the view itself."""
         schemas = {table.name: table.schema for table in extension.tables()}
-        added = extension.definitions(Placement(("books",), alone=False))
+        added = extension.definitions(HomeNamespace(("books",), is_only_home=False))
         assets = {asset.table or asset.name: asset for asset in (() if added is None else added.assets)}
         assert schemas.keys() <= assets.keys(), "no asset has the notes of a table"
         for table, asset in assets.items():
@@ -136,7 +136,7 @@ class ExtensionTests:
 
     def test_its_definitions_build_under_a_prefix(self, extension: Extension) -> None:
         """In a code location of several homes, every asset and job has the name of its home as a prefix."""
-        placement = Placement(("books",), alone=False)
+        placement = HomeNamespace(("books",), is_only_home=False)
         added = extension.definitions(placement)
         built = definitions(placement)
         dg.Definitions.validate_loadable(built)
@@ -145,9 +145,9 @@ class ExtensionTests:
         jobs = {job.name for job in built.resolve_all_job_defs()}
         if added is not None:
             assert keys >= {placement.key(asset.name) for asset in added.assets}
-            assert jobs >= {placement.of(job.name) for job in added.jobs}
+            assert jobs >= {placement.qualify(job.name) for job in added.jobs}
 
-    def test_what_it_lacks_is_named_with_what_brings_it(self, extension: Extension) -> None:
+    def test_missing_libraries_are_listed_with_the_install_command(self, extension: Extension) -> None:
         """An extension without its libraries is listed with the command that installs them."""
         assert all(extension.needs.values())
         [listing] = [
@@ -160,7 +160,9 @@ class ExtensionTests:
 
     def test_all_else_works_without_it(self, extension: Extension) -> None:
         """If the variable excludes it, the command line and the definitions load none of its modules."""
-        loaded = _python(_ALONE.format(name=extension.name, module=self.module), **{WITHOUT: extension.name})
+        loaded = _python(
+            _LEFT_OUT_CODE.format(name=extension.name, module=self.module), **{LEFT_OUT_VARIABLE: extension.name}
+        )
         assert loaded.split() == []
 
 

@@ -58,7 +58,7 @@ class LocatorTests:
         spec = spec_for(_PAGES)
         spec = replace(spec, crawls=(spec.crawl(CRAWL),))
         truth = generate(folder / "bucket", spec)
-        captures = [capture for capture in truth.of(CRAWL) if capture.subset in self.subsets]
+        captures = [capture for capture in truth.captures_of(CRAWL) if capture.subset in self.subsets]
         pattern = next(capture for capture in captures if capture.subset == "warc")
         next_offset = max(capture.warc_record_offset for capture in captures) + 1
         captures += [
@@ -96,7 +96,7 @@ class LocatorTests:
                 generated_capture.warc_record_offset for generated_capture in bucket.captures[: -len(KEYS)]
             }, url_key
 
-    def test_an_answer_is_what_a_look_at_every_capture_gives(self, locator: Locator, bucket: IndexedBucket) -> None:
+    def test_an_answer_equals_a_scan_of_every_capture(self, locator: Locator, bucket: IndexedBucket) -> None:
         """Targets are of every kind, with any requested subsets."""
         rng = random.Random(CRAWL)
         generated = bucket.captures[: -len(KEYS)]
@@ -120,7 +120,7 @@ class LocatorTests:
             single_answer = locator.locate(CRAWL, self.subsets, [target])
             assert _sorted(single_answer.captures[target.slug]).equals(_sorted(joint_answer.captures[target.slug]))
 
-    def test_rows_say_what_named_them_and_where_they_lie(self, locator: Locator, bucket: IndexedBucket) -> None:
+    def test_rows_name_their_index_and_location(self, locator: Locator, bucket: IndexedBucket) -> None:
         """Rows have the schema of captures, and a target without captures has no rows."""
         present, absent = parse_target(bucket.captures[0].domain), parse_target("nothing-of-this-name.example")
         answer = locator.locate(CRAWL, self.subsets, [present, absent])
@@ -139,7 +139,7 @@ class LocatorTests:
         ):
             assert rows[name].null_count == 0, name
 
-    def test_captures_go_into_what_takes_them(self, locator: Locator, bucket: IndexedBucket) -> None:
+    def test_captures_go_to_a_callback(self, locator: Locator, bucket: IndexedBucket) -> None:
         """The callback gets the rows of an answer, which then does not have them."""
         target = parse_target(bucket.captures[0].domain)
         received: list[pa.Table] = []

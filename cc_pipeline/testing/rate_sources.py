@@ -65,8 +65,8 @@ class RateSourceTests:
         for source in sources:
             source.close()
 
-    def test_it_says_what_it_is(self) -> None:
+    def test_it_has_a_name_and_positive_times(self) -> None:
         """Messages use its name, and its seconds are above zero."""
         source = self.open_source("name.example.org", _LIMITS)
-        assert source.name and source.life > 0 and source.look_again > 0
+        assert source.name and source.life > 0 and source.retry_seconds > 0
         source.close()

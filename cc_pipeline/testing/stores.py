@@ -23,17 +23,17 @@ _KEYS: Final = (_KEY, "a=b/c d+e,f.bin", "ü/%41~x.bin", "plus+and&question?.bin
 _REQUESTS_AT_ONCE: Final = 40
 
 
-class _Taken:
+class _RecordingIntake:
     """An intake that keeps all bytes."""
 
     def __init__(self) -> None:
         self.body = bytearray()
-        self.begun: list[int] = []
+        self.statuses: list[int] = []
         self.is_full = False
 
     def begins(self, status: int, headers: Mapping[str, str]) -> bool:
         del headers
-        self.begun.append(status)
+        self.statuses.append(status)
         return True
 
     def take(self, data: bytes) -> None:
@@ -53,7 +53,7 @@ class StoreTests:
         """Opens a store with exactly these objects. It is used in one event loop, and closed there."""
         raise NotImplementedError
 
-    def _at(self, objects: Mapping[str, bytes], work: Callable[[Store], Awaitable[T]]) -> T:
+    def _run(self, objects: Mapping[str, bytes], work: Callable[[Store], Awaitable[T]]) -> T:
         async def work_and_close(store: Store) -> T:
             try:
                 return await work(store)
@@ -63,7 +63,7 @@ class StoreTests:
         with self.open_place(objects) as store:
             return asyncio.run(work_and_close(store))
 
-    def test_a_range_is_its_bytes_and_says_where_they_lie(self) -> None:
+    def test_a_range_has_its_bytes_and_location(self) -> None:
         """Ranges start at an offset, reach the end of the object, or count from its end."""
         size = len(_DATA)
         spans = {
@@ -78,19 +78,19 @@ class StoreTests:
         async def work(store: Store) -> None:
             for span, (start, stop) in spans.items():
                 answer = await store.fetch(_KEY, span)
-                assert (answer.status, answer.body, answer.handed_on) == (206, _DATA[start:stop], 0), span
+                assert (answer.status, answer.body, answer.taken_bytes) == (206, _DATA[start:stop], 0), span
                 assert answer.headers["content-range"] == f"bytes {start}-{stop - 1}/{size}"
 
-        self._at({_KEY: _DATA, "other": b"other"}, work)
+        self._run({_KEY: _DATA, "other": b"other"}, work)
 
-    def test_a_range_behind_the_end_is_refused(self) -> None:
+    def test_a_range_after_the_end_is_refused(self) -> None:
         """The answer has the status 416; nothing is raised."""
 
         async def work(store: Store) -> None:
             for span in (Span(len(_DATA), 1), Span(1 << 50, 1 << 20)):
                 assert (await store.fetch(_KEY, span)).status == 416
 
-        self._at({_KEY: _DATA}, work)
+        self._run({_KEY: _DATA}, work)
 
     def test_a_whole_object_is_read_up_to_the_limit_and_a_byte_more(self) -> None:
         """The extra byte shows that the object is longer; the head has its size."""
@@ -103,7 +103,7 @@ class StoreTests:
             empty = await store.fetch("empty", limit=10)
             assert (empty.status, empty.body) == (200, b"")
 
-        self._at({_KEY: _DATA, "empty": b""}, work)
+        self._run({_KEY: _DATA, "empty": b""}, work)
 
     def test_a_head_has_the_size_and_no_body(self) -> None:
         """An empty object has the size 0."""
@@ -114,9 +114,9 @@ class StoreTests:
                 assert (answer.status, answer.body) == (200, b"")
                 assert int(answer.headers["content-length"]) == size
 
-        self._at({_KEY: _DATA, "empty": b""}, work)
+        self._run({_KEY: _DATA, "empty": b""}, work)
 
-    def test_what_is_not_there_is_an_answer(self) -> None:
+    def test_a_missing_object_is_an_answer(self) -> None:
         """No error is raised: the caller decides by the status."""
 
         async def work(store: Store) -> None:
@@ -128,7 +128,7 @@ class StoreTests:
                 ):
                     assert answer.status == 404, key
 
-        self._at({_KEY: _DATA}, work)
+        self._run({_KEY: _DATA}, work)
 
     def test_an_etag_stays_as_long_as_the_object(self) -> None:
         """It is the same for the head, a range and the complete object."""
@@ -145,7 +145,7 @@ class StoreTests:
                 await store.put(_KEY, _DATA[::-1])
                 assert (await store.head(_KEY)).headers["etag"] != answers[0].headers["etag"]
 
-        self._at({_KEY: _DATA}, work)
+        self._run({_KEY: _DATA}, work)
 
     def test_any_key_names_its_object(self) -> None:
         """Each key has a distinct address without credentials, so that it can be stored."""
@@ -158,7 +158,7 @@ class StoreTests:
                 assert (await store.fetch(key, Span(0, 1000))).body == data
                 assert "://" in store.url(key) and "@" not in store.url(key)
 
-        self._at(objects, work)
+        self._run(objects, work)
 
     def test_many_requests_at_once_get_their_own_answers(self) -> None:
         """No answer is mixed up with another, and none is lost."""
@@ -167,23 +167,23 @@ class StoreTests:
         async def work(store: Store) -> list[Answer]:
             return await asyncio.gather(*(store.fetch(_KEY, span) for span in spans))
 
-        for span, answer in zip(spans, self._at({_KEY: _DATA}, work), strict=True):
+        for span, answer in zip(spans, self._run({_KEY: _DATA}, work), strict=True):
             assert span.offset is not None
             assert answer.body == _DATA[span.offset : span.offset + span.length]
 
-    def test_a_body_goes_to_an_intake_or_into_the_answer(self) -> None:
+    def test_a_body_is_taken_by_an_intake_or_returned(self) -> None:
         """The complete body is in exactly one of them: a store may use the intake, or not."""
 
         async def work(store: Store) -> None:
-            intake = _Taken()
+            intake = _RecordingIntake()
             answer = await store.fetch(_KEY, Span(1_000, 90_000), intake=intake)
             assert (answer.status, bytes(intake.body) + answer.body) == (206, _DATA[1_000:91_000])
-            assert answer.handed_on == len(intake.body)
-            assert intake.begun in ([], [206])
+            assert answer.taken_bytes == len(intake.body)
+            assert intake.statuses in ([], [206])
 
-        self._at({_KEY: _DATA}, work)
+        self._run({_KEY: _DATA}, work)
 
-    def test_a_place_that_is_only_read_refuses_writes(self) -> None:
+    def test_a_read_only_store_refuses_writes(self) -> None:
         """The fault has advice."""
 
         async def work(store: Store) -> None:
@@ -195,9 +195,9 @@ class StoreTests:
 
         if self.is_writable:
             pytest.skip("it takes writes")
-        self._at({_KEY: _DATA}, work)
+        self._run({_KEY: _DATA}, work)
 
-    def test_what_is_written_is_there_whole(self, tmp_path: Path) -> None:
+    def test_a_written_object_is_complete(self, tmp_path: Path) -> None:
         """Objects are written from memory and from a file, replace an older one, and may be empty."""
         self._skip_unless_writable()
         (tmp_path / "file").write_bytes(_DATA)
@@ -208,9 +208,9 @@ class StoreTests:
                     assert (await store.put(key, source)).status == 200
                     assert (await store.fetch(key, limit=len(_DATA))).body == data
 
-        self._at({}, work)
+        self._run({}, work)
 
-    def test_what_must_be_new_replaces_nothing(self) -> None:
+    def test_an_existing_object_is_not_replaced(self) -> None:
         """The second write fails by its status, and nothing is changed."""
         self._skip_unless_writable()
 
@@ -219,9 +219,9 @@ class StoreTests:
             assert (await store.put("once", b"2", only_if_absent=True)).status == 412
             assert (await store.fetch("once", limit=10)).body == b"1"
 
-        self._at({}, work)
+        self._run({}, work)
 
-    def test_what_is_deleted_is_gone_and_may_be_deleted_again(self) -> None:
+    def test_a_deleted_object_is_missing_and_may_be_deleted_again(self) -> None:
         """Other objects stay."""
         self._skip_unless_writable()
 
@@ -231,7 +231,7 @@ class StoreTests:
                 assert (await store.head(_KEY)).status == 404
             assert (await store.head("crawl-data/other")).status == 200
 
-        self._at({_KEY: _DATA, "crawl-data/other": b"1"}, work)
+        self._run({_KEY: _DATA, "crawl-data/other": b"1"}, work)
 
     def test_a_listing_has_the_objects_below_a_prefix_now(self) -> None:
         """It has all objects with sizes and keys as written, and no deleted ones."""
@@ -253,7 +253,7 @@ class StoreTests:
             await store.put("many/01", b"123")
             assert await list_sizes("many/01") == {"many/01": 3, **{f"many/01{digit}": 2 for digit in range(1, 10)}}
 
-        self._at(objects, work)
+        self._run(objects, work)
 
     def _skip_unless_writable(self) -> None:
         if not self.is_writable:

@@ -13,7 +13,7 @@ from cc_pipeline.transport.ranges import RangeBytes
 #: Large enough for few requests per file of 1 GB, small enough to be requested again.
 PIECE: Final = 8 << 20
 #: Pieces in flight while one is read.
-_AHEAD: Final = 2
+_AHEAD_PIECES: Final = 2
 
 
 class RangeSource(Protocol):
@@ -22,7 +22,7 @@ class RangeSource(Protocol):
     def read(self, key: str, offset: int, length: int, etag: str | None = None) -> RangeBytes: ...
 
 
-class ReadAhead:
+class ReadAheadStream:
     """The bytes of ``key`` of ``source``, which has ``size`` of them, from the start; a context manager.
 
     Every range must have the ETag ``etag``. ``read`` raises ``EnvironmentFault`` for a failed range of any kind, so
@@ -37,10 +37,10 @@ class ReadAhead:
         self._size = size
         self._etag = etag
         self._piece = piece
-        self._asked = 0
+        self._requested_bytes = 0
         self._waiting: deque[Future[RangeBytes]] = deque()
-        self._here = memoryview(b"")
-        self._pool = ThreadPoolExecutor(_AHEAD, thread_name_prefix="read-ahead")
+        self._unread_bytes = memoryview(b"")
+        self._pool = ThreadPoolExecutor(_AHEAD_PIECES, thread_name_prefix="read-ahead")
 
     def __enter__(self) -> Self:
         return self
@@ -51,21 +51,23 @@ class ReadAhead:
 
     def read(self, size: int, /) -> bytes:
         """Returns at most ``size`` of the next bytes; none at the end."""
-        if not self._here:
-            while self._asked < self._size and len(self._waiting) <= _AHEAD:
-                length = min(self._piece, self._size - self._asked)
-                self._waiting.append(self._pool.submit(self._source.read, self._key, self._asked, length, self._etag))
-                self._asked += length
+        if not self._unread_bytes:
+            while self._requested_bytes < self._size and len(self._waiting) <= _AHEAD_PIECES:
+                length = min(self._piece, self._size - self._requested_bytes)
+                self._waiting.append(
+                    self._pool.submit(self._source.read, self._key, self._requested_bytes, length, self._etag)
+                )
+                self._requested_bytes += length
             if not self._waiting:
                 return b""
-            data = self._came(self._waiting.popleft())
+            data = self._piece_data(self._waiting.popleft())
             self.bytes += len(data)
-            self._here = memoryview(data)
-        chunk = bytes(self._here[:size])
-        self._here = self._here[len(chunk) :]
+            self._unread_bytes = memoryview(data)
+        chunk = bytes(self._unread_bytes[:size])
+        self._unread_bytes = self._unread_bytes[len(chunk) :]
         return chunk
 
-    def _came(self, future: Future[RangeBytes]) -> bytes:
+    def _piece_data(self, future: Future[RangeBytes]) -> bytes:
         try:
             return future.result().data
         except RangeFault as fault:

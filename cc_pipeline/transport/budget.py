@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.transport.outage import Closed, OutagePolicy
+from cc_pipeline.transport.outage import BreakerOpen, OutagePolicy
 from cc_pipeline.transport.rate_source import RateSource
 from cc_pipeline.transport.rates import SourceLimits, shared_among, slot_spacing
 from cc_pipeline.transport.refusals import (
@@ -33,9 +33,9 @@ from cc_pipeline.transport.refusals import (
     Serving,
     State,
     as_text,
+    blocked_elsewhere,
     from_text,
     remembered,
-    told_elsewhere,
 )
 
 #: A slot expires after this many seconds.
@@ -43,7 +43,7 @@ SLOT_LIFE = 0.025
 #: A reservation covers at most this many seconds.
 _LEASE_SECONDS = 0.05
 #: Seconds to wait for other processes that have locked the file.
-_PATIENCE = 30.0
+_LOCK_TIMEOUT = 30.0
 #: Seconds after which a process that did not renew its share counts as ended.
 _HOLDER_LIFE = 10.0
 #: Seconds between two checks for a free share, for a process that has none.
@@ -62,35 +62,36 @@ create table if not exists lent (
 ) without rowid;
 create table if not exists no_suffixes (host text primary key, until real not null) without rowid;
 """
-#: Stands for all hosts in the table ``lent``.
+#: Stands for all hosts in the table ``share_budget``.
 EVERY_HOST = "*"
-#: The maximum seconds for which shares are lent (``lent``); a later time was written before the clock was set back.
-LENT_LIFE = 240.0
+#: The maximum seconds for which shares are lent (``share_budget``); a later time was written before the clock was set
+#: back.
+REMOTE_SHARE_LIFE = 240.0
 
 #: Seconds between two renewals of lent shares: several may fail before the shares expire.
 _RENEWAL: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class SlotReservation:
     """``count`` slots from ``start`` (seconds since the epoch), ``spacing`` seconds apart.
 
-    ``asks``: the host is blocked, and this request is the probe. ``calm``: a good answer would not change the host's
-    state. ``sample`` is the key of an object that the host gave within a week. A slot expires ``life`` seconds after it
-    was due."""
+    ``is_probe``: the host is blocked, and this request is the probe. ``calm``: a good answer would not change the
+    host's state. ``sample`` is the key of an object that the host gave within a week. A slot expires ``life`` seconds
+    after it was due."""
 
     start: float
     spacing: float
     count: int
-    asks: bool = False
-    calm: bool = False
+    is_probe: bool = False
+    is_calm: bool = False
     sample: str = ""
     life: float = SLOT_LIFE
 
 
 def _write_ahead(db: sqlite3.Connection) -> None:
     """Sets the journal mode; for that SQLite does not wait for other processes, whatever the connection's timeout."""
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _LOCK_TIMEOUT
     while True:
         try:
             db.execute("pragma journal_mode = wal")
@@ -110,7 +111,7 @@ def open_file(path: Path | None) -> sqlite3.Connection:
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(
-        path if path is not None else ":memory:", timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+        path if path is not None else ":memory:", timeout=_LOCK_TIMEOUT, isolation_level=None, check_same_thread=False
     )
     # the file is about the next moments only: a power cut may lose it
     _write_ahead(db)
@@ -140,7 +141,7 @@ class Budget:
         self._holder = uuid.uuid4().hex
         self._db = open_file(path)
         self.source = source
-        self.full_house = _FULL_HOUSE if source is None else source.look_again
+        self.full_house = _FULL_HOUSE if source is None else source.retry_seconds
         self._rules = HostRules(limits.rate, refusals or RefusalPolicy(), outage, limits.cautious)
         with Exclusive(self._db):
             self._db.execute(
@@ -156,13 +157,13 @@ class Budget:
         if self.source is not None:
             self.source.close()
 
-    def lease(
+    def reserve_slots(
         self, max_slots: int, successes: int = 0, last_sent: float = 0.0, lateness: float = 0.0
-    ) -> Lease | Closed:
+    ) -> SlotReservation | BreakerOpen:
         """Reserves slots for up to ``max_slots`` requests, at least one. ``successes`` requests succeeded since the
-        last reservation, the last of them sent at ``last_sent``. Returns ``Closed`` if the host is blocked, or asked
-        for a pause that is worth a message. ``lateness`` is as in ``RateSource.slots``. Raises as a rate source does.
-        """
+        last reservation, the last of them sent at ``last_sent``. Returns ``BreakerOpen`` if the host is blocked, or
+        asked for a pause that is worth a message. ``lateness`` is as in ``RateSource.slots``. Raises as a rate source
+        does."""
         rules = self._rules
         with Exclusive(self._db):
             now = time.time()
@@ -171,11 +172,11 @@ class Budget:
                 state = state.next(Gave(now, successes, last_sent), rules)
                 self._keep(state)
             admitted = state.admits(now)
-            if isinstance(admitted, Closed):
+            if isinstance(admitted, BreakerOpen):
                 is_refused = isinstance(state, Blocked) and state.cause == Cause.ADDRESS
                 # Common Crawl's front takes no credentials
                 takes_credentials = rules.cautious is None
-                return replace(admitted, never=is_refused and takes_credentials and not self._sample())
+                return replace(admitted, never_answered=is_refused and takes_credentials and not self._sample())
             is_probe = not admitted
             calm = isinstance(state, Serving) and not state.tally.row
             sample = self._sample(now - SAMPLE_KEPT) if is_probe else ""
@@ -185,9 +186,9 @@ class Budget:
                 count = 1 if is_probe else max_slots
                 if is_probe:
                     self._keep(state.next(Sent(now, count), rules))
-                return Lease(pause_until, 0.0, count, is_probe, calm and pause_until <= now, sample)
+                return SlotReservation(pause_until, 0.0, count, is_probe, calm and pause_until <= now, sample)
             # each remote worker has the same share as all processes here together
-            rate = pace / (1 + self._lent(now))
+            rate = pace / (1 + self._remote_shares(now))
             spacing = slot_spacing(rate)
             count = 1 if is_probe else max(1, min(max_slots, int(rate * _LEASE_SECONDS)))
             self._keep(state.next(Sent(now, count), rules))
@@ -201,7 +202,7 @@ class Budget:
             delay, spacing, count = self.source.slots(1 if is_probe else max_slots, pace, wait, lateness)
             start = time.time() + delay
         life = SLOT_LIFE if self.source is None else self.source.life
-        return Lease(start, spacing, count, is_probe, calm, sample, life)
+        return SlotReservation(start, spacing, count, is_probe, calm, sample, life)
 
     def renew(self, in_flight: int) -> int:
         """Renews this process's share and returns it: the number of requests that it may send at the same time.
@@ -218,7 +219,7 @@ class Budget:
                 "select count(*), coalesce(sum(granted), 0) from holders where host = ? and holder <> ?",
                 (self.host, self._holder),
             ).fetchone()
-            limit, remote_shares = self.limits.concurrency, self._lent(now)
+            limit, remote_shares = self.limits.concurrency, self._remote_shares(now)
             limit = max(1, limit - remote_shares * shared_among(self.limits, remote_shares + 1).concurrency)
             share = max(0, min(max(1, limit // (int(count) + 1)), limit - int(granted_elsewhere)))
             # the file still shows the shares of this home
@@ -230,14 +231,14 @@ class Budget:
             )
         return share
 
-    def tell(self, event: Event) -> State:
+    def apply_event(self, event: Event) -> State:
         """Notes the result of a request for all processes; returns the state that follows."""
         with Exclusive(self._db):
             state = self._state(event.now).next(event, self._rules)
             self._keep(state)
         return state
 
-    def came(self, key: str) -> None:
+    def note_sample(self, key: str) -> None:
         """Notes an object that the host gave: a probe can request it."""
         self._db.execute("insert or replace into samples values (?, ?, ?)", (self.host, key, time.time()))
 
@@ -252,12 +253,12 @@ class Budget:
     def _keep(self, state: State) -> None:
         keep_state(self._db, self.host, state)
 
-    def _lent(self, now: float) -> int:
+    def _remote_shares(self, now: float) -> int:
         """Returns the number of even shares that workers outside this file have."""
         row = self._db.execute(
             "select coalesce(sum(most), 0) from (select max(shares) as most from lent "
             "where host in (?, ?) and until > ? and until < ? group by lender)",
-            (self.host, EVERY_HOST, now, now + LENT_LIFE + CLOCK_JUMP),
+            (self.host, EVERY_HOST, now, now + REMOTE_SHARE_LIFE + CLOCK_JUMP),
         ).fetchone()
         return int(row[0])
 
@@ -296,7 +297,7 @@ class Exclusive:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class OpenBreaker:
     """An open circuit breaker: its host refuses ``since`` (seconds since the epoch), got ``probes`` probes, and gets
     the next one at ``until``. ``cause`` is one of ``refusals.Cause``."""
 
@@ -304,11 +305,11 @@ class Opening:
     since: float
     until: float
     probes: int
-    why: str
+    reason: str
     cause: str = Cause.ADDRESS
 
 
-def openings(path: Path) -> tuple[Opening, ...]:
+def openings(path: Path) -> tuple[OpenBreaker, ...]:
     """Returns the hosts of a budget file that refuse, by name, also those whose next probe is due; none without a file.
     Raises ``EnvironmentFault``."""
     if not path.exists():
@@ -317,13 +318,13 @@ def openings(path: Path) -> tuple[Opening, ...]:
         rows = db.execute("select host, state from states order by host").fetchall()
         states = [(host, read_state(host, text)) for host, text in rows]
     return tuple(
-        Opening(host, state.since, state.until, state.probes, state.why, state.cause)
+        OpenBreaker(host, state.since, state.until, state.probes, state.why, state.cause)
         for host, state in states
         if isinstance(state, Blocked) and state.cause != Cause.SILENCE
     )
 
 
-def take_over(path: Path, open_breakers: Collection[Opening]) -> None:
+def take_over(path: Path, open_breakers: Collection[OpenBreaker]) -> None:
     """Adds hosts that refused elsewhere to a budget file, unless it has the same or a later refusal: a host that gave
     something meanwhile, or that the user reset, stays open. Raises ``EnvironmentFault``."""
     if not open_breakers:
@@ -333,25 +334,25 @@ def take_over(path: Path, open_breakers: Collection[Opening]) -> None:
             db.execute("insert or ignore into hosts (host) values (?)", (breaker.host,))
             # the refusal keeps its own time, whatever this machine's clock says
             known_state = state_in(db, breaker.host, time.time())
-            state = told_elsewhere(
-                known_state, breaker.since, breaker.until, breaker.probes, breaker.why, Cause(breaker.cause)
+            state = blocked_elsewhere(
+                known_state, breaker.since, breaker.until, breaker.probes, breaker.reason, Cause(breaker.cause)
             )
             keep_state(db, breaker.host, state)
 
 
 @contextmanager
-def lent(path: Path, hosts: Collection[str], shares: int) -> Iterator[None]:
+def share_budget(path: Path, hosts: Collection[str], shares: int) -> Iterator[None]:
     """Lends shares while the block runs: each of ``shares`` remote workers has as much of the budget of ``hosts`` as
-    all processes here together. Shares of several blocks add up. Those of a killed process expire after ``LENT_LIFE``
-    seconds. Raises ``EnvironmentFault`` if the budget file cannot be written."""
+    all processes here together. Shares of several blocks add up. Those of a killed process expire after
+    ``REMOTE_SHARE_LIFE`` seconds. Raises ``EnvironmentFault`` if the budget file cannot be written."""
     lender = uuid.uuid4().hex
-    _lend(path, hosts, shares, lender)
+    _write_remote_shares(path, hosts, shares, lender)
     ended = threading.Event()
 
     def keep() -> None:
         while not ended.wait(_RENEWAL):
             with suppress(EnvironmentFault):
-                _lend(path, hosts, shares, lender)
+                _write_remote_shares(path, hosts, shares, lender)
 
     keeper = threading.Thread(target=keep, name="cc-pipeline-lent", daemon=True)
     keeper.start()
@@ -361,14 +362,14 @@ def lent(path: Path, hosts: Collection[str], shares: int) -> Iterator[None]:
         ended.set()
         keeper.join()
         with suppress(EnvironmentFault):
-            _lend(path, hosts, 0, lender)
+            _write_remote_shares(path, hosts, 0, lender)
 
 
-def _lend(path: Path, hosts: Collection[str], shares: int, lender: str = "") -> None:
+def _write_remote_shares(path: Path, hosts: Collection[str], shares: int, lender: str = "") -> None:
     with naming(path), closing(open_file(path)) as db, Exclusive(db):
         for host in hosts:
             if shares:
-                until = time.time() + LENT_LIFE
+                until = time.time() + REMOTE_SHARE_LIFE
                 db.execute("insert or replace into lent values (?, ?, ?, ?)", (host, shares, until, lender))
             else:
                 db.execute("delete from lent where host = ? and lender = ?", (host, lender))

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.stores.answer import Answer, Listed, Span
+from cc_pipeline.stores.answer import Answer, ListedObject, Span
 from cc_pipeline.transport.faults import (
     FaultKind,
     Finding,
@@ -22,9 +22,9 @@ from cc_pipeline.transport.faults import (
     range_fault,
 )
 from cc_pipeline.transport.loop import LoopThread, Part, Stream
-from cc_pipeline.transport.mirrored import Answered, Mirrored
+from cc_pipeline.transport.mirrored import MirrorAnswer, MirrorSet
 from cc_pipeline.transport.outage import OutagePolicy
-from cc_pipeline.transport.pieces import PIECE, Pieces, held
+from cc_pipeline.transport.pieces import PIECE, Pieces, peak_memory
 from cc_pipeline.transport.place import PRECONDITION_FAILED, Place, PlaceOptions, judge_write, size_in
 from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, TransportStats
 
@@ -59,7 +59,7 @@ class Transport:
         options = replace(options, outage=(options.outage or OutagePolicy()) if mirrors else None)
         places = [Place(place, lets_in, options, self.stats) for place, lets_in in ((source, access), *mirrors)]
         self._place = places[0]
-        self._mirrored = Mirrored(places, options.retry, self.stats, shares=shares) if mirrors else None
+        self._mirrored = MirrorSet(places, options.retry, self.stats, shares=shares) if mirrors else None
         self._urls = {place.source: place.store.url for place in places}
         self.source, self.store = self._place.source, self._place.store
         self.sources = tuple(place.source for place in places)
@@ -92,7 +92,7 @@ class Transport:
     def read_suffix(self, key: str, length: int, max_object_bytes: int = 0) -> RangeBytes:
         """The last ``length`` bytes (all, when the object is shorter); ``max_object_bytes`` as of ``ByteRange``. Raises
         ``RangeFault``."""
-        return self._value(ByteRange(key, None, length, whole_up_to=max_object_bytes))
+        return self._value(ByteRange(key, None, length, max_object_bytes=max_object_bytes))
 
     def read_all(self, key: str, limit: int = _WHOLE_LIMIT) -> RangeBytes:
         """Reads a whole object of at most ``limit`` bytes. Raises ``RangeFault`` (``long_body`` if it is larger)."""
@@ -102,8 +102,8 @@ class Transport:
             self._count(verdict, answer)
             attempts, place = 1, self._place
         else:
-            answered = self._thread.run(self._whole(key, limit))
-            verdict, answer, attempts, place = answered.found, answered.answer, answered.attempts, answered.place
+            answered = self._thread.run(self._read_whole(key, limit))
+            verdict, answer, attempts, place = answered.verdict, answered.answer, answered.attempts, answered.place
         if isinstance(verdict, Finding):
             raise range_fault(verdict.kind, key, None, None, verdict.detail, attempts)
         return RangeBytes(key, 0, answer.body, verdict.total, place.etag(verdict), attempts, None, place.source)
@@ -116,7 +116,7 @@ class Transport:
             try:
                 return parse(data)
             except DataFault:
-                if not self.doubt(key):
+                if not self.report_corrupt(key):
                     raise
 
     def head(self, key: str) -> ObjectInfo | None:
@@ -128,7 +128,7 @@ class Transport:
             attempts, place = 1, self._place
         else:
             answered = self._thread.run(self._head(key))
-            verdict, answer, attempts, place = answered.found, answered.answer, answered.attempts, answered.place
+            verdict, answer, attempts, place = answered.verdict, answered.answer, answered.attempts, answered.place
         if isinstance(verdict, Finding):
             if verdict.kind is FaultKind.NOT_FOUND:
                 return None
@@ -139,9 +139,9 @@ class Transport:
         """Whether there is an object under this key. Raises ``RangeFault`` if the source does not answer."""
         return self.head(key) is not None
 
-    def doubt(self, key: str) -> bool:
+    def report_corrupt(self, key: str) -> bool:
         """Reports a corrupt object. Later reads use other mirrors. Returns whether an untried mirror exists."""
-        return self._mirrored is not None and self._mirrored.doubt(key)
+        return self._mirrored is not None and self._mirrored.report_suspect(key)
 
     def url(self, key: str, source: str | None = None) -> str:
         """Returns the full address of an object at a place (one of ``sources``; default: the first), without
@@ -185,7 +185,7 @@ class Transport:
         if isinstance(verdict, Finding) and verdict.kind is not FaultKind.NOT_FOUND:
             raise range_fault(verdict.kind, key, None, None, verdict.detail, attempts)
 
-    def listing(self, prefix: str) -> list[Listed]:
+    def listing(self, prefix: str) -> list[ListedObject]:
         """Lists the objects of the user's own place whose keys start with ``prefix``. Raises ``EnvironmentFault``."""
         if self._local is not None:
             return list(self._local.listing_now(prefix))
@@ -213,14 +213,18 @@ class Transport:
         stream: Stream[ByteRange, RangeBytes | RangeFault] = Stream(
             self._thread.get(),
             self._range,
-            lambda byte_range: held(byte_range) if self._in_pieces(byte_range) else byte_range.length,
+            lambda byte_range: peak_memory(byte_range) if self._uses_pieces(byte_range) else byte_range.length,
             max(1, concurrency or self._concurrency),
             self._memory_bound,
         )
         return stream.run(requests)
 
     def _value(self, byte_range: ByteRange) -> RangeBytes:
-        outcome = self._read_local(byte_range) if self._local is not None else self._thread.run(self._alone(byte_range))
+        outcome = (
+            self._read_local(byte_range)
+            if self._local is not None
+            else self._thread.run(self._read_undivided(byte_range))
+        )
         if isinstance(outcome, RangeFault):
             raise outcome
         return outcome
@@ -231,7 +235,13 @@ class Transport:
         answer = self._local.fetch_now(byte_range.key, span)
         etag = byte_range.etag and self._place.expected(byte_range.etag)
         verdict = judge_range(
-            span, answer.status, answer.headers, answer.body, etag, byte_range.total, or_less=byte_range.or_less
+            span,
+            answer.status,
+            answer.headers,
+            answer.body,
+            etag,
+            byte_range.total,
+            may_be_short=byte_range.may_be_short,
         )
         self._count(verdict, answer)
         return _outcome(byte_range, verdict, answer, 1, self._place)
@@ -242,21 +252,21 @@ class Transport:
         if isinstance(verdict, Finding):
             self.stats.faults[verdict.kind.value] += 1
 
-    def _in_pieces(self, byte_range: ByteRange) -> bool:
+    def _uses_pieces(self, byte_range: ByteRange) -> bool:
         return self._mirrored is None and bool(byte_range.ends) and byte_range.length > PIECE
 
     async def _range(self, byte_range: ByteRange, part: Part[RangeBytes | RangeFault]) -> RangeBytes | RangeFault:
-        if not self._in_pieces(byte_range):
-            return await self._alone(byte_range)
+        if not self._uses_pieces(byte_range):
+            return await self._read_undivided(byte_range)
         place = self._place
 
         def give(offset: int, data: bytes, verdict: Verified) -> None:
-            etag = verdict.etag if place.alone else place.etag(verdict)
+            etag = verdict.etag if place.is_only_place else place.etag(verdict)
             piece = RangeBytes(byte_range.key, offset, data, verdict.total, etag, 1, byte_range.tag, place.source)
-            part(replace(piece, first=pieces.is_first, request=pieces.request), pieces.taken)
+            part(replace(piece, first=pieces.is_first, request=pieces.request), pieces.release_piece)
 
         pieces = Pieces(byte_range, byte_range.etag and place.expected(byte_range.etag), give)
-        verdict, answer, attempts = await place.in_pieces(byte_range, byte_range.tries, pieces)
+        verdict, answer, attempts = await place.read_in_pieces(byte_range, byte_range.tries, pieces)
         open_span = pieces.span
         last_part = _outcome(
             replace(byte_range, offset=open_span.offset, length=open_span.length), verdict, answer, attempts, place
@@ -267,24 +277,24 @@ class Transport:
             else replace(last_part, first=pieces.is_first, request=pieces.request)
         )
 
-    async def _alone(self, byte_range: ByteRange) -> RangeBytes | RangeFault:
+    async def _read_undivided(self, byte_range: ByteRange) -> RangeBytes | RangeFault:
         if self._mirrored is None:
             verdict, answer, attempts = await self._place.range(byte_range, byte_range.tries)
             return _outcome(byte_range, verdict, answer, attempts, self._place)
         answered = await self._mirrored.range(byte_range)
         return _outcome(
-            byte_range, answered.found, answered.answer, answered.attempts, answered.place, answered.unknown
+            byte_range, answered.verdict, answered.answer, answered.attempts, answered.place, answered.is_inconclusive
         )
 
-    async def _whole(self, key: str, limit: int) -> Answered:
+    async def _read_whole(self, key: str, limit: int) -> MirrorAnswer:
         if self._mirrored is not None:
-            return await self._mirrored.whole(key, limit)
-        return Answered(*await self._place.whole(key, limit), self._place)
+            return await self._mirrored.read_whole(key, limit)
+        return MirrorAnswer(*await self._place.read_whole(key, limit), self._place)
 
-    async def _head(self, key: str) -> Answered:
+    async def _head(self, key: str) -> MirrorAnswer:
         if self._mirrored is not None:
             return await self._mirrored.head(key)
-        return Answered(*await self._place.head(key), self._place)
+        return MirrorAnswer(*await self._place.head(key), self._place)
 
     async def _close(self) -> None:
         await (self._place if self._mirrored is None else self._mirrored).close()
@@ -323,7 +333,7 @@ def _outcome(
             attempts,
             tag=byte_range.tag,
         )
-    etag = verdict.etag if place.alone else place.etag(verdict)
+    etag = verdict.etag if place.is_only_place else place.etag(verdict)
     return RangeBytes(
         byte_range.key,
         verdict.offset,

@@ -14,9 +14,9 @@ from cc_pipeline.transport.faults import (
     Verified,
     error_document,
     etag_in,
-    is_one_of,
     judge_length,
     judge_status,
+    matches_etag,
 )
 
 _OK = 200
@@ -29,7 +29,7 @@ class Excerpt:
     def __init__(self, offset: int, length: int, etag: str | None, total: int | None) -> None:
         self._offset, self._length, self._etag, self._total = offset, length, etag, total
         self._begin = bytearray()
-        self._kept = bytearray()
+        self._range_bytes = bytearray()
         self._read = 0
 
     @property
@@ -39,7 +39,7 @@ class Excerpt:
 
     def begins(self, status: int, headers: Mapping[str, str]) -> bool:
         self._begin.clear()
-        self._kept.clear()
+        self._range_bytes.clear()
         self._read = 0
         return status == _OK
 
@@ -49,7 +49,7 @@ class Excerpt:
         start = max(0, self._offset - self._read)
         stop = self._offset + self._length - self._read
         if start < len(data):
-            self._kept += data[start:stop]
+            self._range_bytes += data[start:stop]
         self._read += len(data)
 
     @property
@@ -59,7 +59,7 @@ class Excerpt:
     def when_room(self, go_on: Callable[[], None]) -> None:
         go_on()
 
-    def judged(self, answer: Answer) -> Verified | Finding:
+    def judge(self, answer: Answer) -> Verified | Finding:
         """Checks that the stored bytes are those of the range."""
         if answer.status != _OK:
             return judge_status(answer.status, answer.headers, answer.body)
@@ -72,10 +72,10 @@ class Excerpt:
         if total is not None and total < self._offset + self._length:
             return Finding(FaultKind.RANGE_NOT_SATISFIABLE, f"the object ends at byte {total}, inside the range")
         etag = etag_in(answer.headers)
-        if self._etag is not None and etag is not None and not is_one_of(etag, self._etag):
+        if self._etag is not None and etag is not None and not matches_etag(etag, self._etag):
             return Finding(FaultKind.CHANGED_OBJECT, f"ETag {etag[:80]} where {self._etag[:80]} was expected")
-        return judge_length(self._length, self._kept) or Verified(self._offset, total, etag)
+        return judge_length(self._length, self._range_bytes) or Verified(self._offset, total, etag)
 
     def body(self) -> bytes:
         """The bytes of the range."""
-        return bytes(self._kept)
+        return bytes(self._range_bytes)

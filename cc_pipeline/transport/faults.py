@@ -11,13 +11,13 @@ from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import Final
 
-from cc_pipeline.addresses import shown
-from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, Kind, NotNow
+from cc_pipeline.addresses import redact_address
+from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, Kind, SourceRefuses
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Span
 
-_AT: Final = " @ "
+_PLACE_SEPARATOR: Final = " @ "
 #: No ETag has spaces in it (RFC 9110, 8.8.3).
-_OR: Final = " | "
+_ETAG_SEPARATOR: Final = " | "
 
 _CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*\Z", re.IGNORECASE)
 _ERROR_CODE = re.compile(rb"<Error[\s>].{0,512}?<Code>\s*([A-Za-z0-9._-]{1,64})\s*</Code>", re.DOTALL)
@@ -32,7 +32,7 @@ _SERVER_TIME: Final = re.compile(rb"<ServerTime>\s*([0-9TZ:.+-]{10,40})\s*</Serv
 #: and no number of such answers makes all requests wait.
 _FRONT_TROUBLE: Final = frozenset({502, 504})
 #: ``"api";r=0;t=55``: a quota is used up for so many seconds, in Hugging Face's notation.
-_USED_UP = re.compile(r";\s*r=0\s*;\s*t=(\d{1,6})\b")
+_QUOTA_EXHAUSTED = re.compile(r";\s*r=0\s*;\s*t=(\d{1,6})\b")
 #: Maximum bytes of an object that the tables can hold.
 _LARGEST: Final = 2**63 - 1
 #: Maximum characters of an ETag; one is stored for each file, and S3's have some forty.
@@ -41,49 +41,54 @@ _LONGEST_ETAG: Final = 256
 LONGEST_WAIT: Final = 3600.0
 
 
-def named(etag: str | None, place: str) -> str | None:
+def qualify_etag(etag: str | None, place: str) -> str | None:
     """Returns ``etag`` with the name of its ``place``."""
-    return None if etag is None else f"{etag}{_AT}{place}"
+    return None if etag is None else f"{etag}{_PLACE_SEPARATOR}{place}"
 
 
-def any_of(etags: Iterable[str]) -> str:
+def join_etags(etags: Iterable[str]) -> str:
     """Joins several ETags of one object for ``ByteRange.etag``, which then accepts any of them."""
-    return _OR.join(etags)
+    return _ETAG_SEPARATOR.join(etags)
 
 
-def is_one_of(etag: str, expected: str) -> bool:
+def matches_etag(etag: str, expected: str) -> bool:
     """Whether an answer's ETag is one of the expected ones. Strong and weak ETags are equal: both change if the object
     is replaced."""
-    return etag.removeprefix("W/") in (expected_etag.removeprefix("W/") for expected_etag in expected.split(_OR))
+    return etag.removeprefix("W/") in (
+        expected_etag.removeprefix("W/") for expected_etag in expected.split(_ETAG_SEPARATOR)
+    )
 
 
-def expected_at(etag: str | None, place: str, *, alone: bool) -> str | None:
+def expected_at(etag: str | None, place: str, *, is_only_place: bool) -> str | None:
     """Returns the ETag that ``place`` must answer with if ``etag`` is expected; ``None`` if no ETag is of this place.
 
-    An ETag without a place belongs to the place if it is the only one (``alone``).
+    An ETag without a place belongs to the place if it is the only one (``is_only_place``).
     """
     if etag is None:
         return None
     own_etags = []
-    for qualified_etag in etag.split(_OR):
-        plain, separator, etag_place = qualified_etag.rpartition(_AT)
-        if etag_place == place if separator else alone:
+    for qualified_etag in etag.split(_ETAG_SEPARATOR):
+        plain, separator, etag_place = qualified_etag.rpartition(_PLACE_SEPARATOR)
+        if etag_place == place if separator else is_only_place:
             own_etags.append(plain if separator else qualified_etag)
-    return any_of(own_etags) or None
+    return join_etags(own_etags) or None
 
 
-def is_another(current_etag: str | None, previous_etag: str | None) -> bool:
+def is_changed_etag(current_etag: str | None, previous_etag: str | None) -> bool:
     """Whether an object's ETag shows that the object changed. An ETag of another place shows nothing."""
     if current_etag is None or current_etag == previous_etag:
         return False
     return previous_etag is None or (
-        not is_one_of(current_etag, previous_etag)
-        and any(_place_of(current_etag) == _place_of(qualified_etag) for qualified_etag in previous_etag.split(_OR))
+        not matches_etag(current_etag, previous_etag)
+        and any(
+            _place_of(current_etag) == _place_of(qualified_etag)
+            for qualified_etag in previous_etag.split(_ETAG_SEPARATOR)
+        )
     )
 
 
 def _place_of(etag: str) -> str:
-    return etag.rpartition(_AT)[2] if _AT in etag else ""
+    return etag.rpartition(_PLACE_SEPARATOR)[2] if _PLACE_SEPARATOR in etag else ""
 
 
 class FaultKind(Kind):
@@ -195,7 +200,7 @@ class RangeEnvironmentFault(RangeFault, EnvironmentFault):
     """The place did not answer properly, whatever was requested."""
 
 
-class RangeNotNow(RangeEnvironmentFault, NotNow):
+class RangeNotNow(RangeEnvironmentFault, SourceRefuses):
     """The place refuses for longer than the request waits."""
 
 
@@ -252,38 +257,37 @@ def judge_range(
     etag: str | None = None,
     length: int | None = None,
     *,
-    or_less: bool = False,
+    may_be_short: bool = False,
 ) -> Verified | Finding:
     """Checks that an answer is exactly the requested range, or returns its fault.
 
-    ``etag`` (one of several, see ``any_of``) and ``length`` are those of the expected object; an answer of another one
-    is ``changed_object``. A place need not give the object's length (``/*``): an explicit range is verified without it.
-    A suffix ends where the object ends, unless it starts at byte 0: then it may be the first bytes of a longer object.
-    ``or_less``: the range may go beyond the object's end.
-    """
+    ``etag`` (one of several, see ``join_etags``) and ``length`` are those of the expected object; an answer of another
+    one is ``changed_object``. A place need not give the object's length (``/*``): an explicit range is verified without
+    it. A suffix ends where the object ends, unless it starts at byte 0: then it may be the first bytes of a longer
+    object. ``may_be_short``: the range may go beyond the object's end."""
     if status != 206:
         if status == 200:
             return error_document(body) or Finding(
                 FaultKind.WHOLE_OBJECT, f"status 200 for {span.header}, the whole object instead of the range"
             )
         return judge_status(status, headers, body)
-    verdict = promised(span, status, headers, etag, length, or_less=or_less)
+    verdict = judge_headers(span, status, headers, etag, length, may_be_short=may_be_short)
     if isinstance(verdict, Finding):
         return verdict
     expected = span.length if span.offset is not None or verdict.total is None else verdict.total - verdict.offset
-    if or_less and verdict.total is not None:
+    if may_be_short and verdict.total is not None:
         expected = min(expected, verdict.total - verdict.offset)
     return judge_length(expected, body) or verdict
 
 
-def promised(
+def judge_headers(
     span: Span,
     status: int,
     headers: Mapping[str, str],
     etag: str | None = None,
     length: int | None = None,
     *,
-    or_less: bool = False,
+    may_be_short: bool = False,
 ) -> Verified | Finding:
     """Checks the headers of an answer whose body is still to come."""
     if status != 206:
@@ -305,7 +309,7 @@ def promised(
         return Finding(FaultKind.CHANGED_OBJECT, f"the object has {total} bytes where {length} were expected")
     start = max(0, total - span.length) if span.offset is None else span.offset
     stop = total if span.offset is None else start + span.length
-    if or_less and is_total_known:
+    if may_be_short and is_total_known:
         stop = min(stop, total)
     if first != start or last + 1 != stop:
         if is_total_known and first == start and last + 1 == total < stop:
@@ -316,7 +320,7 @@ def promised(
             FaultKind.WRONG_RANGE, f"asked for bytes {start}-{stop - 1}, got Content-Range {content_range[:80]!r}"
         )
     answer_etag = etag_in(headers)
-    if etag is not None and answer_etag is not None and not is_one_of(answer_etag, etag):
+    if etag is not None and answer_etag is not None and not matches_etag(answer_etag, etag):
         return Finding(FaultKind.CHANGED_OBJECT, f"ETag {answer_etag[:80]} where {etag[:80]} was expected")
     return Verified(start, total if is_total_known else length, answer_etag)
 
@@ -380,7 +384,7 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
     if 300 <= status < 400:
         # a place may repeat the credentials of the request in it
         location = headers.get("location", "")
-        where = shown(f"http:{location}" if location.startswith("//") else location).partition("?")[0]
+        where = redact_address(f"http:{location}" if location.startswith("//") else location).partition("?")[0]
         return Finding(FaultKind.REDIRECTED, f"{detail} to {where[:200]!r}")
     return Finding(FaultKind.CLIENT_ERROR, detail)
 
@@ -411,7 +415,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     ``None`` for any other header.
     """
     header = headers.get("retry-after", "").strip()
-    if not header and (quota_match := _USED_UP.search(headers.get("ratelimit", "")[:200])):
+    if not header and (quota_match := _QUOTA_EXHAUSTED.search(headers.get("ratelimit", "")[:200])):
         header = quota_match[1]
     if header.isdecimal():
         return min(float(header), LONGEST_WAIT) if len(header) <= 9 else None

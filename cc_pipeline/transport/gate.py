@@ -17,8 +17,8 @@ from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.faults import Finding, Refusal
-from cc_pipeline.transport.outage import ANSWERS, TROUBLE, Closed, OutagePolicy
-from cc_pipeline.transport.rate_source import RateSourceAway
+from cc_pipeline.transport.outage import ANSWERS, TROUBLE, BreakerOpen, OutagePolicy
+from cc_pipeline.transport.rate_source import RateSourceDown
 from cc_pipeline.transport.refusals import Blocked, Event, Failed, Gave, RefusalPolicy, is_answer
 
 P = ParamSpec("P")
@@ -28,17 +28,19 @@ _RENEWAL = 1.0
 
 
 #: Seconds without a share of the budget, or without a slot, after which a message is shown.
-_CROWDED_OUT = 5.0
+_WARN_AFTER = 5.0
 #: Seconds between two checks whether a blocked host answers again: another process, or the user, may know it.
-_LOOK_AGAIN = 1.0
+_CHECK_SECONDS = 1.0
 
 
-class GateClosed(Exception):
+class HostUnavailable(Exception):
     """The host refuses, or is down, for longer than the request waits. The message says why and until when."""
 
-    def __init__(self, closed: Closed) -> None:
+    def __init__(self, closed: BreakerOpen) -> None:
         self.until = closed.until
-        super().__init__(f"refuses ({closed.why}); nothing is sent before {_moment(closed.until, '%Y-%m-%d %H:%M:%S')}")
+        super().__init__(
+            f"refuses ({closed.reason}); nothing is sent before {_moment(closed.until, '%Y-%m-%d %H:%M:%S')}"
+        )
 
     @property
     def seconds(self) -> float:
@@ -46,7 +48,7 @@ class GateClosed(Exception):
         return max(0.0, self.until - time.time())
 
 
-class Gate:
+class RateLimiter:
     """Lets requests pass one by one as the budget allows. Belongs to one event loop.
 
     A separate thread reads the budget's file, so that a busy disk never stops the loop.
@@ -67,7 +69,7 @@ class Gate:
         self.well = 0
         self.sample = ""
         self.denied: set[str] = set()
-        self._told_sample = self._took_sample = False
+        self._has_reported_sample = self._took_sample = False
         self._open_budget = open_budget
         self._outage = outage
         self._refusals = refusals or RefusalPolicy()
@@ -77,15 +79,15 @@ class Gate:
         self._waiting: deque[asyncio.Future[bool]] = deque()
         self._pump: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
-        self._again = asyncio.Event()
+        self._retry_event = asyncio.Event()
         self._in_flight = 0
-        self._granted = 0
+        self._request_share = 0
         self._renewed = 0.0
         # since when the host refuses, as this process knows it (0: it does not), and since when requests wait for it
         self._refused_at = 0.0
         self._waited_since = 0.0
         # since when other processes use all concurrent requests
-        self._crowded_out_since = 0.0
+        self._without_share_since = 0.0
         # since when all slots were missed, and the maximum delay of the last reservation's slots in seconds
         self._missed_since = self._lateness = 0.0
         # since when the rate source does not answer
@@ -93,15 +95,15 @@ class Gate:
         # until when the host refuses, and when that was first seen
         self._closed_until = self._seen_at = 0.0
         # successes since the last report, and whether the next reservation need not report any
-        self._came = 0
-        self._came_sent = 0.0
+        self._success_count = 0
+        self._last_success_sent = 0.0
         self._is_calm = outage is None
         self._news: deque[Callable[[Budget], object]] = deque()
         self._reporter: asyncio.Task[None] | None = None
 
     async def enter(self) -> bool:
         """Returns once one request may be sent, with whether it is the probe of a blocked host.
-        Raises ``GateClosed`` if the host refuses for longer than the request waits."""
+        Raises ``HostUnavailable`` if the host refuses for longer than the request waits."""
         admission: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(admission)
         if self._pump is None or self._pump.done():
@@ -114,32 +116,32 @@ class Gate:
             raise
 
     @property
-    def is_crowded(self) -> bool:
+    def has_blocked_requests(self) -> bool:
         """Whether a request waits for another one to end."""
-        return bool(self._waiting) and self._in_flight >= self._granted
+        return bool(self._waiting) and self._in_flight >= self._request_share
 
     def leave(self) -> None:
         """The request has ended, whatever its outcome."""
         self._in_flight -= 1
         self._room.set()
-        self._again.set()
+        self._retry_event.set()
 
     def succeeded(self, sent: float, key: str = "") -> None:
         """Notes that a request for ``key`` (empty: of another host), sent at ``sent`` (seconds since the epoch),
         succeeded."""
-        self._came += 1
-        self._came_sent = max(self._came_sent, sent)
+        self._success_count += 1
+        self._last_success_sent = max(self._last_success_sent, sent)
         self.sample = key or self.sample
         self.denied.discard(key)
-        if key and not self._told_sample:
-            self._told_sample = self._took_sample = True
-            self._report(partial(Budget.came, key=key))
+        if key and not self._has_reported_sample:
+            self._has_reported_sample = self._took_sample = True
+            self._report(partial(Budget.note_sample, key=key))
         if self._refused_at and sent >= self._refused_at:
-            self._tell_what_came()
+            self._report_successes()
             self._is_well()
 
-    def failed(self, finding: Finding, sent: float, key: str, *, again: bool = False) -> None:
-        """A request for ``key`` sent at ``sent`` failed, ``again``: not for the first time."""
+    def failed(self, finding: Finding, sent: float, key: str, *, is_repeat: bool = False) -> None:
+        """A request for ``key`` sent at ``sent`` failed, ``is_repeat``: not for the first time."""
         refusal = finding.refusal
         if refusal is Refusal.ADDRESS and (not self._refusals.probes or key in self.denied):
             refusal = None
@@ -149,30 +151,34 @@ class Gate:
         shows_it_well = self._refused_at and sent >= self._refused_at and is_answer(finding.kind, finding.refusal)
         if not is_news and not shows_it_well:
             return
-        self._tell_what_came()
+        self._report_successes()
         now = time.time()
         if refusal is Refusal.ADDRESS:
             self._refused_at = self._refused_at or now
         # a request that does not wait can still probe with a known object
-        probes_at_once = bool(self.denied) or (bool(self.sample) and self._refusals.wait < self._refusals.soon)
-        self._tell_state(
-            Failed(now, sent, finding.kind, finding.detail, refusal, finding.retry_after, key, probes_at_once, again)
+        probes_at_once = bool(self.denied) or (
+            bool(self.sample) and self._refusals.wait < self._refusals.first_probe_delay
+        )
+        self._report_event(
+            Failed(
+                now, sent, finding.kind, finding.detail, refusal, finding.retry_after, key, probes_at_once, is_repeat
+            )
         )
         if shows_it_well:
             self._is_well()
 
-    def _tell_what_came(self) -> None:
-        if self._came:
-            self._tell_state(Gave(time.time(), self._came, self._came_sent))
-            self._came, self._came_sent = 0, 0.0
+    def _report_successes(self) -> None:
+        if self._success_count:
+            self._report_event(Gave(time.time(), self._success_count, self._last_success_sent))
+            self._success_count, self._last_success_sent = 0, 0.0
 
-    def _tell_state(self, event: Event) -> None:
+    def _report_event(self, event: Event) -> None:
         self._is_calm = False
         self._report(partial(self._note_state, event))
 
     def _note_state(self, event: Event, budget: Budget) -> None:
         """Reports an event. If the host is blocked from then on, slots that were reserved before are void."""
-        state = budget.tell(event)
+        state = budget.apply_event(event)
         if isinstance(state, Blocked) and not self._refused_at:
             self._refused_at = event.now
 
@@ -181,13 +187,13 @@ class Gate:
             progress.report(progress.WAITING, 0)
         self.well += 1
         self._refused_at = self._waited_since = 0.0
-        self._again.set()
+        self._retry_event.set()
 
-    def gave_nothing(self, finding: Finding, key: str) -> None:
+    def redirect_failed(self, finding: Finding, key: str) -> None:
         """Notes that a request for ``key`` failed because of a host that this one redirects to."""
         if self._outage is not None:
             now = time.time()
-            self._tell_state(Failed(now, now, finding.kind, finding.detail, None, finding.retry_after, key))
+            self._report_event(Failed(now, now, finding.kind, finding.detail, None, finding.retry_after, key))
 
     async def close(self) -> None:
         """Releases this process's share, after all reports were sent."""
@@ -202,9 +208,9 @@ class Gate:
     def _report(self, news: Callable[[Budget], object]) -> None:
         self._news.append(news)
         if self._reporter is None or self._reporter.done():
-            self._reporter = asyncio.create_task(self._tell())
+            self._reporter = asyncio.create_task(self._send_reports())
 
-    async def _tell(self) -> None:
+    async def _send_reports(self) -> None:
         """Sends reports to the other processes through the budget file."""
         # an error of the budget file also meets the next request, which raises it
         with suppress(EnvironmentFault):
@@ -218,19 +224,19 @@ class Gate:
             while self._waiting:
                 try:
                     await self._pass_on(budget)
-                except RateSourceAway as outage:
+                except RateSourceDown as outage:
                     await self._wait_for_source(budget, outage)
         except Exception as error:
             self._refuse_all(error)
 
     async def _pass_on(self, budget: Budget) -> None:
         await self._renew(budget)
-        room = self._granted - self._in_flight
+        room = self._request_share - self._in_flight
         if room <= 0:
             await self._wait_for_room(budget)
             return
-        if self._crowded_out_since:
-            self._crowded_out_since = 0.0
+        if self._without_share_since:
+            self._without_share_since = 0.0
             progress.report(progress.WAITING, 0)
         request_count = min(room, len(self._waiting))
         free = budget.limits.rate is None and not budget.limits.shared
@@ -248,20 +254,20 @@ class Gate:
         if self._reporter is not None:
             # the budget must know earlier results before it gives slots
             await asyncio.wait([self._reporter])
-        successes, self._came = self._came, 0
+        successes, self._success_count = self._success_count, 0
         self._is_calm = self._outage is None
         lateness, self._lateness = self._lateness, 0.0
-        lease = await self._ask(budget.lease, max_slots, successes, self._came_sent, lateness)
+        lease = await self._ask(budget.reserve_slots, max_slots, successes, self._last_success_sent, lateness)
         if self._away_since:
             self._away_since = 0.0
             progress.report(progress.WAITING, 0)
-        if isinstance(lease, Closed):
+        if isinstance(lease, BreakerOpen):
             self._is_calm = False
             await self._wait_for(lease, budget.host)
             return
         # events reported meanwhile are news to the next reservation
-        self._is_calm = self._is_calm and lease.calm
-        if lease.asks:
+        self._is_calm = self._is_calm and lease.is_calm
+        if lease.is_probe:
             self._refused_at = self._refused_at or requested_at
             if not self._took_sample:
                 self.sample, self._took_sample = lease.sample, True
@@ -275,36 +281,36 @@ class Gate:
             now = time.time()
             self._lateness = max(self._lateness, now - due)
             # a late probe is still sent: no other request probes, and the next probe waits twice as long
-            if lease.spacing and now - due > lease.life and not lease.asks:
-                self._tell_of_missed_slots(budget.host)
+            if lease.spacing and now - due > lease.life and not lease.is_probe:
+                self._warn_of_missed_slots(budget.host)
                 continue  # a missed slot is void
             if self._missed_since:
                 self._missed_since = 0.0
                 progress.report(progress.WAITING, 0)
-            if self._refused_at >= requested_at and not lease.asks:
+            if self._refused_at >= requested_at and not lease.is_probe:
                 return  # it has refused meanwhile
-            self._release(asks=lease.asks)
+            self._release(is_probe=lease.is_probe)
 
     async def _wait_for_slot(self, delay: float, host: str) -> None:
         """Waits for a slot; other processes may have all slots of many seconds."""
-        if delay >= _CROWDED_OUT:
+        if delay >= _WARN_AFTER:
             text = f"other processes send to {host} too: this one may send its next request in {delay:.0f} s"
             progress.report(progress.WAITING, round(delay), None, text)
         await asyncio.sleep(delay)
-        if delay >= _CROWDED_OUT:
+        if delay >= _WARN_AFTER:
             progress.report(progress.WAITING, 0)
 
-    def _tell_of_missed_slots(self, host: str) -> None:
+    def _warn_of_missed_slots(self, host: str) -> None:
         now = time.monotonic()
         self._missed_since = self._missed_since or now
-        if now - self._missed_since >= _CROWDED_OUT:
+        if now - self._missed_since >= _WARN_AFTER:
             text = (
                 f"this machine is too busy: for {now - self._missed_since:.0f} s it missed each moment at which it may "
                 f"send to {host}, the last by {self._lateness:.2f} s; it goes on trying"
             )
             progress.report(progress.WAITING, round(_RENEWAL), None, text)
 
-    async def _wait_for(self, closed: Closed, host: str) -> None:
+    async def _wait_for(self, closed: BreakerOpen, host: str) -> None:
         """Waits a moment for a host that refuses or asked for a pause, and reports the remaining time; or ends all
         waiting requests."""
         now = time.time()
@@ -316,25 +322,29 @@ class Gate:
         policy = self._refusals
         is_given_up = self._outage is not None or policy.gives_up(waited, remaining)
         # a probe that was due just now may be in flight, here or in another process
-        is_probed = self._in_flight > 0 or now - self._seen_at < policy.soon
+        is_probed = self._in_flight > 0 or now - self._seen_at < policy.first_probe_delay
         if is_given_up and not (self.waits and is_probed and policy.waits_for_probes(waited, remaining)):
-            self._refuse_all(GateClosed(closed))
+            self._refuse_all(HostUnavailable(closed))
             return
-        reason = f"{closed.why}; nothing came from it yet, so check the credentials" if closed.never else closed.why
-        progress.waiting(host, reason, remaining, _moment(closed.until, "%H:%M:%S"))
-        self._again.clear()
+        reason = (
+            f"{closed.reason}; nothing came from it yet, so check the credentials"
+            if closed.never_answered
+            else closed.reason
+        )
+        progress.report_refusal(host, reason, remaining, _moment(closed.until, "%H:%M:%S"))
+        self._retry_event.clear()
         with suppress(TimeoutError):
-            check_seconds = min(_LOOK_AGAIN, policy.soon) if is_given_up else _LOOK_AGAIN
-            await asyncio.wait_for(self._again.wait(), max(0.0, min(remaining, check_seconds)))
+            check_seconds = min(_CHECK_SECONDS, policy.first_probe_delay) if is_given_up else _CHECK_SECONDS
+            await asyncio.wait_for(self._retry_event.wait(), max(0.0, min(remaining, check_seconds)))
 
-    async def _wait_for_source(self, budget: Budget, outage: RateSourceAway) -> None:
+    async def _wait_for_source(self, budget: Budget, outage: RateSourceDown) -> None:
         """Waits a moment for the rate source, as long as for a host that refuses. Nothing is sent meanwhile: other
         machines may use this one's share."""
         assert budget.source is not None
         now = time.time()
         self._away_since = min(self._away_since or now, now)
         self._renewed = 0.0
-        seconds = budget.source.look_again
+        seconds = budget.source.retry_seconds
         text = f"{budget.source.name} does not answer ({outage}), so nothing is sent to {budget.host}"
         if self._refusals.gives_up(now - self._away_since, seconds):
             self._refuse_all(EnvironmentFault(text, "Run it again when it answers; cc-pipeline doctor asks it."))
@@ -342,12 +352,12 @@ class Gate:
         progress.report(progress.WAITING, round(seconds), None, f"{text}; tried every {seconds:g} s")
         await asyncio.sleep(seconds)
 
-    def _release(self, *, asks: bool = False) -> None:
+    def _release(self, *, is_probe: bool = False) -> None:
         while self._waiting:
             admission = self._waiting.popleft()
             if not admission.done():
                 self._in_flight += 1
-                admission.set_result(asks)
+                admission.set_result(is_probe)
                 return
 
     def _refuse_all(self, error: Exception) -> None:
@@ -358,20 +368,20 @@ class Gate:
 
     async def _wait_for_room(self, budget: Budget) -> None:
         self._room.clear()
-        if self._granted > self._in_flight:
+        if self._request_share > self._in_flight:
             return
-        if not self._granted and not self._in_flight:
-            self._tell_who_is_waited_for(budget)
+        if not self._request_share and not self._in_flight:
+            self._warn_of_full_concurrency(budget)
         try:
             await asyncio.wait_for(self._room.wait(), budget.full_house if not self._in_flight else _RENEWAL)
         except TimeoutError:
             self._renewed = 0.0
 
-    def _tell_who_is_waited_for(self, budget: Budget) -> None:
+    def _warn_of_full_concurrency(self, budget: Budget) -> None:
         """Shows a message if other processes use all concurrent requests, which may take hours."""
         now = time.monotonic()
-        self._crowded_out_since = self._crowded_out_since or now
-        if now - self._crowded_out_since >= _CROWDED_OUT:
+        self._without_share_since = self._without_share_since or now
+        if now - self._without_share_since >= _WARN_AFTER:
             text = (
                 f"other processes use all {budget.limits.concurrency} requests that {budget.host} may get at the same "
                 "time: this one waits until one of them ends"
@@ -381,13 +391,13 @@ class Gate:
     async def _renew(self, budget: Budget) -> None:
         limits = budget.limits
         if not limits.shared:
-            self._granted = limits.concurrency
+            self._request_share = limits.concurrency
             return
         now = time.monotonic()
-        if now - self._renewed < _RENEWAL and self._granted:
+        if now - self._renewed < _RENEWAL and self._request_share:
             return
         self._renewed = now
-        self._granted = await self._ask(budget.renew, self._in_flight)
+        self._request_share = await self._ask(budget.renew, self._in_flight)
 
     async def _the_budget(self) -> Budget:
         if self._budget is None:

@@ -90,14 +90,14 @@ Out = TypeVar("Out")
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
-    """The mark of a part whose request goes on; ``tell`` is called when the part was taken."""
+class _PartDelivered:
+    """The mark of a part whose request goes on; ``acknowledge`` is called when the part was taken."""
 
-    tell: Callable[[], None]
+    acknowledge: Callable[[], None]
 
 
 #: The cost of an ended request (or the mark of a part), its result, and its error.
-_Done = tuple[int | _Taken, Out | None, BaseException | None]
+_Outcome = tuple[int | _PartDelivered, Out | None, BaseException | None]
 
 
 #: Delivers a part of a result early, with the function that is called in the loop once the caller has taken it.
@@ -124,13 +124,13 @@ class Stream(Generic[In, Out]):
         self._cost = cost
         self._window = window
         self._memory_bound = memory_bound
-        self._done: queue.SimpleQueue[_Done[Out]] = queue.SimpleQueue()
+        self._outcomes: queue.SimpleQueue[_Outcome[Out]] = queue.SimpleQueue()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, requests: Iterable[In]) -> Iterator[Out]:
         """Yields the results, and raises the errors of ``work``; leaving early cancels requests in flight."""
         source = iter(requests)
-        ready: deque[_Done[Out]] = deque()
+        ready: deque[_Outcome[Out]] = deque()
         # the window is topped up again after a quarter of it was taken, so that the link never runs dry
         portion = max(1, self._window // 4)
         waiting = held_bytes = 0
@@ -150,22 +150,22 @@ class Stream(Generic[In, Out]):
                     self._loop.call_soon_threadsafe(self._start, batch)
                 if not waiting:
                     return
-                ready.append(self._done.get())
+                ready.append(self._outcomes.get())
                 while len(ready) < portion:
                     try:
-                        ready.append(self._done.get_nowait())
+                        ready.append(self._outcomes.get_nowait())
                     except queue.Empty:
                         break
-                waiting -= sum(not isinstance(cost, _Taken) for cost, _, _ in ready)
+                waiting -= sum(not isinstance(cost, _PartDelivered) for cost, _, _ in ready)
                 while ready:
                     ended, result, error = ready.popleft()
                     if error is not None:
                         raise error
                     yield result  # type: ignore[misc]  # a result is there whenever there is no error
-                    if not isinstance(ended, _Taken):
+                    if not isinstance(ended, _PartDelivered):
                         held_bytes -= ended
                     elif not self._loop.is_closed():
-                        self._loop.call_soon_threadsafe(ended.tell)
+                        self._loop.call_soon_threadsafe(ended.acknowledge)
         finally:
             # a loop that was closed before this generator was collected has ended its tasks itself
             if (waiting or self._tasks) and not self._loop.is_closed():
@@ -173,7 +173,7 @@ class Stream(Generic[In, Out]):
 
     def _start(self, batch: list[In]) -> None:
         for request in batch:
-            task = self._loop.create_task(self._one(request))
+            task = self._loop.create_task(self._run_request(request))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -181,17 +181,17 @@ class Stream(Generic[In, Out]):
         for task in tuple(self._tasks):
             task.cancel()
 
-    async def _one(self, request: In) -> None:
+    async def _run_request(self, request: In) -> None:
         cost = self._cost(request)
 
         def part(result: Out, acknowledge: Callable[[], None]) -> None:
-            self._done.put((_Taken(acknowledge), result, None))
+            self._outcomes.put((_PartDelivered(acknowledge), result, None))
 
         try:
             result = await self._work(request, part)
         except BaseException as error:
-            self._done.put((cost, None, error))
+            self._outcomes.put((cost, None, error))
             if not isinstance(error, Exception):
                 raise
         else:
-            self._done.put((cost, result, None))
+            self._outcomes.put((cost, result, None))

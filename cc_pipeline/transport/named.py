@@ -17,7 +17,7 @@ from cc_pipeline.transport.faults import RangeFault, range_fault
 from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, TransportStats
 
 #: The place of files on this machine.
-HERE: Final = "/"
+LOCAL_ROOT: Final = "/"
 
 
 def place_of(name: str) -> tuple[str, str]:
@@ -26,7 +26,7 @@ def place_of(name: str) -> tuple[str, str]:
         return "", name
     parts = urlsplit(name)
     if parts.scheme == "file":
-        return HERE, unquote(parts.path).lstrip("/")
+        return LOCAL_ROOT, unquote(parts.path).lstrip("/")
     return f"{parts.scheme}://{parts.netloc}", unquote(parts.path).lstrip("/")
 
 
@@ -67,7 +67,7 @@ class NamedPlaces:
 
     def head(self, name: str) -> ObjectInfo | None:
         """As ``Transport.head``."""
-        place, key = self._at(name)
+        place, key = self._locate(name)
         return place.head(key)
 
     def exists(self, name: str) -> bool:
@@ -76,21 +76,21 @@ class NamedPlaces:
 
     def read(self, name: str, offset: int, length: int, etag: str | None = None) -> RangeBytes:
         """As ``Transport.read``."""
-        place, key = self._at(name)
+        place, key = self._locate(name)
         try:
             return replace(place.read(key, offset, length, etag), key=name)
         except RangeFault as fault:
-            raise _named(fault, ByteRange(name, offset, length)) from fault
+            raise _with_name(fault, ByteRange(name, offset, length)) from fault
 
     def read_all(self, name: str) -> RangeBytes:
         """As ``Transport.read_all``."""
-        place, key = self._at(name)
+        place, key = self._locate(name)
         return place.read_all(key)
 
     def read_many(self, requests: Iterable[ByteRange]) -> Iterator[RangeBytes | RangeFault]:
         """Reads as ``Transport.read_many``; neighbouring ranges of one place are requested concurrently."""
         for _, neighbours in groupby(requests, lambda byte_range: place_of(byte_range.key)[0]):
-            yield from self._of_one_place(neighbours)
+            yield from self._read_from_place(neighbours)
 
     def close(self) -> None:
         """Ends the connections to places opened here."""
@@ -98,10 +98,10 @@ class NamedPlaces:
             place.close()
         self._opened.clear()
 
-    def _of_one_place(self, requests: Iterable[ByteRange]) -> Iterator[RangeBytes | RangeFault]:
+    def _read_from_place(self, requests: Iterable[ByteRange]) -> Iterator[RangeBytes | RangeFault]:
         remaining_ranges = iter(requests)
         first = next(remaining_ranges)
-        place, _ = self._at(first.key)
+        place, _ = self._locate(first.key)
 
         def place_ranges() -> Iterator[ByteRange]:
             yield replace(first, key=place_of(first.key)[1], tag=first)
@@ -112,11 +112,11 @@ class NamedPlaces:
             original = outcome.tag
             assert isinstance(original, ByteRange)
             if isinstance(outcome, RangeFault):
-                yield _named(outcome, original)
+                yield _with_name(outcome, original)
             else:
                 yield replace(outcome, key=original.key, tag=original.tag)
 
-    def _at(self, name: str) -> tuple[Transport, str]:
+    def _locate(self, name: str) -> tuple[Transport, str]:
         root, key = place_of(name)
         if not root:
             return self._source, key
@@ -125,7 +125,7 @@ class NamedPlaces:
         return self._opened[root], key
 
 
-def _named(fault: RangeFault, byte_range: ByteRange) -> RangeFault:
+def _with_name(fault: RangeFault, byte_range: ByteRange) -> RangeFault:
     """Returns a fault of a place under the requested name."""
     return range_fault(
         fault.kind, byte_range.key, fault.offset, fault.length, fault.detail, fault.attempts, tag=byte_range.tag

@@ -20,13 +20,13 @@ TROUBLE: Final = frozenset(FaultKind) - ANSWERS - _REFUSALS
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
-    """The circuit breaker is open: nothing is sent before ``until`` (seconds since the epoch). ``never``: the host has
-    never given anything, and it may require credentials."""
+class BreakerOpen:
+    """The circuit breaker is open: nothing is sent before ``until`` (seconds since the epoch). ``never_answered``: the
+    host has never given anything, and it may require credentials."""
 
     until: float
-    why: str
-    never: bool = False
+    reason: str
+    never_answered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from cc_pipeline.addresses import Access, host_of, split_access
-from cc_pipeline.stores.answer import Answer, Listed, S3Options, Span, Store, Timeouts
+from cc_pipeline.stores.answer import Answer, ListedObject, S3Options, Span, Store, Timeouts
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import DEFAULT_USER_AGENT, is_loopback, open_store, system_proxy
 from cc_pipeline.transport.budget import Budget, open_file
@@ -32,16 +32,16 @@ from cc_pipeline.transport.faults import (
     judge_range,
     judge_status,
     judge_whole,
-    named,
+    qualify_etag,
 )
-from cc_pipeline.transport.gate import Gate
+from cc_pipeline.transport.gate import RateLimiter
 from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline.transport.pieces import Pieces
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
 from cc_pipeline.transport.rate_source import RateSourceOpener
 from cc_pipeline.transport.rates import SourceLimits, chosen_limits, default_limits, shared_among
 from cc_pipeline.transport.refusals import RefusalPolicy
-from cc_pipeline.transport.retrying import Asker, Follow, Judge
+from cc_pipeline.transport.retrying import Follow, Judge, RetryingSender
 
 if TYPE_CHECKING:
     from cc_pipeline.stores.web import HttpClient
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 
 #: A verdict, the answer it is about, and how many requests it took.
-Asked = tuple[Verified | Finding, Answer, int]
-Way = Callable[[], Awaitable[Asked]]
+PlaceAnswer = tuple[Verified | Finding, Answer, int]
+Way = Callable[[], Awaitable[PlaceAnswer]]
 
 #: The answers of servers to a kind of range that they do not support.
 _REFUSALS: Final = frozenset(
@@ -62,21 +62,21 @@ _PLAINER: Final = ENVIRONMENT_KINDS | {FaultKind.NOT_FOUND, FaultKind.WHOLE_OBJE
 #: Seconds for which a host counts as without suffix ranges; then one request tries again.
 _HOLDS: Final = 86_400.0
 #: Seconds for which other requests wait for the result of the first one.
-_PATIENCE: Final = 10.0
+_FIRST_TRY_SECONDS: Final = 10.0
 
 #: Seconds for which an answer waits for its piece to be taken (at most twice as long) while other requests are blocked.
-_HELD_UP: Final = 30.0
+_STALL_SECONDS: Final = 30.0
 
 _OK = 200
 _PARTIAL = 206
 PRECONDITION_FAILED = 412
 
 
-class _HeldUp(Exception):
+class _StalledAnswer(Exception):
     """An answer waits for its piece to be taken, and other requests wait for the answer."""
 
 
-class Suffixes:
+class SuffixRangeSupport:
     """Whether one host supports suffix ranges; ``memory`` is the budget's file. It belongs to one event loop at a
     time."""
 
@@ -87,17 +87,17 @@ class Suffixes:
         self._answers = False
         self._first: asyncio.Future[None] | None = None
 
-    def judged(self, verdict: Verified | Finding, answer: Answer) -> Verified | Finding:
+    def mark_final(self, verdict: Verified | Finding, answer: Answer) -> Verified | Finding:
         """``verdict`` of a suffix range. Where the host has not answered one yet, a refusal is not asked for again."""
         if isinstance(verdict, Finding) and _is_refusal(verdict, answer) and not self._answers:
             return replace(verdict, final=True)
         return verdict
 
-    async def read(self, by_suffix: Way, by_size: Way) -> Asked:
+    async def read(self, by_suffix: Way, by_size: Way) -> PlaceAnswer:
         """Reads the end of an object, by the kind of range that the host is known to support, else by the other."""
         if self._until is None:
             self._until = await asyncio.to_thread(self._remembered)
-        if not self._answers and not self._has_none:
+        if not self._answers and not self._is_unsupported:
             if self._first is None:
                 self._first = asyncio.get_running_loop().create_future()
                 try:
@@ -105,15 +105,15 @@ class Suffixes:
                 finally:
                     self._first.set_result(None)
             if not self._first.done():
-                await asyncio.wait([self._first], timeout=_PATIENCE)
+                await asyncio.wait([self._first], timeout=_FIRST_TRY_SECONDS)
         return await self._ask(by_suffix, by_size)
 
     @property
-    def _has_none(self) -> bool:
+    def _is_unsupported(self) -> bool:
         return self._until is not None and time.time() < self._until
 
-    async def _ask(self, by_suffix: Way, by_size: Way) -> Asked:
-        by_size_first = self._has_none
+    async def _ask(self, by_suffix: Way, by_size: Way) -> PlaceAnswer:
+        by_size_first = self._is_unsupported
         verdict, answer, sent = await (by_size if by_size_first else by_suffix)()
         if isinstance(verdict, Verified):
             self._answers = self._answers or not by_size_first
@@ -189,10 +189,12 @@ class PlaceOptions:
 
     def limits(self, address: str) -> SourceLimits:
         """Returns the limits of the host of ``address``."""
-        host_limits = chosen_limits(default_limits(address, self.s3_at(address).endpoint), self.rate, self.concurrency)
+        host_limits = chosen_limits(
+            default_limits(address, self.s3_options_of(address).endpoint), self.rate, self.concurrency
+        )
         return shared_among(host_limits, self.hosts) if self.rate_source is None else host_limits
 
-    def s3_at(self, address: str) -> S3Options:
+    def s3_options_of(self, address: str) -> S3Options:
         """Returns the options of a bucket."""
         return self.buckets.get(host_of(address), self.s3)
 
@@ -212,7 +214,7 @@ class Place:
             self.source,
             user_agent=options.user_agent,
             timeouts=options.timeouts,
-            s3=options.s3_at(self.source),
+            s3=options.s3_options_of(self.source),
             access=own_access or access,
             bounded=options.bounded,
             public_only=options.public_only,
@@ -220,15 +222,15 @@ class Place:
         self.local = self._opened if isinstance(self._opened, LocalStore) else None
         self.store: Store = self._opened
         self.limits = options.limits(self.source)
-        self.alone = options.outage is None
+        self.is_only_place = options.outage is None
         self.host = self.store.host if self.local is None else self.source
-        self._suffixes = Suffixes(self.host, options.budget_path)
-        self._asker: Asker | None = None
+        self._suffixes = SuffixRangeSupport(self.host, options.budget_path)
+        self._sender: RetryingSender | None = None
         self._follower: Follower | None = None
-        self._gates: dict[str, Gate] = {}
+        self._gates: dict[str, RateLimiter] = {}
         self._clients: dict[str, HttpClient] = {}
 
-    async def range(self, byte_range: ByteRange, tries: int | None) -> Asked:
+    async def range(self, byte_range: ByteRange, tries: int | None) -> PlaceAnswer:
         """Reads the bytes of a range."""
         if byte_range.offset is None and self.local is None:
             return await self._suffixes.read(
@@ -236,41 +238,41 @@ class Place:
             )
         return await self._explicit(byte_range, tries)
 
-    async def _explicit(self, byte_range: ByteRange, tries: int | None) -> Asked:
+    async def _explicit(self, byte_range: ByteRange, tries: int | None) -> PlaceAnswer:
         verdict, answer, sent = await self._range(byte_range, tries)
         is_whole_object = isinstance(verdict, Finding) and verdict.kind is FaultKind.WHOLE_OBJECT and self.local is None
         if (
             is_whole_object
             and byte_range.offset is not None
-            and byte_range.offset + byte_range.length <= byte_range.whole_up_to
+            and byte_range.offset + byte_range.length <= byte_range.max_object_bytes
         ):
             verdict, answer, object_requests = await self._out_of_whole(byte_range, byte_range.offset, tries)
             sent += object_requests
         return verdict, answer, sent
 
-    async def _out_of_whole(self, byte_range: ByteRange, offset: int, tries: int | None) -> Asked:
+    async def _out_of_whole(self, byte_range: ByteRange, offset: int, tries: int | None) -> PlaceAnswer:
         """Reads the bytes of an explicit range out of an answer with the whole object."""
         excerpt = Excerpt(
             offset, byte_range.length, byte_range.etag and self.expected(byte_range.etag), byte_range.total
         )
         sender, follower = self._ready(), self._follower
 
-        async def follow(answer: Answer, gate: Gate) -> Followed:
+        async def follow(answer: Answer, gate: RateLimiter) -> Followed:
             assert follower is not None
             return await follower.follow(
-                "GET", byte_range.key, answer, gate, {}, _OK, excerpt.bound, excerpt.judged, excerpt
+                "GET", byte_range.key, answer, gate, {}, _OK, excerpt.bound, excerpt.judge, excerpt
             )
 
         verdict, answer, sent = await sender.ask(
             byte_range.key,
             lambda: self.store.fetch(byte_range.key, None, excerpt.bound, excerpt),
-            excerpt.judged,
+            excerpt.judge,
             tries,
             None if follower is None else follow,
         )
         return verdict, replace(answer, body=excerpt.body()) if isinstance(verdict, Verified) else answer, sent
 
-    async def in_pieces(self, byte_range: ByteRange, tries: int | None, pieces: Pieces) -> Asked:
+    async def read_in_pieces(self, byte_range: ByteRange, tries: int | None, pieces: Pieces) -> PlaceAnswer:
         """Reads a range in ``pieces`` and returns its end. While pieces come, a failure is no final one, but its
         requests count, up to ``tries``. An answer whose piece nobody takes is dropped once other requests wait for it,
         and requested again from there: the receiver may have ended, or may be the one that waits."""
@@ -282,55 +284,61 @@ class Place:
             fetching = asyncio.ensure_future(self.store.fetch(byte_range.key, pieces.span, intake=pieces))
             paused: object = None
             try:
-                while not (await asyncio.wait({fetching}, timeout=_HELD_UP))[0]:
-                    if paused is not None and paused is pieces.pause and sender.gate.is_crowded:
-                        raise _HeldUp
+                while not (await asyncio.wait({fetching}, timeout=_STALL_SECONDS))[0]:
+                    if paused is not None and paused is pieces.pause and sender.gate.has_blocked_requests:
+                        raise _StalledAnswer
                     paused = pieces.pause
                 return fetching.result()
             finally:
                 fetching.cancel()
 
-        async def follow(answer: Answer, gate: Gate) -> Followed:
+        async def follow(answer: Answer, gate: RateLimiter) -> Followed:
             assert follower is not None
             span = pieces.span
             range_headers = {"Range": span.header}
             return await follower.follow(
-                "GET", byte_range.key, answer, gate, range_headers, _PARTIAL, span.length, pieces.judged, pieces
+                "GET", byte_range.key, answer, gate, range_headers, _PARTIAL, span.length, pieces.judge, pieces
             )
 
         while True:
             try:
                 verdict, answer, sent = await sender.ask(
-                    byte_range.key, fetch, pieces.judged, tries, None if follower is None else follow
+                    byte_range.key, fetch, pieces.judge, tries, None if follower is None else follow
                 )
-            except _HeldUp:
-                await pieces.all_taken()
+            except _StalledAnswer:
+                await pieces.wait_for_release()
                 continue
             # capped, so that the remaining range does not seem to be tried more often than it was
             spent = spent + sent if tries is None else min(spent + sent, tries)
             if isinstance(verdict, Verified):
-                return verdict, replace(answer, body=pieces.rest(answer)), spent
+                return verdict, replace(answer, body=pieces.take_remainder(answer)), spent
             pieces.start()
-            if verdict.final or verdict.kind in PERMANENT_KINDS or not pieces.went_on():
+            if verdict.final or verdict.kind in PERMANENT_KINDS or not pieces.has_progressed():
                 return verdict, answer, spent
 
-    async def _range(self, byte_range: ByteRange, tries: int | None) -> Asked:
+    async def _range(self, byte_range: ByteRange, tries: int | None) -> PlaceAnswer:
         span = Span(byte_range.offset, byte_range.length)
         etag = byte_range.etag and self.expected(byte_range.etag)
 
         def judge(answer: Answer) -> Verified | Finding:
             verdict = judge_range(
-                span, answer.status, answer.headers, answer.body, etag, byte_range.total, or_less=byte_range.or_less
+                span,
+                answer.status,
+                answer.headers,
+                answer.body,
+                etag,
+                byte_range.total,
+                may_be_short=byte_range.may_be_short,
             )
-            return verdict if span.offset is not None else self._suffixes.judged(verdict, answer)
+            return verdict if span.offset is not None else self._suffixes.mark_final(verdict, answer)
 
-        sender = self._asker
+        sender = self._sender
         if sender is None or self._follower is not None or self.local is not None:
             return await self._ask(byte_range.key, span, span.length, judge, tries)
         # the path of nearly every range
         return await sender.ask(byte_range.key, lambda: self.store.fetch(byte_range.key, span), judge, tries)
 
-    async def _by_size(self, byte_range: ByteRange, tries: int | None) -> Asked:
+    async def _by_size(self, byte_range: ByteRange, tries: int | None) -> PlaceAnswer:
         """Reads the end of an object as an explicit range, after a HEAD request if its size is not known."""
         size, sent = byte_range.total, 0
         if size is None:
@@ -346,25 +354,25 @@ class Place:
         verdict, answer, range_requests = await self._explicit(explicit_range, tries)
         return verdict, answer, sent + range_requests
 
-    async def whole(self, key: str, limit: int, tries: int | None = None) -> Asked:
+    async def read_whole(self, key: str, limit: int, tries: int | None = None) -> PlaceAnswer:
         """Reads a whole object of at most ``limit`` bytes."""
         return await self._ask(
             key, None, limit, lambda answer: judge_whole(limit, answer.status, answer.headers, answer.body), tries
         )
 
-    async def head(self, key: str, tries: int | None = None) -> Asked:
+    async def head(self, key: str, tries: int | None = None) -> PlaceAnswer:
         """Requests the head of an object. The size is ``content-length``, if it has one."""
         sender = self._ready()
         follow = self._following("HEAD", key, {}, _OK, 0, judge_head)
         return await sender.ask(key, lambda: self.store.head(key), judge_head, tries, follow)
 
-    async def write(self, write: Callable[[], Awaitable[Answer]]) -> Asked:
+    async def write(self, write: Callable[[], Awaitable[Answer]]) -> PlaceAnswer:
         """Sends a change to the user's own place and returns its result."""
         return await self._ready().ask("", write, judge_write)
 
-    async def listing(self, prefix: str) -> tuple[Verified | Finding, list[Listed]]:
+    async def listing(self, prefix: str) -> tuple[Verified | Finding, list[ListedObject]]:
         """Lists the objects of the user's own place."""
-        objects: list[Listed] = []
+        objects: list[ListedObject] = []
 
         async def fetch() -> Answer:
             nonlocal objects
@@ -379,21 +387,21 @@ class Place:
         await self.store.close()
         for client in self._clients.values():
             await client.close()
-        gates = [*self._gates.values(), *([self._asker.gate] if self._asker is not None else [])]
-        self._asker = self._follower = None
+        gates = [*self._gates.values(), *([self._sender.gate] if self._sender is not None else [])]
+        self._sender = self._follower = None
         self._clients, self._gates = {}, {}
         for gate in gates:
             await gate.close()
 
     def expected(self, etag: str) -> str | None:
         """Returns the ETag that an answer of this place must have if ``etag`` is expected."""
-        return expected_at(etag, self.source, alone=self.alone)
+        return expected_at(etag, self.source, is_only_place=self.is_only_place)
 
     def etag(self, verdict: Verified) -> str | None:
         """Returns the ETag of an answer in the form that later requests can expect."""
-        return verdict.etag if self.alone else named(verdict.etag, self.source)
+        return verdict.etag if self.is_only_place else qualify_etag(verdict.etag, self.source)
 
-    async def _ask(self, key: str, span: Span | None, bound: int, judge: Judge, tries: int | None) -> Asked:
+    async def _ask(self, key: str, span: Span | None, bound: int, judge: Judge, tries: int | None) -> PlaceAnswer:
         sender = self._ready()
         if self.local is not None:
             # in a thread: a disk may be slow, and the loop serves other places too
@@ -414,15 +422,15 @@ class Place:
             return None
         return lambda answer, gate: follower.follow(method, key, answer, gate, range_headers, hoped_for, bound, judge)
 
-    def _ready(self) -> Asker:
-        if self._asker is None:
+    def _ready(self) -> RetryingSender:
+        if self._sender is None:
             gate = self._new_gate(self.store.host, self.limits)
-            self._asker = Asker(self.store, gate, self.options.retry, self.stats)
+            self._sender = RetryingSender(self.store, gate, self.options.retry, self.stats)
             self._follower = self._open_follower()
-        return self._asker
+        return self._sender
 
-    def _new_gate(self, host: str, limits: SourceLimits) -> Gate:
-        return Gate(lambda: self._budget(host, limits), self.options.outage, self.options.refusals)
+    def _new_gate(self, host: str, limits: SourceLimits) -> RateLimiter:
+        return RateLimiter(lambda: self._budget(host, limits), self.options.outage, self.options.refusals)
 
     def _budget(self, host: str, limits: SourceLimits) -> Budget:
         # with mirrors, all processes have to know that this place is down
@@ -446,11 +454,11 @@ class Place:
         assert isinstance(self._opened, HttpStore)
         return Follower(self._opened, declared, self._client, self._gate, self.stats)
 
-    def _gate(self, address: str) -> Gate:
+    def _gate(self, address: str) -> RateLimiter:
         """Returns the rate limiter of the host that a redirect leads to."""
         host = urlsplit(address).netloc
-        if self._asker is not None and host == self.store.host:
-            return self._asker.gate
+        if self._sender is not None and host == self.store.host:
+            return self._sender.gate
         if host not in self._gates:
             limits = self.options.limits(address)
             self._gates[host] = self._new_gate(host, limits)

@@ -16,7 +16,7 @@ from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, Finding
 REQUEST_NUMBERS: Final = itertools.count(1)
 
 #: Kinds for which a few attempts are enough; more would only load the source.
-_FEW: Mapping[FaultKind, int] = {
+_ATTEMPTS_BY_KIND: Mapping[FaultKind, int] = {
     # in between the source has answered others
     FaultKind.FORBIDDEN: 2,
     FaultKind.WHOLE_OBJECT: 3,
@@ -27,7 +27,7 @@ _FEW: Mapping[FaultKind, int] = {
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The total ``attempts``, the first included; ``few`` overrides them by kind. Waits are in seconds.
+    """The total ``attempts``, the first included; ``attempts_by_kind`` overrides them by kind. Waits are in seconds.
 
     The next wait is drawn between ``base`` and three times the last one, at most ``longest`` ("decorrelated jitter"),
     so that clients that failed together do not retry together. For a ``Retry-After`` all requests to the host wait
@@ -37,15 +37,15 @@ class RetryPolicy:
     attempts: int = 6
     base: float = 0.5
     longest: float = 30.0
-    few: Mapping[FaultKind, int] = field(default_factory=lambda: _FEW)
+    attempts_by_kind: Mapping[FaultKind, int] = field(default_factory=lambda: _ATTEMPTS_BY_KIND)
 
-    def most(self, finding: Finding) -> int:
+    def max_attempts(self, finding: Finding) -> int:
         """Returns the total attempts for a finding of this kind."""
-        return min(self.attempts, self.few.get(finding.kind, self.attempts))
+        return min(self.attempts, self.attempts_by_kind.get(finding.kind, self.attempts))
 
     def next_wait(self, finding: Finding, attempt: int, last_wait: float) -> float | None:
         """Returns the seconds to wait before the attempt after ``attempt`` (from 1), ``None`` to give up."""
-        if finding.final or finding.kind in PERMANENT_KINDS or attempt >= self.most(finding):
+        if finding.final or finding.kind in PERMANENT_KINDS or attempt >= self.max_attempts(finding):
             return None
         return min(self.longest, random.uniform(self.base, max(self.base, last_wait * 3)))
 
@@ -59,9 +59,8 @@ class ByteRange:
     at one place (``None``: as in the retry policy). ``avoid`` are places (``RangeBytes.source``) that are tried only if
     no other has the bytes. ``ends`` are the offsets, in order, at which records of an explicit range end: a transport
     with one place gives a long range in pieces that end there (``pieces.py``).
-    ``or_less``: if the object ends before the range, the bytes up to its end are enough. ``whole_up_to``: if a place
-    sends the whole object instead, a range that ends within so many bytes is taken out of it.
-    """
+    ``may_be_short``: if the object ends before the range, the bytes up to its end are enough. ``max_object_bytes``: if
+    a place sends the whole object instead, a range that ends within so many bytes is taken out of it."""
 
     key: str
     offset: int | None
@@ -72,8 +71,8 @@ class ByteRange:
     total: int | None = None
     avoid: frozenset[str] = frozenset()
     ends: tuple[int, ...] = ()
-    or_less: bool = False
-    whole_up_to: int = 0
+    may_be_short: bool = False
+    max_object_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +81,8 @@ class RangeBytes:
     does not say; it is known of each end and each whole object).
 
     ``source`` is the place that gave them, without credentials. ``attempts`` are the requests to the place with the
-    most. ``unknown``: a preferred place gave no answer, and may have other bytes. ``first``: the first piece of an
-    answer. ``request`` is the number of the request: equal bytes confirm each other only if it differs.
-    """
+    most. ``is_inconclusive``: a preferred place gave no answer, and may have other bytes. ``first``: the first piece of
+    an answer. ``request`` is the number of the request: equal bytes confirm each other only if it differs."""
 
     key: str
     offset: int
@@ -94,7 +92,7 @@ class RangeBytes:
     attempts: int
     tag: object = None
     source: str = ""
-    unknown: bool = False
+    is_inconclusive: bool = False
     first: bool = True
     request: int = field(default_factory=REQUEST_NUMBERS.__next__)
 

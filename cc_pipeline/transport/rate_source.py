@@ -8,7 +8,7 @@ from typing import Protocol
 from cc_pipeline.transport.rates import SourceLimits
 
 
-class RateSourceAway(Exception):
+class RateSourceDown(Exception):
     """A rate source does not answer. The message says why."""
 
 
@@ -16,9 +16,9 @@ class RateSource(Protocol):
     """The slots of one process at one host, shared with all processes, also of other machines, that use the same
     source. Used by one thread at a time.
 
-    ``slots`` and ``renew`` raise ``RateSourceAway`` while the rate source does not answer: nothing is sent meanwhile.
+    ``slots`` and ``renew`` raise ``RateSourceDown`` while the rate source does not answer: nothing is sent meanwhile.
     They raise other errors if it cannot be used. ``name`` is its name in messages. ``life`` is the number of seconds
-    after which the last slots expire. ``look_again`` is the number of seconds between two tries while it does not
+    after which the last slots expire. ``retry_seconds`` is the number of seconds between two tries while it does not
     answer, and between two checks for a free share.
     """
 
@@ -29,7 +29,7 @@ class RateSource(Protocol):
     def life(self) -> float: ...
 
     @property
-    def look_again(self) -> float: ...
+    def retry_seconds(self) -> float: ...
 
     def slots(self, max_slots: int, rate: float, wait: float, lateness: float = 0.0) -> tuple[float, float, int]:
         """Reserves up to ``max_slots`` slots at ``rate`` requests per second, the first ``wait`` seconds from now or

@@ -31,7 +31,7 @@ class SourceLimits:
 #: with 0.2 s a request, and 5/s are 1,500 in 300 s. Who was refused keeps to 800 for a day, less than any known limit.
 FRONT: Final = SourceLimits(rate=5.0, concurrency=4, cautious=795 / 300)
 #: Any other web host: nothing is known of it. At Hugging Face a public client runs at 20/s (Daft).
-_OTHER: Final = SourceLimits(rate=10.0, concurrency=8)
+_OTHER_HOST: Final = SourceLimits(rate=10.0, concurrency=8)
 #: The index server answers about 100,000 look-ups an hour for everybody together.
 _INDEX_SERVER: Final = SourceLimits(rate=1.0, concurrency=2)
 #: S3 itself takes some 5,500 reads a second and prefix, but the bucket is everybody's, as above. Whoever takes more
@@ -61,7 +61,7 @@ def default_limits(source: str, s3_endpoint: str | None = None) -> SourceLimits:
             return _BUCKET
         return _OWN_MACHINE
     host = host_of(source)
-    return _OWN_MACHINE if is_loopback(host) else _BY_HOST.get(host, _OTHER)
+    return _OWN_MACHINE if is_loopback(host) else _BY_HOST.get(host, _OTHER_HOST)
 
 
 def chosen_limits(defaults: SourceLimits, rate: float | None, concurrency: int | None) -> SourceLimits:

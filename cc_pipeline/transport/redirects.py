@@ -13,22 +13,22 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from cc_pipeline.addresses import host_of, scheme_of, shown
+from cc_pipeline.addresses import host_of, redact_address, scheme_of
 from cc_pipeline.stores.answer import Answer, Intake, NoAnswer
 from cc_pipeline.stores.opening import is_loopback, may_be_public
 from cc_pipeline.stores.web import HttpClient, HttpStore
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified
-from cc_pipeline.transport.gate import Gate, GateClosed
+from cc_pipeline.transport.gate import HostUnavailable, RateLimiter
 from cc_pipeline.transport.ranges import TransportStats
 from cc_pipeline.transport.retrying import closed_finding
 
 #: Hosts that a source's host is known to redirect to. A star stands for anything within one label.
-_KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
+_KNOWN_REDIRECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "huggingface.co": ("cas-bridge.xethub.hf.co", "*.aws.cdn.hf.co", "cdn-lfs*.hf.co")
 }
-_MOST_HOPS: Final = 3
+_MAX_HOPS: Final = 3
 #: Maximum hosts that one place may redirect to; each has connections, a budget and a thread.
-_MOST_HOSTS: Final = 32
+_MAX_HOSTS: Final = 32
 _LONGEST: Final = 8192
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PORTS: Final = {"http": 80, "https": 443}
@@ -43,7 +43,7 @@ def declared_hosts(source: str, extra_hosts: Sequence[str]) -> tuple[str, ...]:
     sources."""
     if scheme_of(source) not in _PORTS:
         return ()
-    return tuple(dict.fromkeys([*_KNOWN.get(host_of(source), ()), *(host.lower() for host in extra_hosts)]))
+    return tuple(dict.fromkeys([*_KNOWN_REDIRECTS.get(host_of(source), ()), *(host.lower() for host in extra_hosts)]))
 
 
 class Undeclared(Exception):
@@ -104,9 +104,9 @@ class Followed:
     """The result of redirects: the verdict, the last answer, the rate limiter of its host (``None``: no request was
     sent to it), and the time of the request (0: none was sent)."""
 
-    found: Verified | Finding
+    verdict: Verified | Finding
     answer: Answer
-    gate: Gate | None
+    gate: RateLimiter | None
     sent: float = 0.0
 
 
@@ -121,7 +121,7 @@ class Follower:
         store: HttpStore,
         declared: Sequence[str],
         client_for: Callable[[str], HttpClient],
-        gate_for: Callable[[str], Gate],
+        gate_for: Callable[[str], RateLimiter],
         stats: TransportStats,
     ) -> None:
         self._store = store
@@ -136,7 +136,7 @@ class Follower:
         method: str,
         key: str,
         answer: Answer,
-        gate: Gate,
+        gate: RateLimiter,
         range_headers: Mapping[str, str],
         hoped_for: int,
         bound: int,
@@ -148,7 +148,7 @@ class Follower:
         address = self._store.url(key)
         size: int | None = None
         sent = 0.0
-        for _ in range(_MOST_HOPS):
+        for _ in range(_MAX_HOPS):
             if answer.status not in _REDIRECTS:
                 break
             try:
@@ -163,8 +163,8 @@ class Follower:
                 answer = Answer(200, {name: value for name, value in object_headers.items() if value}, b"")
                 return Followed(judge(answer), answer, gate)
             host = urlsplit(address).netloc
-            if host not in self._hosts and len(self._hosts) >= _MOST_HOSTS:
-                reason = f"redirects to more than {_MOST_HOSTS} hosts"
+            if host not in self._hosts and len(self._hosts) >= _MAX_HOSTS:
+                reason = f"redirects to more than {_MAX_HOSTS} hosts"
                 return Followed(Finding(FaultKind.REDIRECTED, reason), answer, gate)
             self._hosts.add(host)
             gate = self._gate_for(address)
@@ -173,7 +173,7 @@ class Follower:
                 await gate.enter()
                 sent = time.time()
                 answer = await self._send(gate, method, address, headers, hoped_for, bound, intake)
-            except GateClosed as closed:
+            except HostUnavailable as closed:
                 return Followed(closed_finding(closed), answer, None)
             except NoAnswer as error:
                 return Followed(Finding(FaultKind(error.kind), error.detail), Answer(0, {}, b""), gate, sent)
@@ -181,7 +181,7 @@ class Follower:
             return Followed(Finding(FaultKind.REDIRECTED, "one redirect after the other"), answer, gate)
         verdict = judge(answer)
         if isinstance(verdict, Finding):
-            verdict = replace(verdict, detail=f"{verdict.detail}, from {host_of(shown(address))}")
+            verdict = replace(verdict, detail=f"{verdict.detail}, from {host_of(redact_address(address))}")
         elif size is not None and verdict.total and verdict.total != size:
             detail = f"{verdict.total} bytes where the redirect spoke of {size}"
             verdict = Finding(FaultKind.WRONG_RANGE, detail)
@@ -189,7 +189,7 @@ class Follower:
 
     async def _send(
         self,
-        gate: Gate,
+        gate: RateLimiter,
         method: str,
         address: str,
         headers: Mapping[str, str],

@@ -29,26 +29,26 @@ from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, LONGEST_WAIT, FaultKind, Refusal
-from cc_pipeline.transport.outage import ANSWERS, TROUBLE, Closed, OutagePolicy
+from cc_pipeline.transport.outage import ANSWERS, TROUBLE, BreakerOpen, OutagePolicy
 
 #: Answers that are judged together. "One part in five served [as 503] on a bad day, independent of request rate" (a
 #: user, 18 August 2026): a share below ``SHARE`` needs so many answers to say anything.
 WINDOW: Final = 200
-#: The share of refusals from which the rate is suspected at once, for at least ``LEAST`` answers: with one in five by
-#: chance, a quarter of 100 comes once in eight times.
+#: The share of refusals from which the rate is suspected at once, for at least ``MIN_ANSWERS`` answers: with one in
+#: five by chance, a quarter of 100 comes once in eight times.
 SHARE: Final = 0.25
-LEAST: Final = 100
+MIN_ANSWERS: Final = 100
 #: The share from which the rate is suspected after a whole window: with one in ten by chance it comes once in sixty
 #: windows.
-DOUBTED_SHARE: Final = 0.15
+SUSPECT_SHARE: Final = 0.15
 #: Answers at half the rate that decide whether the share of refusals follows the rate. At one in five by chance, a
 #: thirtieth of such comparisons is wrong, and one costs twelve seconds at 5/s.
-COMPARED: Final = 60
+COMPARED_ANSWERS: Final = 60
 #: Seconds for which a share that did not follow the rate counts as chance, unless it grows by half.
-BELIEVED: Final = 3_600.0
+CHANCE_LIFE: Final = 3_600.0
 _GROWN: Final = 1.5
 #: Number of 429 and ``Retry-After`` within a window that halves the rate: a single one only pauses.
-ASKED_FOR_LESS: Final = 3
+RATE_REFUSALS: Final = 3
 #: Refusals in a row are a wave if chance brings such a row once in 100,000 requests. The number depends on the share
 #: before; a few answers are weighed with ``_PRIOR`` (one in twenty). A wave takes at least a second, or ``SLOW_WAVE``
 #: seconds for a client that sends one request at a time; or it is long at any speed.
@@ -59,7 +59,7 @@ SLOW_WAVE: Final = 10.0
 LONG_WAVE: Final = 12
 _PRIOR: Final = (1, 20)
 #: If another wave comes within so many seconds, the rate is the reason.
-WAVES_APART: Final = 300.0
+WAVE_INTERVAL: Final = 300.0
 #: Seconds after which a lowered rate is doubled if few of at least so many answers were refusals. After each failed try
 #: the time doubles, to at most a quarter of an hour: an improvement is found within minutes.
 CLIMB: Final = 60.0
@@ -67,7 +67,7 @@ LONGEST_CLIMB: Final = 900.0
 CLIMB_ANSWERS: Final = 30
 CLIMB_SHARE: Final = 0.10
 #: Seconds for which a lowered rate is used: users report throttles of minutes, and one of an hour.
-KEPT: Final = 6 * 3_600.0
+LOWERED_RATE_LIFE: Final = 6 * 3_600.0
 #: Seconds for which an object that was read serves as a sample for probes.
 SAMPLE_KEPT: Final = 7 * 86_400.0
 #: The smallest share of its full rate that a host is slowed down to.
@@ -76,8 +76,8 @@ _SLOWEST: Final = 1 / 64
 CAUTION: Final = 86_400.0
 #: Seconds of the window in which Common Crawl's firewall counts (cc-monitoring: aws/waf-webacl-*.json, 2023), and of
 #: the buckets in which requests are counted here.
-COUNTED: Final = 300
-_COUNTED_TOGETHER: Final = 30
+FIREWALL_WINDOW: Final = 300
+_BUCKET_SECONDS: Final = 30
 
 #: Seconds from a refusal to each probe; after the last, as long again each time.
 PROBES: Final = (5.0, 15.0, 60.0)
@@ -105,7 +105,7 @@ class RefusalPolicy:
     wait: float = field(default_factory=lambda: WAIT)
 
     @property
-    def soon(self) -> float:
+    def first_probe_delay(self) -> float:
         """The seconds until the first probe, at most the default."""
         return min(self.probes[0], 5.0) if self.probes else 0.0
 
@@ -124,7 +124,7 @@ class RefusalPolicy:
     def waits_for_probes(self, waited: float, remaining: float) -> bool:
         """Whether a request that would give up waits for the probe that is in flight. The next probe follows after
         ``remaining`` seconds."""
-        return self.wait > 0 and 0 < waited <= self.wait + self.soon and remaining <= self.probes[-1]
+        return self.wait > 0 and 0 < waited <= self.wait + self.first_probe_delay and remaining <= self.probes[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,18 +163,18 @@ class Gave:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A request for ``key``, sent at ``sent``, failed. ``refusal`` is the possible meaning, ``again``: not for the
-    first time. ``at_once``: it may concern only the object, so the first probe need not wait."""
+    """A request for ``key``, sent at ``sent``, failed. ``refusal`` is the possible meaning, ``is_repeat``: not for the
+    first time. ``probes_at_once``: it may concern only the object, so the first probe need not wait."""
 
     now: float
     sent: float
     kind: FaultKind
-    why: str
+    reason: str
     refusal: Refusal | None = None
     retry_after: float | None = None
     key: str = ""
-    at_once: bool = False
-    again: bool = False
+    probes_at_once: bool = False
+    is_repeat: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,8 @@ class Tally:
         tally = self.with_answers(1)
         since = min(self.row_since, event.sent) if self.row else event.sent
         return replace(
-            tally, refusals=tally.refusals + 1, row=self.row + 1, fresh=self.fresh + (not event.again), row_since=since,
+            tally, refusals=tally.refusals + 1, row=self.row + 1,
+            fresh=self.fresh + (not event.is_repeat), row_since=since,
             silent=self.silent, objects=self.objects,
         )  # fmt: skip
 
@@ -243,9 +244,8 @@ class Memory:
     ``rate`` was learnt at ``learnt_at`` (``None``: the full one). It is doubled after ``climb`` seconds, the last time
     at ``climbed_at``. ``chance`` is the share of refusals that did not follow the rate, found at ``chance_at``. The
     last block ended with an answer to a request sent at ``ended``. ``refused_at`` is the last block of the address,
-    ``asked_before`` the requests that may have been sent within the ``COUNTED`` seconds before it. ``sent`` counts
-    requests per half minute.
-    """
+    ``asked_before`` the requests that may have been sent within the ``FIREWALL_WINDOW`` seconds before it. ``sent``
+    counts requests per half minute."""
 
     rate: float | None = None
     learnt_at: float = 0.0
@@ -278,7 +278,7 @@ class Memory:
 
     def believed(self, now: float) -> float:
         """Returns the share of refusals that counts as chance, with the growth that is allowed."""
-        return self.chance * _GROWN if 0 <= now - self.chance_at < BELIEVED else 0.0
+        return self.chance * _GROWN if 0 <= now - self.chance_at < CHANCE_LIFE else 0.0
 
     def halved(self, rules: HostRules, now: float) -> Memory:
         """Returns the memory with half the current rate."""
@@ -290,7 +290,7 @@ class Memory:
         return replace(self, rate=max(rules.rate * _SLOWEST, rate / 2), learnt_at=now, climb=climb)
 
     def notes(self, event: Failed) -> Memory:
-        return replace(self, last_refusal=event.why[:300], last_refusal_at=event.now)
+        return replace(self, last_refusal=event.reason[:300], last_refusal_at=event.now)
 
     def pauses(self, event: Failed) -> Memory:
         seconds = _PAUSE if event.retry_after is None else event.retry_after
@@ -298,15 +298,15 @@ class Memory:
 
     def counts(self, event: Sent) -> Memory:
         """Counts requests; drops those that are older than the firewall's window."""
-        bucket = int(event.now // _COUNTED_TOGETHER)
-        oldest = bucket - COUNTED // _COUNTED_TOGETHER
+        bucket = int(event.now // _BUCKET_SECONDS)
+        oldest = bucket - FIREWALL_WINDOW // _BUCKET_SECONDS
         counts = dict(self.sent)
         counts[bucket] = counts.get(bucket, 0) + event.count
         return replace(self, sent=tuple((start, count) for start, count in sorted(counts.items()) if start >= oldest))
 
-    def asked_within(self, now: float) -> int:
-        """Returns the requests of the ``COUNTED`` seconds before ``now``, rather too many than too few."""
-        oldest = int((now - COUNTED) // _COUNTED_TOGETHER)
+    def requests_within(self, now: float) -> int:
+        """Returns the requests of the ``FIREWALL_WINDOW`` seconds before ``now``, rather too many than too few."""
+        oldest = int((now - FIREWALL_WINDOW) // _BUCKET_SECONDS)
         return sum(count for start, count in self.sent if start >= oldest)
 
 
@@ -327,25 +327,25 @@ class Serving:
     def rate_at(self, rules: HostRules, now: float) -> float | None:
         return self.memory.rate_at(rules, now)
 
-    def admits(self, now: float) -> Closed | bool:
-        """Returns ``True`` if requests may be sent, ``Closed`` for a pause that is worth a message."""
+    def admits(self, now: float) -> BreakerOpen | bool:
+        """Returns ``True`` if requests may be sent, ``BreakerOpen`` for a pause that is worth a message."""
         return _pause(self.memory, now) or True
 
     def next(self, event: Event, rules: HostRules) -> State:
         if isinstance(event, Sent):
             return replace(self, memory=self.memory.counts(event))
         if isinstance(event, Gave):
-            return self._judged(replace(self, tally=self.tally.with_answers(event.count)), event.now, rules)
+            return self._apply_tally(replace(self, tally=self.tally.with_answers(event.count)), event.now, rules)
         return _failed(self, event, rules)
 
     def chance(self, tally: Tally, event: Failed, rules: HostRules) -> State:
         """Returns the state after a refusal that may be chance."""
-        return self._judged(replace(self, tally=tally), event.now, rules)
+        return self._apply_tally(replace(self, tally=tally), event.now, rules)
 
-    def _judged(self, state: Serving, now: float, rules: HostRules) -> State:
+    def _apply_tally(self, state: Serving, now: float, rules: HostRules) -> State:
         tally, memory = state.tally, state.memory
-        is_suspect = (tally.answers >= LEAST and tally.share >= SHARE) or (
-            tally.answers >= WINDOW and tally.share >= DOUBTED_SHARE
+        is_suspect = (tally.answers >= MIN_ANSWERS and tally.share >= SHARE) or (
+            tally.answers >= WINDOW and tally.share >= SUSPECT_SHARE
         )
         rate = memory.rate_at(rules, now)
         if not is_suspect or tally.share <= memory.believed(now) or rate is None:
@@ -394,7 +394,7 @@ class Comparing:
         rate = self.memory.rate_at(rules, now)
         return None if rate is None else min(rate, self.full / 2)
 
-    def admits(self, now: float) -> Closed | bool:
+    def admits(self, now: float) -> BreakerOpen | bool:
         """Returns the same as ``Serving.admits``."""
         return _pause(self.memory, now) or True
 
@@ -402,15 +402,15 @@ class Comparing:
         if isinstance(event, Sent):
             return replace(self, memory=self.memory.counts(event))
         if isinstance(event, Gave):
-            return self._judged(self.tally.with_answers(event.count), event.now, rules)
+            return self._apply_tally(self.tally.with_answers(event.count), event.now, rules)
         return _failed(self, event, rules)
 
     def chance(self, tally: Tally, event: Failed, rules: HostRules) -> State:
         """Returns the state after a refusal that may be chance."""
-        return self._judged(tally, event.now, rules)
+        return self._apply_tally(tally, event.now, rules)
 
-    def _judged(self, tally: Tally, now: float, rules: HostRules) -> State:
-        if tally.answers < COMPARED:
+    def _apply_tally(self, tally: Tally, now: float, rules: HostRules) -> State:
+        if tally.answers < COMPARED_ANSWERS:
             return replace(self, tally=tally)
         # the share at a host that gives a fixed number a second, and refuses the others
         expected = max(0.0, 2 * self.before - 1)
@@ -425,8 +425,8 @@ class Blocked:
     """The host gives nothing: only a probe is sent now and then, and a good answer to it ends the block.
 
     The next probe is due at ``until``, ``probes`` were sent; -1 if the first is due at once. ``counts``: the block
-    concerns more than one object. ``asked`` is the number of requests that may have been sent within the ``COUNTED``
-    seconds before.
+    concerns more than one object. ``asked`` is the number of requests that may have been sent within the
+    ``FIREWALL_WINDOW`` seconds before.
 
     Source: the firewall blocks an address that asked 900 times, later 6,000, in 300 s (cc-monitoring); "403s the whole
     address at 6 to 8 connections", lifting in minutes (users, autumn 2026).
@@ -445,9 +445,9 @@ class Blocked:
         """Returns the rate after the block; until then only probes are sent."""
         return self._ended(now, now, rules).rate_at(rules, now)
 
-    def admits(self, now: float) -> Closed | bool:
-        """Returns ``False`` if the next request is the probe, ``Closed`` if nothing is sent."""
-        return Closed(self.until, self.why) if now < self.until else False
+    def admits(self, now: float) -> BreakerOpen | bool:
+        """Returns ``False`` if the next request is the probe, ``BreakerOpen`` if nothing is sent."""
+        return BreakerOpen(self.until, self.why) if now < self.until else False
 
     def next(self, event: Event, rules: HostRules) -> State:
         if isinstance(event, Sent):
@@ -466,7 +466,7 @@ class Blocked:
             self,
             memory=self.memory.notes(event),
             until=max(self.until, event.now + (event.retry_after or 0.0)),
-            why=event.why[:300],
+            why=event.reason[:300],
             # a front that is down for a minute may block the address afterwards
             cause=Cause.ADDRESS if is_wave and event.refusal is Refusal.ADDRESS else self.cause,
             counts=self.counts or (self.probes >= 0 and event.sent > self.since),
@@ -490,7 +490,7 @@ class Blocked:
         memory = replace(previous, ended=max(sent, self.since))
         if self.cause == Cause.WAVE:
             memory = replace(memory, wave_ended=now)
-            if previous.wave_ended and 0 <= self.since - previous.wave_ended < WAVES_APART:
+            if previous.wave_ended and 0 <= self.since - previous.wave_ended < WAVE_INTERVAL:
                 memory = memory.halved(rules, now)
         if self.is_of_address:
             memory = replace(memory, refused_at=self.since, asked_before=self.asked)
@@ -507,10 +507,10 @@ def is_answer(kind: FaultKind, refusal: Refusal | None) -> bool:
     return refusal is None and kind not in ENVIRONMENT_KINDS
 
 
-def _pause(memory: Memory, now: float) -> Closed | None:
+def _pause(memory: Memory, now: float) -> BreakerOpen | None:
     """Returns the pause that a host asked for, if it is worth a message."""
     is_long = memory.pause_until > now + SHORT_PAUSE
-    return Closed(memory.pause_until, memory.last_refusal or "refused") if is_long else None
+    return BreakerOpen(memory.pause_until, memory.last_refusal or "refused") if is_long else None
 
 
 def _failed(state: Serving | Comparing, event: Failed, rules: HostRules) -> State:
@@ -522,7 +522,7 @@ def _failed(state: Serving | Comparing, event: Failed, rules: HostRules) -> Stat
         tally = tally.with_failure(event.key, outage.objects)
         if outage.is_out(tally.silent, len(tally.objects), event.kind):
             outage_seconds = max(outage.first, min(event.retry_after or 0.0, outage.longest))
-            reason = f"{event.kind.value}: {event.why}"[:300]
+            reason = f"{event.kind.value}: {event.reason}"[:300]
             return Blocked(memory, event.now, event.now + outage_seconds, reason, Cause.SILENCE)
     # requests that were in flight at the last block are no news
     if event.refusal is None or event.sent <= memory.ended <= event.now:
@@ -532,12 +532,12 @@ def _failed(state: Serving | Comparing, event: Failed, rules: HostRules) -> Stat
     if event.refusal is Refusal.CHANCE:
         tally = tally.with_refusal(event)
         if rules.refusals.probes and tally.is_wave(event.sent):
-            return _blocked(memory, replace(event, at_once=False), Cause.WAVE, rules)
+            return _blocked(memory, replace(event, probes_at_once=False), Cause.WAVE, rules)
         return state.chance(tally, event, rules)
     if event.sent <= memory.learnt_at <= event.now:
         return replace(state, memory=memory.pauses(event), tally=tally)
     tally = replace(tally.with_answers(1), asks=tally.asks + 1, silent=tally.silent, objects=tally.objects)
-    if tally.asks < ASKED_FOR_LESS:
+    if tally.asks < RATE_REFUSALS:
         return replace(state, memory=memory.pauses(event), tally=tally)
     slower = memory.pauses(event).halved(rules, event.now)
     reset_tally = Tally(silent=tally.silent, objects=tally.objects)
@@ -545,15 +545,22 @@ def _failed(state: Serving | Comparing, event: Failed, rules: HostRules) -> Stat
 
 
 def _blocked(memory: Memory, event: Failed, cause: Cause, rules: HostRules) -> Blocked:
-    probes = -1 if event.at_once else 0
-    request_count = memory.asked_within(event.now)
+    probes = -1 if event.probes_at_once else 0
+    request_count = memory.requests_within(event.now)
     until = event.now + max(rules.refusals.gap(probes), event.retry_after or 0.0)
     return Blocked(
-        memory.notes(event), event.now, until, event.why[:300], cause, probes, not event.at_once, request_count
+        memory.notes(event),
+        event.now,
+        until,
+        event.reason[:300],
+        cause,
+        probes,
+        not event.probes_at_once,
+        request_count,
     )
 
 
-def asked_by_hand(state: State, now: float) -> State:
+def reset_by_user(state: State, now: float) -> State:
     """Returns the state of a host that the user reset: its block is over, also if it is reported again. The refusal of
     the address stays recorded."""
     since = state.since if isinstance(state, Blocked) else now
@@ -563,7 +570,7 @@ def asked_by_hand(state: State, now: float) -> State:
     return Serving(memory) if memory.rate is None else Slowed(memory)
 
 
-def told_elsewhere(
+def blocked_elsewhere(
     state: State, since: float, until: float, probes: int, reason: str, cause: Cause = Cause.ADDRESS
 ) -> State:
     """Returns the state of a host that another machine found blocked, unless a later block is known here, or it
@@ -607,7 +614,7 @@ def remembered(state: State, now: float) -> State:
         if state.until > now + LONGEST_WAIT + CLOCK_JUMP:
             return replace(state, memory=memory, until=now)
         return state if memory is state.memory else replace(state, memory=memory)
-    if memory.rate is not None and now - memory.learnt_at > KEPT:
+    if memory.rate is not None and now - memory.learnt_at > LOWERED_RATE_LIFE:
         return Serving(replace(memory, rate=None, learnt_at=0.0, climb=CLIMB))
     return state if memory is state.memory else replace(state, memory=memory)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.stores.answer import Answer, NoAnswer, Store
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified, judge_head
-from cc_pipeline.transport.gate import Gate, GateClosed
+from cc_pipeline.transport.gate import HostUnavailable, RateLimiter
 from cc_pipeline.transport.outage import ANSWERS
 from cc_pipeline.transport.ranges import RetryPolicy, TransportStats
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Fetch = Callable[[], Awaitable[Answer]]
 Judge = Callable[[Answer], Verified | Finding]
 #: Follows a redirect that the rate limiter's host sent.
-Follow = Callable[[Answer, Gate], Awaitable["Followed"]]
+Follow = Callable[[Answer, RateLimiter], Awaitable["Followed"]]
 
 NO_BODY = Answer(0, {}, b"")
 #: Seconds for which an object that was refused at every try is requested only once more. Many targets may need it, and
@@ -30,7 +30,7 @@ _STUCK_SECONDS: Final = 300.0
 _MAX_STUCK: Final = 1_000
 
 
-def closed_finding(closed: GateClosed) -> Finding:
+def closed_finding(closed: HostUnavailable) -> Finding:
     """Returns the finding of a request that was not sent, with the seconds until it may be sent."""
     return Finding(FaultKind.BREAKER_OPEN, str(closed), closed.seconds)
 
@@ -40,8 +40,8 @@ class _Stuck:
     """An object that was refused at every try: since when, how, and whether it was refused once more since."""
 
     since: float
-    found: Finding
-    once_more: bool = False
+    finding: Finding
+    is_repeated: bool = False
 
 
 @dataclass(slots=True)
@@ -49,28 +49,28 @@ class _Refusal:
     """The last refusal of one request: ``well`` is how often its host had answered after refusals by then. ``leads`` is
     set if the request is repeated before others for the same object."""
 
-    found: Finding
+    finding: Finding
     well: int
     leads: asyncio.Event | None = None
 
     @property
     def is_forbidden(self) -> bool:
-        return self.found.kind is FaultKind.FORBIDDEN
+        return self.finding.kind is FaultKind.FORBIDDEN
 
 
-class Asker:
+class RetryingSender:
     """Sends requests and checks their answers. It runs inside the transport's loop, as do the objects it uses."""
 
-    def __init__(self, store: Store, gate: Gate, retry: RetryPolicy, stats: TransportStats) -> None:
+    def __init__(self, store: Store, gate: RateLimiter, retry: RetryPolicy, stats: TransportStats) -> None:
         self.store = store
         self.gate = gate
         self._retry = retry
         self._stats = stats
-        self._asked_again: dict[str, asyncio.Event] = {}
+        self._retries_by_object: dict[str, asyncio.Event] = {}
         # objects that were refused at every try
         self._stuck: dict[str, _Stuck] = {}
         # the sample that failed at the last probe
-        self._doubted = ""
+        self._failed_sample = ""
 
     async def ask(
         self, key: str, fetch: Fetch, judge: Judge, tries: int | None = None, follow: Follow | None = None
@@ -85,46 +85,46 @@ class Asker:
         try a while ago, and once more since, is not requested.
         """
         stuck = self._stuck_at(key)
-        if stuck is not None and stuck.once_more:
-            return replace(stuck.found, detail=f"{stuck.found.detail}, as a moment ago"), NO_BODY, 0
+        if stuck is not None and stuck.is_repeated:
+            return replace(stuck.finding, detail=f"{stuck.finding.detail}, as a moment ago"), NO_BODY, 0
         refusal: _Refusal | None = None
         try:
             attempt = 1
             last_wait = 0.0
             while True:
-                gate: Gate | None = self.gate
+                gate: RateLimiter | None = self.gate
                 if refusal is not None and refusal.is_forbidden and await self._is_denied(key, refusal):
-                    return refusal.found, NO_BODY, attempt
+                    return refusal.finding, NO_BODY, attempt
                 try:
                     probes = await self.gate.enter()
-                except GateClosed as closed:
+                except HostUnavailable as closed:
                     return closed_finding(closed), NO_BODY, attempt - (refusal is None)
-                if probes and (refusal is not None or self.gate.denied) and await self._ask_for_a_sample():
+                if probes and (refusal is not None or self.gate.denied) and await self._request_sample():
                     continue
                 verdict, answer, sent = await self._send(fetch, judge)
                 if follow is not None and isinstance(verdict, Finding) and verdict.kind is FaultKind.REDIRECTED:
                     led = await follow(answer, self.gate)
-                    verdict, answer, gate, sent = led.found, led.answer, led.gate, led.sent or sent
-                self._stats.bytes += len(answer.body) + answer.handed_on
+                    verdict, answer, gate, sent = led.verdict, led.answer, led.gate, led.sent or sent
+                self._stats.bytes += len(answer.body) + answer.taken_bytes
                 if isinstance(verdict, Verified):
                     self._stuck.pop(key, None)
-                    self._tell(gate, verdict, sent, key)
+                    self._report(gate, verdict, sent, key)
                     return verdict, answer, attempt
                 is_forbidden = verdict.kind is FaultKind.FORBIDDEN
                 if gate is not None and gate.waits and (is_forbidden or (probes and verdict.refusal is not None)):
                     is_exhausted = False
                     if refusal is not None and refusal.well != gate.well:
                         attempt += 1
-                        max_attempts = self._retry.most(verdict)
+                        max_attempts = self._retry.max_attempts(verdict)
                         is_exhausted = attempt >= min(tries or max_attempts, max_attempts)
                         if is_exhausted and is_forbidden:
                             gate.denied.add(key)
-                    self._tell(gate, verdict, sent, key)
+                    self._report(gate, verdict, sent, key)
                     if is_exhausted or key in gate.denied:
                         return verdict, answer, attempt
                     refusal = _Refusal(verdict, gate.well, None if refusal is None else refusal.leads)
                     continue
-                self._tell(gate, verdict, sent, key, again=attempt > 1)
+                self._report(gate, verdict, sent, key, is_repeat=attempt > 1)
                 wait = self._retry.next_wait(verdict, attempt, last_wait)
                 if wait is None or (tries is not None and attempt >= tries) or self._is_stuck(key, verdict):
                     self._note_refusal(key, verdict, attempt)
@@ -134,7 +134,7 @@ class Asker:
                 await asyncio.sleep(wait)
         finally:
             if refusal is not None and refusal.leads is not None:
-                del self._asked_again[key]
+                del self._retries_by_object[key]
                 refusal.leads.set()
 
     def _stuck_at(self, key: str) -> _Stuck | None:
@@ -150,31 +150,31 @@ class Asker:
             return
         previous = self._stuck_at(key)
         if previous is not None:
-            self._stuck[key] = replace(previous, found=finding, once_more=True)
-        elif attempts >= self._retry.most(finding) > 1:
+            self._stuck[key] = replace(previous, finding=finding, is_repeated=True)
+        elif attempts >= self._retry.max_attempts(finding) > 1:
             if len(self._stuck) >= _MAX_STUCK:
                 self._stuck.clear()
             self._stuck[key] = _Stuck(time.monotonic(), finding)
 
     async def _is_denied(self, key: str, refusal: _Refusal) -> bool:
         """Whether an object is refused permanently. One of its refused requests finds out for all of them."""
-        leader = self._asked_again.get(key)
+        leader = self._retries_by_object.get(key)
         if leader is not None and leader is not refusal.leads:
             await leader.wait()
         elif leader is None:
-            refusal.leads = self._asked_again[key] = asyncio.Event()
+            refusal.leads = self._retries_by_object[key] = asyncio.Event()
         return key in self.gate.denied
 
-    async def _ask_for_a_sample(self) -> bool:
+    async def _request_sample(self) -> bool:
         """Probes the host with an object that it gave before: a refused object is a bad probe. Returns whether it did.
         If the sample fails, the next probe is the waiting request, since the sample itself may be refused by now."""
         key = self.gate.sample
-        if not key or key == self._doubted:
-            self._doubted = ""
+        if not key or key == self._failed_sample:
+            self._failed_sample = ""
             return False
         verdict, _, sent = await self._send(partial(self.store.head, key), judge_head)
-        self._tell(self.gate, verdict, sent, key)
-        self._doubted = key if isinstance(verdict, Finding) else ""
+        self._report(self.gate, verdict, sent, key)
+        self._failed_sample = key if isinstance(verdict, Finding) else ""
         if isinstance(verdict, Finding) and verdict.kind is FaultKind.NOT_FOUND:
             self.gate.sample = ""
         return True
@@ -191,8 +191,8 @@ class Asker:
         finally:
             self.gate.leave()
 
-    def _tell(
-        self, gate: Gate | None, verdict: Verified | Finding, sent: float, key: str, *, again: bool = False
+    def _report(
+        self, gate: RateLimiter | None, verdict: Verified | Finding, sent: float, key: str, *, is_repeat: bool = False
     ) -> None:
         """Reports to the rate limiter of the host that gave the answer, and to that of the host that redirected."""
         if isinstance(verdict, Verified):
@@ -202,6 +202,6 @@ class Asker:
             return
         self._stats.faults[verdict.kind.value] += 1
         if gate is not None:
-            gate.failed(verdict, sent, key, again=again)
+            gate.failed(verdict, sent, key, is_repeat=is_repeat)
         if gate is not self.gate and verdict.kind not in ANSWERS:
-            self.gate.gave_nothing(verdict, key)
+            self.gate.redirect_failed(verdict, key)

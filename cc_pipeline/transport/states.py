@@ -16,17 +16,17 @@ from cc_pipeline.transport.refusals import (
     Cause,
     HostRules,
     RefusalPolicy,
-    asked_by_hand,
+    reset_by_user,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Out:
+class HostOutage:
     """An outage of a host: since when, until when it is passed over, and why."""
 
     since: datetime
     until: datetime
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class HostState:
     breaker_open_until: datetime | None
     last_refusal: str | None
     last_refusal_at: datetime | None
-    out: Out | None = None
+    out: HostOutage | None = None
     blocked_at: datetime | None = None
-    asked_before: int = 0
+    requests_before: int = 0
 
     @property
     def breaker_open(self) -> bool:
@@ -89,7 +89,7 @@ def _host_state(
     refuses = isinstance(state, Blocked) and state.cause != Cause.SILENCE
     out = None
     if isinstance(state, Blocked) and not refuses:
-        out = Out(datetime.fromtimestamp(state.since, UTC), datetime.fromtimestamp(state.until, UTC), state.why)
+        out = HostOutage(datetime.fromtimestamp(state.since, UTC), datetime.fromtimestamp(state.until, UTC), state.why)
     blocked_at, requests_before = memory.refused_at, memory.asked_before
     if isinstance(state, Blocked) and state.is_of_address:
         blocked_at, requests_before = state.since, state.asked
@@ -100,13 +100,13 @@ def _host_state(
         rate=state.rate_at(HostRules(full_rate, RefusalPolicy(), cautious=cautious), now),
         concurrency=concurrency or 0,
         processes=processes,
-        paused_until=_later(memory.pause_until, now),
-        breaker_open_until=_later(state.until, now) if isinstance(state, Blocked) and refuses else None,
+        paused_until=_future_time(memory.pause_until, now),
+        breaker_open_until=_future_time(state.until, now) if isinstance(state, Blocked) and refuses else None,
         last_refusal=memory.last_refusal,
         last_refusal_at=datetime.fromtimestamp(memory.last_refusal_at, UTC) if memory.last_refusal_at else None,
         out=out,
         blocked_at=datetime.fromtimestamp(blocked_at, UTC) if blocked_at else None,
-        asked_before=requests_before,
+        requests_before=requests_before,
     )
 
 
@@ -131,9 +131,9 @@ def reset_breaker(path: Path, host: str) -> bool:
         return False
     with naming(path), closing(open_file(path)) as db, Exclusive(db):
         now = time.time()
-        keep_state(db, host, asked_by_hand(state_in(db, host, now), now))
+        keep_state(db, host, reset_by_user(state_in(db, host, now), now))
         return bool(db.execute("select count(*) from hosts where host = ?", (host,)).fetchone()[0])
 
 
-def _later(seconds: float, now: float) -> datetime | None:
+def _future_time(seconds: float, now: float) -> datetime | None:
     return datetime.fromtimestamp(seconds, UTC) if seconds > now else None

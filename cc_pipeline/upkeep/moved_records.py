@@ -21,32 +21,32 @@ from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.replacing import change_rows
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.records.leases import living
-from cc_pipeline.records.places import PLACE_NAME, Places, PlacesFound
+from cc_pipeline.records.leases import list_active_leases
+from cc_pipeline.records.places import PLACE_NAME, LocationCollector, LocationIndex
 from cc_pipeline.records.segments import SUFFIXES, Row, adopt, delete_journals, journal_rows, segment_head
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
 from cc_pipeline.records.sweep import note
 from cc_pipeline.upkeep.purge_plan import as_places, rows_of_files
 
 #: Maximum bytes of neighbouring members that are read together; one record may be larger.
-_AT_ONCE: Final = 8 << 20
+_MAX_READ_BYTES: Final = 8 << 20
 #: Bytes at the beginning of a file that contain its first member, which describes the file.
-_HEAD: Final = 64 << 10
+_HEAD_BYTES: Final = 64 << 10
 _KINDS: Final[Mapping[str, str]] = {suffix: kind for kind, suffix in SUFFIXES.items()}
 
 #: Number of journal rows that are processed together.
-_ROWS_AT_ONCE: Final = 8_192
+_JOURNAL_BATCH_ROWS: Final = 8_192
 _PLACE_KINDS: Final = (pa.string(), pa.int64())
 #: Maximum number of attempts: a fetch may reuse more records of the files meanwhile.
-_TRIES: Final = 5
+_MAX_ATTEMPTS: Final = 5
 
 
-def holds_more(storage: RecordStorage, file: str, size: int, lengths: Any) -> bool:
+def has_other_members(storage: RecordStorage, file: str, size: int, lengths: Any) -> bool:
     """Whether a stored file of ``size`` bytes has more than its head and members of these ``lengths`` (bytes)."""
     return int(np.sum(lengths)) + _head_length(storage, file, size) < size
 
 
-def write_again(
+def rewrite_file(
     storage: RecordStorage, file: str, size: int, name: str, offsets: Any, lengths: Any, scratch: Path
 ) -> tuple[str, Any]:
     """Writes the members at ``offsets`` (ascending int64, with their ``lengths`` in bytes) of a stored ``file`` of
@@ -70,7 +70,7 @@ def write_again(
     with disk_trouble(path), path.open("wb") as out:
         head = segment_head(_KINDS[suffix], new, info)
         out.write(head)
-        for start, end in _stretches(offsets[is_present], lengths[is_present]):
+        for start, end in _join_ranges(offsets[is_present], lengths[is_present]):
             out.write(storage.transport.read(file, start, end - start).data)
         out.flush()
         sync(out.fileno())
@@ -84,11 +84,11 @@ def write_again(
     return key, places
 
 
-def _stretches(offsets: Any, lengths: Any) -> Iterator[tuple[int, int]]:
+def _join_ranges(offsets: Any, lengths: Any) -> Iterator[tuple[int, int]]:
     """Yields the ranges (begin, end) of neighbouring members, of limited size."""
     start = end = 0
     for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True):
-        if offset != end or offset + length - start > _AT_ONCE:
+        if offset != end or offset + length - start > _MAX_READ_BYTES:
             if end > start:
                 yield start, end
             start = offset
@@ -101,31 +101,31 @@ def _head_length(storage: RecordStorage, file: str, size: int) -> int:
     if file.endswith(SUFFIXES["raw"]) or not size:
         return 0
     try:
-        return inflate_member(storage.transport.read(file, 0, min(size, _HEAD)).data, file, 0).consumed
+        return inflate_member(storage.transport.read(file, 0, min(size, _HEAD_BYTES)).data, file, 0).consumed
     except DataFault:
         return 0
 
 
-class _TakenOver(Exception):
+class _RecordTakeover(Exception):
     """A row names a record that no row named when the files were rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Moved:
+class _MovedRecords:
     """Stored locations (``places``) and, by their numbers, the new file and offset of each."""
 
-    places: Places
+    places: LocationIndex
     names: pa.Array
     files: Any
     offsets: Any
 
-    def follow(self, rows: pa.RecordBatch, old_files: pa.Array) -> pa.RecordBatch:
-        """Returns the rows, with new locations of moved records. Raises ``_TakenOver`` for other records of
+    def relocate(self, rows: pa.RecordBatch, old_files: pa.Array) -> pa.RecordBatch:
+        """Returns the rows, with new locations of moved records. Raises ``_RecordTakeover`` for other records of
         ``old_files``."""
         positions = self.places.positions(as_places(rows))
         is_moved = positions >= 0
         if np.any(pc.is_in(rows.column("stored_file"), value_set=old_files).to_numpy(zero_copy_only=False) & ~is_moved):
-            raise _TakenOver
+            raise _RecordTakeover
         if not np.any(is_moved):
             return rows
         mask = pa.array(is_moved)
@@ -146,7 +146,7 @@ def move_records(
     files: Mapping[str, int],
     name: str,
     scratch: Path,
-    killed: LeftByKilled,
+    killed: KilledRunFiles,
 ) -> int:
     """Rewrites each of ``files`` (keys of stored files and their sizes in bytes) that has records without a row, and
     updates the rows; returns the number of rewritten files.
@@ -154,19 +154,19 @@ def move_records(
     ``name`` begins the names of the new files and is used once. Journal rows of ``killed`` runs move too, if a target
     has the capture. Raises ``EnvironmentFault``.
     """
-    for attempt in range(_TRIES):
-        named_records = _kept(lake, crawl, files)
+    for attempt in range(_MAX_ATTEMPTS):
+        named_records = _list_named_records(lake, crawl, files)
         written: dict[str, tuple[str, Any, Any]] = {}
         freed: list[str] = []
         for number, (file, size) in enumerate(sorted(files.items())):
             offsets, lengths = named_records.get(file, (np.zeros(0, np.int64), np.zeros(0, np.int64)))
             rows = killed.journal_of(storage, file)
             if rows:
-                offsets, lengths = _with_journal(offsets, lengths, rows)
+                offsets, lengths = _add_journal_records(offsets, lengths, rows)
             if not len(offsets):
                 freed.append(file)
-            elif file in killed.files or holds_more(storage, file, size, lengths):
-                new, places = write_again(
+            elif file in killed.files or has_other_members(storage, file, size, lengths):
+                new, places = rewrite_file(
                     storage, file, size, f"{name}-{attempt}{number:04d}", offsets, lengths, scratch
                 )
                 if rows:
@@ -175,8 +175,8 @@ def move_records(
         try:
             if written:
                 note(storage, crawl, written, time.time())
-                _follow(lake, crawl, written)
-        except _TakenOver:
+                _relocate_rows(lake, crawl, written)
+        except _RecordTakeover:
             continue
         delete_journals(storage, [file for file in (*written, *freed) if file in killed.files])
         return len(written)
@@ -187,12 +187,12 @@ def move_records(
 
 
 @dataclass(frozen=True, slots=True)
-class LeftByKilled:
+class KilledRunFiles:
     """Stored files of killed runs whose journals have captures that no target has, and the locations of the captures
     that a target has."""
 
     files: tuple[str, ...]
-    wanted: Places
+    captured_places: LocationIndex
 
     def journal_of(self, storage: RecordStorage, file: str) -> list[Row]:
         """Returns the journal rows of a file whose captures a target has."""
@@ -201,38 +201,40 @@ class LeftByKilled:
             return []
         return [
             row
-            for row, is_captured in zip(rows, self.wanted.among(_captured(rows)).to_pylist(), strict=True)
+            for row, is_captured in zip(
+                rows, self.captured_places.contains(_capture_places(rows)).to_pylist(), strict=True
+            )
             if is_captured
         ]
 
 
-def left_by_killed_runs(lake: Lake, storage: RecordStorage, crawl: str) -> LeftByKilled:
+def find_killed_run_files(lake: Lake, storage: RecordStorage, crawl: str) -> KilledRunFiles:
     """Finds files of killed fetches with captures that no target has: no row will ever name these. Files of running
     fetches are left out. Raises ``EnvironmentFault``."""
-    commits = [lease.commit for lease in living(storage, crawl)]
-    places_found, by_file = PlacesFound(), dict[str, list[pa.RecordBatch]]()
+    commits = [lease.commit for lease in list_active_leases(storage, crawl)]
+    places_found, by_file = LocationCollector(), dict[str, list[pa.RecordBatch]]()
     for rows in _batches(adopt(storage, crawl)):
-        places = _captured(rows)
+        places = _capture_places(rows)
         places_found.add(places)
         for row_file in {str(row["stored_file"]) for row in rows}:
             is_of_file = pa.array([row["stored_file"] == row_file for row in rows])
             by_file.setdefault(row_file, []).append(places.filter(is_of_file))
     if not by_file:
-        return LeftByKilled((), places_found.places())
-    all_places, captures_found = places_found.places(), PlacesFound()
+        return KilledRunFiles((), places_found.places())
+    all_places, captures_found = places_found.places(), LocationCollector()
     for batch in stream_rows(lake, "captures", {"crawl": crawl}, PLACE_NAME):
-        captures_found.add(batch.filter(all_places.among(batch)))
+        captures_found.add(batch.filter(all_places.contains(batch)))
     captured_places = captures_found.places()
     files = [
         file
         for file, file_batches in by_file.items()
-        if not all(pc.all(captured_places.among(file_places)).as_py() is not False for file_places in file_batches)
+        if not all(pc.all(captured_places.contains(file_places)).as_py() is not False for file_places in file_batches)
         and not any(f"-{commit}-" in file for commit in commits)
     ]
-    return LeftByKilled(tuple(sorted(files)), captured_places)
+    return KilledRunFiles(tuple(sorted(files)), captured_places)
 
 
-def _captured(rows: Sequence[Row]) -> pa.RecordBatch:
+def _capture_places(rows: Sequence[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [pa.array([row[name] for row in rows], kind) for name, kind in zip(PLACE_NAME, _PLACE_KINDS, strict=True)],
         names=list(PLACE_NAME),
@@ -241,11 +243,11 @@ def _captured(rows: Sequence[Row]) -> pa.RecordBatch:
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
     row_iterator = iter(rows)
-    while batch := list(islice(row_iterator, _ROWS_AT_ONCE)):
+    while batch := list(islice(row_iterator, _JOURNAL_BATCH_ROWS)):
         yield batch
 
 
-def _kept(lake: Lake, crawl: str, files: Collection[str]) -> dict[str, tuple[Any, Any]]:
+def _list_named_records(lake: Lake, crawl: str, files: Collection[str]) -> dict[str, tuple[Any, Any]]:
     """Returns offsets and lengths of the records that rows name, by file, in the order of the file."""
     schema = pa.schema([("stored_file", pa.string()), ("stored_offset", pa.int64()), ("stored_length", pa.int64())])
     tables = [pa.Table.from_batches([rows]).select(list(STORED)) for rows in rows_of_files(lake, crawl, files)]
@@ -258,8 +260,8 @@ def _kept(lake: Lake, crawl: str, files: Collection[str]) -> dict[str, tuple[Any
     return by_file
 
 
-def _follow(lake: Lake, crawl: str, written: Mapping[str, tuple[str, Any, Any]]) -> None:
-    places_found = PlacesFound()
+def _relocate_rows(lake: Lake, crawl: str, written: Mapping[str, tuple[str, Any, Any]]) -> None:
+    places_found = LocationCollector()
     old = [
         pa.RecordBatch.from_arrays(
             [pa.array([file] * len(offsets), pa.string()), pa.array(offsets)], names=list(STORED[:2])
@@ -274,11 +276,11 @@ def _follow(lake: Lake, crawl: str, written: Mapping[str, tuple[str, Any, Any]])
     for number, (rows, (_, _, new)) in enumerate(zip(old, written.values(), strict=True)):
         positions = places.positions(as_places(rows))
         files[positions], moved_to[positions] = number, new
-    moved, old_files = _Moved(places, names, files, moved_to), pa.array([*written], pa.string())
-    change_rows(lake, "records", crawl, "stored_file", old_files, lambda rows: moved.follow(rows, old_files))
+    moved, old_files = _MovedRecords(places, names, files, moved_to), pa.array([*written], pa.string())
+    change_rows(lake, "records", crawl, "stored_file", old_files, lambda rows: moved.relocate(rows, old_files))
 
 
-def _with_journal(offsets: Any, lengths: Any, rows: Collection[Row]) -> tuple[Any, Any]:
+def _add_journal_records(offsets: Any, lengths: Any, rows: Collection[Row]) -> tuple[Any, Any]:
     journal_lengths = {int(row["stored_offset"]): int(row["stored_length"]) for row in rows}
     all_lengths = dict(
         sorted({**journal_lengths, **dict(zip(offsets.tolist(), lengths.tolist(), strict=True))}.items())

@@ -27,44 +27,44 @@ from cc_pipeline.extraction.reusable_records import note_superseded as note_file
 from cc_pipeline.lake import target_definitions as targets
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import (
+    EMPTIED_DIGEST,
     FETCH,
-    GONE,
     LOCATE,
     PAGE_TABLES,
     PARSE,
     Slice,
     Stage,
-    empty_slices,
+    empty_notes,
+    group_targets_by_crawl,
     slices_of,
-    targets_by_crawl,
 )
-from cc_pipeline.lake.snapshot import pinned_versions
-from cc_pipeline.lake.streaming import count_rows, files_of_crawl
-from cc_pipeline.lake.vacuum import never_committed, vacuum, vacuum_now
-from cc_pipeline.locks import has_come
+from cc_pipeline.lake.snapshot import read_pinned_versions
+from cc_pipeline.lake.streaming import count_rows, list_crawl_files
+from cc_pipeline.lake.vacuum import find_uncommitted_files, vacuum, vacuum_now
+from cc_pipeline.locks import is_plausible
 from cc_pipeline.publish.publish import publish_warehouse
-from cc_pipeline.records.leases import PURGES, RUNS, lease, lease_of, leases_of, living
+from cc_pipeline.records.leases import PURGES, RUNS, lease, lease_of, leases_of, list_active_leases
 from cc_pipeline.records.segments import delete_committed
 from cc_pipeline.records.storage import PLANS
-from cc_pipeline.records.sweep import RETENTION_SECONDS, sweep, unnamed
+from cc_pipeline.records.sweep import RETENTION_SECONDS, find_orphan_files, sweep
 from cc_pipeline.records.sweep import note as note_superseded
-from cc_pipeline.upkeep.moved_records import left_by_killed_runs, move_records
+from cc_pipeline.upkeep.moved_records import find_killed_run_files, move_records
 from cc_pipeline.upkeep.purge_plan import (
     PurgeNote,
     PurgePlan,
-    begun,
-    being_fetched,
     end_note,
+    find_fetching_crawls,
+    list_unfinished_purges,
     plan_purge,
     purged_tables,
     read_note,
     refuse_unknown_tables,
-    slices_of_left_runs,
+    slices_of_stopped_runs,
     slices_of_target,
     write_note,
 )
-from cc_pipeline.upkeep.receipts import hold, note_state
-from cc_pipeline.upkeep.stored_files import named_files
+from cc_pipeline.upkeep.receipts import record_inventory, update_receipt
+from cc_pipeline.upkeep.stored_files import list_named_files
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
 #: The id of a job's commit in the names of files that its tasks write.
@@ -77,19 +77,19 @@ _SLICES_AT_ONCE: Final = 2_000
 _FILES_AT_ONCE: Final = 256
 _BYTES_AT_ONCE: Final = 4 << 30
 #: The stages of a run, the last one first.
-_OF_RUNS: Final = (PARSE, FETCH, LOCATE)
+_RUN_STAGES: Final = (PARSE, FETCH, LOCATE)
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeReport:
-    """The outcome of a purge. ``waiting`` stored files, with the records, are deleted after ``gone_after`` (``None``:
-    everything is deleted). ``held`` crawls have a running fetch that still uses some of them."""
+    """The outcome of a purge. ``waiting`` stored files, with the records, are deleted after ``deleted_after``
+    (``None``: everything is deleted). ``fetching_crawls`` crawls have a running fetch that still uses some of them."""
 
     plan: PurgePlan
     moved: int
     waiting: int
-    held: tuple[str, ...]
-    gone_after: datetime | None
+    fetching_crawls: tuple[str, ...]
+    deleted_after: datetime | None
 
 
 def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeReport:
@@ -100,29 +100,29 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
     before it ends. Raises ``EnvironmentFault`` if a run has the target (nothing was changed then), and if the lake
     cannot be read or written.
     """
-    with _lease_to_purge(workspace, [plan.slug]) as stopped_slices:
-        refuse_fetching(workspace, plan.slug, plan.slices)
+    with _hold_purge_lease(workspace, [plan.slug]) as stopped_slices:
+        refuse_if_fetching(workspace, plan.slug, plan.slices)
         # runs may have changed the target since the person saw the plan
         plan = plan_purge(workspace, plan.slug, plan.definition)
         return _purge(workspace, replace(plan, slices=tuple(sorted({*plan.slices, *stopped_slices}))), now=now)
 
 
 def _purge(workspace: Workspace, plan: PurgePlan, *, now: bool) -> PurgeReport:
-    note = _begin(workspace, plan)
-    hold(workspace, note, plan)
+    note = _begin_note(workspace, plan)
+    record_inventory(workspace, note, plan)
     for crawl, files in note.files.items():
         # before any row is deleted: the time of an earlier note must not count for files that are superseded now
         note_superseded(workspace.storage, crawl, files, time.time())
     _remove_rows(workspace, plan.slices)
-    targets.forget(workspace.lake, {plan.slug})
+    targets.delete_definitions(workspace.lake, {plan.slug})
     note = replace(note, removed_at=note.removed_at or datetime.now(UTC))
     write_note(workspace.place, note)
     publish_warehouse(workspace)
     for crawl in note.crawls:
         for export_file in workspace.place.listing(export_prefix(crawl, plan.slug)):
             workspace.place.delete(export_file.key)
-    delete_left_by_jobs(workspace, note.crawls)
-    note, moved = _deal_with_files(workspace, note)
+    delete_job_leftovers(workspace, note.crawls)
+    note, moved = _clean_files(workspace, note)
     if moved:
         publish_warehouse(workspace)
     return _finish(workspace, plan, note, moved, now=now)
@@ -135,18 +135,18 @@ def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
     Raises ``EnvironmentFault`` if a run has the target (nothing was changed then), and if the lake cannot be read or
     written.
     """
-    with _lease_to_purge(workspace, [slug]) as stopped_slices:
+    with _hold_purge_lease(workspace, [slug]) as stopped_slices:
         slices = [
             slice_ for slice_ in {*slices_of_target(workspace.lake, slug), *stopped_slices} if slice_.subset == subset
         ]
-        refuse_fetching(workspace, slug, slices)
+        refuse_if_fetching(workspace, slug, slices)
         return _drop_slices(workspace, sorted(slices))
 
 
 def _drop_slices(workspace: Workspace, slices: Sequence[Slice]) -> int:
     lake = workspace.lake
     captures = 0
-    for crawl, targets_ in targets_by_crawl(slices).items():
+    for crawl, targets_ in group_targets_by_crawl(slices).items():
         captures += sum(count_rows(lake, "captures", {"crawl": crawl, "target": targets_}, ["crawl"]).values())
         # before any row is deleted, as in a purge
         note_files_superseded(workspace, slices_of(crawl, targets_), (), time.time())
@@ -156,7 +156,7 @@ def _drop_slices(workspace: Workspace, slices: Sequence[Slice]) -> int:
 
 
 @contextmanager
-def _lease_to_purge(workspace: Workspace, slugs: Collection[str]) -> Iterator[list[Slice]]:
+def _hold_purge_lease(workspace: Workspace, slugs: Collection[str]) -> Iterator[list[Slice]]:
     """Inside the block no run of the targets ``slugs`` starts, and nothing is committed with an expired lease. Yields
     the slices that stopped runs may still commit. Raises ``EnvironmentFault`` if another purge has one of the targets,
     or if the lake has unknown tables."""
@@ -166,23 +166,23 @@ def _lease_to_purge(workspace: Workspace, slugs: Collection[str]) -> Iterator[li
         other_leases = [
             other_lease
             for other_lease in leases_of(workspace.storage, PURGES)[0]
-            if other_lease.key != purge_lease.key and other_lease.is_about(slugs)
+            if other_lease.key != purge_lease.key and other_lease.concerns(slugs)
         ]
         if other_leases:
             raise EnvironmentFault(
                 f"{', '.join(sorted(slugs)[:3])} is being purged by {other_leases[0].holder}",
                 "Wait for its end, then run this again. Nothing was changed.",
             )
-        stopped_slices = slices_of_left_runs(workspace, slugs)
+        stopped_slices = slices_of_stopped_runs(workspace, slugs)
         with workspace.lake.checked(purge_lease.confirm):
             yield stopped_slices
 
 
-def refuse_fetching(workspace: Workspace, slug: str, slices: Sequence[Slice]) -> None:
+def refuse_if_fetching(workspace: Workspace, slug: str, slices: Sequence[Slice]) -> None:
     """Raises ``EnvironmentFault`` if a run of any home has the target."""
-    runs = [run for run in leases_of(workspace.storage, RUNS)[0] if run.is_about([slug])]
+    runs = [run for run in leases_of(workspace.storage, RUNS)[0] if run.concerns([slug])]
     crawls = {crawl for run in runs for crawl in run.crawls}
-    crawls |= {*being_fetched(workspace, slug, {slice_.crawl for slice_ in slices})}
+    crawls |= {*find_fetching_crawls(workspace, slug, {slice_.crawl for slice_ in slices})}
     if runs or crawls:
         holders = f" by {', '.join(dict.fromkeys(run.holder for run in runs))}" if runs else ""
         raise EnvironmentFault(
@@ -191,26 +191,26 @@ def refuse_fetching(workspace: Workspace, slug: str, slices: Sequence[Slice]) ->
         )
 
 
-def go_on(workspace: Workspace) -> None:
+def resume_purges(workspace: Workspace) -> None:
     """Resumes purges whose rows are deleted, for upkeep, before it publishes: a fetch may have reused stored files of
     them, so that rows name these again. Raises ``EnvironmentFault``."""
-    for note in _waiting(workspace):
+    for note in _list_hidden_purges(workspace):
         files_by_crawl: dict[str, tuple[str, ...]] = {}
         for crawl, files in note.old.items():
-            row_files = named_files(workspace.lake, crawl).files
+            row_files = list_named_files(workspace.lake, crawl).files
             files_by_crawl[crawl] = tuple(file for file in files if file in row_files)
-        killed_files = (left_by_killed_runs(workspace.lake, workspace.storage, crawl).files for crawl in note.crawls)
+        killed_files = (find_killed_run_files(workspace.lake, workspace.storage, crawl).files for crawl in note.crawls)
         if any(files_by_crawl.values()) or any(note.files.values()) or any(killed_files):
-            _deal_with_files(workspace, note.with_files(files_by_crawl))
+            _clean_files(workspace, note.with_files(files_by_crawl))
 
 
-def end_what_is_done(workspace: Workspace, retention: float = RETENTION_SECONDS) -> int:
+def finish_purges(workspace: Workspace, retention: float = RETENTION_SECONDS) -> int:
     """Ends the purges that have nothing left to delete, for upkeep, after it has deleted files older than ``retention``
     (seconds). Returns their number. Raises ``EnvironmentFault``."""
-    return sum(_end(workspace, note, retention) for note in _waiting(workspace))
+    return sum(_end_purge(workspace, note, retention) for note in _list_hidden_purges(workspace))
 
 
-def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
+def delete_job_leftovers(workspace: Workspace, crawls: Collection[str]) -> int:
     """Deletes plans and table files of ``crawls`` that ended jobs left behind, and that no table names. Returns their
     number.
 
@@ -229,9 +229,9 @@ def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
                 tables.setdefault(table, {})[stored_file.key.rpartition("/")[2]] = stored_file.key
     # after the listings
     for crawl in crawls:
-        active_commits |= {fetch_lease.commit for fetch_lease in living(storage, crawl)}
+        active_commits |= {fetch_lease.commit for fetch_lease in list_active_leases(storage, crawl)}
     keys_to_delete = [key for job, keys in plans.items() if job not in active_commits for key in keys]
-    pinned = pinned_versions(place) if workspace.settings.lake_is_apart else {}
+    pinned = read_pinned_versions(place) if workspace.settings.has_separate_lake else {}
     for table, by_name in tables.items():
         commits_by_name = {name: match[1] for name in by_name if (match := _COMMIT.search(name))}
         ended = {name for name, commit in commits_by_name.items() if commit not in active_commits}
@@ -239,38 +239,38 @@ def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
             continue
         # most files are named now; to check the others costs a listing of all crawls
         now = workspace.lake.pin(table)
-        ended -= {path.rpartition("/")[2] for crawl in crawls for path in files_of_crawl(now, crawl)}
+        ended -= {path.rpartition("/")[2] for crawl in crawls for path in list_crawl_files(now, crawl)}
         if ended:
-            uncommitted = never_committed(workspace.lake, table, pinned.get(table, ()))
+            uncommitted = find_uncommitted_files(workspace.lake, table, pinned.get(table, ()))
             keys_to_delete += [by_name[name] for name in sorted(ended & uncommitted)]
     for key in keys_to_delete:
         place.delete(key)
     return len(keys_to_delete)
 
 
-def remove_whole(workspace: Workspace, slugs: Collection[str], slices: Sequence[Slice]) -> None:
+def remove_empty_targets(workspace: Workspace, slugs: Collection[str], slices: Sequence[Slice]) -> None:
     """Removes targets without captures: their empty slices and their definitions. Raises ``EnvironmentFault``, also if
     a run has one of them (nothing was changed then)."""
-    with _lease_to_purge(workspace, slugs) as stopped_slices:
+    with _hold_purge_lease(workspace, slugs) as stopped_slices:
         for slug in slugs:
-            refuse_fetching(workspace, slug, slices)
+            refuse_if_fetching(workspace, slug, slices)
         _remove_rows(workspace, sorted({*slices, *stopped_slices}))
-        targets.forget(workspace.lake, slugs)
+        targets.delete_definitions(workspace.lake, slugs)
 
 
-def _waiting(workspace: Workspace) -> list[PurgeNote]:
+def _list_hidden_purges(workspace: Workspace) -> list[PurgeNote]:
     """Returns the purges whose rows are deleted. Those killed before that must be repeated by a person."""
-    notes = [note for note in begun(workspace.place) if note.removed_at is not None]
+    notes = [note for note in list_unfinished_purges(workspace.place) if note.removed_at is not None]
     now = datetime.now(UTC)
     for place, note in enumerate(notes):
-        if note.removed_at is not None and not has_come(note.removed_at.timestamp(), now.timestamp()):
+        if note.removed_at is not None and not is_plausible(note.removed_at.timestamp(), now.timestamp()):
             # the clock was wrong; otherwise its files would be kept for ever
             notes[place] = replace(note, removed_at=now)
             write_note(workspace.place, notes[place])
     return notes
 
 
-def _begin(workspace: Workspace, plan: PurgePlan) -> PurgeNote:
+def _begin_note(workspace: Workspace, plan: PurgePlan) -> PurgeNote:
     """Writes the note of a purge, with the content of that of an earlier killed purge."""
     earlier_note = read_note(workspace.place, plan.slug)
     crawls = {slice_.crawl for slice_ in plan.slices}
@@ -282,7 +282,9 @@ def _begin(workspace: Workspace, plan: PurgePlan) -> PurgeNote:
     note = note.with_files({crawl: file_names for crawl, file_names in files.items() if file_names})
     # a new purge of a target that was fetched again: its rows are not deleted yet
     hidden_at = (
-        None if any(_made(workspace, stage, plan.slices) for stage in _stages(workspace.lake)) else note.removed_at
+        None
+        if any(_find_nonempty(workspace, stage, plan.slices) for stage in _stages(workspace.lake))
+        else note.removed_at
     )
     note = replace(note, crawls=tuple(sorted({*note.crawls, *crawls})), removed_at=hidden_at)
     write_note(workspace.place, note)
@@ -312,33 +314,35 @@ def _remove_rows(workspace: Workspace, slices: Sequence[Slice], *, of_subset: bo
         for stage, tables_of_notes in _stages(lake, of_subset=of_subset).items():
             for table in tables_of_notes:
                 if lake.version(table) >= 0:
-                    empty_slices(lake, table, batch)
-            if filled_slices := batch if stage in _OF_RUNS else _there(workspace, stage, batch):
+                    empty_notes(lake, table, batch)
+            if filled_slices := batch if stage in _RUN_STAGES else _find_present(workspace, stage, batch):
                 stage.empty(lake, filled_slices)
         progress.report("rows", first + len(batch), len(slices))
 
 
-def _made(workspace: Workspace, stage: Stage, slices: Sequence[Slice]) -> list[Slice]:
+def _find_nonempty(workspace: Workspace, stage: Stage, slices: Sequence[Slice]) -> list[Slice]:
     """Returns the slices with rows in any table of ``stage``."""
     slices_by_name = {stage.digest_name(slice_): slice_ for slice_ in slices}
     nonempty_slices: set[Slice] = set()
     for table in stage.tables:
         digests = workspace.lake.digests(table, [*slices_by_name])
-        nonempty_slices |= {slices_by_name[name] for name, digest in digests.items() if digest not in (None, GONE)}
+        nonempty_slices |= {
+            slices_by_name[name] for name, digest in digests.items() if digest not in (None, EMPTIED_DIGEST)
+        }
     return sorted(nonempty_slices)
 
 
-def _there(workspace: Workspace, stage: Stage, slices: Sequence[Slice]) -> list[Slice]:
-    """As :func:`_made`, with slices that have rows but no digest."""
-    present_slices = {*_made(workspace, stage, slices)}
-    for crawl, targets_ in targets_by_crawl(slices).items():
+def _find_present(workspace: Workspace, stage: Stage, slices: Sequence[Slice]) -> list[Slice]:
+    """As :func:`_find_nonempty`, with slices that have rows but no digest."""
+    present_slices = {*_find_nonempty(workspace, stage, slices)}
+    for crawl, targets_ in group_targets_by_crawl(slices).items():
         for table in stage.tables:
             where = {"crawl": crawl, "target": targets_}
             present_slices |= {Slice(*key) for key in count_rows(workspace.lake, table, where, SLICE)}
     return sorted(present_slices)
 
 
-def _deal_with_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, int]:
+def _clean_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, int]:
     """Removes the records from the stored files of ``note``. Returns the new note and the number of rewritten files."""
     lake, storage = workspace.lake, workspace.storage
     moved = 0
@@ -348,31 +352,31 @@ def _deal_with_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, 
         with lease(storage, crawl, commit) as fetch_lease, workspace.scratch_folder("purge") as scratch:
             # journals name the records, whether their rows were committed or not
             delete_committed(storage, crawl)
-            killed = left_by_killed_runs(lake, storage, crawl)
+            killed = find_killed_run_files(lake, storage, crawl)
             note = note.with_files({crawl: killed.files} if killed.files else {})
             if killed.files:
                 write_note(workspace.place, note)
             # lost tasks and earlier refetches left the same bytes in files that no row names
-            if free := unnamed(storage, crawl, partial(named_files, lake, crawl), commit):
-                note = note.dealt_with(crawl, tuple(free))
+            if free := find_orphan_files(storage, crawl, partial(list_named_files, lake, crawl), commit):
+                note = note.with_finished_files(crawl, tuple(free))
                 write_note(workspace.place, note)
             sizes = {
                 stored_file.key: stored_file.size
                 for stored_file in storage.transport.listing(f"{storage.folder(crawl)}/")
             }
-            for number, batch in enumerate(_in_turn(note.files.get(crawl, ()), sizes)):
+            for number, batch in enumerate(_batch_files(note.files.get(crawl, ()), sizes)):
                 progress.report("stored files", number * _FILES_AT_ONCE, len(note.files.get(crawl, ())), crawl)
                 moved += move_records(
                     lake, storage, crawl, {file: sizes[file] for file in batch if file in sizes},
                     f"{crawl}-{commit}-{number:03d}", scratch, killed,
                 )  # fmt: skip
                 fetch_lease.confirm()
-                note = note.dealt_with(crawl, tuple(batch))
+                note = note.with_finished_files(crawl, tuple(batch))
                 write_note(workspace.place, note)
     return note, moved
 
 
-def _in_turn(files: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
+def _batch_files(files: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
     batch: list[str] = []
     size = 0
     for file in files:
@@ -388,9 +392,9 @@ def _in_turn(files: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[st
 def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, *, now: bool) -> PurgeReport:
     retention = 0.0 if now else RETENTION_SECONDS
     for crawl, files in note.all_files.items():
-        sweep(workspace.storage, crawl, partial(named_files, workspace.lake, crawl), retention, only=files)
+        sweep(workspace.storage, crawl, partial(list_named_files, workspace.lake, crawl), retention, only=files)
     lake = workspace.lake
-    pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
+    pinned = read_pinned_versions(workspace.place) if workspace.settings.has_separate_lake else {}
     for table in lake.specs:
         if pinned is None:
             break
@@ -398,11 +402,11 @@ def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, 
             vacuum_now(lake, table, pinned.get(table, ()))
         elif _is_past(note, retention):
             vacuum(lake, table, keep=pinned.get(table, ()))
-    waiting = _still_there(workspace, note)
-    ended = _end(workspace, note, retention)
+    waiting = _find_remaining(workspace, note)
+    ended = _end_purge(workspace, note, retention)
     if not ended:
-        note_state(workspace, note, ended=False)
-    named_by_crawl = {crawl: {*named_files(lake, crawl).files} & {*files} for crawl, files in waiting.items()}
+        update_receipt(workspace, note, ended=False)
+    named_by_crawl = {crawl: {*list_named_files(lake, crawl).files} & {*files} for crawl, files in waiting.items()}
     removed = note.removed_at or datetime.now(UTC)
     return PurgeReport(
         plan,
@@ -413,11 +417,11 @@ def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, 
     )
 
 
-def _end(workspace: Workspace, note: PurgeNote, retention: float) -> bool:
+def _end_purge(workspace: Workspace, note: PurgeNote, retention: float) -> bool:
     """Removes the note once all its files are deleted; returns whether it did."""
-    if not _is_past(note, retention) or _still_there(workspace, note):
+    if not _is_past(note, retention) or _find_remaining(workspace, note):
         return False
-    note_state(workspace, note, ended=True)
+    update_receipt(workspace, note, ended=True)
     end_note(workspace.place, note.slug)
     return True
 
@@ -426,7 +430,7 @@ def _is_past(note: PurgeNote, retention: float) -> bool:
     return note.removed_at is not None and time.time() - note.removed_at.timestamp() >= retention
 
 
-def _still_there(workspace: Workspace, note: PurgeNote) -> dict[str, Collection[str]]:
+def _find_remaining(workspace: Workspace, note: PurgeNote) -> dict[str, Collection[str]]:
     remaining: dict[str, Collection[str]] = {}
     for crawl, files in note.all_files.items():
         stored_keys = {

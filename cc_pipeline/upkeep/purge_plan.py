@@ -19,14 +19,14 @@ from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug, with_subset
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.lake.digests.digest import input_digest
-from cc_pipeline.lake.lake import DigestsUnknown, Lake, TableSpec
-from cc_pipeline.lake.slice import Slice, Stage, targets_by_crawl
-from cc_pipeline.lake.snapshot import published_elsewhere
+from cc_pipeline.lake.digests.digest import compute_input_digest
+from cc_pipeline.lake.lake import DigestsNotInLog, Lake, TableSpec
+from cc_pipeline.lake.slice import Slice, Stage, group_targets_by_crawl
+from cc_pipeline.lake.snapshot import find_other_publications
 from cc_pipeline.lake.streaming import count_rows, stream_crawl, stream_rows
-from cc_pipeline.lake.target_definitions import slugs_of
-from cc_pipeline.records.leases import RUNS, leases_of, living
-from cc_pipeline.records.places import PLACE_NAME, PlacesFound
+from cc_pipeline.lake.target_definitions import find_defining_slugs
+from cc_pipeline.records.leases import RUNS, leases_of, list_active_leases
+from cc_pipeline.records.places import PLACE_NAME, LocationCollector
 from cc_pipeline.records.storage import STORED
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
@@ -34,7 +34,7 @@ from cc_pipeline.workspace.tables import all_tables
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
 _FOLDER: Final = "purges/"
-_LONGEST: Final = 256 << 20
+_MAX_JSON_BYTES: Final = 256 << 20
 #: Advice for an unknown table that may have rows of targets.
 UNKNOWN_TABLE: Final = (
     "Install the extension that made it, or remove its name from CC_PIPELINE_WITHOUT (cc-pipeline extensions lists "
@@ -71,7 +71,7 @@ class PurgeNote:
             self, files={crawl: tuple(sorted({*self.files.get(crawl, ()), *files.get(crawl, ())})) for crawl in crawls}
         )
 
-    def dealt_with(self, crawl: str, files: tuple[str, ...]) -> PurgeNote:
+    def with_finished_files(self, crawl: str, files: tuple[str, ...]) -> PurgeNote:
         """The note with these files of ``crawl`` among the old ones."""
         remaining = tuple(file for file in self.files.get(crawl, ()) if file not in set(files))
         old = tuple(sorted({*self.old.get(crawl, ()), *files}))
@@ -108,7 +108,7 @@ def read_json(place: Transport, key: str, parse: Callable[[Any], T], trouble: st
     """Reads a JSON object of the lake and converts it with ``parse``; ``None`` if it does not exist. Raises
     ``EnvironmentFault`` with ``trouble`` and ``advice`` if it cannot be converted."""
     try:
-        return parse(json.loads(place.read_all(key, _LONGEST).data))
+        return parse(json.loads(place.read_all(key, _MAX_JSON_BYTES).data))
     except RangeFault as fault:
         if fault.kind is FaultKind.NOT_FOUND:
             return None
@@ -117,7 +117,7 @@ def read_json(place: Transport, key: str, parse: Callable[[Any], T], trouble: st
         raise EnvironmentFault(f"{place.source}/{key} {trouble}", advice) from error
 
 
-def begun(place: Transport) -> list[PurgeNote]:
+def list_unfinished_purges(place: Transport) -> list[PurgeNote]:
     """Returns the notes of all purges that have not ended. Raises ``EnvironmentFault``."""
     slugs = [stored_file.key.removeprefix(_FOLDER).removesuffix(".json") for stored_file in place.listing(_FOLDER)]
     notes = (read_note(place, slug) for slug in slugs if not slug.startswith("."))
@@ -146,16 +146,16 @@ class StoredShare:
 
 @dataclass(frozen=True, slots=True)
 class PurgePlan:
-    """The plan of a purge: ``rows`` by table; ``files`` by crawl; ``kept`` records that ``holders``, other targets,
-    have too; ``exports`` files with ``export_bytes``. ``out_of_reach`` are sentences about copies that it cannot
-    delete."""
+    """The plan of a purge: ``rows`` by table; ``files`` by crawl; ``kept_records`` records that ``holders``, other
+    targets, have too; ``exports`` files with ``export_bytes``. ``out_of_reach`` are sentences about copies that it
+    cannot delete."""
 
     slug: str
     definition: str
     slices: tuple[Slice, ...]
     rows: Mapping[str, int]
     files: Mapping[str, tuple[StoredShare, ...]]
-    kept: int
+    kept_records: int
     holders: tuple[str, ...]
     exports: tuple[str, ...]
     export_bytes: int
@@ -166,13 +166,13 @@ class PurgePlan:
         """A short digest of everything that would be deleted."""
         files = {crawl: [asdict(share) for share in shares] for crawl, shares in self.files.items()}
         slices = [(slice_.crawl, slice_.target) for slice_ in self.slices]
-        return input_digest(
-            {"slug": self.slug, "slices": slices, "rows": self.rows, "files": files, "kept": self.kept}
+        return compute_input_digest(
+            {"slug": self.slug, "slices": slices, "rows": self.rows, "files": files, "kept": self.kept_records}
             | {"holders": self.holders, "exports": self.exports, "export_bytes": self.export_bytes}
         )
 
     @property
-    def found_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether the home has only the definition of the target, and the results of its look-ups."""
         uncounted = {"targets", *(spec.name for spec in all_tables() if spec.has_row_a_slice)}
         row_count = sum(count for table, count in self.rows.items() if table not in uncounted)
@@ -193,7 +193,7 @@ class PurgePlan:
         """Sentences on what is deleted besides the rows, and on what is kept."""
         lines = [
             f"{self.records:,} stored records ({self.bytes:,} bytes) that no other target has: "
-            f"{self.files_where(shared=False):,} files are deleted, {self.files_where(shared=True):,} shared files are "
+            f"{self.count_files(shared=False):,} files are deleted, {self.count_files(shared=True):,} shared files are "
             "rewritten without them",
             "its definition, its line on the watch list, its partition key and its partitions in the UI",
         ]
@@ -201,23 +201,23 @@ class PurgePlan:
             lines.append(f"{len(self.exports):,} exported files ({self.export_bytes:,} bytes)")
         return (*lines, *(f"kept: {text}" for text in self.out_of_reach))
 
-    def files_where(self, *, shared: bool) -> int:
+    def count_files(self, *, shared: bool) -> int:
         """Counts the files that are rewritten without these records (``shared``), or deleted."""
         return sum(share.shared == shared and share.records > 0 for shares in self.files.values() for share in shares)
 
 
-def digest_of_all(plans: Sequence[PurgePlan]) -> str:
+def combine_digests(plans: Sequence[PurgePlan]) -> str:
     """Returns one digest of several plans, in any order; for one plan, its own digest."""
     digests = sorted(plan.digest for plan in plans)
-    return digests[0] if len(digests) == 1 else input_digest({"plans": digests})
+    return digests[0] if len(digests) == 1 else compute_input_digest({"plans": digests})
 
 
-def refuse_unseen(place: Transport, plans: Sequence[PurgePlan], digest: str) -> None:
+def require_plan_digest(place: Transport, plans: Sequence[PurgePlan], digest: str) -> None:
     """Raises ``UserInputError`` unless ``digest`` is that of ``plans``, as a dry run shows it: so nothing is deleted
     that the person has not seen. A killed purge continues with the digest of its start."""
     killed = [read_note(place, plan.slug) for plan in plans if len(plans) == 1]
     interrupted_digests = {note.plan for note in killed if note is not None and note.removed_at is None}
-    if digest and digest in {digest_of_all(plans), *interrupted_digests}:
+    if digest and digest in {combine_digests(plans), *interrupted_digests}:
         return
     names = ", ".join(plan.slug for plan in plans)
     if not digest:
@@ -243,11 +243,11 @@ def plan_purge(workspace: Workspace, slug: str, definition: str, *, files: bool 
     crawls = sorted({slice_.crawl for slice_ in slices})
     where = {"crawl": crawls, "target": slice_slugs}
     rows = {spec.name: sum(count_rows(lake, spec.name, where, ["crawl"]).values()) for spec in purged_tables(lake)}
-    rows["targets"] = len(slugs_of(lake, {slug}))
+    rows["targets"] = len(find_defining_slugs(lake, {slug}))
     stored: dict[str, tuple[StoredShare, ...]] = {}
     kept_count, holders = 0, set[str]()
-    for crawl, targets in targets_by_crawl(slices).items() if files and rows["records"] else ():
-        shares, shared_count, other_slugs = _shares(lake, crawl, {slug, *targets})
+    for crawl, targets in group_targets_by_crawl(slices).items() if files and rows["records"] else ():
+        shares, shared_count, other_slugs = _count_shares(lake, crawl, {slug, *targets})
         stored[crawl] = shares
         kept_count, holders = kept_count + shared_count, holders | other_slugs
     exports = [export_file for crawl in crawls for export_file in workspace.place.listing(export_prefix(crawl, slug))]
@@ -261,7 +261,7 @@ def plan_purge(workspace: Workspace, slug: str, definition: str, *, files: bool 
         tuple(sorted(holders)),
         tuple(export_file.key for export_file in exports),
         sum(export_file.size for export_file in exports),
-        _out_of_reach(workspace, kept_count, sorted(holders)),
+        _describe_copies(workspace, kept_count, sorted(holders)),
     )
 
 
@@ -279,7 +279,7 @@ def find_unknown_tables(lake: Lake) -> dict[str, str]:
         try:
             handle = lake.handle(TableSpec(name, pa.schema([])))
         except EnvironmentFault as fault:
-            reasons[name] = f"it cannot be read ({fault.what})"
+            reasons[name] = f"it cannot be read ({fault.problem})"
             continue
         if handle is None:
             # created by a process that was killed before it wrote rows
@@ -312,37 +312,37 @@ def slices_of_target(lake: Lake, slug: str) -> list[Slice]:
                 }
         elif spec.stage is not None:
             slices |= {
-                slice_ for slice_ in _made_slices(lake, spec.name, spec.stage) if whole_slug(slice_.target) == slug
+                slice_ for slice_ in _list_made_slices(lake, spec.name, spec.stage) if whole_slug(slice_.target) == slug
             }
     return sorted(slices)
 
 
-def _made_slices(lake: Lake, table: str, stage: Stage) -> Iterator[Slice]:
+def _list_made_slices(lake: Lake, table: str, stage: Stage) -> Iterator[Slice]:
     try:
-        slices = [stage.slice_of(name) for name in lake.digest_names(table, stage.names_begin)]
-    except DigestsUnknown:
+        slices = [stage.parse_digest_name(name) for name in lake.digest_names(table, stage.name_prefix)]
+    except DigestsNotInLog:
         slices = [Slice(*key) for key in count_rows(lake, table, {})]
     return (slice_ for slice_ in slices if slice_ is not None)
 
 
-def being_fetched(workspace: Workspace, slug: str, crawls: Collection[str]) -> list[str]:
+def find_fetching_crawls(workspace: Workspace, slug: str, crawls: Collection[str]) -> list[str]:
     """Returns the ``crawls`` in which a running fetch of any home has the target, or does not name its targets."""
     return [
         crawl
         for crawl in sorted(crawls)
         if any(
             lease.targets is None or slug in map(whole_slug, lease.targets)
-            for lease in living(workspace.storage, crawl)
+            for lease in list_active_leases(workspace.storage, crawl)
         )
     ]
 
 
-def slices_of_left_runs(workspace: Workspace, slugs: Collection[str]) -> list[Slice]:
+def slices_of_stopped_runs(workspace: Workspace, slugs: Collection[str]) -> list[Slice]:
     """Returns the slices of ``slugs`` that stopped runs of any home may still commit: nothing else has a record of
     them. Raises ``EnvironmentFault``."""
     slices: set[Slice] = set()
     for run in leases_of(workspace.storage, RUNS)[1]:
-        run_slugs = [slug for slug in slugs if not run.is_gone and run.is_about([slug])]
+        run_slugs = [slug for slug in slugs if not run.is_process_dead and run.concerns([slug])]
         parts = [part for target_parts in workspace.parts(run_slugs).values() for part in target_parts]
         slices |= {
             Slice(crawl, with_subset(part, subset)) for crawl in run.crawls for subset in SUBSETS for part in parts
@@ -367,9 +367,9 @@ def as_places(rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([file, offset], names=list(PLACE_NAME))
 
 
-def _shares(lake: Lake, crawl: str, slugs: Collection[str]) -> tuple[tuple[StoredShare, ...], int, set[str]]:
+def _count_shares(lake: Lake, crawl: str, slugs: Collection[str]) -> tuple[tuple[StoredShare, ...], int, set[str]]:
     """Returns the shares of ``slugs`` targets in stored files, the number of shared records, and the other targets."""
-    places_found = PlacesFound()
+    places_found = LocationCollector()
     for rows in _stored_rows(lake, crawl, slugs):
         places_found.add(as_places(rows))
     places = places_found.places()
@@ -414,7 +414,7 @@ def _numbers(names: pa.Array, number: Mapping[str, int]) -> Any:
     return numbers[coded.indices.to_numpy(zero_copy_only=False)] if len(numbers) else np.zeros(0, np.int64)
 
 
-def _out_of_reach(workspace: Workspace, kept_count: int, holders: Sequence[str]) -> tuple[str, ...]:
+def _describe_copies(workspace: Workspace, kept_count: int, holders: Sequence[str]) -> tuple[str, ...]:
     settings = workspace.settings
     lines = ["deliveries, copies of cc.duckdb and of exports, backups of the home: delete them yourself"]
     if kept_count:
@@ -422,7 +422,7 @@ def _out_of_reach(workspace: Workspace, kept_count: int, holders: Sequence[str])
         lines.append(
             f"{kept_count:,} of its records that other targets have too ({names}): purge those targets as well"
         )
-    if settings.lake_is_apart and (other_homes := published_elsewhere(workspace.place, settings.home)):
+    if settings.has_separate_lake and (other_homes := find_other_publications(workspace.place, settings.home)):
         last_published = max(other_homes.values())
         lines.append(
             f"cc.duckdb of {len(other_homes):,} other homes on this lake: each keeps what it shows until it publishes "

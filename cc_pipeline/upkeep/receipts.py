@@ -21,11 +21,11 @@ from cc_pipeline import SOFTWARE
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.reading import open_bounded, quoted
+from cc_pipeline.lake.reading import open_bounded, quote_literal
 from cc_pipeline.lake.slice import content_name
-from cc_pipeline.lake.snapshot import published_elsewhere
+from cc_pipeline.lake.snapshot import find_other_publications
 from cc_pipeline.lake.streaming import count_rows
-from cc_pipeline.lake.target_definitions import slugs_of
+from cc_pipeline.lake.target_definitions import find_defining_slugs
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.upkeep.purge_plan import (
     PurgeNote,
@@ -40,11 +40,11 @@ from cc_pipeline.workspace.workspace import Workspace
 
 _FOLDER: Final = "receipts/"
 #: Folders of the lake with files whose names a receipt may have.
-_NAMED: Final = ("records/", "exports/")
+_FILE_FOLDERS: Final = ("records/", "exports/")
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PurgeInventory:
     """The inventory of a purge when it began or continued, ``at`` a time: ``rows`` by table, stored ``records`` and
     their ``bytes`` that no other target has, ``kept`` records that ``holders`` other targets have too, and exported
     files (``exports``). ``rows_sha256`` is the digest of the content digests of all slices; ``files`` are the SHA-256
@@ -63,7 +63,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Leftovers:
     """The leftovers of a purge, found ``at`` a time: ``rows`` by table, ``files`` of the receipt, ``superseded`` files
     of tables that still have rows, and ``published`` rows of this home's ``cc.duckdb``. ``tables``, ``names`` of files
     and ``old_files`` (superseded files of tables) are how many were searched."""
@@ -78,7 +78,7 @@ class Left:
     old_files: int
 
     @property
-    def nothing(self) -> bool:
+    def is_clean(self) -> bool:
         """Whether the search found no leftovers; ``False`` if there were no tables to search."""
         return self.tables > 0 and not (self.rows or self.files or self.superseded or self.published)
 
@@ -92,11 +92,11 @@ class Receipt:
     slug: str
     definition: str
     begun: str
-    held: tuple[Held, ...] = ()
+    held: tuple[PurgeInventory, ...] = ()
     files: tuple[str, ...] = ()
     hidden: str | None = None
     ended: str | None = None
-    left: Left | None = None
+    left: Leftovers | None = None
     software: str = SOFTWARE
 
     @property
@@ -110,50 +110,50 @@ class Receipt:
         return _key(self.slug, self.begun)
 
 
-def hold(workspace: Workspace, note: PurgeNote, plan: PurgePlan) -> None:
+def record_inventory(workspace: Workspace, note: PurgeNote, plan: PurgePlan) -> None:
     """Records the inventory of ``plan``, if it is not empty, before anything is deleted. Raises
     ``EnvironmentFault``."""
     receipt = _read(workspace.place, _key(note.slug, note.begun)) or Receipt(note.slug, note.definition, note.begun)
     names = [*(share.file for shares in plan.files.values() for share in shares if share.records), *plan.exports]
     if any(plan.rows.values()) or names:
-        inventory = Held(
+        inventory = PurgeInventory(
             _now(),
             tuple(sorted({slice_.crawl for slice_ in plan.slices})),
             {table: count for table, count in plan.rows.items() if count},
             _rows_digest(workspace.lake, plan),
             plan.records,
             plan.bytes,
-            plan.kept,
+            plan.kept_records,
             len(plan.holders),
             len(plan.exports),
             _digests(names),
         )
-        receipt = replace(receipt, held=(*receipt.held, inventory), files=_joined(receipt.files, inventory.files))
+        receipt = replace(receipt, held=(*receipt.held, inventory), files=_join_names(receipt.files, inventory.files))
         _write(workspace.place, receipt)
 
 
-def note_state(workspace: Workspace, note: PurgeNote, *, ended: bool) -> None:
+def update_receipt(workspace: Workspace, note: PurgeNote, *, ended: bool) -> None:
     """Updates the receipt of the purge of ``note``, if there is one; if it has ``ended``, with its leftovers. Raises
     ``EnvironmentFault``."""
     receipt = _read(workspace.place, _key(note.slug, note.begun))
     if receipt is None:
         return
-    files = _joined(receipt.files, _digests(name for file_names in note.all_files.values() for name in file_names))
+    files = _join_names(receipt.files, _digests(name for file_names in note.all_files.values() for name in file_names))
     hidden = None if note.removed_at is None else note.removed_at.isoformat(timespec="milliseconds")
     receipt = replace(receipt, files=files, hidden=hidden, left=None, ended=None)
     if ended:
-        receipt = replace(receipt, left=look_for_rest(workspace, receipt), ended=_now())
+        receipt = replace(receipt, left=find_leftovers(workspace, receipt), ended=_now())
     _write(workspace.place, receipt)
 
 
-def receipts(workspace: Workspace, slug: str) -> list[Receipt]:
+def read_receipts(workspace: Workspace, slug: str) -> list[Receipt]:
     """Reads the receipts of a target, the oldest first. Raises ``EnvironmentFault``."""
     keys = [stored_file.key for stored_file in workspace.place.listing(f"{_FOLDER}{slug}/")]
     parsed_receipts = (_read(workspace.place, key) for key in keys if key.endswith(".json"))
     return sorted((receipt for receipt in parsed_receipts if receipt is not None), key=lambda receipt: receipt.begun)
 
 
-def purged(workspace: Workspace) -> set[str]:
+def list_purged_slugs(workspace: Workspace) -> set[str]:
     """Returns the slugs that have receipts. Raises ``EnvironmentFault``."""
     return {
         stored_file.key.split("/")[1]
@@ -162,7 +162,7 @@ def purged(workspace: Workspace) -> set[str]:
     }
 
 
-def look_for_rest(workspace: Workspace, receipt: Receipt) -> Left:
+def find_leftovers(workspace: Workspace, receipt: Receipt) -> Leftovers:
     """Searches the lake and this home for leftovers of the target of a receipt; nothing is changed.
 
     Raises ``EnvironmentFault`` if there are no tables to search, or if they cannot be read.
@@ -177,24 +177,24 @@ def look_for_rest(workspace: Workspace, receipt: Receipt) -> Left:
         )
     slice_slugs = sorted({slug, *(slice_.target for slice_ in slices_of_target(lake, slug))})
     rows = {table: count_rows(lake, table, {"target": slice_slugs}, ["target"]).total() for table in tables}
-    rows["targets"] = len(slugs_of(lake, {slug}))
-    folders = [f"{folder}{crawl}/" for folder in _NAMED for crawl in receipt.crawls]
+    rows["targets"] = len(find_defining_slugs(lake, {slug}))
+    folders = [f"{folder}{crawl}/" for folder in _FILE_FOLDERS for crawl in receipt.crawls]
     names = [stored_file.key for folder in folders for stored_file in workspace.place.listing(folder)]
     known_digests = set(receipt.files)
-    old = [(table, key) for table in tables for key in _superseded(workspace, table, receipt.crawls)]
-    return Left(
+    old = [(table, key) for table in tables for key in _list_superseded(workspace, table, receipt.crawls)]
+    return Leftovers(
         _now(),
         {table: count for table, count in rows.items() if count},
         sum(_digest(name) in known_digests for name in names),
         sum(_has_rows(lake, key, slug) for _, key in old),
-        _published(workspace, slug),
+        _count_published(workspace, slug),
         len(tables),
         len(names),
         len(old),
     )
 
 
-def sentences(workspace: Workspace, receipt: Receipt, leftovers: Left) -> list[str]:
+def describe_leftovers(workspace: Workspace, receipt: Receipt, leftovers: Leftovers) -> list[str]:
     """Describes leftovers, and what was searched, in sentences."""
     inventory = receipt.held[0]
     row_text = ", ".join(f"{count:,} {table}" for table, count in inventory.rows.items())
@@ -217,14 +217,16 @@ def sentences(workspace: Workspace, receipt: Receipt, leftovers: Left) -> list[s
         lines.append(f"{inventory.kept:,} records were kept, because {inventory.holders:,} other targets have them too")
     since = datetime.fromisoformat(receipt.hidden or receipt.begun)
     other_homes = (
-        published_elsewhere(workspace.place, workspace.settings.home) if workspace.settings.lake_is_apart else {}
+        find_other_publications(workspace.place, workspace.settings.home)
+        if workspace.settings.has_separate_lake
+        else {}
     )
     if stale_homes := sum(published_at < since for published_at in other_homes.values()):
         lines.append(f"cc.duckdb of {stale_homes:,} other homes of the lake is older than the purge: check there too")
-    return [*lines, "no leftovers" if leftovers.nothing else f"see {workspace.place.source}/{receipt.key}"]
+    return [*lines, "no leftovers" if leftovers.is_clean else f"see {workspace.place.source}/{receipt.key}"]
 
 
-def _superseded(workspace: Workspace, table: str, crawls: Iterable[str]) -> Iterator[str]:
+def _list_superseded(workspace: Workspace, table: str, crawls: Iterable[str]) -> Iterator[str]:
     """Yields the files in a table's folders of ``crawls`` that the table does not name."""
     live = {path.rpartition("/")[2] for path in workspace.lake.pin(table).files}
     for crawl in crawls:
@@ -251,11 +253,11 @@ def _has_rows(lake: Lake, key: str, slug: str) -> bool:
     return False
 
 
-def _published(workspace: Workspace, slug: str) -> int:
+def _count_published(workspace: Workspace, slug: str) -> int:
     if not workspace.settings.published_path.exists():
         return 0
     with open_bounded(workspace.settings) as connection:
-        query = f"SELECT count(*) FROM main.capture_targets WHERE target = {quoted(slug)}"
+        query = f"SELECT count(*) FROM main.capture_targets WHERE target = {quote_literal(slug)}"
         return int((connection.execute(query).fetchone() or (0,))[0])
 
 
@@ -276,7 +278,7 @@ def _digest(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
 
 
-def _joined(*files: tuple[str, ...]) -> tuple[str, ...]:
+def _join_names(*files: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted({name for names in files for name in names}))
 
 
@@ -295,10 +297,10 @@ def _write(place: Transport, receipt: Receipt) -> None:
 def _read(place: Transport, key: str) -> Receipt | None:
     def parse_receipt(document: Any) -> Receipt:
         inventories = tuple(
-            Held(**{**inventory, "crawls": tuple(inventory["crawls"]), "files": tuple(inventory["files"])})
+            PurgeInventory(**{**inventory, "crawls": tuple(inventory["crawls"]), "files": tuple(inventory["files"])})
             for inventory in document["held"]
         )
-        leftovers = None if document["left"] is None else Left(**document["left"])
+        leftovers = None if document["left"] is None else Leftovers(**document["left"])
         return Receipt(**{**document, "held": inventories, "files": tuple(document["files"]), "left": leftovers})
 
     return read_json(

@@ -14,27 +14,27 @@ import pyarrow.compute as pc
 from cc_pipeline import progress
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.errors import DataFault
-from cc_pipeline.extraction.reusable_records import Place, lost_rows
-from cc_pipeline.extraction.standing import stand
+from cc_pipeline.extraction.reusable_records import Place, read_lost_rows
+from cc_pipeline.extraction.standing import read_slice_states
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import FETCH, Slice, slices_of, targets_by_crawl
-from cc_pipeline.lake.streaming import crawls_of, files_of_crawl, stream_crawl
-from cc_pipeline.records.check import Promise, examine
+from cc_pipeline.lake.slice import FETCH, Slice, group_targets_by_crawl, slices_of
+from cc_pipeline.lake.streaming import list_crawl_files, list_crawls, stream_crawl
+from cc_pipeline.records.check import ExpectedRecord, verify_record
 from cc_pipeline.records.reading import read_members
-from cc_pipeline.records.storage import STORED, RecordStorage, are_gone
-from cc_pipeline.records.sweep import Named
+from cc_pipeline.records.storage import STORED, RecordStorage, are_bytes_missing
+from cc_pipeline.records.sweep import NamedFiles
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Number of stored records that ``verify`` reads by default.
 SAMPLE = 1_000
-_JUDGED = (
+_VERIFIED_COLUMNS = (
     "target", "url", "url_surtkey", "content_digest", "warc_filename", "warc_record_offset", "warc_record_length",
     "archive_format", "outcome", "digest_check", *STORED,
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class CrawlLosses:
     """Rows of a crawl without bytes: their number by target, and the files that are missing or too short."""
 
     crawl: str
@@ -47,14 +47,14 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
-    """The outcome of a verification: numbers of records ``read`` and ``stored``, whether all were read (``whole``), the
-    reason of each ``damaged`` record by crawl and location, and the number of ``mismatched`` records, which are as they
-    were fetched, with another payload than the index names."""
+class VerificationReport:
+    """The outcome of a verification: numbers of records ``read`` and ``stored``, whether all were read
+    (``is_complete``), the reason of each ``damaged`` record by crawl and location, and the number of ``mismatched``
+    records, which are as they were fetched, with another payload than the index names."""
 
     read: int
     stored: int
-    whole: bool = True
+    is_complete: bool = True
     damaged: Mapping[str, Mapping[Place, str]] = field(default_factory=dict)
     mismatched: int = 0
 
@@ -64,37 +64,41 @@ class Verified:
         return sum(map(len, self.damaged.values()))
 
 
-def named_files(lake: Lake, crawl: str) -> Named:
+def list_named_files(lake: Lake, crawl: str) -> NamedFiles:
     """Returns the stored files that rows of ``crawl`` name now; reads one column of the crawl."""
     pinned = lake.pin("records")
     files: set[str] = set()
     for batch in stream_crawl(lake, pinned, crawl, ["stored_file"]):
         files.update(batch.column(0).unique().drop_null().to_pylist())
-    return Named(files, files_of_crawl(pinned, crawl))
+    return NamedFiles(files, list_crawl_files(pinned, crawl))
 
 
-def lost_records(workspace: Workspace, slices: Collection[Slice] | None = None) -> list[Lost]:
+def find_lost_records(workspace: Workspace, slices: Collection[Slice] | None = None) -> list[CrawlLosses]:
     """Returns the crawls in which ``slices`` (default: all fetched ones) have rows without bytes. Checks each stored
     file, or lists those of a crawl once, and reads the rows of files that differ from their note.
 
     Raises ``EnvironmentFault`` if the lake or its store cannot be read.
     """
     losses = []
-    for crawl, targets in targets_by_crawl(FETCH.here(workspace.lake, slices)).items():
-        slice_states = stand(workspace, slices_of(crawl, targets), (FETCH,))
-        lost = {slice_: slice_state.lost for slice_, slice_state in slice_states.items() if slice_state.lost}
+    for crawl, targets in group_targets_by_crawl(FETCH.list_slices(workspace.lake, slices)).items():
+        slice_states = read_slice_states(workspace, slices_of(crawl, targets), (FETCH,))
+        lost = {
+            slice_: slice_state.lost_records for slice_, slice_state in slice_states.items() if slice_state.lost_records
+        }
         counts: Counter[str] = Counter()
         for slice_, count in lost.items():
-            counts[slice_.whole.target] += count
+            counts[slice_.partition.target] += count
         files: set[str] = set()
-        for _, rows in lost_rows(workspace, lost):
+        for _, rows in read_lost_rows(workspace, lost):
             files.update(rows.column("stored_file").to_pylist())
         if lost:
-            losses.append(Lost(crawl, dict(sorted(counts.items())), tuple(sorted(files))))
+            losses.append(CrawlLosses(crawl, dict(sorted(counts.items())), tuple(sorted(files))))
     return losses
 
 
-def verify(lake: Lake, storage: RecordStorage, sample: int | None = SAMPLE, seed: int | None = None) -> Verified:
+def verify(
+    lake: Lake, storage: RecordStorage, sample: int | None = SAMPLE, seed: int | None = None
+) -> VerificationReport:
     """Reads about ``sample`` stored records (``None``: all) and compares them with their rows: lengths, the gzip
     checksum, the record, and the payload's digest if the row has one. Lost records are not counted as damaged.
 
@@ -106,19 +110,19 @@ def verify(lake: Lake, storage: RecordStorage, sample: int | None = SAMPLE, seed
     damaged: dict[str, dict[Place, str]] = {}
     read = mismatched = 0
     stored: Counter[str] = Counter()
-    for crawl in crawls_of(pinned):
-        rows = _drawn(stream_crawl(lake, pinned, crawl, _JUDGED), share, draw, stored)
+    for crawl in list_crawls(pinned):
+        rows = _draw_sample(stream_crawl(lake, pinned, crawl, _VERIFIED_COLUMNS), share, draw, stored)
         for row, member in read_members(rows, storage):
-            damage = _damage(row, member, crawl) if isinstance(member, bytes) else _fault(member)
+            damage = _find_damage(row, member, crawl) if isinstance(member, bytes) else _fault_reason(member)
             read += 1
             mismatched += damage is None and row["digest_check"] == "mismatch"
             progress.report("verify", read)
             if damage is not None:
                 damaged.setdefault(crawl, {})[row["warc_filename"], row["warc_record_offset"]] = damage
-    return Verified(read, stored.total(), share == 1, damaged, mismatched)
+    return VerificationReport(read, stored.total(), share == 1, damaged, mismatched)
 
 
-def holders(lake: Lake, crawl: str, places: Mapping[Place, str]) -> list[str]:
+def find_holders(lake: Lake, crawl: str, places: Mapping[Place, str]) -> list[str]:
     """Returns the targets of ``crawl`` that have rows of any of ``places``."""
     files = pa.array(sorted({file for file, _ in places}))
     slugs: set[str] = set()
@@ -132,7 +136,7 @@ def holders(lake: Lake, crawl: str, places: Mapping[Place, str]) -> list[str]:
     return sorted(slugs)
 
 
-def _drawn(
+def _draw_sample(
     batches: Iterator[pa.RecordBatch], share: float, draw: np.random.Generator, count: Counter[str]
 ) -> Iterator[dict[str, Any]]:
     for batch in batches:
@@ -144,16 +148,16 @@ def _drawn(
             yield from stored.slice(start, SAMPLE).to_pylist()
 
 
-def _fault(fault: DataFault | None) -> str | None:
-    return None if fault is None or are_gone(fault) else fault.reason
+def _fault_reason(fault: DataFault | None) -> str | None:
+    return None if fault is None or are_bytes_missing(fault) else fault.reason
 
 
-def _damage(row: Mapping[str, Any], data: bytes, crawl: str) -> str | None:
+def _find_damage(row: Mapping[str, Any], data: bytes, crawl: str) -> str | None:
     """Returns what is wrong with the stored member of a row; ``None`` if nothing is. Quarantined bytes of the right
     length are not checked: they are stored because they are broken."""
     if row["outcome"] != "fetched":
         return None
-    expected = Promise(
+    expected = ExpectedRecord(
         crawl=crawl,
         archive_format=row["archive_format"],
         key=row["stored_file"],
@@ -163,7 +167,7 @@ def _damage(row: Mapping[str, Any], data: bytes, crawl: str) -> str | None:
         surtkey=row["url_surtkey"],
         digest=row["content_digest"],
     )
-    verification = examine(data, expected)
+    verification = verify_record(data, expected)
     if verification.reason is not None:
         return f"{verification.reason}: {verification.detail}"
     if verification.digest_check == "mismatch" and row["digest_check"] != "mismatch":

@@ -28,141 +28,156 @@ from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline.lake.digests.digest import NOTHING, digest_from_int, digest_to_int
 from cc_pipeline.lake.digests.standings import ANCHOR
 from cc_pipeline.lake.lake import Lake, lake_fault
-from cc_pipeline.lake.layout import StoredFile, stored_files
-from cc_pipeline.lake.replacing import opened_apart, replace_files
-from cc_pipeline.lake.row_counts import NOT_COUNTED, count_in_files, key_of
-from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PARSE, READ_FILES, TORN, Slice, Stage
-from cc_pipeline.lake.torn import CHECKPOINT, ENTRY, HINT, Torn, find_torn, log_of, parsed_lines, read_whole
+from cc_pipeline.lake.layout import StoredFile, list_stored_files
+from cc_pipeline.lake.replacing import open_fixed_version, replace_files
+from cc_pipeline.lake.row_counts import INVALID_COUNT, count_in_files, parse_count_name
+from cc_pipeline.lake.slice import EMPTIED_DIGEST, FETCH, LOCATE, PARSE, PARTIAL_DIGEST, READ_FILES, Slice, Stage
+from cc_pipeline.lake.torn import (
+    CHECKPOINT,
+    ENTRY,
+    HINT,
+    DamagedFile,
+    find_damaged_files,
+    log_folder,
+    parse_actions,
+    read_file,
+)
 from cc_pipeline.workspace.tables import all_tables
 
 #: Folder in that of a table for incomplete files, named with the time of their removal. Readers skip the prefix.
-ASIDE: Final = "_torn"
+KEPT_FOLDER: Final = "_torn"
 #: Maximum number of repair steps for one table; each repairs one file.
-_MOST_STEPS: Final = 1_000
+_MAX_STEPS: Final = 1_000
 #: Maximum number of targets in a command.
-_NAMED: Final = 20
+_MAX_NAMED_TARGETS: Final = 20
 #: Prefixes of digests that belong to no stage.
 _NUMBERS: Final = ("content:", "rows:")
 _PAGE_STAGES: Final = (PARSE, READ_FILES)
 
 
 @dataclass(frozen=True, slots=True)
-class TakenBack:
+class FileRepair:
     """An incomplete file that was removed, the path of its copy (``None`` if there was no file), and the digest names
     of the slices that must be rebuilt."""
 
-    torn: Torn
-    kept: str | None
+    incomplete_file: DamagedFile
+    kept_path: str | None
     names: tuple[str, ...] = ()
 
     @property
     def slices(self) -> list[Slice]:
         """The slices that must be rebuilt. Names in a table without crawls belong to no slices."""
-        if self.torn.table not in {spec.name for spec in all_tables() if "crawl" in spec.slice_columns}:
+        if self.incomplete_file.table not in {spec.name for spec in all_tables() if "crawl" in spec.slice_columns}:
             return []
-        return sorted({slice_ for name in self.names if (slice_ := slice_named(name)) is not None})
+        return sorted({slice_ for name in self.names if (slice_ := slice_of_digest(name)) is not None})
 
 
-def slice_named(name: str) -> Slice | None:
+def slice_of_digest(name: str) -> Slice | None:
     """Returns the slice of a digest name of any stage; ``None`` if the name belongs to no slice."""
     label, _, slice_text = name.partition(":")
-    if label == READ_FILES.names_begin.rstrip(":"):
+    if label == READ_FILES.name_prefix.rstrip(":"):
         return None
     crawl, _, target = slice_text.partition(":")
     return Slice(crawl, target) if crawl else None
 
 
-def torn_tables(lake: Lake) -> list[Torn]:
+def find_incomplete_files(lake: Lake) -> list[DamagedFile]:
     """Finds all incomplete files of tables. Raises ``EnvironmentFault``."""
-    return [incomplete_file for table in lake.specs for incomplete_file in find_torn(lake, table)]
+    return [incomplete_file for table in lake.specs for incomplete_file in find_damaged_files(lake, table)]
 
 
-def torn_slices(lake: Lake, tables: Collection[str] = ()) -> list[Slice]:
+def find_incomplete_slices(lake: Lake, tables: Collection[str] = ()) -> list[Slice]:
     """Returns the slices whose last commit to any of ``tables`` was undone, and that were not rebuilt since. The
     default is all tables, except those of extensions that are not in use."""
     slices: set[Slice] = set()
     for table in tables or lake.specs:
-        if lake.specs[table].slice_columns[:1] == ("crawl",) and not lake.specs[table].left_by:
-            names = lake.digest_names(table, only=TORN)
-            slices |= {slice_ for slice_ in map(slice_named, names) if slice_ is not None}
+        if lake.specs[table].slice_columns[:1] == ("crawl",) and not lake.specs[table].former_extension:
+            names = lake.digest_names(table, required=PARTIAL_DIGEST)
+            slices |= {slice_ for slice_ in map(slice_of_digest, names) if slice_ is not None}
     return sorted(slices)
 
 
 def run_command(lake: Lake, slices: Sequence[Slice]) -> str:
     """Returns the command that rebuilds slices of one crawl."""
     crawl = shlex.quote(slices[0].crawl)
-    definitions_or_slugs = sorted({slice_.whole.target for slice_ in slices if slice_.target})
+    definitions_or_slugs = sorted({slice_.partition.target for slice_ in slices if slice_.target})
     if not definitions_or_slugs:
         return f"cc-pipeline index harvest --crawl {crawl}"
     with suppress(CcPipelineError):
-        texts = definitions.definitions(lake, definitions_or_slugs)
+        texts = definitions.read_definitions(lake, definitions_or_slugs)
         definitions_or_slugs = [texts.get(slug, slug) for slug in definitions_or_slugs]
-    domains = "".join(f" {shlex.quote(text)}" for text in definitions_or_slugs[:_NAMED])
+    domains = "".join(f" {shlex.quote(text)}" for text in definitions_or_slugs[:_MAX_NAMED_TARGETS])
     subsets = sorted({slice_.subset for slice_ in slices if slice_.target} - {PLAIN})
     subset_options = "".join(f" --subset {subset}" for subset in (PLAIN, *subsets)) if subsets else ""
-    more_note = f" (and {len(definitions_or_slugs) - _NAMED:,} more)" if len(definitions_or_slugs) > _NAMED else ""
+    more_note = (
+        f" (and {len(definitions_or_slugs) - _MAX_NAMED_TARGETS:,} more)"
+        if len(definitions_or_slugs) > _MAX_NAMED_TARGETS
+        else ""
+    )
     return f"cc-pipeline run{domains} --crawl {crawl}{subset_options}{more_note}"
 
 
-def mend_tables(lake: Lake) -> list[TakenBack]:
-    """Repairs incomplete files that no later commit depends on, and returns the repairs; :func:`torn_tables` finds the
-    others.
+def repair_tables(lake: Lake) -> list[FileRepair]:
+    """Repairs incomplete files that no later commit depends on, and returns the repairs; :func:`find_incomplete_files`
+    finds the others.
 
     Raises ``EnvironmentFault`` if the lake cannot be read or written.
     """
-    repairs: list[TakenBack] = []
+    repairs: list[FileRepair] = []
     # only the extension that made a table knows its first entry
-    for table in [spec.name for spec in lake.specs.values() if not spec.left_by]:
-        for _ in range(_MOST_STEPS):
-            incomplete_files = find_torn(lake, table)
+    for table in [spec.name for spec in lake.specs.values() if not spec.former_extension]:
+        for _ in range(_MAX_STEPS):
+            incomplete_files = find_damaged_files(lake, table)
             # without the entries, the checkpoint is the only record of the table
             if not incomplete_files or any(incomplete_file.is_lost for incomplete_file in incomplete_files):
                 break
-            repairs.append(_mend(lake, incomplete_files[0]))
-            lake.look_again(table)
+            repairs.append(_repair_file(lake, incomplete_files[0]))
+            lake.invalidate(table)
     return repairs
 
 
-def lost_definitions(lake: Lake, targets: Iterable[Target] = ()) -> list[str]:
+def restore_definitions(lake: Lake, targets: Iterable[Target] = ()) -> list[str]:
     """Restores the definitions of targets that have slices but no definition, from their keys or from ``targets``;
     returns the slugs of the others. Raises ``EnvironmentFault``."""
     defined_slugs = {*lake.read("targets", columns=["slug"]).column("slug").to_pylist()}
-    undefined_slugs = {slice_.defined for slice_ in LOCATE.here(lake)} - defined_slugs
+    undefined_slugs = {slice_.definition_slug for slice_ in LOCATE.list_slices(lake)} - defined_slugs
     targets_by_slug = {target.slug: target for target in targets}
     definitions.register(lake, [targets_by_slug[slug] for slug in sorted(undefined_slugs & targets_by_slug.keys())])
     lost_slugs = []
     for slug in sorted(undefined_slugs - targets_by_slug.keys()):
         try:
-            definitions.read(lake, [slug])
+            definitions.read_targets(lake, [slug])
         except UserInputError:
             lost_slugs.append(slug)
     return lost_slugs
 
 
-def _mend(lake: Lake, incomplete_file: Torn) -> TakenBack:
+def _repair_file(lake: Lake, incomplete_file: DamagedFile) -> FileRepair:
     try:
         if incomplete_file.kind == HINT:
-            return TakenBack(incomplete_file, _set_aside(lake, incomplete_file.table, incomplete_file.path, move=True))
+            return FileRepair(incomplete_file, _keep_copy(lake, incomplete_file.table, incomplete_file.path, move=True))
         if incomplete_file.kind == CHECKPOINT:
-            _set_aside(
+            _keep_copy(
                 lake,
                 incomplete_file.table,
-                f"{log_of(lake.address(incomplete_file.table))}/_last_checkpoint",
+                f"{log_folder(lake.address(incomplete_file.table))}/_last_checkpoint",
                 move=True,
             )
-            return TakenBack(incomplete_file, _set_aside(lake, incomplete_file.table, incomplete_file.path, move=True))
+            return FileRepair(incomplete_file, _keep_copy(lake, incomplete_file.table, incomplete_file.path, move=True))
         return (
-            _mend_entry(lake, incomplete_file) if incomplete_file.kind == ENTRY else _mend_rows(lake, incomplete_file)
+            _repair_entry(lake, incomplete_file)
+            if incomplete_file.kind == ENTRY
+            else _repair_rows(lake, incomplete_file)
         )
     except (OSError, DeltaError) as error:
         raise lake_fault(f"could not mend {lake.address(incomplete_file.table)}", error) from error
 
 
-def _set_aside(lake: Lake, table: str, path: str, *, move: bool) -> str | None:
+def _keep_copy(lake: Lake, table: str, path: str, *, move: bool) -> str | None:
     """Moves or copies a file to the folder ``_torn``. Returns the new path; ``None`` if there is no file."""
     files = lake.file_system()
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    folder = f"{lake.address(table).removeprefix('s3://')}/{ASIDE}"
+    folder = f"{lake.address(table).removeprefix('s3://')}/{KEPT_FOLDER}"
     kept_path = f"{folder}/{path.rpartition('/')[2]}.{stamp}"
     try:
         if "://" not in lake.root:
@@ -175,24 +190,26 @@ def _set_aside(lake: Lake, table: str, path: str, *, move: bool) -> str | None:
     return kept_path
 
 
-def _mend_entry(lake: Lake, incomplete_file: Torn) -> TakenBack:
+def _repair_entry(lake: Lake, incomplete_file: DamagedFile) -> FileRepair:
     """Replaces an incomplete log entry by one without changes, which marks the slices that are known to be affected."""
     files = lake.file_system()
-    kept_path = _set_aside(lake, incomplete_file.table, incomplete_file.path, move=False)
+    kept_path = _keep_copy(lake, incomplete_file.table, incomplete_file.path, move=False)
     if not incomplete_file.version:
         _write(lake, incomplete_file.path, _first_entry(lake, incomplete_file.table))
-        return TakenBack(incomplete_file, kept_path)
-    data = b"" if kept_path is None else read_whole(files, kept_path)
-    names = _named_in(action for action in parsed_lines(data) if action is not None)
+        return FileRepair(incomplete_file, kept_path)
+    data = b"" if kept_path is None else read_file(files, kept_path)
+    names = _slice_digest_names(action for action in parse_actions(data) if action is not None)
     with suppress(CcPipelineError):
         # another table may be incomplete too
-        names |= _names_by_others(lake, incomplete_file)
+        names |= _names_in_siblings(lake, incomplete_file)
     now = int(time.time() * 1_000)
     info = {"timestamp": now, "operation": "TAKE BACK", "operationParameters": {"torn": incomplete_file.state}}
-    marks = [{"txn": {"appId": name, "version": digest_to_int(TORN), "lastUpdated": now}} for name in sorted(names)]
+    marks = [
+        {"txn": {"appId": name, "version": digest_to_int(PARTIAL_DIGEST), "lastUpdated": now}} for name in sorted(names)
+    ]
     lines = [json.dumps(action) for action in ({"commitInfo": info}, *marks)]
     _write(lake, incomplete_file.path, ("\n".join(lines) + "\n").encode())
-    return TakenBack(incomplete_file, kept_path, tuple(sorted(names)))
+    return FileRepair(incomplete_file, kept_path, tuple(sorted(names)))
 
 
 def _first_entry(lake: Lake, table: str) -> bytes:
@@ -200,7 +217,7 @@ def _first_entry(lake: Lake, table: str) -> bytes:
     with TemporaryDirectory() as folder:
         like = Lake(folder, [lake.specs[table]])
         like.prepare(table)
-        return Path(f"{log_of(like.address(table))}/{0:020}.json").read_bytes()
+        return Path(f"{log_folder(like.address(table))}/{0:020}.json").read_bytes()
 
 
 def _write(lake: Lake, path: str, data: bytes) -> None:
@@ -211,25 +228,27 @@ def _write(lake: Lake, path: str, data: bytes) -> None:
         sink.write(data)
 
 
-def _named_in(actions: Iterable[Mapping[str, object]]) -> set[str]:
+def _slice_digest_names(actions: Iterable[Mapping[str, object]]) -> set[str]:
     """Returns the digest names of slices among log actions."""
     transactions = (action.get("txn") for action in actions)
     names = {str(txn.get("appId")) for txn in transactions if isinstance(txn, dict)}
     return {name for name in names if name != ANCHOR and not name.startswith(_NUMBERS)}
 
 
-def _names_by_others(lake: Lake, incomplete_file: Torn) -> set[str]:
+def _names_in_siblings(lake: Lake, incomplete_file: DamagedFile) -> set[str]:
     """Returns the digest names that other tables depend on and that this table lacks at the previous version."""
     table, version = incomplete_file.table, incomplete_file.version - 1
     if table == "captures":
-        return _lacking(lake, LOCATE, version, {*FETCH.here(lake), *PARSE.here(lake)}, "lookups")
+        return _find_missing_digests(
+            lake, LOCATE, version, {*FETCH.list_slices(lake), *PARSE.list_slices(lake)}, "lookups"
+        )
     if table == "records":
-        return _lacking(lake, FETCH, version, PARSE.here(lake), "fetches")
+        return _find_missing_digests(lake, FETCH, version, PARSE.list_slices(lake), "fetches")
     names: set[str] = set()
     for stage in _PAGE_STAGES:
         for sibling in stage.tables if table in stage.tables else ():
             if sibling != table:
-                digest_names = lake.digest_names(sibling, stage.names_begin)
+                digest_names = lake.digest_names(sibling, stage.name_prefix)
                 table_digests, sibling_digests = (
                     lake.digests(table, digest_names, version),
                     lake.digests(sibling, digest_names),
@@ -238,7 +257,9 @@ def _names_by_others(lake: Lake, incomplete_file: Torn) -> set[str]:
     return names
 
 
-def _lacking(lake: Lake, stage: Stage, version: int, later_slices: Collection[Slice], notes: str) -> set[str]:
+def _find_missing_digests(
+    lake: Lake, stage: Stage, version: int, later_slices: Collection[Slice], notes: str
+) -> set[str]:
     """Returns the digest names of slices that were noted or made by a later stage (``later_slices``), without this
     stage's digest."""
     names = {stage.digest_name(slice_) for slice_ in later_slices}
@@ -247,20 +268,20 @@ def _lacking(lake: Lake, stage: Stage, version: int, later_slices: Collection[Sl
         for row in lake.read(notes, columns=["crawl", "target", "made_from"]).to_pylist()
     }
     table_digests = lake.digests(stage.main_table, [*{*names, *noted_digests}], version)
-    missing_names = {name for name in names if table_digests[name] in (None, GONE)}
+    missing_names = {name for name in names if table_digests[name] in (None, EMPTIED_DIGEST)}
     return missing_names | {name for name, digest in noted_digests.items() if table_digests[name] != digest}
 
 
-def _mend_rows(lake: Lake, incomplete_file: Torn) -> TakenBack:
+def _repair_rows(lake: Lake, incomplete_file: DamagedFile) -> FileRepair:
     """Undoes the last commit; if the file belongs to an earlier one, removes the file from the table."""
     assert incomplete_file.file is not None
-    handle = opened_apart(lake, incomplete_file.table)
+    handle = open_fixed_version(lake, incomplete_file.table)
     assert handle is not None
     spec = lake.specs[incomplete_file.table]
-    files = stored_files(spec, handle)
+    files = list_stored_files(spec, handle)
     if handle.version() != incomplete_file.version or incomplete_file.file.path not in {file.path for file in files}:
         raise EnvironmentFault(f"{incomplete_file.table} was written meanwhile", "Run the repair again.")
-    earlier_files = None if incomplete_file.later else _files_before(lake, incomplete_file)
+    earlier_files = None if incomplete_file.later_commits else _list_earlier_files(lake, incomplete_file)
     if earlier_files is None:
         removed_files, restored_files = [incomplete_file.file], []
         names, numbers = _names_in_file(lake, incomplete_file.table, incomplete_file.file)
@@ -268,21 +289,21 @@ def _mend_rows(lake: Lake, incomplete_file: Torn) -> TakenBack:
         paths, paths_now = {file.path for file in earlier_files}, {file.path for file in files}
         removed_files = [file for file in files if file.path not in paths]
         restored_files = [file for file in earlier_files if file.path not in paths_now]
-        names, numbers = _names_of_last(lake, incomplete_file, earlier_files)
-    digests = {**dict.fromkeys(names, TORN), **numbers}
+        names, numbers = _names_of_last_commit(lake, incomplete_file, earlier_files)
+    digests = {**dict.fromkeys(names, PARTIAL_DIGEST), **numbers}
     replace_files(lake, spec, handle, removed_files, restored_files, digests, is_balanced=False)
-    kept_path = _set_aside(lake, incomplete_file.table, incomplete_file.path, move=True)
-    return TakenBack(incomplete_file, kept_path, tuple(sorted(names)))
+    kept_path = _keep_copy(lake, incomplete_file.table, incomplete_file.path, move=True)
+    return FileRepair(incomplete_file, kept_path, tuple(sorted(names)))
 
 
-def _files_before(lake: Lake, incomplete_file: Torn) -> list[StoredFile] | None:
+def _list_earlier_files(lake: Lake, incomplete_file: DamagedFile) -> list[StoredFile] | None:
     """Returns the files of the previous version; ``None`` if one is missing."""
     handle = (
         lake.open(lake.specs[incomplete_file.table], incomplete_file.version - 1) if incomplete_file.version else None
     )
     if handle is None:
         return None
-    earlier_files = stored_files(lake.specs[incomplete_file.table], handle)
+    earlier_files = list_stored_files(lake.specs[incomplete_file.table], handle)
     folder = lake.address(incomplete_file.table).removeprefix("s3://")
     sizes = lake.file_system().get_file_info([f"{folder}/{file.path}" for file in earlier_files])
     return (
@@ -290,23 +311,27 @@ def _files_before(lake: Lake, incomplete_file: Torn) -> list[StoredFile] | None:
     )
 
 
-def _names_of_last(lake: Lake, incomplete_file: Torn, files: Sequence[StoredFile]) -> tuple[set[str], dict[str, str]]:
+def _names_of_last_commit(
+    lake: Lake, incomplete_file: DamagedFile, files: Sequence[StoredFile]
+) -> tuple[set[str], dict[str, str]]:
     """Returns the digest names of the last commit, and the values of its counts before it, when the table had
     ``files``. Counts that were never committed are computed."""
-    entry = f"{log_of(lake.address(incomplete_file.table))}/{incomplete_file.version:020}.json"
-    actions = [action for action in parsed_lines(read_whole(lake.file_system(), entry)) if action is not None]
+    entry = f"{log_folder(lake.address(incomplete_file.table))}/{incomplete_file.version:020}.json"
+    actions = [action for action in parse_actions(read_file(lake.file_system(), entry)) if action is not None]
     txns = [action["txn"] for action in actions if isinstance(action.get("txn"), dict)]
     numbers = [str(txn["appId"]) for txn in txns if isinstance(txn, dict) and str(txn["appId"]).startswith(_NUMBERS)]
     earlier_digests = lake.digests(incomplete_file.table, numbers, incomplete_file.version - 1)
     spec = lake.specs[incomplete_file.table]
     uncounted = {
-        name: key for name in numbers if earlier_digests[name] is None and (key := key_of(spec, name)) is not None
+        name: key
+        for name in numbers
+        if earlier_digests[name] is None and (key := parse_count_name(spec, name)) is not None
     }
     if uncounted:
         crawls = {key[0] for key in uncounted.values()} if "crawl" in spec.slice_columns else {None}
         row_counts = count_in_files(lake, spec, (file for file in files if file.partition.get("crawl") in crawls))
         earlier_digests |= {name: digest_from_int(row_counts[key]) for name, key in uncounted.items()}
-    return _named_in(actions), {name: earlier_digests[name] or NOTHING for name in numbers}
+    return _slice_digest_names(actions), {name: earlier_digests[name] or NOTHING for name in numbers}
 
 
 def _names_in_file(lake: Lake, table: str, file: StoredFile) -> tuple[set[str], dict[str, str]]:
@@ -315,8 +340,8 @@ def _names_in_file(lake: Lake, table: str, file: StoredFile) -> tuple[set[str], 
     counts: dict[str, str] = {}
     crawl = file.partition.get("crawl")
     for name in lake.digest_names(table):
-        key = key_of(lake.specs[table], name)
-        slice_ = slice_named(name) if key is None else None
+        key = parse_count_name(lake.specs[table], name)
+        slice_ = slice_of_digest(name) if key is None else None
         target = key[-1] if key else name.partition(":")[2] if slice_ is None else slice_.target
         is_near = file.first is None or file.last is None or file.first <= target <= file.last
         slice_crawl = key[0] if key else None if slice_ is None else slice_.crawl
@@ -324,7 +349,7 @@ def _names_in_file(lake: Lake, table: str, file: StoredFile) -> tuple[set[str], 
         if not is_near or is_other_crawl or name == ANCHOR:
             continue
         if key is not None:
-            counts[name] = NOT_COUNTED
+            counts[name] = INVALID_COUNT
         elif not name.startswith(_NUMBERS):
             names.add(name)
     return names, counts

@@ -21,50 +21,52 @@ import pyarrow as pa
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extension import extensions
 from cc_pipeline.lake.digests.folding import fold, sweep_folded
-from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
-from cc_pipeline.lake.snapshot import Publication, pinned_versions, pins_another_log
-from cc_pipeline.lake.streaming import crawls_of
+from cc_pipeline.lake.merging import Bounds, compact_due, is_due, rewrite_incomplete_files
+from cc_pipeline.lake.snapshot import Publication, pins_another_log, read_pinned_versions
+from cc_pipeline.lake.streaming import list_crawls
 from cc_pipeline.lake.vacuum import RETENTION_FLOOR_HOURS, clean_log, vacuum
-from cc_pipeline.locks import LockHeld, has_come, locked
-from cc_pipeline.publish.publish import clear_debris, publish_warehouse
+from cc_pipeline.locks import LockTimeout, is_plausible, locked
+from cc_pipeline.publish.publish import delete_leftovers, publish_warehouse
 from cc_pipeline.records.leases import forget_ended
 from cc_pipeline.records.sweep import crawls_with_files, sweep
-from cc_pipeline.stores.answer import Listed
+from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.upkeep.purge import end_what_is_done, go_on
-from cc_pipeline.upkeep.stored_files import named_files
+from cc_pipeline.upkeep.purge import finish_purges, resume_purges
+from cc_pipeline.upkeep.stored_files import list_named_files
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Duration of a lease: longer than any merge. After a kill, no process merges until it has expired.
-LASTS: Final = timedelta(hours=24)
-_LONGEST: Final = 4_096
+LEASE_DURATION: Final = timedelta(hours=24)
+_MAX_LEASE_BYTES: Final = 4_096
 
 #: Hours that a superseded file is kept, for readers that opened ``cc.duckdb`` before.
 RETENTION_HOURS = 168
 #: Maximum bytes that a publication merges, and seconds after which it starts no further merge: a person waits for it.
 #: Later publications and upkeep do the rest.
-_MOST_BYTES = 512 << 20
-_SECONDS = 30
+_MAX_MERGED_BYTES = 512 << 20
+_MAX_SECONDS = 30
 #: Maximum digests of a table's log that a publication folds.
-_MOST_FOLDED = 100_000
+_MAX_FOLDED_DIGESTS = 100_000
 #: Limits for files without added columns: as long as there are any, readers open the footers of all files.
-_MOST_BYTES_EVENED = 64 << 20
-_MOST_FOOTERS = 500
+_MAX_EVENED_BYTES = 64 << 20
+_MAX_FOOTERS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class UpkeepReport:
-    """Numbers of files ``merged`` and ``deleted``, by table, and of leftovers of dead processes (``debris``).
+    """Numbers of files ``merged`` and ``deleted``, by table, and of leftovers of dead processes (``leftovers``).
     ``failed`` has the errors of the maintenance of extensions, by extension."""
 
     merged: dict[str, int]
     deleted: dict[str, int]
-    debris: int
+    leftovers: int
     failed: dict[str, str]
 
 
-def keep_up(workspace: Workspace, max_files: int | None = None, retention_hours: int = RETENTION_HOURS) -> UpkeepReport:
+def run_upkeep(
+    workspace: Workspace, max_files: int | None = None, retention_hours: int = RETENTION_HOURS
+) -> UpkeepReport:
     """Merges the files of tables whose crawls have more than ``max_files`` small ones, or too many that overlap;
     publishes, and deletes superseded files.
 
@@ -73,17 +75,17 @@ def keep_up(workspace: Workspace, max_files: int | None = None, retention_hours:
     lake (``lake/snapshot.py``). Tables keep their files for at least a week
     (``vacuum.RETENTION_FLOOR_HOURS``).
     """
-    leftovers = clear_debris(workspace.settings) + forget_ended(workspace.storage)
+    leftovers = delete_leftovers(workspace.settings) + forget_ended(workspace.storage)
     extension_files, failed = _maintain_extensions(workspace)
     lake = workspace.lake
-    go_on(workspace)
+    resume_purges(workspace)
     merged = _merge(workspace, Bounds() if max_files is None else Bounds(max_files), wait=True)
     for name in merged:
         fold(lake, name)
     if workspace.settings.publish != "none":
         publish_warehouse(workspace)
     names = [*lake.specs]
-    pinned = pinned_versions(workspace.place) if workspace.settings.lake_is_apart else {}
+    pinned = read_pinned_versions(workspace.place) if workspace.settings.has_separate_lake else {}
     deleted = {}
     if pinned is not None:
         # another home may show files that the log does not name: nothing is deleted until that home publishes again
@@ -97,7 +99,7 @@ def keep_up(workspace: Workspace, max_files: int | None = None, retention_hours:
         sweep_folded(lake, name, max(retention_hours, RETENTION_FLOOR_HOURS)) for name in lake.specs
     )
     deleted["stored records"] = _sweep_records(workspace, retention_hours)
-    end_what_is_done(workspace, max(retention_hours, RETENTION_FLOOR_HOURS) * 3_600)
+    finish_purges(workspace, max(retention_hours, RETENTION_FLOOR_HOURS) * 3_600)
     return UpkeepReport(merged, deleted | extension_files, leftovers, failed)
 
 
@@ -122,9 +124,11 @@ def merge_and_publish(workspace: Workspace) -> Publication:
     published then.
     """
     try:
-        merged = _merge(workspace, Bounds(most_bytes=_MOST_BYTES, until=time.monotonic() + _SECONDS), wait=False)
+        merged = _merge(
+            workspace, Bounds(max_bytes=_MAX_MERGED_BYTES, until=time.monotonic() + _MAX_SECONDS), wait=False
+        )
         for name in merged:
-            fold(workspace.lake, name, most=_MOST_FOLDED)
+            fold(workspace.lake, name, max_digests=_MAX_FOLDED_DIGESTS)
     except EnvironmentFault:
         publish_warehouse(workspace)
         raise
@@ -134,19 +138,21 @@ def merge_and_publish(workspace: Workspace) -> Publication:
 def _merge(workspace: Workspace, bounds: Bounds, *, wait: bool) -> dict[str, int]:
     """Merges due files and returns their numbers by table; none if another process merges, unless ``wait``."""
     lake = workspace.lake
-    evening_bounds = bounds if wait else replace(bounds, most_bytes=_MOST_BYTES_EVENED)
-    merged = {spec.name: 0 for spec in lake.specs.values() if not spec.left_by}
+    evening_bounds = bounds if wait else replace(bounds, max_bytes=_MAX_EVENED_BYTES)
+    merged = {spec.name: 0 for spec in lake.specs.values() if not spec.former_extension}
     # the lock and the lease are taken only if there is work
-    with lake.still():
+    with lake.hold_versions():
         due_tables = [name for name in merged if is_due(lake, name, bounds)]
         uneven_tables = [name for name in merged if lake.pin(name).uneven]
     if due_tables or uneven_tables:
         scratch = workspace.scratch / "merging"
-        with _merging_alone(workspace, wait=wait) as has_lock:
+        with _hold_merge_lock(workspace, wait=wait) as has_lock:
             for name in due_tables if has_lock else ():
-                merged[name] = merge_due(lake, name, scratch, bounds)
+                merged[name] = compact_due(lake, name, scratch, bounds)
             for name in uneven_tables if has_lock else ():
-                merged[name] += even_out(lake, name, scratch, evening_bounds, None if wait else _MOST_FOOTERS)
+                merged[name] += rewrite_incomplete_files(
+                    lake, name, scratch, evening_bounds, None if wait else _MAX_FOOTERS
+                )
             if has_lock:  # otherwise another thread of this process may be merging there
                 shutil.rmtree(scratch, ignore_errors=True)
         # Arrow keeps freed memory for itself; the next steps need it elsewhere
@@ -155,19 +161,21 @@ def _merge(workspace: Workspace, bounds: Bounds, *, wait: bool) -> dict[str, int
 
 
 @contextmanager
-def _merging_alone(workspace: Workspace, *, wait: bool) -> Iterator[bool]:
+def _hold_merge_lock(workspace: Workspace, *, wait: bool) -> Iterator[bool]:
     """Yields whether this process may merge. ``wait``: waits for processes of this home, never for other homes."""
     with ExitStack() as stack:
         try:
             stack.enter_context(locked(workspace.settings.home / "upkeep.lock", None if wait else 0))
-            has_lock = not workspace.settings.lake_is_apart or stack.enter_context(leased(workspace.place, "merging"))
-        except LockHeld:
+            has_lock = not workspace.settings.has_separate_lake or stack.enter_context(
+                hold_lease(workspace.place, "merging")
+            )
+        except LockTimeout:
             has_lock = False
         yield has_lock
 
 
 @contextmanager
-def leased(lake: Transport, name: str) -> Iterator[bool]:
+def hold_lease(lake: Transport, name: str) -> Iterator[bool]:
     """Yields whether this block has the lease ``name``; ``False`` if another process has it. It ends with the block.
 
     Raises ``RangeFault`` or ``EnvironmentFault`` if the store cannot be read or written.
@@ -181,7 +189,7 @@ def leased(lake: Transport, name: str) -> Iterator[bool]:
         return
     number = int(sorted_leases[-1].key.removeprefix(folder)) + 1 if sorted_leases else 1
     key = f"{folder}{number:012}"
-    until = (datetime.now(UTC) + LASTS).isoformat(timespec="seconds")
+    until = (datetime.now(UTC) + LEASE_DURATION).isoformat(timespec="seconds")
     # the content is unique, so that a process whose answer was lost recognizes its own lease
     if not lake.put(key, json.dumps({"until": until, "by": uuid4().hex}).encode(), only_if_absent=True):
         yield False
@@ -195,27 +203,28 @@ def leased(lake: Transport, name: str) -> Iterator[bool]:
         lake.put(key, json.dumps({"until": datetime.now(UTC).isoformat()}).encode())
 
 
-def _has_ended(lake: Transport, lease_file: Listed) -> bool:
+def _has_ended(lake: Transport, lease_file: ListedObject) -> bool:
     """Whether a lease has expired. Without a plausible time, it lasts from its upload on."""
     now = time.time()
     try:
-        data = lake.read_all(lease_file.key, _LONGEST).data
+        data = lake.read_all(lease_file.key, _MAX_LEASE_BYTES).data
     except RangeFault as fault:
         if fault.kind is FaultKind.NOT_FOUND:
             return False  # another process has just taken the following number
         raise
     with suppress(ValueError, KeyError, TypeError, OverflowError):
         until = datetime.fromisoformat(json.loads(data)["until"]).timestamp()
-        if has_come(until, now + LASTS.total_seconds()):
+        if is_plausible(until, now + LEASE_DURATION.total_seconds()):
             return until <= now
-    return not has_come(lease_file.modified, now) or lease_file.modified + LASTS.total_seconds() <= now
+    return not is_plausible(lease_file.modified, now) or lease_file.modified + LEASE_DURATION.total_seconds() <= now
 
 
 def _sweep_records(workspace: Workspace, retention_hours: float) -> int:
     """Deletes stored files that nothing needs; returns their number."""
     lake, storage = workspace.lake, workspace.storage
-    crawls = {*crawls_of(lake.pin("records")), *crawls_with_files(storage)}
+    crawls = {*list_crawls(lake.pin("records")), *crawls_with_files(storage)}
     swept = [
-        sweep(storage, crawl, partial(named_files, lake, crawl), retention_hours * 3_600) for crawl in sorted(crawls)
+        sweep(storage, crawl, partial(list_named_files, lake, crawl), retention_hours * 3_600)
+        for crawl in sorted(crawls)
     ]
     return sum(sweep_report.files for sweep_report in swept)

@@ -14,16 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cc_pipeline.addresses import shown
+from cc_pipeline.addresses import redact_address
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.home import (
     LAKE_NOTE,
     LAYOUT,
     HomeNote,
-    as_written,
     change_note,
-    is_whole,
-    parsed,
+    format_setting,
+    is_note_readable,
+    parse_note,
     read_copy,
     read_note,
     refuse_unknown_layout,
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
     from cc_pipeline.transport.client import Transport
 
 #: Maximum bytes of the note of a lake.
-_LONGEST: Final = 64 * 1024
+_MAX_NOTE_BYTES: Final = 64 * 1024
 
 
 def remembered_source(home: Path) -> str | None:
     """Returns the source that this home was first used with, without credentials; ``None`` for a new home."""
     note = read_note(home)
-    return None if note is None else shown(note.source)
+    return None if note is None else redact_address(note.source)
 
 
 def is_home_of(settings: Settings) -> bool:
     """Whether the home has tables of the settings' source, as its source or as one of its mirrors."""
     note = read_note(settings.home)
-    return note is not None and settings.source in map(shown, note.places)
+    return note is not None and settings.source in map(redact_address, note.places)
 
 
 def claim_home(settings: Settings) -> None:
@@ -65,15 +65,15 @@ def claim_home(settings: Settings) -> None:
     Raises ``UserInputError`` for another source; ``UnknownLayout`` for another layout; ``EnvironmentFault`` for tables
     of unknown source, and if the folder cannot be written.
     """
-    home, lake = settings.home, None if settings.lake_is_apart else Path(settings.lake)
+    home, lake = settings.home, None if settings.has_separate_lake else Path(settings.lake)
     home_note, copy = read_note(home, lake), None if lake is None else read_copy(lake)
-    if home_note is not None and settings.source not in map(shown, home_note.places):
+    if home_note is not None and settings.source not in map(redact_address, home_note.places):
         raise UserInputError(
-            f"{home} holds tables of {shown(home_note.source)}, not of {settings.source}. "
+            f"{home} holds tables of {redact_address(home_note.source)}, not of {settings.source}. "
             f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE to use the old source; name a mirror after "
             "the source"
         )
-    if copy is not None and {settings.source, *map(shown, home_note.places if home_note else ())}.isdisjoint(
+    if copy is not None and {settings.source, *map(redact_address, home_note.places if home_note else ())}.isdisjoint(
         copy.places
     ):
         raise UserInputError(
@@ -84,7 +84,7 @@ def claim_home(settings: Settings) -> None:
     def renewed(base_note: HomeNote | None) -> HomeNote:
         note = base_note or HomeNote(settings.source, LAYOUT, mirrors=settings.mirrors)
         note = note.with_tables(copy.tables if copy is not None else ())
-        if settings.mirrors and settings.sources != tuple(map(shown, note.places)):
+        if settings.mirrors and settings.sources != tuple(map(redact_address, note.places)):
             return replace(note, source=settings.source, mirrors=settings.mirrors)
         return note
 
@@ -100,12 +100,12 @@ def claim_home(settings: Settings) -> None:
             f"{home} cannot be used as a home: {error.strerror or error}",
             f"Check the disk and its permissions, or set {PREFIX}HOME to another folder.",
         ) from error
-    if note != home_note or not is_whole(home):
+    if note != home_note or not is_note_readable(home):
         # another process may be noting a table
         with disk_trouble(home), locked(home / "home.lock"):
             note = renewed(read_note(home, lake))
             write_note(home, note)
-    bare = replace(note, source=shown(note.source), mirrors=tuple(map(shown, note.mirrors)))
+    bare = replace(note, source=redact_address(note.source), mirrors=tuple(map(redact_address, note.mirrors)))
     if lake is not None and copy != bare:
         with suppress(EnvironmentFault):  # a home that cannot be written can still be read
             write_copy(lake, home, bare)
@@ -121,13 +121,17 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
     assert home_note is not None
     lake_note = _read_lake(lake)
     if lake_note is None:
-        first = HomeNote(source, home_note.layout, mirrors=_others(home_note, source), tables=home_note.tables)
+        first = HomeNote(source, home_note.layout, mirrors=_other_places(home_note, source), tables=home_note.tables)
         _write_lake(lake, first, only_if_absent=True)
         # another home may have been first, even at a server without conditional puts
         lake_note = _read_lake(lake) or home_note
-    if lake_note.source not in (shown(source), *map(shown, home_note.places)) and shown(source) not in lake_note.places:
+    if (
+        lake_note.source not in (redact_address(source), *map(redact_address, home_note.places))
+        and redact_address(source) not in lake_note.places
+    ):
         raise UserInputError(
-            f"the lake {lake.source} holds tables of {lake_note.source}, not of {shown(source)}. Set CC_PIPELINE_LAKE "
+            f"the lake {lake.source} holds tables of {lake_note.source}, not of {redact_address(source)}. Set "
+            "CC_PIPELINE_LAKE "
             "to "
             "another place for this source, or use that lake with a home of its source"
         )
@@ -147,13 +151,13 @@ def note_layout(lake: Transport, home: Path, source: str) -> None:
     """Notes in the lake that its tables have the layout of ``home``, which has just migrated them."""
     home_note, lake_note = read_note(home), _read_lake(lake)
     assert home_note is not None
-    choices = lake_note.chosen if lake_note is not None else {}
-    _write_lake(lake, HomeNote(source, home_note.layout, choices, _others(home_note, source), home_note.tables))
+    choices = lake_note.choices if lake_note is not None else {}
+    _write_lake(lake, HomeNote(source, home_note.layout, choices, _other_places(home_note, source), home_note.tables))
 
 
-def agree(lake: Transport, values: Mapping[str, str | bool], *, anew: bool = False) -> None:
+def agree_on_choices(lake: Transport, values: Mapping[str, str | bool], *, overwrite: bool = False) -> None:
     """Notes the settings that the rows of the lake are made with (of ``settings.CHOICES``): those of the first home,
-    or, with ``anew``, these.
+    or, with ``overwrite``, these.
 
     Raises ``UserInputError`` if others are noted: homes with different settings would parse each other's pages again
     and again. A lake without a note is left alone.
@@ -161,27 +165,27 @@ def agree(lake: Transport, values: Mapping[str, str | bool], *, anew: bool = Fal
     lake_note = _read_lake(lake)
     if lake_note is None:
         return
-    conflicts = {name: value for name, value in lake_note.chosen.items() if values.get(name, value) != value}
-    if conflicts and not anew:
-        lake_choices = " ".join(f"{name}={as_written(value)}" for name, value in conflicts.items())
+    conflicts = {name: value for name, value in lake_note.choices.items() if values.get(name, value) != value}
+    if conflicts and not overwrite:
+        lake_choices = " ".join(f"{name}={format_setting(value)}" for name, value in conflicts.items())
         raise UserInputError(
             f"all homes of the lake {lake.source} make its rows with {lake_choices}. Use the same in this home: "
             "cc-pipeline "
             f"settings {lake_choices}; or change it with cc-pipeline settings in this home, and then in all others"
         )
-    if anew or not values.keys() <= lake_note.chosen.keys():
-        _write_lake(lake, replace(lake_note, chosen={**lake_note.chosen, **values}))
+    if overwrite or not values.keys() <= lake_note.choices.keys():
+        _write_lake(lake, replace(lake_note, choices={**lake_note.choices, **values}))
 
 
 def _read_lake(lake: Transport) -> HomeNote | None:
     try:
-        data = lake.read_all(LAKE_NOTE, _LONGEST).data
+        data = lake.read_all(LAKE_NOTE, _MAX_NOTE_BYTES).data
     except RangeFault as fault:
         if fault.kind is FaultKind.NOT_FOUND:
             return None
-        raise _refused(lake, "read", fault) from fault
+        raise _lake_fault(lake, "read", fault) from fault
     try:
-        return parsed(data, Path(lake.source))
+        return parse_note(data, Path(lake.source))
     except ValueError as error:
         raise EnvironmentFault(
             f"{lake.source}/{LAKE_NOTE} is no valid note of a lake",
@@ -190,19 +194,19 @@ def _read_lake(lake: Transport) -> HomeNote | None:
 
 
 def _write_lake(lake: Transport, note: HomeNote, *, only_if_absent: bool = False) -> None:
-    text = json.dumps(to_json(note, [shown(note.source), *note.mirrors]), indent=1) + "\n"
+    text = json.dumps(to_json(note, [redact_address(note.source), *note.mirrors]), indent=1) + "\n"
     try:
         with disk_trouble(Path(lake.source) / LAKE_NOTE):
             lake.put(LAKE_NOTE, text.encode(), only_if_absent=only_if_absent)
     except RangeFault as fault:
-        raise _refused(lake, "written", fault) from fault
+        raise _lake_fault(lake, "written", fault) from fault
 
 
-def _others(home_note: HomeNote, source: str) -> tuple[str, ...]:
-    return tuple(place for place in map(shown, home_note.places) if place != shown(source))
+def _other_places(home_note: HomeNote, source: str) -> tuple[str, ...]:
+    return tuple(place for place in map(redact_address, home_note.places) if place != redact_address(source))
 
 
-def _refused(lake: Transport, action: str, fault: RangeFault) -> EnvironmentFault:
+def _lake_fault(lake: Transport, action: str, fault: RangeFault) -> EnvironmentFault:
     return EnvironmentFault(
         f"the lake {lake.source} cannot be {action}: {fault}",
         "Check CC_PIPELINE_LAKE, CC_PIPELINE_LAKE_ENDPOINT and the AWS credentials: they do not allow this.",

@@ -15,14 +15,14 @@ from typing import Final, Literal
 
 from cc_pipeline.addresses import host_of, scheme_of
 from cc_pipeline.atomic import write_whole
-from cc_pipeline.commoncrawl.crawls import KNOWN_ON, Crawl, known_at_release, parse_collinfo
+from cc_pipeline.commoncrawl.crawls import LIST_COMPARED_ON, Crawl, known_at_release, parse_collinfo
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.settings import DEFAULT_COLLINFO, Settings
 from cc_pipeline.transport.faults import RangeFault
 
 _A_DAY: Final = timedelta(days=1)
 #: After a failure the list is not requested again for this time: a dead index server delays one command, not all.
-_SILENCE: Final = timedelta(minutes=10)
+_RETRY_AFTER: Final = timedelta(minutes=10)
 
 #: The origin of a list: its address or today's copy of it, an older copy, the list of this release, none.
 Origin = Literal["list", "copy", "release", "none"]
@@ -69,22 +69,22 @@ def read_crawl_list(settings: Settings, download: Callable[[], bytes]) -> CrawlL
     failed = _failed_lately(settings)
     if failed is None:
         try:
-            return CrawlList(_read_anew(settings, download, path), datetime.now(UTC))
+            return CrawlList(_download_list(settings, download, path), datetime.now(UTC))
         except EnvironmentFault as fault:
             failed = fault
             _remember(settings, fault)
     if copy is not None:
-        note = f"{failed.what}; the copy from {copy.age} is used instead"
+        note = f"{failed.problem}; the copy from {copy.age} is used instead"
         return CrawlList(copy.crawls, copy.read_at, "copy", failed, note)
     if settings.is_common_crawl:
         release_crawls = known_at_release()
         note = (
-            f"{failed.what}, and there is no copy of it; the list of this release ({KNOWN_ON:%Y-%m-%d}, "
-            f"{ago(KNOWN_ON)}) is used instead: newer crawls than {release_crawls[0].id} may exist, and "
+            f"{failed.problem}, and there is no copy of it; the list of this release ({LIST_COMPARED_ON:%Y-%m-%d}, "
+            f"{ago(LIST_COMPARED_ON)}) is used instead: newer crawls than {release_crawls[0].id} may exist, and "
             "can be named"
         )
-        return CrawlList(release_crawls, KNOWN_ON, "release", failed, note)
-    return CrawlList((), datetime.now(UTC), "none", failed, f"{failed.what}, and there is no copy of it")
+        return CrawlList(release_crawls, LIST_COMPARED_ON, "release", failed, note)
+    return CrawlList((), datetime.now(UTC), "none", failed, f"{failed.problem}, and there is no copy of it")
 
 
 def _last_good(copy: Path) -> CrawlList | None:
@@ -96,7 +96,7 @@ def _last_good(copy: Path) -> CrawlList | None:
     return CrawlList(crawls, read_at) if crawls else None
 
 
-def _read_anew(settings: Settings, download: Callable[[], bytes], copy: Path) -> tuple[Crawl, ...]:
+def _download_list(settings: Settings, download: Callable[[], bytes], copy: Path) -> tuple[Crawl, ...]:
     try:
         data = download()
         crawls = parse_collinfo(data, settings.collinfo)
@@ -107,17 +107,17 @@ def _read_anew(settings: Settings, download: Callable[[], bytes], copy: Path) ->
             "CC-MAIN-2024-22) is found without the list.",
         ) from fault
     except DataFault as fault:
-        raise _no_list(f"the list of crawls at {fault}") from fault
+        raise _list_fault(f"the list of crawls at {fault}") from fault
     if not crawls:
         # a failing index server has answered so; a copy of this would hide all crawls
-        raise _no_list(f"the list of crawls at {settings.collinfo} names no crawl")
+        raise _list_fault(f"the list of crawls at {settings.collinfo} names no crawl")
     with disk_trouble(copy):
         write_whole(copy, data)
     _failure_path(settings).unlink(missing_ok=True)
     return crawls
 
 
-def _no_list(problem: str) -> EnvironmentFault:
+def _list_fault(problem: str) -> EnvironmentFault:
     return EnvironmentFault(problem, "Check that CC_PIPELINE_COLLINFO names a collinfo.json, or try later.")
 
 
@@ -127,7 +127,7 @@ def _is_fresh(settings: Settings, copy: CrawlList) -> bool:
     return public and timedelta(0) <= datetime.now(UTC) - copy.read_at < _A_DAY
 
 
-def _is_apart(settings: Settings) -> bool:
+def _has_own_host(settings: Settings) -> bool:
     """Whether the list is on a host of its own, which may be dead while the source answers."""
     return scheme_of(settings.collinfo) in ("http", "https") and settings.collinfo.rpartition("/")[0] != settings.source
 
@@ -145,18 +145,18 @@ def _failed_lately(settings: Settings) -> EnvironmentFault | None:
         list_address, problem, advice = (str(failed[name]) for name in ("list", "what", "advice"))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    lately = timedelta(0) <= datetime.now(UTC) - failed_at < _SILENCE
+    lately = timedelta(0) <= datetime.now(UTC) - failed_at < _RETRY_AFTER
     if not lately or list_address != settings.collinfo:
         return None
     return EnvironmentFault(
-        f"{problem} (asked {ago(failed_at)}; asked again after {failed_at + _SILENCE:%H:%M} UTC)", advice
+        f"{problem} (asked {ago(failed_at)}; asked again after {failed_at + _RETRY_AFTER:%H:%M} UTC)", advice
     )
 
 
 def _remember(settings: Settings, fault: EnvironmentFault) -> None:
-    if not _is_apart(settings):
+    if not _has_own_host(settings):
         return
-    document = {"list": settings.collinfo, "what": fault.what, "advice": fault.advice}
+    document = {"list": settings.collinfo, "what": fault.problem, "advice": fault.advice}
     try:
         write_whole(_failure_path(settings), json.dumps(document).encode())
     except OSError:

@@ -15,21 +15,21 @@ from typing import Final
 
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.lake.lake import Lake, PinnedTable
-from cc_pipeline.lake.row_counts import Miscounted, SliceKey, changed_slices, committed_counts, find_miscounted
-from cc_pipeline.lake.slice import Slice, note_again
-from cc_pipeline.lake.torn import torn_paths
+from cc_pipeline.lake.row_counts import Miscounted, SliceKey, find_changed_keys, find_miscounted, read_committed_counts
+from cc_pipeline.lake.slice import Slice, invalidate_notes
+from cc_pipeline.lake.torn import find_damaged_paths
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.tables import all_tables
 
 _NOTE: Final = "row_counts.json"
 #: Maximum number of slices named in a sentence.
-_NAMED: Final = 5
+_MAX_NAMED_SLICES: Final = 5
 #: Advice for slices with other rows than were committed.
 MAKE_AGAIN: Final = "Rebuild them: cc-pipeline doctor --repair."
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _TableCheck:
     """The last check of a table: the commit, the slices that were wrong, and whether files were broken."""
 
     version: int
@@ -44,31 +44,33 @@ class _Look:
 
 
 def find_changed_miscounts(
-    settings: Settings, lake: Lake, pinned: Sequence[PinnedTable] = (), *, every: bool = False
+    settings: Settings, lake: Lake, pinned: Sequence[PinnedTable] = (), *, check_all: bool = False
 ) -> dict[str, Miscounted]:
     """Returns the slices with other rows than were committed, by table. It checks those that changed since the noted
-    check, and those that were wrong then; all slices if the log does not tell what changed, or with ``every``.
+    check, and those that were wrong then; all slices if the log does not tell what changed, or with ``check_all``.
 
     ``pinned`` are the tables at the versions of a publication, whose check is noted (default: all tables as they are
     now). Raises ``EnvironmentFault`` if a table cannot be read.
     """
-    earlier_checks = {} if every else _read(settings)
+    earlier_checks = {} if check_all else _read(settings)
     miscounts: dict[str, Miscounted] = {}
     checks = dict(_read(settings))
-    for table in pinned or [lake.pin(spec.name) for spec in lake.specs.values() if not spec.left_by]:
+    for table in pinned or [lake.pin(spec.name) for spec in lake.specs.values() if not spec.former_extension]:
         name = table.spec.name
         if table.version < 0:
             continue
         earlier_check = earlier_checks.get(name)
         # no commit tells that a file is missing, and its rows may be of slices that were never counted
         incomplete_files = (
-            torn_paths(lake, name) if pinned or (earlier_check is not None and earlier_check.has_broken_files) else []
+            find_damaged_paths(lake, name)
+            if pinned or (earlier_check is not None and earlier_check.has_broken_files)
+            else []
         )
         table_miscounts = find_miscounted(
-            lake, name, None if incomplete_files else _to_look_at(lake, table, earlier_check), table.version
+            lake, name, None if incomplete_files else _find_slices_to_check(lake, table, earlier_check), table.version
         )
         miscounts[name] = replace(table_miscounts, broken=tuple(sorted({*table_miscounts.broken, *incomplete_files})))
-        checks[name] = _Look(
+        checks[name] = _TableCheck(
             table.version, table.commit_id, tuple(sorted(miscounts[name].slices)), bool(miscounts[name].broken)
         )
     if pinned or settings.publish == "none":
@@ -87,7 +89,7 @@ def find_new_miscounts(settings: Settings, lake: Lake) -> dict[str, Miscounted]:
     if settings.publish == "none" and not checks:
         return find_changed_miscounts(settings, lake)
     are_wrong = any(check.leaves_out for check in checks.values())
-    tables = [spec.name for spec in lake.specs.values() if not spec.left_by]
+    tables = [spec.name for spec in lake.specs.values() if not spec.former_extension]
     may_have_changed = checks and "://" not in lake.root and any(_has_moved(lake, name, checks) for name in tables)
     if not are_wrong and not may_have_changed:
         return {}
@@ -99,14 +101,14 @@ def leaves_slices_out(settings: Settings) -> bool:
     return any(check.leaves_out for check in _read(settings).values())
 
 
-def _has_moved(lake: Lake, table: str, checks: Mapping[str, _Look]) -> bool:
+def _has_moved(lake: Lake, table: str, checks: Mapping[str, _TableCheck]) -> bool:
     """Whether the newest log entry of a table in a folder has changed since the last check."""
     version = checks[table].version if table in checks else -1
     log = Path(lake.address(table)) / "_delta_log"
     return (log / f"{version + 1:020}.json").exists() or (version >= 0 and not (log / f"{version:020}.json").exists())
 
 
-def _to_look_at(lake: Lake, table: PinnedTable, last_check: _Look | None) -> set[SliceKey] | None:
+def _find_slices_to_check(lake: Lake, table: PinnedTable, last_check: _TableCheck | None) -> set[SliceKey] | None:
     """Returns the slices of a table that changed since the last check or were wrong then; ``None``: all."""
     name = table.spec.name
     if last_check is None or last_check.version > table.version or last_check.has_broken_files:
@@ -115,7 +117,7 @@ def _to_look_at(lake: Lake, table: PinnedTable, last_check: _Look | None) -> set
         return {*last_check.wrong} if last_check.commit_id == table.commit_id else None
     if last_check.commit_id != lake.commit_id(name, last_check.version):
         return None  # a restored log reuses version numbers
-    changed = changed_slices(lake, name, last_check.version, table.version)
+    changed = find_changed_keys(lake, name, last_check.version, table.version)
     return None if changed is None else {*last_check.wrong, *changed}
 
 
@@ -137,7 +139,7 @@ def without_miscounted(
         if not left_out and not table_miscounts.broken:
             correct_tables.append(table)
             continue
-        counts = committed_counts(lake, table.spec.name, left_out, table.version)
+        counts = read_committed_counts(lake, table.spec.name, left_out, table.version)
         rows = sum(
             table_miscounts.slices[key][1] if key in table_miscounts.slices else counts[key] or 0 for key in left_out
         )
@@ -161,23 +163,27 @@ def make_again(lake: Lake, miscounts: Mapping[str, Miscounted]) -> list[Slice]:
         spec = lake.specs[table]
         slices = sorted(Slice(*key) for key in table_miscounts.slices) if "crawl" in spec.slice_columns else []
         if spec.stage is not None and not spec.has_row_a_slice:
-            spec.stage.make_again(lake, table, slices)
+            spec.stage.invalidate_rows(lake, table, slices)
         elif slices:
-            note_again(lake, table, slices)
+            invalidate_notes(lake, table, slices)
         slices_to_remake.update(slices)
     return sorted(slices_to_remake)
 
 
-def sentences(miscounts: Mapping[str, Miscounted]) -> Iterator[str]:
+def describe_miscounts(miscounts: Mapping[str, Miscounted]) -> Iterator[str]:
     """Yields a sentence on the miscounts of each table."""
     for table, table_miscounts in miscounts.items():
         slices = sorted(table_miscounts.slices.items(), key=lambda item: item[0])
         descriptions = [
             f"{' '.join(key) or 'the table'} ({row_count:,} rows, {_committed(committed_count)})"
-            for key, (committed_count, row_count) in slices[:_NAMED]
+            for key, (committed_count, row_count) in slices[:_MAX_NAMED_SLICES]
         ]
-        more_note = f" and {len(slices) - _NAMED:,} more" if len(slices) > _NAMED else ""
-        files = f"; incomplete files: {', '.join(table_miscounts.broken[:_NAMED])}" if table_miscounts.broken else ""
+        more_note = f" and {len(slices) - _MAX_NAMED_SLICES:,} more" if len(slices) > _MAX_NAMED_SLICES else ""
+        files = (
+            f"; incomplete files: {', '.join(table_miscounts.broken[:_MAX_NAMED_SLICES])}"
+            if table_miscounts.broken
+            else ""
+        )
         details = f"{', '.join(descriptions)}{more_note}{files}"
         yield f"{table}: {len(slices):,} slices differ from their commits: {details}"
 
@@ -186,11 +192,11 @@ def _committed(count: int | None) -> str:
     return "to be rebuilt" if count is None else f"committed with {count:,}"
 
 
-def _read(settings: Settings) -> dict[str, _Look]:
+def _read(settings: Settings) -> dict[str, _TableCheck]:
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         document = json.loads((settings.cache_path / _NOTE).read_text("utf-8"))
         return {
-            str(name): _Look(
+            str(name): _TableCheck(
                 int(check["version"]),
                 str(check["commit_id"]),
                 tuple(tuple(key) for key in check["wrong"]),
@@ -202,7 +208,7 @@ def _read(settings: Settings) -> dict[str, _Look]:
     return {}
 
 
-def _write(settings: Settings, checks: Mapping[str, _Look]) -> None:
+def _write(settings: Settings, checks: Mapping[str, _TableCheck]) -> None:
     document = {
         name: {
             "version": check.version,

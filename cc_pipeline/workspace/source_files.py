@@ -19,8 +19,8 @@ FAULTS = "source_faults"
 #: Maximum faults of a file that become rows; all are counted.
 MAX_FAULT_ROWS = 1_000
 
-_ODD = re.compile(r"[^a-z0-9.-]+|\.{2,}")
-_SPEAKING = 80
+_UNSAFE_CHARS = re.compile(r"[^a-z0-9.-]+|\.{2,}")
+_MAX_NAME_CHARS = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,15 @@ class SourceFile:
     @property
     def slug(self) -> str:
         """The partition key: the printable part of the name, and 64 bits of a hash of kind, location and crawl."""
-        speaking = _ODD.sub("-", self.location.rpartition("/")[2].lower()).strip(".-")[:_SPEAKING].rstrip(".-")
+        speaking = (
+            _UNSAFE_CHARS.sub("-", self.location.rpartition("/")[2].lower()).strip(".-")[:_MAX_NAME_CHARS].rstrip(".-")
+        )
         text = "\n".join((self.kind, self.location, self.crawl))
         digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         return "_".join(part for part in (self.kind, speaking, digest) if part)
 
 
-def registered(workspace: Workspace, slugs: Sequence[str] | None = None) -> dict[str, SourceFile]:
+def read_source_files(workspace: Workspace, slugs: Sequence[str] | None = None) -> dict[str, SourceFile]:
     """Returns the files of partition keys (default: all), without archive files.
 
     Raises ``UserInputError`` for a key that is not registered.

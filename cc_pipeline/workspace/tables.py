@@ -17,14 +17,14 @@ from cc_pipeline.lake.lake import RemovedWith, TableSpec
 from cc_pipeline.lake.slice import (
     BUILT,
     FETCH,
-    GIVEN,
     HARVEST,
-    LIST,
     LOCATE,
+    MANIFEST,
+    NAMED_CAPTURES,
     PARSE,
     Slice,
     Stage,
-    digests_of_notes,
+    note_digest_pattern,
 )
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.workspace.schemas import (
@@ -40,7 +40,7 @@ from cc_pipeline.workspace.schemas import (
 
 BY_CRAWL = ("crawl",)
 #: Columns about the origin of a row. Two equal captures may differ in them.
-_FOUND_BY = ("located_by", "index_file", "index_position", "meant")
+_LOOKUP_COLUMNS = ("located_by", "index_file", "index_position", "meant")
 _STORED = (
     "meant", "detail", "stored_file", "stored_offset", "stored_length", "attempts", "fetched_at", "parser", "rounds",
     "served_by",
@@ -51,14 +51,16 @@ _PARSED_BY = ("parser", "parser_version", "source_file")
 CORE_TABLES: Final[tuple[TableSpec, ...]] = (
     TableSpec("crawls", CRAWLS_SCHEMA, (), ("crawl",)),
     TableSpec("targets", TARGETS_SCHEMA, ("slug",), ("slug",)),
-    TableSpec("index_manifest", INDEX_MANIFEST_SCHEMA, BY_CRAWL, ("subset", "path"), stage=LIST, is_shown=False),
+    TableSpec("index_manifest", INDEX_MANIFEST_SCHEMA, BY_CRAWL, ("subset", "path"),
+    stage=MANIFEST, is_published=False),
     TableSpec("row_groups", CATALOG_SCHEMA, BY_CRAWL, (), row_group_rows=CATALOG_ROW_GROUP, stage=HARVEST),
     # named captures are kept when a subset is deleted
     TableSpec(
-        "given_captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, _FOUND_BY, stage=GIVEN, removed_with="target"
+        "given_captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, _LOOKUP_COLUMNS, stage=NAMED_CAPTURES,
+        removed_with="target"
     ),
     TableSpec("lookups", LOOKUPS_SCHEMA, SLICE, ("target",), stage=LOCATE),
-    TableSpec("captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, _FOUND_BY, stage=LOCATE),
+    TableSpec("captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, _LOOKUP_COLUMNS, stage=LOCATE),
     TableSpec("records", RECORD_SCHEMA, SLICE, CAPTURE_ORDER, _STORED, stage=FETCH),
     TableSpec("fetches", FETCHES_SCHEMA, SLICE, ("target",), stage=FETCH),
     TableSpec("page_metadata", PAGE_METADATA_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
@@ -121,7 +123,7 @@ def _problem_of_rows(spec: TableSpec) -> str:
     if spec.stage is None:
         return "and no stage"
     example = Slice("crawl", "target")
-    if spec.stage.slice_of(spec.stage.digest_name(example)) != example:
+    if spec.stage.parse_digest_name(spec.stage.digest_name(example)) != example:
         return "and a stage whose digests are not named LABEL:{crawl}:{target}"
     return ""
 
@@ -130,7 +132,7 @@ def note_of_table(extension: str, spec: TableSpec) -> ExtensionTable:
     """Returns the note of a table of an extension, for ``home.json``."""
     if not spec.has_targets or spec.stage is None:
         return ExtensionTable(extension, spec.name)
-    digests = digests_of_notes(spec.name) if spec.has_row_a_slice else spec.stage.named
+    digests = note_digest_pattern(spec.name) if spec.has_row_a_slice else spec.stage.name_pattern
     return ExtensionTable(extension, spec.name, spec.removed_with, digests)
 
 
@@ -159,12 +161,12 @@ def with_left_tables(
 
 def _left_table(noted_table: ExtensionTable, schema: pa.Schema) -> TableSpec:
     if not noted_table.digests:
-        return TableSpec(noted_table.table, schema, removed_with="nothing", left_by=noted_table.extension)
+        return TableSpec(noted_table.table, schema, removed_with="nothing", former_extension=noted_table.extension)
     return TableSpec(
         noted_table.table,
         schema,
         SLICE,
         stage=Stage(noted_table.table, (noted_table.table,), noted_table.digests),
         removed_with=cast("RemovedWith", noted_table.removed_with),
-        left_by=noted_table.extension,
+        former_extension=noted_table.extension,
     )

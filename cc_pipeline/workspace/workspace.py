@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.extension import collect
-from cc_pipeline.home import ExtensionTable, choose, note_table, read_note
+from cc_pipeline.home import ExtensionTable, note_choices, note_table, read_note
 from cc_pipeline.index.locators import refuse_unknown_kind
 from cc_pipeline.index.zipnum.kept_clusters import Clusters
 from cc_pipeline.lake import target_definitions as definitions
@@ -43,21 +43,21 @@ from cc_pipeline.transport.rates import (
 )
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import rate_in_force
-from cc_pipeline.workspace.claim import agree, claim_home, claim_lake, note_layout
+from cc_pipeline.workspace.claim import agree_on_choices, claim_home, claim_lake, note_layout
 from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
 from cc_pipeline.workspace.tables import MIGRATIONS, note_of_table, tables_by_extension, with_left_tables
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.slice import Slice
-    from cc_pipeline.records.range_plan import FetchPrice
+    from cc_pipeline.records.range_plan import FetchEstimate
 
 _T = TypeVar("_T")
 
 #: Few retries for a list of crawls on a host of its own: a person waits, and can work without it.
-_LIST_RETRY = RetryPolicy(attempts=3, longest=2.0, few={FaultKind.UNREACHABLE: 2, FaultKind.TIMEOUT: 1})
+_LIST_RETRY = RetryPolicy(attempts=3, longest=2.0, attempts_by_kind={FaultKind.UNREACHABLE: 2, FaultKind.TIMEOUT: 1})
 _LIST_TIMEOUTS = Timeouts(connect=5.0, silence=8.0, total=15.0)
 #: Maximum concurrent requests to the lake.
-_OWN_PLACE = 32
+_LAKE_CONCURRENCY = 32
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Workspace:
     opener: Callable[..., Transport] | None = None
 
     def __post_init__(self) -> None:
-        refuse_unknown_kind(self.settings.via)
+        refuse_unknown_kind(self.settings.index)
 
     @cached_property
     def lake(self) -> Lake:
@@ -98,24 +98,25 @@ class Workspace:
     def claim(self) -> None:
         """Claims the home, and a lake outside it, for the source; raises as :attr:`lake`."""
         claim_home(self.settings)
-        if self.settings.lake_is_apart:
+        if self.settings.has_separate_lake:
             claim_lake(self.place, self.settings.home, self.settings.source)
 
     def agree_on_digests(self) -> None:
         """Notes the digest policy in a lake outside the home. Raises ``UserInputError`` if other homes of that lake
         have another one: each home would then refetch the records of the others again and again."""
-        if self.settings.lake_is_apart:
-            agree(self.place, {"digest_policy": self.settings.digest_policy})
+        if self.settings.has_separate_lake:
+            agree_on_choices(self.place, {"digest_policy": self.settings.digest_policy})
 
-    def choose(self, *, anew: bool = False) -> None:
-        """Notes the settings that rows are made with, in the home and a lake outside it; ``anew`` replaces noted ones.
+    def choose(self, *, overwrite: bool = False) -> None:
+        """Notes the settings that rows are made with, in the home and a lake outside it; ``overwrite`` replaces noted
+        ones.
 
         Raises ``UserInputError`` if other homes make the rows of that lake with other settings.
         """
         choices = {name: getattr(self.settings, name) for name in CHOICES}
-        if self.settings.lake_is_apart:
-            agree(self.place, choices, anew=anew)
-        choose(self.settings.home, choices, anew=anew)
+        if self.settings.has_separate_lake:
+            agree_on_choices(self.place, choices, overwrite=overwrite)
+        note_choices(self.settings.home, choices, overwrite=overwrite)
         claim_home(self.settings)
 
     def migrate(self, steps: Sequence[Migration] = MIGRATIONS, *, rewrite: bool = False) -> int:
@@ -123,7 +124,7 @@ class Workspace:
         :func:`~cc_pipeline.lake.evolution.migrate` does, and updates the note of a lake outside the home."""
         settings = self.settings
         ran = migrate(settings.home, open_lake(settings), steps, rewrite=rewrite)
-        if ran and settings.lake_is_apart:
+        if ran and settings.has_separate_lake:
             note_layout(self.place, settings.home, settings.source)
         elif ran:
             claim_home(settings)
@@ -150,7 +151,7 @@ class Workspace:
             PlaceOptions(
                 rate=own_rate,
                 refusals=RefusalPolicy(probes=()),
-                concurrency=_OWN_PLACE,
+                concurrency=_LAKE_CONCURRENCY,
                 s3=S3Options(settings.lake_endpoint, settings.s3_region),
             ),
         )
@@ -160,27 +161,27 @@ class Workspace:
         return self.place if index_is_built(crawl) else self.transport
 
     @cached_property
-    def short_ways(self) -> dict[str, str]:
+    def index_choices(self) -> dict[str, str]:
         """Crawls that are searched through ZipNum without a harvest, each with the reason. Commands decide that by the
         cost; the UI, schedules and sensors always harvest, so they have none."""
         return {}
 
     @cached_property
-    def priced(self) -> dict[Slice, FetchPrice]:
+    def fetch_estimates(self) -> dict[Slice, FetchEstimate]:
         """The cost estimates of fetches that were made with this workspace (``extraction/price_gate.py``)."""
         return {}
 
-    def of_command(self, make: Callable[[], _T]) -> _T:
+    def command_value(self, make: Callable[[], _T]) -> _T:
         """Returns the value that ``make`` made at its first call, for as long as this workspace is open.
 
         So higher rooms can sum values over a whole command, without being known here.
         """
-        if make not in self._of_command:
-            self._of_command[make] = make()
-        return cast("_T", self._of_command[make])
+        if make not in self._command_values:
+            self._command_values[make] = make()
+        return cast("_T", self._command_values[make])
 
     @cached_property
-    def _of_command(self) -> dict[Callable[[], Any], Any]:
+    def _command_values(self) -> dict[Callable[[], Any], Any]:
         return {}
 
     @cached_property
@@ -281,13 +282,13 @@ class Workspace:
             definitions.register(self.lake, targets)
 
     def targets(self, slugs: Sequence[str]) -> dict[str, Target]:
-        """Returns the targets of partition keys; see :func:`cc_pipeline.lake.target_definitions.read`."""
-        return definitions.read(self.lake, slugs)
+        """Returns the targets of partition keys; see :func:`cc_pipeline.lake.target_definitions.read_targets`."""
+        return definitions.read_targets(self.lake, slugs)
 
     def parts(self, slugs: Sequence[str]) -> dict[str, list[str]]:
         """Returns the slugs of the parts of each of ``slugs``; a large set has many
-        (:func:`cc_pipeline.lake.target_definitions.parts_of`)."""
-        return definitions.parts_of(self.lake, slugs)
+        (:func:`cc_pipeline.lake.target_definitions.find_part_slugs`)."""
+        return definitions.find_part_slugs(self.lake, slugs)
 
     def rows_of(self, slugs: Sequence[str]) -> dict[str, list[str]]:
         """Returns the slugs that rows of each of ``slugs`` can have: those of its parts, in every subset."""
@@ -322,7 +323,9 @@ def open_transport(
     settings. ``shares`` is as in ``Transport``. Raises ``UserInputError`` for a rate that needs a contact, and, with
     ``public_only``, for a place that is not public."""
     for place in (root, *(mirror for mirror, _ in mirrors)):
-        refuse_nameless(place, settings.s3_at(place).endpoint, settings.rate, settings.concurrency, settings.contact)
+        refuse_nameless(
+            place, settings.bucket_settings(place).endpoint, settings.rate, settings.concurrency, settings.contact
+        )
     return Transport(
         root,
         PlaceOptions(
@@ -330,7 +333,7 @@ def open_transport(
             user_agent=settings.user_agent,
             concurrency=settings.concurrency,
             rate=settings.rate,
-            hosts=settings.hosts,
+            hosts=settings.rate_shares,
             rate_source=rate_source_of(settings),
             budget_path=settings.budget_path,
             retry=retry or RetryPolicy(),
@@ -357,7 +360,7 @@ def open_named(settings: Settings, root: str) -> Transport:
     return open_transport(settings, root, NO_ACCESS, public_only=server_of(root) not in source_servers)
 
 
-def fetched_whole(settings: Settings, address: str, max_bytes: int) -> bytes:
+def fetch_object(settings: Settings, address: str, max_bytes: int) -> bytes:
     """Fetches the object of at most ``max_bytes`` bytes at an address that a person or a file names, with
     :func:`open_named`. Raises ``EnvironmentFault`` if it cannot be read."""
     root, _, last = address.rpartition("/")
@@ -374,7 +377,7 @@ def open_lake(settings: Settings, note: Callable[[ExtensionTable], object] = lam
     """Opens the tables of the settings' lake, also those of extensions that are not in use. It neither claims nor
     migrates the home. ``note`` is called before the first write to a table of an extension."""
     options = lake_options(settings)
-    home = read_note(settings.home, None if settings.lake_is_apart else Path(settings.lake))
+    home = read_note(settings.home, None if settings.has_separate_lake else Path(settings.lake))
     specs = with_left_tables(home.tables if home else (), lambda name: stored_schema(settings.lake, name, options))
     # computed now: an extension that is refused later can finish its writes
     extension_notes = {
@@ -403,9 +406,9 @@ def lake_options(settings: Settings) -> dict[str, str] | None:
 
 def limits_of(settings: Settings) -> SourceLimits:
     """Returns the limits of the request budget for this host at the source, before the source has refused any."""
-    defaults = default_limits(settings.source, settings.s3_at(settings.source).endpoint)
+    defaults = default_limits(settings.source, settings.bucket_settings(settings.source).endpoint)
     limits = chosen_limits(defaults, settings.rate, settings.concurrency)
-    return shared_among(limits, settings.hosts) if settings.has_own_rate else limits
+    return shared_among(limits, settings.rate_shares) if settings.has_own_rate else limits
 
 
 def rate_source_of(settings: Settings) -> RateSourceOpener | None:

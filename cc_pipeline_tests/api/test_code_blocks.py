@@ -84,7 +84,7 @@ def run_cells(python: Path | str, cells: list[str], folder: Path, bucket: Path) 
 def test_the_boxes_of_a_page_run(page: Path, bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:
     home = "data/demo" if page.name == "README.md" else "data"
     cc_pipeline.open(tmp_path / home, source=str(bucket[0]), quiet=True).run("example.com", "CC-MAIN-2024-22")
-    some = next(one for one in bucket[1].of("CC-MAIN-2024-22", subset="warc") if one.kind == "html")
+    some = next(one for one in bucket[1].captures_of("CC-MAIN-2024-22", subset="warc") if one.kind == "html")
     (tmp_path / "CC-MAIN-20240517233122-20240518023122-00000.warc.gz").symlink_to(bucket[0] / some.warc_filename)
     run_cells(sys.executable, RUN[page], tmp_path, bucket[0])
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import cc_pipeline
-from cc_pipeline.api.facade import WrongKeyword, advice_for_python, in_python
+from cc_pipeline.api.facade import WrongKeyword, advice_for_python, translate_for_python
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 
 METHODS = [name for name in vars(cc_pipeline.Home) if not name.startswith("_")]
@@ -86,7 +86,7 @@ def test_every_method_refuses_a_keyword_in_its_own_name(tmp_path: Path, method: 
     ],
 )
 def test_advice_names_keywords_and_methods(text: str, said: str) -> None:
-    assert in_python(text) == said
+    assert translate_for_python(text) == said
 
 
 def test_errors_keep_their_kind_and_say_it_in_python() -> None:
@@ -102,5 +102,5 @@ def test_a_home_that_nobody_ran_says_so_in_python(tmp_path: Path, capsys: pytest
         home.tables()
     with pytest.raises(UserInputError, match="there are exact, prefix, host, domain"):
         home.lookup("example.com", match="exat")  # type: ignore[arg-type]
-    home.voice.note("ask for all: --yes")
+    home.reporter.note("ask for all: --yes")
     assert capsys.readouterr().err == "note: ask for all: yes=True\n"

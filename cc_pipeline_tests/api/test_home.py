@@ -17,7 +17,7 @@ import pytest
 import cc_pipeline
 from cc_pipeline.api.home import Home
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
-from cc_pipeline.extraction.nearest import NotCaptured
+from cc_pipeline.extraction.nearest import NoSuchCapture
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.sharing import make_once
@@ -54,14 +54,14 @@ def test_find_gives_what_the_crawl_has_without_a_home(
     truth = [
         (one.crawl, one.url, one.warc_filename, one.warc_record_offset, one.warc_record_length)
         for crawl in (NEW, OLD)
-        for one in bucket[1].of(crawl, subset="warc", domain=SITE)
+        for one in bucket[1].captures_of(crawl, subset="warc", domain=SITE)
     ]
     assert sorted(found) == sorted(truth)
     assert not (tmp_path / "data").exists()
 
 
 def test_find_takes_the_words_of_lookup(bucket: tuple[Path, MiniCrawlTruth], used: Home) -> None:
-    one = next(c for c in bucket[1].of(NEW, subset="warc", domain=SITE) if c.kind == "html")
+    one = next(c for c in bucket[1].captures_of(NEW, subset="warc", domain=SITE) if c.kind == "html")
     assert {c.url for c in used.lookup(one.url, match="exact")} == {one.url}
     assert len(list(used.lookup(SITE, limit=3))) == 3
     assert {c.status for c in used.lookup(SITE, status=200, mime="text/html", since="2024")} == {200}
@@ -117,22 +117,22 @@ def test_tables_are_chosen_by_target_and_crawl(used: Home) -> None:
 
 
 def test_a_page_is_the_one_nearest_to_a_time(bucket: tuple[Path, MiniCrawlTruth], used: Home) -> None:
-    here = {c.url for c in bucket[1].of(OLD, subset="warc", domain=SITE) if c.kind == "html"}
-    one = next(c for c in bucket[1].of(NEW, subset="warc", domain=SITE) if c.kind == "html" and c.url in here)
+    here = {c.url for c in bucket[1].captures_of(OLD, subset="warc", domain=SITE) if c.kind == "html"}
+    one = next(c for c in bucket[1].captures_of(NEW, subset="warc", domain=SITE) if c.kind == "html" and c.url in here)
     page = used.get(one.url, at="2018-01")
     assert (page.crawl, page.status, page.digest_check, page.stored) == (OLD, 200, "match", True)
     assert page.distance == timedelta(0)
     assert page.text and page.html.lower().find("<html") >= 0 and page.content and page.json()["url"] == page.url
     assert used.get(one.url).crawl == NEW
-    with pytest.raises(NotCaptured):
+    with pytest.raises(NoSuchCapture):
         used.get(one.url, at=datetime(2010, 1, 1, tzinfo=UTC), within=timedelta(days=30))
-    with pytest.raises(NotCaptured):
+    with pytest.raises(NoSuchCapture):
         used.get("https://www.example.com/never-there")
 
 
 @pytest.mark.process
 def test_a_run_says_what_lacks_and_the_next_one_gets_it(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:
-    mine = len(bucket[1].of(NEW, subset="warc", domain=SITE))
+    mine = len(bucket[1].captures_of(NEW, subset="warc", domain=SITE))
     with FaultServer(bucket[0]) as server:
         home = cc_pipeline.open(tmp_path / "home", source=server.url, quiet=True)
         server.set_rules(

@@ -11,7 +11,7 @@ import pytest
 from cc_pipeline.api import materializing
 from cc_pipeline.api.materializing import Part, run_targets
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, Incomplete, NotNow, PlaceFault
+from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, SourceRefuses
 from cc_pipeline.settings import load_settings
 
 CRAWLS = [f"CC-MAIN-20{year}-10" for year in range(25, 13, -1)]
@@ -31,8 +31,8 @@ def run(
             raise fault
         return Part(settings, targets, {}, frozenset(), ()), None
 
-    monkeypatch.setattr(materializing, "_meant", lambda *_: (tuple(CRAWLS), True))
-    monkeypatch.setattr(materializing, "_part", part)
+    monkeypatch.setattr(materializing, "_resolve_selection", lambda *_: (tuple(CRAWLS), True))
+    monkeypatch.setattr(materializing, "_run_part", part)
     monkeypatch.setattr(materializing, "_publish", lambda _: None)
     troubles = run_targets(load_settings({}, home=str(home)), ["all"], [parse_target("example.com")])
     return asked, lasts, troubles
@@ -46,7 +46,7 @@ def test_the_next_crawl_is_run_and_the_end_names_what_was_left(
     asked, lasts, [trouble] = run(tmp_path, monkeypatch, faults)
     assert asked == CRAWLS
     assert type(trouble) is family
-    assert f"3 of 12 crawls were skipped: {', '.join(CRAWLS[place] for place in (1, 2, 11))}." in trouble.what
+    assert f"3 of 12 crawls were skipped: {', '.join(CRAWLS[place] for place in (1, 2, 11))}." in trouble.problem
     assert f"-c {CRAWLS[1]} -c {CRAWLS[2]} -c {CRAWLS[11]}" in trouble.advice
     assert not any(lasts), "a target that was found nowhere may be in a crawl that was not asked"
 
@@ -54,13 +54,13 @@ def test_the_next_crawl_is_run_and_the_end_names_what_was_left(
 def test_a_source_that_refuses_or_fails_everywhere_is_left_in_peace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, _, [trouble] = run(tmp_path, monkeypatch, {3: NotNow("refuses until noon", "Wait")})
+    asked, _, [trouble] = run(tmp_path, monkeypatch, {3: SourceRefuses("refuses until noon", "Wait")})
     assert asked == CRAWLS[:4]
-    assert isinstance(trouble, NotNow)
-    assert "9 of 12 crawls were skipped" in trouble.what
+    assert isinstance(trouble, SourceRefuses)
+    assert "9 of 12 crawls were skipped" in trouble.problem
     asked, _, [trouble] = run(tmp_path, monkeypatch, dict.fromkeys(range(2, 12), EnvironmentFault("no network", "")))
     assert asked == CRAWLS[:7]
-    assert "10 of 12 crawls were skipped" in trouble.what
+    assert "10 of 12 crawls were skipped" in trouble.problem
 
 
 def test_a_full_disk_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,15 +16,15 @@ from cc_pipeline.api.captures import Capture, Captures, Page
 from cc_pipeline.api.export import Export
 from cc_pipeline.api.giving import AddedCaptures
 from cc_pipeline.api.home import RunReport
-from cc_pipeline.api.rows import Answer, InMemoryRows
+from cc_pipeline.api.rows import Answer, MemoryRows
 from cc_pipeline.api.shown_rows import rows_as_text
-from cc_pipeline.commoncrawl.target_text import given
+from cc_pipeline.commoncrawl.target_text import parse_named_captures
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.named_captures.adding import Counts
-from cc_pipeline.named_captures.reading import Wrong
+from cc_pipeline.named_captures.reading import RejectedRows
 from cc_pipeline.settings import load_settings
 
-ROWS = InMemoryRows(pa.table({"url": ["https://example.com/" + "x" * 300] * 30, "pages": [*range(30)]}))
+ROWS = MemoryRows(pa.table({"url": ["https://example.com/" + "x" * 300] * 30, "pages": [*range(30)]}))
 
 
 def test_text_is_no_wider_than_asked_and_names_the_columns_that_do_not_fit() -> None:
@@ -57,7 +57,7 @@ def test_rows_show_their_number_and_the_first_of_them() -> None:
 
 def test_results_are_read_without_addresses_of_objects() -> None:
     counts = pa.table({"crawl": ["CC-MAIN-2024-22"], "captures": [3], "new": [2], "open": [1], "lost": [0]})
-    report = RunReport(InMemoryRows(counts), ("a note",), ("typo.example",))
+    report = RunReport(MemoryRows(counts), ("a note",), ("typo.example",))
     assert repr(report).splitlines()[:3] == [
         "3 captures: 2 new, 1 open, 0 lost",
         "a note",
@@ -115,11 +115,11 @@ def test_what_strangers_wrote_gives_no_orders_to_a_terminal(tmp_path: Path, monk
     order = "\x1b]0;x\x07"
     page = object.__new__(Page)
     page.url, page.crawl, page.captured, page.status, page.digest_check = order, "CC-MAIN-2024-22", None, 200, "ok"
-    wrong = Wrong(1, [(1, f"no time: {order}")])
+    wrong = RejectedRows(1, [(1, f"no time: {order}")])
     for shown in (
         Capture("https://example.com/", "CC-MAIN-2024-22", None, 200, order, "a.warc.gz", 0, 9, {}),
         page,
-        AddedCaptures(given("mine"), {"CC-MAIN-2024-22": 1}, Counts(), wrong, 0),
+        AddedCaptures(parse_named_captures("mine"), {"CC-MAIN-2024-22": 1}, Counts(), wrong, 0),
         Captures(lambda: pytest.fail("asked"), ("url",), None, f"captures of {order}"),
         Answer(load_settings(home=str(tmp_path)), f"SELECT '{order}'"),
         Export(Path(f"{order}.csv"), (), ROWS),

@@ -56,10 +56,10 @@ def test_a_record_of_everybody_else() -> None:
     ("date", "expected", "flags"),
     [
         ("20120208213013", datetime(2012, 2, 8, 21, 30, 13, tzinfo=UTC), ()),
-        ("2012020821", datetime(2012, 2, 8, 21, tzinfo=UTC), (flag.ODD_DATE,)),
-        ("201202082130133", datetime(2012, 2, 8, 21, 30, 13, tzinfo=UTC), (flag.ODD_DATE,)),
-        ("2012020821301300", datetime(2012, 2, 8, 21, 30, 13, tzinfo=UTC), (flag.ODD_DATE,)),
-        ("201404010000000000", datetime(2014, 4, 1, tzinfo=UTC), (flag.ODD_DATE,)),
+        ("2012020821", datetime(2012, 2, 8, 21, tzinfo=UTC), (flag.UNUSUAL_DATE,)),
+        ("201202082130133", datetime(2012, 2, 8, 21, 30, 13, tzinfo=UTC), (flag.UNUSUAL_DATE,)),
+        ("2012020821301300", datetime(2012, 2, 8, 21, 30, 13, tzinfo=UTC), (flag.UNUSUAL_DATE,)),
+        ("201404010000000000", datetime(2014, 4, 1, tzinfo=UTC), (flag.UNUSUAL_DATE,)),
         ("20121332000000", None, (flag.UNREADABLE_DATE,)),
         ("-", None, (flag.UNREADABLE_DATE,)),
     ],
@@ -83,7 +83,7 @@ def test_dates(date: str, expected: datetime | None, flags: tuple[str, ...]) -> 
 )
 def test_urls_as_they_should_not_be(url: str, expected: str) -> None:
     record = arc.read_record(builders.arc(HEAD + BODY, url=url), "s", 0)
-    assert (record.url, record.flags) == (expected, (flag.ODD_URL,))
+    assert (record.url, record.flags) == (expected, (flag.UNUSUAL_URL,))
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_arc_dates_with_text_or_in_another_place(line: str) -> None:
     block = builders.HTTP_OK + BODY
     record = line.format(n=len(block)).encode() + b"\n" + block + b"\n"
     for found in (arc.read_record(member(record), "s", 0), *records_of(arc.iter_records(record * 2, "s"))):
-        assert (found.fetch_time, found.declared_mime, found.flags) == (NOON, "text/html", (flag.ODD_DATE,))
+        assert (found.fetch_time, found.declared_mime, found.flags) == (NOON, "text/html", (flag.UNUSUAL_DATE,))
         assert found.payload == BODY
 
 

@@ -55,11 +55,11 @@ def test_a_newer_version_is_read_and_flagged() -> None:
 @pytest.mark.parametrize(
     ("date", "expected", "flags"),
     [
-        ("2024-05-18T01:58:10.123456Z", datetime(2024, 5, 18, 1, 58, 10, 123456, UTC), (flag.ODD_DATE,)),
-        ("2024-05-18T01:58:10.123456789Z", datetime(2024, 5, 18, 1, 58, 10, 123456, UTC), (flag.ODD_DATE,)),
-        ("2024-05", datetime(2024, 5, 1, tzinfo=UTC), (flag.ODD_DATE,)),
-        ("2024-05-18T03:58:10+02:00", datetime(2024, 5, 18, 1, 58, 10, tzinfo=UTC), (flag.ODD_DATE,)),
-        ("20240518015810", datetime(2024, 5, 18, 1, 58, 10, tzinfo=UTC), (flag.ODD_DATE,)),
+        ("2024-05-18T01:58:10.123456Z", datetime(2024, 5, 18, 1, 58, 10, 123456, UTC), (flag.UNUSUAL_DATE,)),
+        ("2024-05-18T01:58:10.123456789Z", datetime(2024, 5, 18, 1, 58, 10, 123456, UTC), (flag.UNUSUAL_DATE,)),
+        ("2024-05", datetime(2024, 5, 1, tzinfo=UTC), (flag.UNUSUAL_DATE,)),
+        ("2024-05-18T03:58:10+02:00", datetime(2024, 5, 18, 1, 58, 10, tzinfo=UTC), (flag.UNUSUAL_DATE,)),
+        ("20240518015810", datetime(2024, 5, 18, 1, 58, 10, tzinfo=UTC), (flag.UNUSUAL_DATE,)),
         ("0001-01-01T00:00:00+14:00", None, (flag.UNREADABLE_DATE,)),
         ("2024-02-30T00:00:00Z", None, (flag.UNREADABLE_DATE,)),
         ("yesterday", None, (flag.UNREADABLE_DATE,)),
@@ -110,9 +110,9 @@ def test_of_contradicting_fields_the_first_counts() -> None:
     ("url", "expected", "flags"),
     [
         ("<http://example.com/>", "http://example.com/", (flag.BRACKETED_URL,)),
-        ("http://example.com/a b", "http://example.com/a b", (flag.ODD_URL,)),
+        ("http://example.com/a b", "http://example.com/a b", (flag.UNUSUAL_URL,)),
         ("http://example.com/caf\xc3\xa9", "http://example.com/café", ()),
-        ("http://example.com/caf\xe9", "http://example.com/café", (flag.ODD_URL,)),
+        ("http://example.com/caf\xe9", "http://example.com/café", (flag.UNUSUAL_URL,)),
         ("", "", (flag.MISSING_URL,)),
     ],
 )

@@ -12,21 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.automation.due import (
-    MOST_FAILURES,
-    MOST_FAILURES_OF_DUE,
+    MAX_FAILURES,
+    MAX_FAILURES_OF_DUE,
     Bounds,
     decide_backfill,
     decide_crawls,
-    pace_of,
+    estimate_pace,
+    format_duration,
     select_crawls,
-    spoken,
 )
-from cc_pipeline.automation.outlook import due_of
+from cc_pipeline.automation.outlook import assess_crawl
 from cc_pipeline.extraction.crawl_plan import CrawlPlan
-from cc_pipeline.extraction.fetch_counts import Fetch
-from cc_pipeline.extraction.plan import Index, Plan, Reason, Todo, Why
-from cc_pipeline.extraction.standing import Standing
-from cc_pipeline.extraction.target_slices import Asked
+from cc_pipeline.extraction.fetch_counts import FetchSummary
+from cc_pipeline.extraction.plan import Index, Plan, Reason, ReasonKind, SlicePlan
+from cc_pipeline.extraction.standing import SliceState
+from cc_pipeline.extraction.target_slices import TargetSlices
 from cc_pipeline.lake.slice import Slice
 
 LISTED = ["C5", "C4", "C3", "C2", "C1"]
@@ -109,8 +109,8 @@ def test_a_tick_is_bounded_and_every_pair_is_asked_for_left_resting_or_the_rest(
     )
     asked = [pair for run in found.runs for pair in run.pairs]
     assert len(set(asked)) == len(asked)
-    assert len(asked) + found.rest + len(found.left) + len(found.resting) == len(PAIRS)
-    assert found.rest_seconds == 3.0 * found.rest
+    assert len(asked) + found.remaining + len(found.abandoned) + len(found.delayed) == len(PAIRS)
+    assert found.rest_seconds == 3.0 * found.remaining
     assert len(asked) <= partitions
     assert len(found.runs) <= runs
     assert all(len(run.pairs) <= per_run and run.seconds == 3.0 * len(run.pairs) for run in found.runs)
@@ -120,10 +120,10 @@ def test_a_tick_is_bounded_and_every_pair_is_asked_for_left_resting_or_the_rest(
             assert (run.kind == "repair") == (pair in due or pair in counts)
             if run.kind != "repair":
                 assert (run.kind == "watch") == (pair[0] == "C2")
-    most = {pair: MOST_FAILURES_OF_DUE if pair in due else MOST_FAILURES for pair in PAIRS}
-    assert all(counts[pair][0] >= most[pair] for pair in found.left)
+    most = {pair: MAX_FAILURES_OF_DUE if pair in due else MAX_FAILURES for pair in PAIRS}
+    assert all(counts[pair][0] >= most[pair] for pair in found.abandoned)
     assert all(counts[pair][0] < most[pair] for pair in asked if pair in counts)
-    assert all(counts[pair][0] < MOST_FAILURES for pair in found.resting)
+    assert all(counts[pair][0] < MAX_FAILURES for pair in found.delayed)
 
 
 def test_what_is_due_and_fails_before_its_captures_are_asked_for_is_left_in_the_end() -> None:
@@ -133,8 +133,8 @@ def test_what_is_due_and_fails_before_its_captures_are_asked_for_is_left_in_the_
         counts = {pair: (asked, now - timedelta(minutes=20))} if asked else {}
         found = decide_few([pair], {pair}, counts, now=now)
         asked, now = asked + len(found.runs), now + timedelta(minutes=30)
-    assert asked == MOST_FAILURES_OF_DUE
-    assert found.left == (pair,)
+    assert asked == MAX_FAILURES_OF_DUE
+    assert found.abandoned == (pair,)
 
 
 def test_what_no_run_got_to_is_due_at_once_and_is_never_left() -> None:
@@ -146,8 +146,8 @@ def test_what_no_run_got_to_is_due_at_once_and_is_never_left() -> None:
         early = {pair: (len(runs), runs[-1])} if runs else {}
         for due in ((), {pair}):
             found = decide_few([pair], due, {}, early, now=now)
-            assert found.left == found.resting == ()
-            assert bool(found.runs) != bool(found.held)
+            assert found.abandoned == found.delayed == ()
+            assert bool(found.runs) != bool(found.postponed)
         runs += [now] * len(found.runs)
         now += timedelta(minutes=30)
     hours = [(later - earlier) / timedelta(hours=1) for earlier, later in pairwise(runs)]
@@ -156,7 +156,7 @@ def test_what_no_run_got_to_is_due_at_once_and_is_never_left() -> None:
 
 
 def test_the_last_try_of_a_partition_is_alone() -> None:
-    counts = {("C2", domain): (MOST_FAILURES - 1, NOW - timedelta(days=1)) for domain in "ab"}
+    counts = {("C2", domain): (MAX_FAILURES - 1, NOW - timedelta(days=1)) for domain in "ab"}
     found = decide_few(PAIRS[:4], (), counts, now=NOW)
     assert [(run.kind, run.pairs) for run in found.runs] == [
         ("watch", (("C2", "c"), ("C2", "d"))),
@@ -171,17 +171,17 @@ def fetches(*rows: tuple[str, str, int]) -> pa.Table:
 
 def test_the_pace_comes_from_ended_runs_and_from_what_a_target_has_elsewhere() -> None:
     known = fetches(("C1", "a", 100), ("C2", "a", 300), ("C1", "set-x~2-0000", 30), ("C1", "set-x~2-0001", 10))
-    before = pace_of(known, [], rate=10.0)
-    assert not before.measured
+    before = estimate_pace(known, [], rate=10.0)
+    assert not before.is_measured
     assert before.seconds("a") == 22.0, "200 captures on average and the fixed cost, ten a second"
     assert before.captures["set-x"] == 40, "the parts of a set together"
-    assert before.usual == 120
-    measured = pace_of(known, [(100.0, 4), (180.0, 3)], rate=10.0)
-    assert measured.measured
+    assert before.default_captures == 120
+    measured = estimate_pace(known, [(100.0, 4), (180.0, 3)], rate=10.0)
+    assert measured.is_measured
     assert measured.seconds("unknown") == 40.0, "a usual partition takes what partitions took"
     assert measured.seconds("a") > measured.seconds("set-x")
-    assert pace_of(fetches(), [], None).total([("C1", "a")] * 2) == 4.8
-    assert [spoken(seconds) for seconds in (1, 600, 5400, 864_000)] == [
+    assert estimate_pace(fetches(), [], None).total([("C1", "a")] * 2) == 4.8
+    assert [format_duration(seconds) for seconds in (1, 600, 5400, 864_000)] == [
         "about 1 min", "about 10 min", "about 1.5 h", "about 10 days",
     ]  # fmt: skip
 
@@ -206,39 +206,51 @@ def test_one_that_ends_its_runs_keeps_the_others_from_nothing() -> None:
     assert set(pairs) - made == bad
 
 
-def looked(todo: Todo, note: Fetch | None = None, harvested: bool = True) -> CrawlPlan:
+def looked(todo: SlicePlan, note: FetchSummary | None = None, harvested: bool = True) -> CrawlPlan:
     here = Slice("C1", "set-x~16-0003")
-    asked = Asked("C1", {"set-x": (MINE, here)}, {"set-x": ()})
+    asked = TargetSlices("C1", {"set-x": (MINE, here)}, {"set-x": ()})
     index = Index({"parquet": "abc"} if harvested else {})
-    standings = {MINE: Standing(asked=note), here: Standing()}
-    return CrawlPlan(asked, {}, standings, {("C1", "warc"): index}, Plan((todo,) if todo.first else (), ()))
+    standings = {MINE: SliceState(last_fetch=note), here: SliceState()}
+    return CrawlPlan(asked, {}, standings, {("C1", "warc"): index}, Plan((todo,) if todo.first_reason else (), ()))
 
 
 MINE = Slice("C1", "set-x~16-0001")
 
 
-@pytest.mark.parametrize("why", list(Why))
-def test_automation_makes_again_what_needs_no_agreement(why: Why) -> None:
-    by_itself = {Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.INDEX, Why.HOLE, Why.CAPTURES, Why.TORN}
-    by_itself.add(Why.BLOCKED)
-    for todo in (Todo(MINE, locate=Reason(why)), Todo(MINE, fetch=Reason(why)), Todo(MINE, parse=Reason(why))):
-        assert due_of(looked(todo), NOW).stale == ({"set-x"} if why in by_itself else set())
-    assert due_of(looked(Todo(MINE, locate=Reason(why)), harvested=False), NOW).stale == set()
+@pytest.mark.parametrize("why", list(ReasonKind))
+def test_automation_makes_again_what_needs_no_agreement(why: ReasonKind) -> None:
+    by_itself = {
+        ReasonKind.NEW,
+        ReasonKind.DEFINITION,
+        ReasonKind.MEMBERS,
+        ReasonKind.INDEX,
+        ReasonKind.GAP_FILLED,
+        ReasonKind.CAPTURES,
+        ReasonKind.PARTIALLY_COMMITTED,
+    }
+    by_itself.add(ReasonKind.BLOCKED)
+    for todo in (
+        SlicePlan(MINE, locate=Reason(why)),
+        SlicePlan(MINE, fetch=Reason(why)),
+        SlicePlan(MINE, parse=Reason(why)),
+    ):
+        assert assess_crawl(looked(todo), NOW).stale == ({"set-x"} if why in by_itself else set())
+    assert assess_crawl(looked(SlicePlan(MINE, locate=Reason(why)), harvested=False), NOW).stale == set()
 
 
 def test_what_a_source_did_not_give_waits_longer_each_time_and_is_given_up() -> None:
     def stands(minutes: int, **more: int) -> tuple[set[str], set[str]]:
         figures = {"planned": 9, "fetched": 0, "quarantined": 0, "missing": 9, "unsettled": 9, "given_up": 0}
         counts = figures | {"rounds": 0, "silent_runs": 1} | more
-        note = Fetch(**counts, reason=None, example=None, asked_at=NOW - timedelta(minutes=minutes))
-        found = due_of(looked(Todo(MINE), note), NOW)
+        note = FetchSummary(**counts, reason=None, example=None, asked_at=NOW - timedelta(minutes=minutes))
+        found = assess_crawl(looked(SlicePlan(MINE), note), NOW)
         return set(found.due), set(found.waiting)
 
     assert stands(20) == (set(), {"set-x"})
     assert stands(40) == ({"set-x"}, set())
     assert stands(40, silent_runs=2) == (set(), {"set-x"})
-    assert stands(100, rounds=3, silent_runs=0) == (set(), {"set-x"})
-    assert stands(130, rounds=3, silent_runs=0) == ({"set-x"}, set())
+    assert stands(100, unsuccessful_runs=3, silent_runs=0) == (set(), {"set-x"})
+    assert stands(130, unsuccessful_runs=3, silent_runs=0) == ({"set-x"}, set())
     # a source that is down is asked at least every other day
     assert stands(24 * 60, silent_runs=40) == (set(), {"set-x"})
     assert stands(3 * 24 * 60, silent_runs=40) == ({"set-x"}, set())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.automation import outlook as module
-from cc_pipeline.automation.outlook import outlook
+from cc_pipeline.automation.outlook import assess_staleness
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.extraction.fetch import fetch_captures
@@ -23,22 +23,22 @@ NOW = datetime.now(UTC)
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_last", {})
+    monkeypatch.setattr(module, "_last_reports", {})
 
 
 def test_nothing_is_looked_at_while_nothing_changed(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, looks = tmp_path / "home", []
-    look = module.look
-    monkeypatch.setattr(module, "look", lambda *given, **named: looks.append(given[1]) or look(*given, **named))
+    look = module.plan_crawl
+    monkeypatch.setattr(module, "plan_crawl", lambda *given, **named: looks.append(given[1]) or look(*given, **named))
 
     def tick(now: datetime = NOW, slugs: tuple[str, ...] = (SITE, OTHER), **chosen: object) -> tuple[object, int]:
         looks.clear()
         # each tick opens a workspace of its own
         workspace = workspace_of(server.url, home, **chosen)
-        found = outlook(workspace, [NEW], slugs, now)
-        assert outlook(workspace, [NEW], slugs, now) is found
+        found = assess_staleness(workspace, [NEW], slugs, now)
+        assert assess_staleness(workspace, [NEW], slugs, now) is found
         workspace.close()
         return (found.pairs, found.stale, found.due, found.waiting), len(looks)
 
@@ -74,21 +74,21 @@ def test_a_process_of_its_own_says_the_same_and_its_faults_are_ours(
     workspace = harvested(bucket[0], tmp_path / "home")
     extract(workspace, SITE)
     workspace.register_targets([parse_target(OTHER)])
-    here = outlook(workspace, [NEW], [SITE, OTHER], NOW)
-    monkeypatch.setattr(module, "_APART", 1)
-    module._last.clear()
-    there = outlook(workspace, [NEW], [SITE, OTHER], NOW)
+    here = assess_staleness(workspace, [NEW], [SITE, OTHER], NOW)
+    monkeypatch.setattr(module, "_PROCESS_THRESHOLD", 1)
+    module._last_reports.clear()
+    there = assess_staleness(workspace, [NEW], [SITE, OTHER], NOW)
     assert there is not here
     assert there == here
-    monkeypatch.setattr(module, "_last", {})
+    monkeypatch.setattr(module, "_last_reports", {})
     with pytest.raises(CcPipelineError, match="not a host name"):
-        outlook(workspace, [NEW], ["a b|c"], NOW)
+        assess_staleness(workspace, [NEW], ["a b|c"], NOW)
     for said in ("", "{}", "[1]", '{"fault": ["exec", ["x"]]}', '{"fault": null, "outlook": {"pairs": 1}}'):
         other = [sys.executable, "-c", f"print({said!r})"]
         monkeypatch.setattr(module.children, "python_command", lambda *program, other=other: other)
         with pytest.raises(EnvironmentFault, match="returned invalid output"):
-            outlook(workspace, [NEW], [SITE], NOW)
+            assess_staleness(workspace, [NEW], [SITE], NOW)
     ended = [sys.executable, "-c", "import os; os._exit(9)"]
     monkeypatch.setattr(module.children, "python_command", lambda *program: ended)
     with pytest.raises(EnvironmentFault, match="ended with status 9"):
-        outlook(workspace, [NEW], [SITE], NOW)
+        assess_staleness(workspace, [NEW], [SITE], NOW)

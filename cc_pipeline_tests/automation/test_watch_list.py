@@ -173,7 +173,7 @@ class TestWhatIsRight:
     def test_a_bad_line_is_named_and_the_others_count(self, tmp_path: Path) -> None:
         path, copy = tmp_path / "domains.txt", tmp_path / "cache" / "domains.txt"
         path.write_text("example.com\n../x\nset:press = @gone.txt\nexample.org\n", "utf-8")
-        found = watch_list.read_what_is_right(path, copy)
+        found = watch_list.read_valid_targets(path, copy)
         assert [target.slug for target in found.targets] == ["example.com", "example.org"]
         assert found.note is not None
         assert "line 2: '..'" in found.note
@@ -184,17 +184,17 @@ class TestWhatIsRight:
 
     def test_a_list_that_cannot_be_read_is_as_it_was(self, tmp_path: Path) -> None:
         path, copy = tmp_path / "domains.txt", tmp_path / "cache" / "domains.txt"
-        assert watch_list.read_what_is_right(path, copy) == watch_list.Watched(())
+        assert watch_list.read_valid_targets(path, copy) == watch_list.WatchedTargets(())
         assert not copy.exists()
         path.write_text("example.com\n", "utf-8")
-        assert watch_list.read_what_is_right(path, copy).note is None
+        assert watch_list.read_valid_targets(path, copy).note is None
         path.write_bytes(b"example.com\nexample.org\xff\n")
-        found = watch_list.read_what_is_right(path, copy)
+        found = watch_list.read_valid_targets(path, copy)
         assert [target.slug for target in found.targets] == ["example.com"]
         assert found.note is not None
         assert "line 2 is not UTF-8 text" in found.note
         assert "last good copy" in found.note
         # a person who empties the list means it
         path.unlink()
-        assert watch_list.read_what_is_right(path, copy) == watch_list.Watched(())
+        assert watch_list.read_valid_targets(path, copy) == watch_list.WatchedTargets(())
         assert copy.read_text("utf-8") == ""

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.automation.source_state import trouble_of_source
+from cc_pipeline.automation.source_state import find_source_trouble
 from cc_pipeline.checks.doctor import budget_findings
 from cc_pipeline.cli.commands.plan import _duration_note
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.transport.budget import Budget
-from cc_pipeline.transport.refusals import ASKED_FOR_LESS
+from cc_pipeline.transport.refusals import RATE_REFUSALS
 from cc_pipeline.transport.states import reset_breaker
 from cc_pipeline.workspace.workspace import Workspace, limits_of, open_transport, rate_now
 from cc_pipeline_tests.refusal_events import asked_for_less, forbidden, gave
@@ -45,14 +45,14 @@ def test_the_time_is_that_of_the_rate_in_force(tmp_path: Path, monkeypatch: pyte
     assert said_of(settings_of(tmp_path, SOURCE=str(tmp_path))) == []
     budget = Budget(settings.budget_path, HOST, limits_of(settings))
     for _ in range(700):
-        budget.lease(1)
-    budget.tell(forbidden())
+        budget.reserve_slots(1)
+    budget.apply_event(forbidden())
     budget.close()
     [refuses] = budget_findings(settings)
     assert refuses.level == "bad"
     now += 6
     budget = Budget(settings.budget_path, HOST, limits_of(settings))
-    budget.tell(gave())
+    budget.apply_event(gave())
     budget.close()
     slower = "100,000 requests take 10.5 h at 2.65 a second, the rate in force; the full rate is"
     assert said_of(settings) == [f"{slower} 5, and the source refused lately"]
@@ -69,8 +69,8 @@ def test_the_time_is_that_of_the_rate_in_force(tmp_path: Path, monkeypatch: pyte
 def test_a_rate_that_was_learnt_is_in_the_time(tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
     budget = Budget(settings.budget_path, HOST, limits_of(settings))
-    for _ in range(ASKED_FOR_LESS):
-        budget.tell(asked_for_less())
+    for _ in range(RATE_REFUSALS):
+        budget.apply_event(asked_for_less())
     budget.close()
     assert said_of(settings)[0].startswith("100,000 requests take 11.1 h at 2.5 a second")
 
@@ -86,7 +86,7 @@ def test_a_damaged_budget_is_named(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match="request budget"):
         reset_breaker(settings.budget_path, HOST)
     workspace = Workspace(settings)
-    assert "request budget" in str(trouble_of_source(workspace, "CC-MAIN-2024-10"))
+    assert "request budget" in str(find_source_trouble(workspace, "CC-MAIN-2024-10"))
     workspace.close()
 
 

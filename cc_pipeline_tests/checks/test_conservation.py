@@ -12,17 +12,17 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from cc_pipeline.checks.conservation import balance, conservation_verdict
+from cc_pipeline.checks.conservation import conservation_verdict, count_balance
 from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.outputs import held_back_verdict
 from cc_pipeline.checks.scope import Scope
-from cc_pipeline.checks.tables import shortfall_verdict
+from cc_pipeline.checks.tables import missing_captures_verdict
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec
-from cc_pipeline.lake.repeats import PER_CAPTURE, repeating
-from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, empty_slices
-from cc_pipeline.publish.publish import repeating_slices
+from cc_pipeline.lake.repeats import PER_CAPTURE, find_slices_with_repeats
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, empty_notes
+from cc_pipeline.publish.publish import find_repeating_slices
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
 
@@ -81,21 +81,21 @@ def test_a_sound_home_balances_and_what_is_only_located_is_said(home: Workspace)
         found = conservation_verdict(home, look)
         assert found.passed, found
     found = conservation_verdict(home, Scope())
-    assert (found.figures["partitions"], found.figures["only located"]) == (6, 1)
-    assert found.figures["records"] == found.figures["pages"] == home.lake.row_count("records")
+    assert (found.metrics["partitions"], found.metrics["only located"]) == (6, 1)
+    assert found.metrics["records"] == found.metrics["pages"] == home.lake.row_count("records")
     assert "1 partitions are only located" in found.message
 
 
 def test_each_table_is_listed_once_for_all_crawls(home: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     listed: list[str] = []
-    read = Lake._pinned
+    read = Lake._pin_handle
 
     def noted(lake: Lake, spec: TableSpec, handle: DeltaTable) -> PinnedTable:
         listed.append(spec.name)
         return read(lake, spec, handle)
 
-    monkeypatch.setattr(Lake, "_pinned", noted)
-    balance(home)
+    monkeypatch.setattr(Lake, "_pin_handle", noted)
+    count_balance(home)
     assert "captures" in listed
     assert len(listed) == len(set(listed)), "two crawls, and one look"
 
@@ -138,7 +138,7 @@ def test_what_was_located_again_is_the_next_runs_and_no_error(home: Workspace) -
     fewer = without_the_first(rows_of(home, "captures"))
     made_from = "ab" * 32
     LOCATE.commit(home.lake, {MINE: made_from[:15]}, {"captures": fewer})
-    empty_slices(home.lake, "lookups", [MINE])
+    empty_notes(home.lake, "lookups", [MINE])
     found = conservation_verdict(home, Scope())
     assert (found.severity, found.wrong) == ("warn", (KEY,)), found
 
@@ -146,13 +146,13 @@ def test_what_was_located_again_is_the_next_runs_and_no_error(home: Workspace) -
 @pytest.mark.matrix
 @pytest.mark.parametrize("table", PER_CAPTURE)
 def test_a_capture_that_is_there_twice_holds_its_slice_back(home: Workspace, table: str) -> None:
-    assert repeating_slices(home) == {}
+    assert find_repeating_slices(home) == {}
     rows = rows_of(home, table)
     assert rows.num_rows
     shown = published(home, "SELECT count(*) FROM captures")
     home.lake.commit(table, pa.concat_tables([rows, rows]), [MINE.where], {})
-    assert repeating(home.lake, table) == {MINE}
-    assert repeating_slices(home) == {MINE: (table,)}
+    assert find_slices_with_repeats(home.lake, table) == {MINE}
+    assert find_repeating_slices(home) == {MINE: (table,)}
     assert "twice" in conservation_verdict(home, Scope()).message
     broken(home)
     publish(home)
@@ -170,17 +170,17 @@ def test_a_capture_that_is_there_twice_holds_its_slice_back(home: Workspace, tab
     # what another target has of these captures is shown
     assert published(home, "SELECT count(*) FROM captures") == shown
     home.lake.commit(table, rows, [MINE.where], {})
-    assert repeating_slices(home) == {}
+    assert find_repeating_slices(home) == {}
     assert conservation_verdict(home, Scope()).passed
     publish(home)
     assert held_back_verdict(home).passed
 
 
 def test_rows_that_another_program_added_are_found_too(home: Workspace) -> None:
-    assert repeating_slices(home) == {}
+    assert find_repeating_slices(home) == {}
     write_deltalake(home.lake.address("captures"), rows_of(home, "captures"), mode="append")
     again = workspace_of(home.settings.source, home.settings.home)
-    assert repeating_slices(again) == {MINE: ("captures",)}
+    assert find_repeating_slices(again) == {MINE: ("captures",)}
     broken(again)
 
 
@@ -239,7 +239,7 @@ def test_captures_of_several_targets_are_counted_once_as_sql_does(home: Workspac
 
     def compare() -> tuple[object, ...]:
         publish(home)
-        found = shortfall_verdict(home.lake).figures
+        found = missing_captures_verdict(home.lake).metrics
         [row] = published(home, counts)
         names = ("planned", "unsettled", "payloads other than indexed")
         assert tuple(found[name] for name in names) == (row[0], *row[2:])

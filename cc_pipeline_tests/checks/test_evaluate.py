@@ -11,8 +11,8 @@ from cc_pipeline.checks import evaluate
 from cc_pipeline.checks.check import Check
 from cc_pipeline.checks.scope import CheckResult, Scope
 from cc_pipeline.defs.declared.collected import parts
-from cc_pipeline.defs.placement import OURS
-from cc_pipeline.extension import Extension, Found, find_extensions
+from cc_pipeline.defs.placement import OWN_HOME
+from cc_pipeline.extension import Extension, InstalledExtension, find_extensions
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import Bucket, extract, harvest, publish, workspace_of
@@ -24,7 +24,7 @@ def test_a_sound_home_has_a_finding_for_each_check_that_looks_at_the_lake(bucket
     extract(workspace, "example.com")
     publish(workspace)
     findings = {finding.topic: finding for finding in evaluate.evaluate_checks(workspace)}
-    declared = [check for part in parts(OURS) for check in part.checks]
+    declared = [check for part in parts(OWN_HOME) for check in part.checks]
     assert set(findings) == {f"{check.asset}: {check.name}" for check in declared if check.verdict is not None}
     assert findings["records: ledger_balances"].level == "ok"
     assert not [finding for finding in findings.values() if finding.level == "bad"]
@@ -53,7 +53,7 @@ def test_an_extension_whose_checks_cannot_be_found_is_a_finding(
     def broken(_: Settings) -> list[Check]:
         raise ValueError("no such table")
 
-    there.append(Found("odd", "toy", Extension(name="odd", summary="Odd.", checks=broken)))
+    there.append(InstalledExtension("odd", "toy", Extension(name="odd", summary="Odd.", checks=broken)))
     monkeypatch.setattr(extension, "_find", lambda without: tuple(there))
     monkeypatch.setattr(extension, "_BROKEN", {})
     findings = [one for one in evaluate.evaluate_checks(workspace_of(bucket[0], tmp_path)) if one.level == "bad"]

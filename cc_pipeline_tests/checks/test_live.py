@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.checks.live import look_live, rate_for
+from cc_pipeline.checks.live import find_rate, probe_source
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -22,7 +22,7 @@ FRONT = replace(CLOUDFRONT, latency=0.0)
 
 def look(address: str, home: Path, **chosen: object) -> dict[str, tuple[str, str]]:
     """Level and text by topic."""
-    found = list(look_live(load_settings({}, source=address, home=str(home), **chosen)))
+    found = list(probe_source(load_settings({}, source=address, home=str(home), **chosen)))
     return {finding.topic: (finding.level, finding.text) for finding in found}
 
 
@@ -70,7 +70,7 @@ def test_a_file_that_nothing_tells_from_another_is_said(bucket: Bucket, tmp_path
 def test_the_rate_is_kept_in_the_budget_of_the_home(bucket: Bucket, tmp_path: Path) -> None:
     with FaultServer(bucket[0]) as server:
         settings = load_settings({}, source=server.url, home=str(tmp_path / "home"), rate=20.0)
-        list(look_live(settings))
+        list(probe_source(settings))
         moments = sorted(hit.at for hit in server.hits)
     # no more than a slow machine can make of it
     assert moments[-1] - moments[0] >= (len(moments) - 2) / (20 * 1.05)
@@ -79,10 +79,10 @@ def test_the_rate_is_kept_in_the_budget_of_the_home(bucket: Bucket, tmp_path: Pa
 
 def test_a_public_source_is_asked_once_a_second_at_most(tmp_path: Path) -> None:
     public = load_settings({}, home=str(tmp_path))
-    assert rate_for(public) == 1.0
-    assert rate_for(replace(public, rate=50.0)) == 1.0
-    assert rate_for(replace(public, rate=0.2)) == 0.2
-    assert rate_for(replace(public, source="http://127.0.0.1:80")) is None
+    assert find_rate(public) == 1.0
+    assert find_rate(replace(public, rate=50.0)) == 1.0
+    assert find_rate(replace(public, rate=0.2)) == 0.2
+    assert find_rate(replace(public, source="http://127.0.0.1:80")) is None
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -18,10 +18,10 @@ from cc_pipeline.checks.outputs import (
 )
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.snapshot import pinned_versions
+from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.lake.vacuum import vacuum_now
-from cc_pipeline.publish.publish import behind
-from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.publish.publish import find_publication_lag
+from cc_pipeline.upkeep.upkeep import run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
 
@@ -70,12 +70,12 @@ def test_a_restored_lake_is_published_again_though_its_versions_are_the_same(
     shutil.rmtree(workspace.settings.home / "lake")
     shutil.copytree(backup, workspace.settings.home / "lake")
     restored = reopened(publish=mode)
-    assert behind(restored) is not None
+    assert find_publication_lag(restored) is not None
     extract(restored, THIRD)
     with duckdb.connect(str(restored.settings.published_path), read_only=True) as connection:
         shown = dict(connection.execute("SELECT table_name, version FROM publication").fetchall())
     assert all(restored.lake.version(table) == version for table, version in shown.items()), "numbers tell nothing"
-    found = behind(restored)
+    found = find_publication_lag(restored)
     assert found is not None
     assert "page_metadata" in found.commits
     assert doctor(restored)[0] == "bad"
@@ -83,7 +83,7 @@ def test_a_restored_lake_is_published_again_though_its_versions_are_the_same(
     if mode == "views":
         assert published_files_verdict(restored, Scope()).severity == "error"
     publish(restored)
-    assert behind(restored) is None
+    assert find_publication_lag(restored) is None
     assert sites(restored) == {SITE, THIRD}
     assert doctor(restored)[0] == "ok"
     assert published_verdict(restored, Scope()).passed
@@ -145,14 +145,14 @@ def test_what_was_committed_after_a_publication_is_a_finding_and_a_harvest_a_not
     publish(workspace)
     harvest(workspace, "CC-MAIN-2018-05")
     assert doctor(workspace)[0] == "note"
-    before = behind(workspace)
+    before = find_publication_lag(workspace)
     extract(workspace, OTHER)
     level, text = doctor(workspace)
     assert (level, "captures" in text) == ("bad", True)
     # what others committed while a run published is not that run's failure
     refuse_unpublished(workspace, before)
     with pytest.raises(EnvironmentFault, match="does not show"):
-        refuse_unpublished(workspace, behind(workspace))
+        refuse_unpublished(workspace, find_publication_lag(workspace))
     publish(workspace)
     assert doctor(workspace)[0] == "ok"
     assert publication_verdict(workspace).passed
@@ -167,7 +167,7 @@ def test_what_upkeep_deletes_afterwards_is_no_change(reopened: Callable[..., Wor
     before = lake.version("captures")
     assert vacuum_now(lake, "captures")
     assert lake.version("captures") > before, "the library notes in the log what it deletes"
-    assert (behind(workspace), doctor(workspace)[0]) == (None, "ok")
+    assert (find_publication_lag(workspace), doctor(workspace)[0]) == (None, "ok")
     assert published_verdict(workspace, Scope()).passed
 
 
@@ -182,15 +182,15 @@ def test_files_that_another_home_may_show_stay_where_its_version_is_of_another_l
     backup = shutil.copytree(lake, tmp_path / "backup")
     extract(one, OTHER)
     publish(one)
-    pinned = (pinned_versions(one.place) or {})["captures"]
+    pinned = (read_pinned_versions(one.place) or {})["captures"]
     assert pinned == {one.lake.version("captures"): one.lake.commit_id("captures")}
     shutil.rmtree(lake / "tables")
     shutil.copytree(backup / "tables", lake / "tables")
     again = workspace_of(bucket[0], tmp_path / "two", lake=str(lake))
     extract(again, THIRD)
     assert again.lake.version("captures") in pinned
-    report = keep_up(again)
+    report = run_upkeep(again)
     assert "captures" not in report.deleted, "nobody knows which files the other home shows"
     publish(one := workspace_of(bucket[0], tmp_path / "one", lake=str(lake)))
-    assert "captures" in keep_up(again).deleted
+    assert "captures" in run_upkeep(again).deleted
     two.close()

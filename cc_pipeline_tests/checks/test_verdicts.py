@@ -14,16 +14,26 @@ from cc_pipeline.checks import asset_checks, outputs, page_tables
 from cc_pipeline.checks import page_files as whole_files_checks
 from cc_pipeline.checks import tables as inputs
 from cc_pipeline.checks.conservation import conservation_verdict
-from cc_pipeline.checks.scope import CheckResult, Note, Scope, changed_since, noted, read_note, versions_of
+from cc_pipeline.checks.scope import CheckResult, Note, Scope, carry_over_note, changed_since, read_note, versions_of
 from cc_pipeline.checks.tables import locators_verdict
 from cc_pipeline.derived_files.export import export_slices
 from cc_pipeline.derived_files.stage import register
-from cc_pipeline.extraction.fetch_counts import Shortfall
-from cc_pipeline.extraction.shortfall import fetch_rows
+from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
+from cc_pipeline.extraction.shortfall import build_fetch_rows
 from cc_pipeline.harvesting.crawls import commit_crawls
 from cc_pipeline.harvesting.url_index import build_url_index, url_index_root
-from cc_pipeline.lake.digests.log import UNKNOWN
-from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ_FILES, Slice, content_name, note_slices
+from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS
+from cc_pipeline.lake.slice import (
+    EMPTIED_DIGEST,
+    FETCH,
+    LOCATE,
+    PAGE_TABLES,
+    PARSE,
+    READ_FILES,
+    Slice,
+    content_name,
+    write_notes,
+)
 from cc_pipeline.workspace.source_files import SourceFile
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 from cc_pipeline_tests.world import (
@@ -97,7 +107,7 @@ def test_lost_bytes_of_stored_records_are_an_error(home: Workspace) -> None:
         path.unlink()
     count = rows_of(home, "records").num_rows
     found = asset_checks.stored_files.verdict(home, Scope([MINE]))
-    assert (found.severity, found.wrong, found.figures["lost records"]) == ("error", (KEY,), count)
+    assert (found.severity, found.wrong, found.metrics["lost records"]) == ("error", (KEY,), count)
     assert f"{count:,} in {NEW} of {SITE}" in found.message
     assert len(asset_checks.stored_files.verdict(home, Scope()).wrong) == 2
 
@@ -139,9 +149,9 @@ def test_what_did_not_come_is_a_warning_or_an_error_by_its_share(
 ) -> None:
     lake = workspace_of(tmp_path, tmp_path / "home").lake
     counts = {"planned": 1000, "fetched": fetched, "unsettled": unsettled, "missing": 1000 - fetched, "rounds": 1}
-    short = Shortfall(slice_=MINE, quarantined=0, given_up=0, reason=None, example=None, **counts)
-    note_slices(lake, "fetches", fetch_rows({MINE: short}, {MINE: "x"}, {}), but="asked_at")
-    assert inputs.shortfall_verdict(lake).severity == severity
+    short = SliceFetchCounts(slice_=MINE, quarantined=0, given_up=0, reason=None, example=None, **counts)
+    write_notes(lake, "fetches", build_fetch_rows({MINE: short}, {MINE: "x"}, {}), ignored_column="asked_at")
+    assert inputs.missing_captures_verdict(lake).severity == severity
 
 
 def test_a_page_that_went_is_missed(home: Workspace) -> None:
@@ -239,7 +249,7 @@ def test_the_published_file_is_held_against_the_lake(home: Workspace) -> None:
     assert outputs.published_verdict(home, Scope()).severity == "warn"
     Path(shown[0]).unlink()
     found = outputs.published_files_verdict(home, Scope())
-    assert (found.severity, found.figures["gone"], "page_text" in found.message) == ("error", 1, True)
+    assert (found.severity, found.metrics["gone"], "page_text" in found.message) == ("error", 1, True)
 
 
 def test_a_copy_names_no_files(bucket: Bucket, tmp_path: Path) -> None:
@@ -255,9 +265,9 @@ def test_exports_are_held_against_their_manifests_and_pages(home: Workspace) -> 
     def verdicts() -> list[CheckResult]:
         return [whole_files_checks.exports_verdict(home, kind, look) for look in looks()]
 
-    assert [found.figures["partitions"] for found in verdicts()] == [0, 0]
+    assert [found.metrics["partitions"] for found in verdicts()] == [0, 0]
     export_slices(home, NEW, [SITE, OTHER])
-    assert [(found.passed, found.figures["partitions"]) for found in verdicts()] == [(True, 2)] * 2
+    assert [(found.passed, found.metrics["partitions"]) for found in verdicts()] == [(True, 2)] * 2
     folder = Path(home.settings.lake) / export_prefix(NEW, SITE)
     file = folder / f"{kind}-00000"
     whole = file.read_bytes()
@@ -295,23 +305,23 @@ def test_what_changed_is_read_from_the_log_and_not_known_where_that_is_gone(home
     stages = (LOCATE, PARSE)
     assert changed_since(lake, Note(before), before, stages) == set()
     extract(home, "example.org")
-    LOCATE.forget(lake, [MINE])
+    LOCATE.invalidate(lake, [MINE])
     now = versions_of(lake, ("captures", "page_metadata"))
     assert changed_since(lake, Note(before), now, stages) == {Slice(NEW, "example.org"), MINE}
-    assert changed_since(lake, Note({}), now, stages) is UNKNOWN
-    assert changed_since(lake, Note({**now, "captures": now["captures"] + 1}), now, stages) is UNKNOWN
+    assert changed_since(lake, Note({}), now, stages) is UNKNOWN_DIGESTS
+    assert changed_since(lake, Note({**now, "captures": now["captures"] + 1}), now, stages) is UNKNOWN_DIGESTS
     log = Path(lake.address("captures")) / "_delta_log"
     (log / f"{now['captures']:020}.json").unlink()
-    assert changed_since(lake, Note(before), now, stages) is UNKNOWN
+    assert changed_since(lake, Note(before), now, stages) is UNKNOWN_DIGESTS
 
 
 def test_a_note_that_is_too_long_asks_for_a_look_at_everything() -> None:
     wrong = tuple(f"{NEW}|{number}" for number in range(600))
-    verdict, note = noted(CheckResult("x", "error", "bad", {}, wrong), Scope(), None, {"captures": 7})
+    verdict, note = carry_over_note(CheckResult("x", "error", "bad", {}, wrong), Scope(), None, {"captures": 7})
     assert (verdict.severity, note.versions, len(note.wrong)) == ("error", {}, 500)
-    assert read_note(note.as_dict()) == note
+    assert read_note(note.to_json()) == note
     assert read_note({"versions": 5}) is None
-    _, note = noted(
+    _, note = carry_over_note(
         CheckResult("x", "ok", "good"), Scope([Slice(NEW, "0")]), Note({"captures": 7}, (f"{NEW}|0",), "warn"), {}
     )
     assert note == Note({"captures": 7}, (), "ok")
@@ -319,12 +329,14 @@ def test_a_note_that_is_too_long_asks_for_a_look_at_everything() -> None:
 
 def test_what_was_wrong_stays_so_where_a_run_looks_at_nothing() -> None:
     before = Note({"captures": 7}, (f"{NEW}|0",), "error")
-    verdict, note = noted(CheckResult("x", "ok", "", is_judged=False), Scope([Slice(NEW, "0")]), before, {})
+    verdict, note = carry_over_note(
+        CheckResult("x", "ok", "", was_evaluated=False), Scope([Slice(NEW, "0")]), before, {}
+    )
     assert (verdict.severity, note) == ("error", before)
 
 
 def test_parts_that_a_set_no_longer_has_lack_no_pages(home: Workspace) -> None:
-    PARSE.commit(home.lake, {MINE: GONE}, {t: home.lake.specs[t].schema.empty_table() for t in PAGE_TABLES})
+    PARSE.commit(home.lake, {MINE: EMPTIED_DIGEST}, {t: home.lake.specs[t].schema.empty_table() for t in PAGE_TABLES})
     assert conservation_verdict(home, Scope()).passed
 
 

@@ -72,7 +72,7 @@ def commands_of(page: Path) -> list[str]:
 def world(bucket: tuple[Path, MiniCrawlTruth], tmp_path_factory: pytest.TempPathFactory) -> World:
     """Harvested: both columnar crawls. Extracted: example.com in the newest one, with one record of it damaged."""
     source, truth = bucket
-    victim = next(c for c in truth.of(NEW, subset="warc", domain="example.com") if c.kind == "html")
+    victim = next(c for c in truth.captures_of(NEW, subset="warc", domain="example.com") if c.kind == "html")
     prepared = make_once(tmp_path_factory, "cli", lambda folder: _prepare(source, victim, folder))
     root = tmp_path_factory.mktemp("cli")
     home, untouched = (shutil.copytree(prepared / "home", root / name) for name in ("home", "untouched"))

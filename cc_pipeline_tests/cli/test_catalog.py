@@ -26,7 +26,7 @@ def test_the_catalog_answers_queries_and_takes_no_orders(cli: Cli, world: World)
     )
     said = cli("sql", "--catalog", query, "--format", "jsonl", "--home", world.home)
     assert [json.loads(line) for line in said.out.splitlines()] == [
-        {"crawl": crawl, "rows": len(world.truth.of(crawl, subset="warc"))} for crawl in (OLD, NEW)
+        {"crawl": crawl, "rows": len(world.truth.captures_of(crawl, subset="warc"))} for crawl in (OLD, NEW)
     ]
     said = cli("sql", "--catalog", "DROP TABLE row_groups", "--home", world.home)
     assert said.status == 1
@@ -81,7 +81,7 @@ def test_doctor_shows_who_refuses_and_lets_a_person_try_again(cli: Cli, world: W
         "10 requests/s, at most 8 at the same time" in cli("doctor", "--source", world.bucket, "--home", tmp_path).out
     )
     refusing = Budget(settings.budget_path, "data.example.org", SourceLimits(10.0, 8), RefusalPolicy(probes=(600.0,)))
-    refusing.tell(forbidden())
+    refusing.apply_event(forbidden())
     refusing.close()
     said = cli("doctor", "--source", world.bucket, "--home", tmp_path)
     assert said.status == 1

@@ -14,7 +14,7 @@ from cc_pipeline.cli import app, output
 from cc_pipeline.cli.capture_output import capture_writer
 from cc_pipeline.cli.output import write_rows
 from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
-from cc_pipeline.export.files import README, paper
+from cc_pipeline.export.files import README, document_path
 from cc_pipeline_tests.cli.conftest import Cli, World
 
 #: Cells as they are, and as they are made harmless; numbers are no text.
@@ -33,7 +33,7 @@ def read(text: str) -> list[list[str]]:
 
 @pytest.fixture
 def _asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "_given", [True])
+    monkeypatch.setattr(output, "_guard_flag", [True])
 
 
 @pytest.mark.parametrize("flags", [(), ("--guard-formulas",)])
@@ -46,7 +46,7 @@ def test_queries_and_exports_are_exact_and_harmless_on_request(
         assert cli(*words, "--out", out, *flags, *place).status == 0
         with out.open(newline="") as stream:
             assert sorted(read(stream.read())) == sorted(wanted), words
-    assert ("--guard-formulas" in paper(out, README).read_text("utf-8")) == bool(flags)
+    assert ("--guard-formulas" in document_path(out, README).read_text("utf-8")) == bool(flags)
     said = cli("sql", "SELECT '=1' AS a, -1 AS b", "--json", *flags, *place)
     assert said.out == '{"a":"=1","b":-1}\n'
 

@@ -41,7 +41,7 @@ def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def pages(world: World, crawl: str) -> dict[str, list[Capture]]:
     """Captures of whole HTML pages by key."""
     found: dict[str, list[Capture]] = {}
-    for capture in world.truth.of(crawl, subset="warc"):
+    for capture in world.truth.captures_of(crawl, subset="warc"):
         found.setdefault(capture.url_surtkey, []).append(capture)
     return {key: some for key, some in found.items() if all(c.kind == "html" and c.title for c in some)}
 
@@ -100,7 +100,9 @@ def test_where_the_nearest_crawl_lacks_the_page_it_says_so_and_takes_the_next(
     cli: Cli, world: World, server: FaultServer
 ) -> None:
     old = pages(world, OLD)
-    truth = next(some[0] for key, some in old.items() if key not in {c.url_surtkey for c in world.truth.of(NEW)})
+    truth = next(
+        some[0] for key, some in old.items() if key not in {c.url_surtkey for c in world.truth.captures_of(NEW)}
+    )
     said = cli("get", truth.url, "--format", "json", "--source", server.url)
     assert said.status == 0, said.err
     assert f"{NEW}: the page is not in it" in said.err

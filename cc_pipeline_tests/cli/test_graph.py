@@ -27,7 +27,7 @@ def test_replay_brings_back_what_was_damaged_and_parses_it(cli: Cli, world: Worl
     assert published(world, title) in ([], [(None,)])
     said = cli("run", "--refetch", "-c", NEW, "example.com", "--home", world.home)
     assert said.status == 0, said.err
-    captures = len(world.truth.of(NEW, subset="warc", domain="example.com"))
+    captures = len(world.truth.captures_of(NEW, subset="warc", domain="example.com"))
     wanted = [NEW, "example.com", captures - 1, captures, 1, 0, 0, 0, 0, 0]
     assert said.out.splitlines()[-1].split() == [str(value) for value in wanted]
     assert published(world, "SELECT count(*) FROM ledger WHERE outcome <> 'fetched'") == [(0,)]
@@ -69,7 +69,7 @@ def test_repair_gives_every_row_group_bounds_and_look_ups_stay_the_same(cli: Cli
 def test_url_index_is_built_searched_and_verified(cli: Cli, world: World) -> None:
     said = cli("index", "build", "--btree", "-c", NEW, "--home", world.home)
     assert said.status == 0, said.err
-    truth = world.truth.of(NEW, subset="warc", domain="example.com")
+    truth = world.truth.captures_of(NEW, subset="warc", domain="example.com")
     said = cli("index", "search", "example.com", "-c", NEW, "--limit", "0", "--format", "jsonl", "--home", world.home)
     rows = [json.loads(line) for line in said.out.splitlines()]
     assert {(row["warc_filename"], row["warc_record_offset"]) for row in rows} == {
@@ -90,13 +90,13 @@ def test_url_index_of_an_arc_crawl_is_made_from_its_files(cli: Cli, world: World
     said = cli("index", "build", "--btree", "-c", ARC, *home)
     assert said.status == 1
     assert "--arcs" in said.err
-    files = sorted({c.warc_filename for c in world.truth.of(ARC)})
+    files = sorted({c.warc_filename for c in world.truth.captures_of(ARC)})
     listed = tmp_path / "arcs.txt"
     listed.write_text("\n".join(files))
     said = cli("index", "build", "--btree", "-c", ARC, "--arcs", listed, *home)
     assert said.status == 0, said.err
     assert f"{len(files)} ARC files listed" in said.err
-    assert str(len(world.truth.of(ARC))) in said.out.splitlines()[-1].split()
+    assert str(len(world.truth.captures_of(ARC))) in said.out.splitlines()[-1].split()
 
 
 def test_harvest_is_resumed_not_repeated(cli: Cli, world: World) -> None:

@@ -114,7 +114,10 @@ def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_pa
     said = cli("run", *crawls, *several, "--home", home)
     assert said.status == 0, said.err
     mine = [
-        c for crawl in (NEW, OLD) for site in ("example.com", "example.org") for c in world.truth.of(crawl, domain=site)
+        c
+        for crawl in (NEW, OLD)
+        for site in ("example.com", "example.org")
+        for c in world.truth.captures_of(crawl, domain=site)
     ]
     here = [c for c in mine if c.subset == "warc"]
     assert f"all {len(here):,} captures are here" in said.out

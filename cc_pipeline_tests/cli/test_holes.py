@@ -54,14 +54,14 @@ def test_a_hole_in_the_index_is_never_a_smaller_answer(
     assert said.status == 0, said.err
     assert "another index, which is complete, was asked" in said.out
     assert "part-00000" in said.out
-    assert captures(tmp_path / "home") == len(bucket[1].of(NEW, subset="warc", domain=SITE))
+    assert captures(tmp_path / "home") == len(bucket[1].captures_of(NEW, subset="warc", domain=SITE))
 
 
 @pytest.mark.process
 def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without(
     cli: Cli, bucket: Bucket, server: FaultServer, tmp_path: Path
 ) -> None:
-    truth = bucket[1].of(NEW, subset="warc", domain=SITE)
+    truth = bucket[1].captures_of(NEW, subset="warc", domain=SITE)
     place = ("-c", NEW, "--source", server.url, "--home", tmp_path / "home")
     server.set_rules([HOLE, NO_ZIPNUM])
     assert cli("index", "harvest", "--allow-gaps", *place).status == 0
@@ -80,7 +80,7 @@ def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without
 
 
 def test_what_defaults_leave_out_is_said(cli: Cli, world: World, tmp_path: Path) -> None:
-    mine = world.truth.of(NEW, domain=SITE)
+    mine = world.truth.captures_of(NEW, domain=SITE)
     others = len([capture for capture in mine if capture.subset != "warc"])
     told = f"note: {others} captures of {SITE} in {NEW} are in "
     home = shutil.copytree(world.untouched, tmp_path / "home")

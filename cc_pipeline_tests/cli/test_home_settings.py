@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline.defs import engines
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.home import LAYOUT, HomeNote, choose, read_note, write_note
+from cc_pipeline.home import LAYOUT, HomeNote, note_choices, read_note, write_note
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import open_lake
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
@@ -28,7 +28,7 @@ def home(world: World, tmp_path: Path) -> Path:
 def chosen(home: Path) -> dict[str, str | bool]:
     note = read_note(home)
     assert note is not None
-    return dict(note.chosen)
+    return dict(note.choices)
 
 
 def run(cli: Cli, world: World, home: Path, *more: str) -> tuple[int, str, str]:
@@ -90,8 +90,8 @@ def test_a_home_without_pages_takes_what_it_is_told(tmp_path: Path) -> None:
     write_note(tmp_path, HomeNote("s3://bucket", LAYOUT))
     assert chosen(tmp_path) == {}
     assert load_settings({EXTRACTOR: "quality"}, home=str(tmp_path)).extractor == "quality"
-    choose(tmp_path, {"extractor": "quality", "markdown": True})
-    choose(tmp_path, {"extractor": "fast", "digest_policy": "fail"})
+    note_choices(tmp_path, {"extractor": "quality", "markdown": True})
+    note_choices(tmp_path, {"extractor": "fast", "digest_policy": "fail"})
     assert chosen(tmp_path) == {"extractor": "quality", "markdown": True, "digest_policy": "fail"}
     # a note that somebody has edited
     noted = json.loads((tmp_path / "home.json").read_text("utf-8"))
@@ -99,7 +99,7 @@ def test_a_home_without_pages_takes_what_it_is_told(tmp_path: Path) -> None:
     (tmp_path / "home.json").write_text(json.dumps(noted), "utf-8")
     assert chosen(tmp_path) == {"markdown": True, "more": "x"}
     assert load_settings({}, home=str(tmp_path)).extractor == "fast"
-    choose(tmp_path / "no home", {"extractor": "fast"})
+    note_choices(tmp_path / "no home", {"extractor": "fast"})
 
 
 def test_checks_make_no_home_of_a_folder_and_pass_for_none(cli: Cli, world: World, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_a_portal_that_answers_for_everybody_is_no_success_and_the_same_command_
     bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
 ) -> None:
     root, truth = bucket
-    mine = len(truth.of(NEW, subset="warc", domain=DOMAIN))
+    mine = len(truth.captures_of(NEW, subset="warc", domain=DOMAIN))
     with FaultServer(root) as server:
         words = ("run", "-c", NEW, DOMAIN, "--home", tmp_path, "--source", server.url)
         server.set_rules(
@@ -49,7 +49,7 @@ def test_a_deleted_file_is_told_and_no_failure_and_replay_says_that_it_is_not_ba
 ) -> None:
     sound, truth = bucket
     root, home = copy_of(sound, tmp_path / "bucket"), tmp_path / "home"
-    mine = truth.of(NEW, subset="warc", domain=DOMAIN)
+    mine = truth.captures_of(NEW, subset="warc", domain=DOMAIN)
     gone = sorted({capture.warc_filename for capture in mine})[0]
     lost = sum(capture.warc_filename == gone for capture in mine)
     (root / gone).unlink()
@@ -67,7 +67,7 @@ def test_a_refused_harvest_is_answered_by_the_url_index_or_ends_with_why_it_was_
     bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
 ) -> None:
     root, truth = bucket
-    mine = len(truth.of(NEW, subset="warc", domain=DOMAIN))
+    mine = len(truth.captures_of(NEW, subset="warc", domain=DOMAIN))
     rules = [Rule("403", key="*.parquet", times=None), Rule("404", key=f"*{OLD}*cluster.idx", times=None)]
     with FaultServer(root, rules=rules) as server:
         place = ("--home", tmp_path, "--source", server.url)

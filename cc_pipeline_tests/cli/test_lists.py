@@ -10,11 +10,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cc_pipeline.api.meaning import found_before, lines_meant, read_targets
+from cc_pipeline.api.meaning import expand_lists, find_captured_targets, read_targets
 from cc_pipeline.cli.output import console, console_err
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.placement import OURS
+from cc_pipeline.defs.placement import OWN_HOME
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
@@ -44,7 +44,7 @@ def test_a_list_in_a_file_or_a_pipe_is_the_same_as_its_lines(
     ]  # fmt: skip
     # files of sets lie beside the list
     assert [member.slug for member in found[2].members] == ["b.org", "c.org"]
-    assert lines_meant(["set:few", f"@{file}"])[:3] == ["set:few", "example.com", "host:www.example.org"]
+    assert expand_lists(["set:few", f"@{file}"])[:3] == ["set:few", "example.com", "host:www.example.org"]
 
 
 def test_wrong_lines_are_named_with_their_numbers(settings: Settings, tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_what_is_found_nowhere_is_not_kept_and_strict_says_so(cli: Cli, world: W
 def test_a_site_of_other_crawls_is_no_typo(world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
     asked = load_settings({}, source=str(world.bucket), home=str(home))
-    assert found_before(asked, ["example.com", "exmaple.com"]) == {"example.com"}
-    assert found_before(load_settings({}, home=str(tmp_path / "none")), ["example.com"]) == frozenset()
+    assert find_captured_targets(asked, ["example.com", "exmaple.com"]) == {"example.com"}
+    assert find_captured_targets(load_settings({}, home=str(tmp_path / "none")), ["example.com"]) == frozenset()
 
 
 def test_a_run_without_targets_is_wrong_usage(cli: Cli, world: World, tmp_path: Path) -> None:
@@ -180,8 +180,8 @@ def test_a_range_is_made_crawl_by_crawl(
     for screen in (console, console_err):  # so that no address is broken
         monkeypatch.setattr(screen, "_width", 200)
     home = tmp_path / "home"
-    new = {capture.url_surtkey for capture in world.truth.of(NEW)}
-    old = next(c for c in world.truth.of(OLD, subset="warc", domain="example.com") if c.url_surtkey not in new)
+    new = {capture.url_surtkey for capture in world.truth.captures_of(NEW)}
+    old = next(c for c in world.truth.captures_of(OLD, subset="warc", domain="example.com") if c.url_surtkey not in new)
     only_old = f"url:{old.url}"
     place = ("--source", world.bucket, "--home", home)
     named = [only_old, "exmaple.com"]
@@ -196,7 +196,7 @@ def test_a_range_is_made_crawl_by_crawl(
     assert [cell.strip() for cell in found.split("\u2502")] == [only_old, "1", "1", "1", "1", "0"]
     assert absent == "note: absent: 1 target, found in no crawl; 1 of them new, so not kept: exmaple.com"
     with open_instance(load_settings({}, home=str(home))) as instance:
-        made = instance.fetch_materializations(OURS.key("warehouse"), limit=9).records
+        made = instance.fetch_materializations(OWN_HOME.key("warehouse"), limit=9).records
     assert len(made) == 2, "at once where there was none, and at the end"
     again = cli("run", "-c", "2018..2024", *named, *place, "--details", "--strict")
     assert (again.status, again.told.partition("error: ")[2]) == (1, "found in none of the crawls: exmaple.com")
@@ -207,6 +207,6 @@ def test_a_range_is_made_crawl_by_crawl(
     assert again.out.count("      pages ") == 2
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
         asked = "SELECT crawl, count(*) FROM ledger GROUP BY ALL"
-        here = [c for c in world.truth.of(OLD, subset="warc") if c.url_surtkey == old.url_surtkey]
+        here = [c for c in world.truth.captures_of(OLD, subset="warc") if c.url_surtkey == old.url_surtkey]
         assert published.execute(asked).fetchall() == [(OLD, len(here))]
         assert published.execute("SELECT slug FROM targets").fetchall() == [(parse_target(only_old).slug,)]

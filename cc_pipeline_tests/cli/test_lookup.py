@@ -40,7 +40,7 @@ def test_every_index_gives_the_captures_as_json_lines(cli: Cli, world: World, cr
     said = cli("lookup", "example.com", "-c", crawl, "--via", via, "--format", "jsonl", "--home", world.home)
     assert said.status == 0, said.err
     rows = [json.loads(line) for line in said.out.splitlines()]
-    truth = world.truth.of(crawl, subset="warc", domain="example.com")
+    truth = world.truth.captures_of(crawl, subset="warc", domain="example.com")
     assert len(rows) == len(truth) > 0
     assert places(rows) == expected(truth)
     assert {row["target"] for row in rows} == {"example.com"}
@@ -61,7 +61,7 @@ def test_csv_has_the_columns_asked_for_and_nothing_else(cli: Cli, world: World) 
         world.home,
     )
     rows = list(csv.DictReader(io.StringIO(said.out)))
-    truth = world.truth.of(NEW, subset="warc", domain="example.com")
+    truth = world.truth.captures_of(NEW, subset="warc", domain="example.com")
     assert sorted((row["url"], row["fetch_time"]) for row in rows) == sorted(
         (c.url, c.fetch_time.strftime("%Y-%m-%dT%H:%M:%SZ")) for c in truth
     )
@@ -99,7 +99,7 @@ def test_a_parquet_file_is_named_by_its_suffix_and_whole(cli: Cli, world: World,
 def test_parquet_goes_down_a_pipe(world: World) -> None:
     command = [sys.executable, "-c", "from cc_pipeline.cli import main; main()", "lookup", "example.com", "-c", NEW]
     done = subprocess.run([*command, "--format", "parquet", "--home", str(world.home)], capture_output=True, check=True)
-    truth = world.truth.of(NEW, subset="warc", domain="example.com")
+    truth = world.truth.captures_of(NEW, subset="warc", domain="example.com")
     assert pq.read_table(io.BytesIO(done.stdout)).num_rows == len(truth)
 
 
@@ -116,7 +116,11 @@ def test_filters_are_applied_and_what_an_index_cannot_say_is_told(cli: Cli, worl
     arguments = ("lookup", "example.com", "--where", "status=404", "--format", "jsonl", "--home", world.home)
     said = cli(*arguments, "-c", NEW, "--subset", "crawldiagnostics")
     rows = [json.loads(line) for line in said.out.splitlines()]
-    truth = [c for c in world.truth.of(NEW, subset="crawldiagnostics", domain="example.com") if c.fetch_status == 404]
+    truth = [
+        c
+        for c in world.truth.captures_of(NEW, subset="crawldiagnostics", domain="example.com")
+        if c.fetch_status == 404
+    ]
     assert places(rows) == expected(tuple(truth))
     assert "the index does not tell" in cli(*arguments, "-c", ARC).err
 
@@ -128,7 +132,7 @@ def test_an_index_that_is_not_harvested_is_named_with_the_command(cli: Cli, worl
     assert f"cc-pipeline index harvest --crawl {NEW}" in said.err
     # ZipNum needs no harvest
     said = cli("lookup", "example.com", "-c", NEW, "--format", "jsonl", *place)
-    assert len(said.out.splitlines()) == len(world.truth.of(NEW, subset="warc", domain="example.com"))
+    assert len(said.out.splitlines()) == len(world.truth.captures_of(NEW, subset="warc", domain="example.com"))
     said = cli("lookup", "example.com", "-c", NEW, "--via", "parquet", "--harvest", "--format", "jsonl", *place)
     assert said.status == 0, said.err
     assert "index: parquet" in said.err
@@ -156,7 +160,7 @@ def test_a_plan_says_which_index_and_what_it_costs(cli: Cli, world: World, tmp_p
     workspace = workspace_of(world.bucket, home)
     locate_captures(workspace, OLD, ["example.com"])
     fetch, step = _planned(cli(*asked))
-    truth = world.truth.of(OLD, subset="warc", domain="example.com")
+    truth = world.truth.captures_of(OLD, subset="warc", domain="example.com")
     assert (fetch["crawl"], fetch["step"], step["step"]) == (OLD, "fetch", "fetch, then parse")
     assert fetch["because"].startswith(f"{len(truth)} captures")
     assert fetch["files"] == len({c.warc_filename for c in truth})
@@ -165,7 +169,7 @@ def test_a_plan_says_which_index_and_what_it_costs(cli: Cli, world: World, tmp_p
     extract(workspace, "example.com", crawl=OLD)
     locate_captures(workspace, OLD, _registered(workspace, "example.org"))
     rows = _planned(cli(*asked[:2], "example.org", *asked[2:]))
-    due = world.truth.of(OLD, subset="warc", domain="example.org")
+    due = world.truth.captures_of(OLD, subset="warc", domain="example.org")
     [fetch] = [row for row in rows if row["crawl"] == OLD and row["step"] == "fetch"]
     assert fetch["because"].startswith(f"{len(due)} captures")
     run = cli("run", "-c", NEW, "example.com", "--home", home)
@@ -182,7 +186,7 @@ def _registered(workspace: Workspace, text: str) -> list[str]:
 def test_a_plan_can_look_up_to_price_the_fetch(cli: Cli, world: World) -> None:
     said = cli("plan", "example.com", "-c", OLD, "--locate", "--format", "jsonl", "--home", world.home)
     fetch = json.loads(said.out.splitlines()[1])
-    truth = world.truth.of(OLD, subset="warc", domain="example.com")
+    truth = world.truth.captures_of(OLD, subset="warc", domain="example.com")
     assert fetch["because"].startswith(f"{len(truth)} captures of {sum(c.warc_record_length for c in truth):,} bytes")
 
 
@@ -192,7 +196,7 @@ def test_check_counts_each_of_a_list_and_all_of_them_once(cli: Cli, world: World
     )
     rows = {row["target"]: row for row in map(json.loads, said.out.splitlines())}
     meant = parse_target("rev:com.example")
-    truth = [c for c in world.truth.of(NEW, subset="warc") if meant.matches(c.url)]
+    truth = [c for c in world.truth.captures_of(NEW, subset="warc") if meant.matches(c.url)]
     whole = rows["rev:com.example"]
     assert whole == rows["all of them"] | {"target": "rev:com.example"}
     assert whole["captures"] == len(truth)
@@ -208,7 +212,7 @@ def test_all_crawls_are_asked_newest_first(cli: Cli, world: World) -> None:
     rows = [json.loads(line) for line in said.out.splitlines()]
     assert list(dict.fromkeys(row["crawl"] for row in rows)) == [NEW, OLD, ARC]
     for crawl in (NEW, OLD, ARC):
-        truth = world.truth.of(crawl, subset="warc", domain="example.com")
+        truth = world.truth.captures_of(crawl, subset="warc", domain="example.com")
         assert places([row for row in rows if row["crawl"] == crawl]) == expected(truth)
 
 

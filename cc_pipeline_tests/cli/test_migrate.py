@@ -8,7 +8,7 @@ import pytest
 
 from cc_pipeline import home as homes
 from cc_pipeline.home import LAYOUT, HomeNote, read_note, write_note
-from cc_pipeline.lake.evolution import Migration, pending
+from cc_pipeline.lake.evolution import Migration, find_pending
 from cc_pipeline.workspace import tables
 from cc_pipeline_tests.cli.conftest import Cli
 from cc_pipeline_tests.world import Bucket, workspace_of
@@ -48,4 +48,4 @@ def test_a_made_up_step_is_priced_and_asked_for(
     assert "rewrites 5 bytes" in refused.out
     assert cli("doctor", "--migrate", "--home", home, "--yes").status == 0
     assert (ran, layout_of(home)) == ([1], LAYOUT)
-    assert pending(home, (step,)) == []
+    assert find_pending(home, (step,)) == []

@@ -38,7 +38,7 @@ def test_findings_of_the_doctor(
 
 @pytest.mark.parametrize("error", [UserInputError(THEIRS), EnvironmentFault(THEIRS, f"do: {THEIRS}")])
 def test_errors_and_their_advice(error: UserInputError | EnvironmentFault, capsys: pytest.CaptureFixture[str]) -> None:
-    app._say(error)
+    app._print_error(error)
     said = capsys.readouterr().err
     assert said.startswith(f"error: {THEIRS}\n")
     assert (f"what to do: do: {THEIRS}\n" in said) == isinstance(error, EnvironmentFault)
@@ -60,7 +60,7 @@ def test_who_waits_unattended_is_told_once_a_minute(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(output, "warn", told.append)
     monkeypatch.setattr(time, "monotonic", lambda: now)
     for left in range(300, 0, -1):
-        output.tell_of_waiting(progress.WAITING, left, None, f"{left} s left")
+        output.report_waiting(progress.WAITING, left, None, f"{left} s left")
         now += 1
-    output.tell_of_waiting(progress.WAITING, 0, None, "")
+    output.report_waiting(progress.WAITING, 0, None, "")
     assert told == [f"{left} s left" for left in (300, 240, 180, 120, 60)]

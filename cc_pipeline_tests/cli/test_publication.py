@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from cc_pipeline.defs.instance import instance_in
+from cc_pipeline.defs.instance import open_instance_in
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake, TableSpec
@@ -46,7 +46,7 @@ def test_a_slice_with_repeats_is_named_by_run_and_doctor_and_repaired(cli: Cli, 
     run = ("run", "-c", NEW, SITE, "--home", home)
     # its damaged record is good by now
     assert cli("run", "--refetch", "-c", NEW, SITE, "--home", home).status == 0
-    truth = len(world.truth.of(NEW, subset="warc", domain=SITE))
+    truth = len(world.truth.captures_of(NEW, subset="warc", domain=SITE))
     assert (cli(*run).status, shown(home, SITE)) == (0, truth)
     assert cli("doctor", "--home", home).status == 0
     lake, mine = workspace_of(world.bucket, home).lake, Slice(NEW, SITE)
@@ -85,7 +85,7 @@ def test_after_a_failed_publication_nothing_ends_well_until_the_next(
     said = cli("doctor", "--home", home)
     assert said.status == 1
     assert "does not show the lake as it is" in said.shown
-    assert (cli(*run).status, shown(home, OTHER)) == (0, len(world.truth.of(NEW, subset="warc", domain=OTHER)))
+    assert (cli(*run).status, shown(home, OTHER)) == (0, len(world.truth.captures_of(NEW, subset="warc", domain=OTHER)))
     # nothing is to be made, and the file is damaged in its place
     path = home / "cc.duckdb"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -108,7 +108,7 @@ def test_a_command_publishes_without_a_run_and_opens_each_table_a_few_times(
     opened: list[str] = []
     looked: list[str] = []
     after_runs: list[tuple[int, int]] = []
-    real, look, publish = Lake.open, Lake._newest, Launcher.publish_what_is_new
+    real, look, publish = Lake.open, Lake._get_newest, Launcher.publish_changes
 
     def noted(lake: Lake, spec: TableSpec, version: int | None = None, **kept: DeltaTable | None) -> DeltaTable | None:
         opened.append(spec.name)
@@ -123,15 +123,15 @@ def test_a_command_publishes_without_a_run_and_opens_each_table_a_few_times(
         return publish(launcher)
 
     monkeypatch.setattr(Lake, "open", noted)
-    monkeypatch.setattr(Lake, "_newest", looking)
-    monkeypatch.setattr(Launcher, "publish_what_is_new", publishing)
+    monkeypatch.setattr(Lake, "_get_newest", looking)
+    monkeypatch.setattr(Launcher, "publish_changes", publishing)
     assert cli("run", "-c", NEW, OTHER, "--home", home).status == 0
     opened_before, looked_before = after_runs[0]
     assert len(opened) <= MOST_OPENED
     assert len(opened) - opened_before <= MOST_OPENED_AFTER_RUNS
     assert len(looked) <= MOST_LOOKED
     assert len(looked) - looked_before <= MOST_LOOKED_AFTER_RUNS
-    instance = instance_in(home / "dagster")
+    instance = open_instance_in(home / "dagster")
     try:
         assert "publish" not in {run.job_name for run in instance.get_runs()}
         assert instance.get_latest_materialization_event(dg.AssetKey("warehouse")) is not None

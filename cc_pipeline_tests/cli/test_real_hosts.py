@@ -37,7 +37,7 @@ def test_a_new_user_gets_a_site_on_an_ordinary_day(bucket: Bucket, tmp_path: Pat
         hits = lab.hits(DATA)
         listed = lab.hits(INDEX)
     assert done.returncode == 0, done.stdout + done.stderr
-    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    mine = bucket[1].captures_of(NEW, subset="warc", domain="example.com")
     with duckdb.connect(str(tmp_path / "home" / "cc.duckdb"), read_only=True) as published:
         [[fetched]] = published.sql("select count(*) from ledger where outcome = 'fetched'").fetchall()
     assert fetched == len(mine)
@@ -54,7 +54,7 @@ def test_a_proxy_between_is_used_for_all(bucket: Bucket, tmp_path: Path) -> None
         other = environment_of(tmp_path / "other") | {"HTTPS_PROXY": "socks5://127.0.0.1:1"}
         wrong = lab.run([COMMAND, "crawls"], other)
     assert looked_up.returncode == 0, looked_up.stderr
-    assert len(looked_up.stdout.splitlines()) == len(bucket[1].of(NEW, subset="warc", domain="example.com"))
+    assert len(looked_up.stdout.splitlines()) == len(bucket[1].captures_of(NEW, subset="warc", domain="example.com"))
     assert tunnels == {f"{DATA}:443", f"{INDEX}:443"}
     assert wrong.returncode == 1
     assert "HTTPS_PROXY is 'socks5://127.0.0.1:1', which is no address of an HTTP proxy" in wrong.stderr

@@ -12,12 +12,12 @@ import dagster as dg
 import duckdb
 import pytest
 
-from cc_pipeline.automation.known_keys import which_target
+from cc_pipeline.automation.known_keys import find_target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import partitions
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.launch import Launcher, unchanged
+from cc_pipeline.defs.launch import Launcher, find_unchanged
 from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
@@ -148,13 +148,13 @@ def test_a_target_that_is_purged_and_added_again_is_made_again(
     with open_workspace(load_settings({}, home=str(home))) as workspace, Launcher(workspace) as launcher:
         target = parse_target("example.com")
         launcher.add_targets([target])
-        assert unchanged(launcher.instance, workspace, [key]) == set()
+        assert find_unchanged(launcher.instance, workspace, [key]) == set()
         with dg.build_schedule_context(instance, datetime.now(UTC), resources={WORKSPACE: workspace}) as context:
             asked = schedule("backfill_missing")(context)
         assert isinstance(asked, list)
         assert key in {pair for one in asked for pair in listed(one.run_config)}
         assert len(list(launcher.extract([NEW], [target]))) == 1
-        assert unchanged(launcher.instance, workspace, [key]) == {key}
+        assert find_unchanged(launcher.instance, workspace, [key]) == {key}
     after = instance.get_latest_storage_id_by_partition(pages, dg.DagsterEventType.ASSET_MATERIALIZATION, {key})
     assert after[key] > before[key]
 
@@ -175,7 +175,7 @@ def test_a_mistyped_target_is_removed_whole_and_others_say_that_pages_stay(
 
 def test_a_set_is_removed_by_whatever_name_it_has(home: Path, cli: Cli) -> None:
     names = ("set-press", "press", "set:press", "set:press = example.net")
-    assert {which_target(name, {"example.com", "set-press"}) for name in names} == {"set-press"}
+    assert {find_target(name, {"example.com", "set-press"}) for name in names} == {"set-press"}
     done = cli("targets", "remove", "press", "--home", home)
     assert done.status == 0, done.err
     assert "set:press" not in (home / "domains.txt").read_text()

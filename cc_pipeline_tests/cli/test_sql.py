@@ -19,8 +19,8 @@ from rich.console import Console
 
 from cc_pipeline.cli import output
 from cc_pipeline.cli import sql_results as answers
-from cc_pipeline.cli.prompt import _NAMES, converse
-from cc_pipeline.cli.sql_results import answer, is_complete
+from cc_pipeline.cli.prompt import _NAMES, prompt_statements
+from cc_pipeline.cli.sql_results import is_complete, run_statements
 from cc_pipeline.errors import UserInputError
 from cc_pipeline_tests.cli.conftest import Cli, World
 
@@ -162,20 +162,20 @@ def test_a_terminal_gets_cells_that_fit_and_a_bound_on_rows(
     monkeypatch.setattr(output, "console", screen)
     monkeypatch.setattr(answers, "console", screen)
     connection = duckdb.connect()
-    answer(connection, "SELECT i, repeat('long ', 100) AS text, '[/red]' AS odd FROM range(1001) t(i)")
+    run_statements(connection, "SELECT i, repeat('long ', 100) AS text, '[/red]' AS odd FROM range(1001) t(i)")
     lines = screen.file.getvalue().splitlines()
     assert max(map(len, lines)) == 60
     assert "…" in lines[2] and "[/red]" in lines[2]
     assert len(lines) == 1000 + 2
     assert "1,000" in capsys.readouterr().err
-    answer(connection, f"SELECT {', '.join(f'{n} AS c{n}' for n in range(30))}, repeat('x', 90) AS wide")
+    run_statements(connection, f"SELECT {', '.join(f'{n} AS c{n}' for n in range(30))}, repeat('x', 90) AS wide")
     apart = screen.file.getvalue().splitlines()[len(lines) :]
     assert apart[:3] == ["row 1", "c0    0", "c1    1"]
     assert apart[-1].endswith("…") and len(apart[-1]) == 60
 
 
 def test_a_long_result_in_a_pipe_is_all_there(capsys: pytest.CaptureFixture[str]) -> None:
-    answer(duckdb.connect(), "SELECT i, 'x' AS x FROM range(3000) t(i)")
+    run_statements(duckdb.connect(), "SELECT i, 'x' AS x FROM range(3000) t(i)")
     lines = capsys.readouterr().out.splitlines()
     assert (len(lines), lines[0], lines[-1]) == (3001, "i    x", "2999  x")
 
@@ -202,14 +202,14 @@ def test_the_prompt_takes_several_lines_shows_mistakes_and_remembers(
     history = tmp_path / "sql_history"
     with create_pipe_input() as keys:
         keys.send_text("SELECT 1\nAS a;\nFROM nothing;\nSHOW TABLES\n\nquit\n")
-        converse(duckdb.connect(), history, ask, screen=(keys, DummyOutput()))
+        prompt_statements(duckdb.connect(), history, ask, screen=(keys, DummyOutput()))
     assert asked == ["SELECT 1\nAS a;", "FROM nothing;", "SHOW TABLES"]
     assert "no such table" in capsys.readouterr().err
     assert "+SELECT 1\n+AS a;" in history.read_text("utf-8")
     assert history.stat().st_mode & 0o077 == 0
     with create_pipe_input() as keys:
         keys.send_text("\x1b[A\x1b[A\n\x04")
-        converse(duckdb.connect(), history, ask, screen=(keys, DummyOutput()))
+        prompt_statements(duckdb.connect(), history, ask, screen=(keys, DummyOutput()))
     assert len(asked) == 4
 
 
@@ -228,5 +228,5 @@ def test_ctrl_c_ends_a_query_and_not_the_prompt(capsys: pytest.CaptureFixture[st
 
     with create_pipe_input() as keys:
         keys.send_text("long;\nSELECT 1;\n\x04")
-        converse(duckdb.connect(), Path("/no/such/folder/history"), ask, screen=(keys, DummyOutput()))
+        prompt_statements(duckdb.connect(), Path("/no/such/folder/history"), ask, screen=(keys, DummyOutput()))
     assert "stopped" in capsys.readouterr().err

@@ -14,7 +14,7 @@ import pytest
 
 from cc_pipeline import interruption
 from cc_pipeline.cli import main
-from cc_pipeline.defs.instance import instance_in
+from cc_pipeline.defs.instance import open_instance_in
 from cc_pipeline.testing.mini_crawl import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import NEW, split_source
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -89,7 +89,7 @@ def test_a_stopped_run_keeps_what_is_complete_and_is_marked_as_ended(
 
 
 def assert_nothing_under_way(home: Path) -> None:
-    instance = instance_in(home / "dagster")
+    instance = open_instance_in(home / "dagster")
     try:
         assert {run.status for run in instance.get_runs()} == {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE}
         storage = instance.event_log_storage
@@ -125,17 +125,17 @@ def test_every_command_stops_with_a_sentence(
 
 def test_a_signal_that_somebody_else_took_still_stops(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)  # a test run in the background may ignore it
-    with interruption.watched():
+    with interruption.catch_signals():
         handler = signal.signal(signal.SIGTERM, lambda *_: None)
-        assert interruption.received() is None
+        assert interruption.received_signal() is None
         interruption.check()
         signal.raise_signal(signal.SIGTERM)
-        assert interruption.received() == signal.SIGTERM
+        assert interruption.received_signal() == signal.SIGTERM
         with pytest.raises(interruption.Interrupted) as raised:
             interruption.check()
         assert raised.value.number == signal.SIGTERM
         signal.signal(signal.SIGTERM, handler)
-    assert interruption.received() is None
+    assert interruption.received_signal() is None
     assert signal.getsignal(signal.SIGINT) is before
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.api.voice import Plain
+from cc_pipeline.api.voice import StderrReporter
 from cc_pipeline.cli import output
 from cc_pipeline.terminal import escape_controls
 
@@ -32,9 +32,9 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) 
         for name in ("stdout", "stderr"):
             monkeypatch.setattr(sys, name, io.TextIOWrapper(os.fdopen(os.dup(slave), "wb"), encoding="utf-8"))
         monkeypatch.setenv("TERM", "xterm-256color")
-        output.usable_streams()
+        output.prepare_streams()
         for name in ("console", "console_err"):
-            monkeypatch.setattr(output, name, output._console(stderr=name == "console_err"))
+            monkeypatch.setattr(output, name, output._new_console(stderr=name == "console_err"))
         write()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -60,12 +60,12 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) 
         lambda: output.console.print(output.coloured(("x", "red"), HOSTILE)),
         lambda: output.notice(HOSTILE),
         lambda: output.warn(HOSTILE),
-        lambda: output.Spoken().answer(HOSTILE),
-        lambda: Plain().note(HOSTILE),
+        lambda: output.ConsoleReporter().answer(HOSTILE),
+        lambda: StderrReporter().note(HOSTILE),
         lambda: output.write_rows("title", ["a", "b"], [(HOSTILE, HOSTILE)]),
         lambda: output.write_rows("title", ["a"], [(HOSTILE,)], "csv"),
         lambda: output.write_rows("title", ["a"], [(HOSTILE,)], "jsonl"),
-        lambda: output.show_cut([f"c{number}" for number in range(40)], [(HOSTILE,) * 40]),
+        lambda: output.show_truncated([f"c{number}" for number in range(40)], [(HOSTILE,) * 40]),
     ],
 )
 def test_nothing_on_a_terminal_gives_orders(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) -> None:
@@ -91,13 +91,13 @@ def test_a_pipe_gets_what_a_page_holds_and_messages_are_escaped(
 ) -> None:
     with (tmp_path / "page").open("w", encoding="utf-8") as file:
         monkeypatch.setattr(sys, "stdout", file)
-        output.usable_streams()
+        output.prepare_streams()
         sys.stdout.write(HOSTILE)
         sys.stdout.buffer.write(b"")
         monkeypatch.undo()
     assert (tmp_path / "page").read_bytes().decode() == HOSTILE
     output.warn(HOSTILE)
-    Plain().notice(HOSTILE)
+    StderrReporter().notice(HOSTILE)
     seen = capsys.readouterr().err
     assert not [order for order in ORDERS if order in seen], repr(seen)
 

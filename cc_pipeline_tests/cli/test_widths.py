@@ -81,7 +81,7 @@ def test_tables_fit(rich: Path, tmp_path: Path, words: tuple[str, ...], width: i
 @pytest.mark.parametrize("width", [80, 120])
 def test_short_cells_stay_whole_and_long_ones_take_lines(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    console = output._console()
+    console = output._new_console()
     monkeypatch.setattr(output, "console", console)
     url = "https://www.example.com/" + "x" * 200
     with console.capture() as shown:

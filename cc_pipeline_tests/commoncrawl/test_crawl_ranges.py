@@ -7,7 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cc_pipeline.commoncrawl.crawls import Crawl, apart, is_selection, made_in, parse_collinfo, select
+from cc_pipeline.commoncrawl.crawls import (
+    Crawl,
+    estimate_capture_span,
+    is_selection,
+    measure_gap,
+    parse_collinfo,
+    select,
+)
 from cc_pipeline.errors import UserInputError
 
 IDS = (
@@ -73,8 +80,8 @@ def test_what_means_nothing_is_refused(listed: tuple[Crawl, ...], text: str) -> 
 
 def test_how_far_a_time_is_from_a_crawl(listed: tuple[Crawl, ...]) -> None:
     may = (datetime(2012, 5, 1, tzinfo=UTC), datetime(2012, 6, 1, tzinfo=UTC))
-    spans = {crawl.id: made_in(crawl) for crawl in listed}
-    assert apart(may, spans["CC-MAIN-2012"]) == timedelta(0)
-    nearest = sorted(spans, key=lambda one: apart(may, spans[one]))
+    spans = {crawl.id: estimate_capture_span(crawl) for crawl in listed}
+    assert measure_gap(may, spans["CC-MAIN-2012"]) == timedelta(0)
+    nearest = sorted(spans, key=lambda one: measure_gap(may, spans[one]))
     assert nearest[:2] == ["CC-MAIN-2012", "CC-MAIN-2013-20"]
-    assert made_in(Crawl("CC-MAIN-2009-2010", "", None, None, None))[1].year == 2011
+    assert estimate_capture_span(Crawl("CC-MAIN-2009-2010", "", None, None, None))[1].year == 2011

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cc_pipeline.commoncrawl.crawls import (
     Crawl,
     age,
-    has,
+    has_feature,
     index_is_built,
     parse_collinfo,
     read_collinfo,
@@ -165,5 +165,7 @@ def test_what_is_no_month_of_news(typed: str) -> None:
 
 
 def test_which_crawls_say_languages() -> None:
-    assert has("CC-MAIN-2018-39", "content_languages") and not has("CC-MAIN-2018-34", "content_languages")
-    assert has("CC-MAIN-2012", "content_languages") is None
+    assert has_feature("CC-MAIN-2018-39", "content_languages") and not has_feature(
+        "CC-MAIN-2018-34", "content_languages"
+    )
+    assert has_feature("CC-MAIN-2012", "content_languages") is None

@@ -87,21 +87,23 @@ def test_rows_are_those_of_sql(session: duckdb.DuckDBPyConnection, text: str) ->
     # SQL counts in whole numbers, and refuses those that are too large; here all is counted in doubles
     query = pair_by_pair(text).replace("whole * ", "CAST(whole AS DOUBLE) * ")
     truth = [row[0] for row in session.execute(f"SELECT CAST(({query}) AS BOOLEAN) FROM facts").fetchall()]
-    found = parse_filter(text).over(TABLE)
+    found = parse_filter(text).match_table(TABLE)
     assert found.rows.to_pylist() == [value is True for value in truth]
-    assert found.unknown == truth.count(None)
+    assert found.unknown_count == truth.count(None)
 
 
 def test_what_is_not_known_does_not_match() -> None:
-    found = parse_filter("prank10 > 5 and fetch_200 > 100").over(TABLE)
+    found = parse_filter("prank10 > 5 and fetch_200 > 100").match_table(TABLE)
     assert found.rows.to_pylist() == [True, False, False, False, True, False]
-    assert (found.count, found.unknown) == (2, 0)
-    assert parse_filter("prank10 > 5 or fetch_200 > 100").over(TABLE).unknown == 2
+    assert (found.count, found.unknown_count) == (2, 0)
+    assert parse_filter("prank10 > 5 or fetch_200 > 100").match_table(TABLE).unknown_count == 2
     assert parse_filter("prank10 / odd > 1").columns == ("prank10", "odd")
-    assert parse_filter("fetch_200 / 0 > 1").over(TABLE).unknown == 6
-    assert parse_filter("PRANK10 > 5").over(TABLE).count == 2
+    assert parse_filter("fetch_200 / 0 > 1").match_table(TABLE).unknown_count == 6
+    assert parse_filter("PRANK10 > 5").match_table(TABLE).count == 2
     for text in ("gone > 0", "not gone > 0", "gone = gone", "gone is not null", "gone - gone = 0"):
-        assert not {0, 1, 2} & {at for at, row in enumerate(parse_filter(text).over(TABLE).rows.to_pylist()) if row}
+        assert not {0, 1, 2} & {
+            at for at, row in enumerate(parse_filter(text).match_table(TABLE).rows.to_pylist()) if row
+        }
     # no digit of ours, and no number
     with pytest.raises(UserInputError, match="cannot be read"):
         parse_filter("prank10 > \u0661")
@@ -139,7 +141,7 @@ def test_what_is_not_known_does_not_match() -> None:
 )
 def test_what_is_wrong_is_said_with_its_place(text: str, said: str) -> None:
     with pytest.raises(UserInputError, match=said):
-        parse_filter(text).over(TABLE)
+        parse_filter(text).match_table(TABLE)
 
 
 @pytest.mark.parametrize(
@@ -155,10 +157,10 @@ def test_what_is_wrong_is_said_with_its_place(text: str, said: str) -> None:
     ],
 )
 def test_behind_a_comparison_a_text_needs_no_quotes(bare: str, quoted: str) -> None:
-    assert parse_filter(bare).over(TABLE) == parse_filter(quoted).over(TABLE)
+    assert parse_filter(bare).match_table(TABLE) == parse_filter(quoted).match_table(TABLE)
 
 
 def test_a_long_row_of_conditions_is_read() -> None:
     text = " or ".join(["true"] * 500)
-    assert parse_filter(text).over(TABLE).count == 6
-    assert parse_filter(f"fetch_200 in ({', '.join(map(str, range(300)))})").over(TABLE).count == 4
+    assert parse_filter(text).match_table(TABLE).count == 6
+    assert parse_filter(f"fetch_200 in ({', '.join(map(str, range(300)))})").match_table(TABLE).count == 4

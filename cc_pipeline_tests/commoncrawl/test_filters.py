@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.domains import host_columns
-from cc_pipeline.commoncrawl.filters import OPEN, YES, in_words, parse_condition
+from cc_pipeline.commoncrawl.filters import MATCH_YES, OPEN, build_condition, parse_condition
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
-from cc_pipeline.commoncrawl.target_text import parse_target, slug_meant
+from cc_pipeline.commoncrawl.target_text import parse_slug, parse_target
 from cc_pipeline.errors import UserInputError
 
 
@@ -190,9 +190,9 @@ def agree(session: duckdb.DuckDBPyConnection, said: Sequence[tuple[str, str]]) -
         assert tuple(condition.truth(TABLE).to_pylist()) == truth, ours
         assert tuple(condition.truth(TABLE, parsed=True).to_pylist()) == parsed, ours
         kept = condition.keep(TABLE)
-        assert pc.equal(kept["meant"], YES).to_pylist() == [so is True for so in truth if so is not False], ours
+        assert pc.equal(kept["meant"], MATCH_YES).to_pylist() == [so is True for so in truth if so is not False], ours
         # what is left of a condition is open
-        for text in set(kept["meant"].to_pylist()) - {YES}:
+        for text in set(kept["meant"].to_pylist()) - {MATCH_YES}:
             rows = kept.filter(pc.equal(kept["meant"], text))
             assert parse_condition(text.removeprefix(OPEN)).truth(rows).null_count == rows.num_rows, ours
         for column in READ_WHOLE:
@@ -303,8 +303,8 @@ def test_a_target_is_its_condition_however_it_is_written(one: str, other: str) -
 def test_a_set_has_one_condition_for_all_its_members() -> None:
     found = parse_target("set:x = example.org, url:http://a.org/b where status=200")
     assert found.definition == "set:x = example.org, url:http://a.org/b where status=200"
-    assert parse_target(found.definition) == found and found.slug == slug_meant("set:x where 200=status")
-    assert slug_meant("set:x = a.org where status=200") == found.slug != slug_meant("set:x")
+    assert parse_target(found.definition) == found and found.slug == parse_slug("set:x where 200=status")
+    assert parse_slug("set:x = a.org where status=200") == found.slug != parse_slug("set:x")
     assert not any(member.where for member in found.members)
 
 
@@ -315,11 +315,13 @@ def test_subsets_that_a_condition_names() -> None:
 
 
 def test_conditions_that_are_said_in_parts() -> None:
-    said = in_words(from_time="2018", to_time="2018-05", status="200,3xx", mime="text/html, image/*", language="deu")
+    said = build_condition(
+        from_time="2018", to_time="2018-05", status="200,3xx", mime="text/html, image/*", language="deu"
+    )
     assert said == "lang=deu and mime in (image/*, text/html) and status in (200, 3xx) and time<=2018-05 and time>=2018"
-    assert in_words() == ""
+    assert build_condition() == ""
     with pytest.raises(UserInputError, match="so nothing can match"):
-        in_words(from_time="2019", to_time="2018")
+        build_condition(from_time="2019", to_time="2018")
 
 
 @pytest.mark.parametrize(

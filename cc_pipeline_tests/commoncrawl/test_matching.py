@@ -35,7 +35,7 @@ INDEX = MemberIndex([parse_target(text) for text in TARGETS])
 
 
 def of(url: str, host: str | None = None) -> set[str]:
-    return {TARGETS[number] for number in INDEX.of(url, host)}
+    return {TARGETS[number] for number in INDEX.find_members(url, host)}
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_the_host_that_an_index_names_counts_for_the_one_in_the_address() -> Non
 
 
 def test_each_target_is_named_once() -> None:
-    found = INDEX.of("http://example.com:8080/blog/2024")
+    found = INDEX.find_members("http://example.com:8080/blog/2024")
     assert len(found) == len(set(found))
 
 
@@ -101,8 +101,8 @@ def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(members, "_REMEMBERED", 2)
     index = MemberIndex([parse_target("example.com")])
     for number in range(7):
-        assert index.of(f"http://h{number}.example.com/") == [0]
-        assert len(index._known) <= 2
+        assert index.find_members(f"http://h{number}.example.com/") == [0]
+        assert len(index._ports_by_host) <= 2
 
 
 _NAME = st.lists(st.sampled_from(["a", "www", "example", "co"]), min_size=1, max_size=3).map(".".join)
@@ -132,7 +132,9 @@ def test_it_says_what_each_target_says_by_itself(typed: list[str], urls: list[st
     targets = [parse_target(text) for text in typed]
     index = MemberIndex(targets)
     for url in urls:
-        assert sorted(index.of(url)) == [number for number, one in enumerate(targets) if one.matches(url)], url
+        assert sorted(index.find_members(url)) == [number for number, one in enumerate(targets) if one.matches(url)], (
+            url
+        )
 
 
 @given(
@@ -142,7 +144,7 @@ def test_it_says_what_each_target_says_by_itself(typed: list[str], urls: list[st
 def test_prefixes_are_found_as_by_looking_at_each(prefixes: list[str], texts: list[str]) -> None:
     index = PrefixIndex({prefix: [number] for number, prefix in enumerate(prefixes)})
     for text in texts:
-        found = index.of(text)
+        found = index.find_numbers(text)
         assert sorted(found) == [number for number, prefix in enumerate(prefixes) if text.startswith(prefix)]
 
 
@@ -179,7 +181,7 @@ def test_a_question_costs_the_logarithm_of_the_members(kind: str) -> None:
             return trace
 
         sys.settrace(trace)  # type: ignore[arg-type]  # a tracer gives itself on
-        found = index.of(MANY[kind][1])
+        found = index.find_members(MANY[kind][1])
         sys.settrace(None)
         assert found == [6]
         steps.append(lines)
@@ -189,4 +191,4 @@ def test_a_question_costs_the_logarithm_of_the_members(kind: str) -> None:
 def test_prefixes_within_each_other_cost_no_more_than_their_letters() -> None:
     targets = [f"rev:com.{'a' * number}" for number in range(1, 200)]
     index = MemberIndex([parse_target(text) for text in targets])
-    assert index.of("http://aaz.com/") == [1, 0]
+    assert index.find_members("http://aaz.com/") == [1, 0]

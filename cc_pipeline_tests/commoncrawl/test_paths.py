@@ -26,7 +26,7 @@ from cc_pipeline.commoncrawl.paths import (
     parse_path_list,
     parse_valid_segments,
     path_list_key,
-    refuse_odd_list,
+    refuse_faulty_list,
     segments_key,
 )
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
@@ -206,7 +206,7 @@ def test_valid_segments() -> None:
         parse_valid_segments(b"1\n<Error>\n")
     assert fault.value.offset == 2
     odd: list[DataFault] = []
-    assert parse_valid_segments(b"1\n<Error>\n2\n", odd=odd) == (1, 2)
+    assert parse_valid_segments(b"1\n<Error>\n2\n", faults=odd) == (1, 2)
     assert [fault.offset for fault in odd] == [2]
 
 
@@ -220,7 +220,7 @@ def test_an_odd_line_costs_itself_wherever_the_text_is_cut(lines: list[bytes], s
     odd: list[DataFault] = []
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
     good = [line.decode() for line in lines if line.startswith((b"crawl-data/a", b"cc-index/b"))]
-    assert [key for _, key in listed_keys(pieces, "list", odd=odd)] == good
+    assert [key for _, key in listed_keys(pieces, "list", faults=odd)] == good
     assert len(odd) == len([line for line in lines if line.strip()]) - len(good)
     starts = [len(b"\n".join(lines[:at])) + (at > 0) for at in range(len(lines))]
     bad = [at for at, line in zip(starts, lines, strict=True) if line and line.decode("latin-1") not in good]
@@ -233,12 +233,12 @@ def test_an_odd_line_costs_itself_wherever_the_text_is_cut(lines: list[bytes], s
 def test_a_list_of_many_odd_lines_is_none(odd: int, good: int, refused: bool) -> None:
     faults = [DataFault(DataKind.MALFORMED, "list", at, "is no key") for at in range(odd)]
     with pytest.raises(DataFault) if refused else contextlib.nullcontext():
-        refuse_odd_list(faults, good)
+        refuse_faulty_list(faults, good)
 
 
 def test_a_list_of_odd_lines_alone_is_left_early() -> None:
     with pytest.raises(DataFault):
-        parse_path_list(gzip.compress(b"a//b\n" * 20_000), most=1_000_000, odd=[])
+        parse_path_list(gzip.compress(b"a//b\n" * 20_000), max_lines=1_000_000, faults=[])
 
 
 @given(st.binary(max_size=80))

@@ -4,20 +4,22 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from cc_pipeline.defs.history import Forgotten, forget
+from cc_pipeline.defs.history import TrimReport, trim_run_history
 
 #: How long runs are kept here.
 DAYS = 30
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
-def forgotten(instance: dg.DagsterInstance, days_later: float = 100, **options: float) -> Forgotten:
-    """What :func:`forget` says in a run, so many days from now."""
-    said: list[Forgotten] = []
+def forgotten(instance: dg.DagsterInstance, days_later: float = 100, **options: float) -> TrimReport:
+    """What :func:`trim_run_history` says in a run, so many days from now."""
+    said: list[TrimReport] = []
 
     @dg.op
     def forgets(context: dg.OpExecutionContext) -> None:
-        said.append(forget(context.instance, DAYS, now=datetime.now(UTC) + timedelta(days=days_later), **options))
+        said.append(
+            trim_run_history(context.instance, DAYS, now=datetime.now(UTC) + timedelta(days=days_later), **options)
+        )
 
     @dg.job
     def forgetting() -> None:

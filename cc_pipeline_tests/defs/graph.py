@@ -16,7 +16,7 @@ from cc_pipeline.cli.app import main
 from cc_pipeline.cli.output import console, console_err
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.declared.collected import listed_ops
-from cc_pipeline.defs.partitions import LISTED, by_crawl, config_of, listed_keys
+from cc_pipeline.defs.partitions import PARTITIONS_FIELD, config_of, group_by_crawl, listed_keys
 from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
@@ -52,7 +52,7 @@ def cc_pipeline(
 
 def listed(run_config: Mapping[str, Any]) -> list[str]:
     """The partitions that the configuration of a run of ``extract_targets`` names."""
-    return listed_keys(run_config["ops"][listed_ops()[EXTRACT]]["config"][LISTED])
+    return listed_keys(run_config["ops"][listed_ops()[EXTRACT]]["config"][PARTITIONS_FIELD])
 
 
 def listed_run(
@@ -106,7 +106,9 @@ def execute_listed(
     **config: object,
 ) -> dg.ExecuteInProcessResult:
     """A run of ``extract_targets`` over partitions."""
-    return execute(instance, of, EXTRACT, tags=tags, **{listed_ops()[EXTRACT]: {LISTED: by_crawl(keys), **config}})
+    return execute(
+        instance, of, EXTRACT, tags=tags, **{listed_ops()[EXTRACT]: {PARTITIONS_FIELD: group_by_crawl(keys), **config}}
+    )
 
 
 def execute_asked(

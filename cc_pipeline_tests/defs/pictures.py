@@ -15,7 +15,7 @@ from typing import Final
 import dagster as dg
 
 from cc_pipeline.defs.flight import EXTRACTED
-from cc_pipeline.defs.instance import instance_in
+from cc_pipeline.defs.instance import open_instance_in
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline_tests.defs.restarts import _make_due as make_due
 from cc_pipeline_tests.defs.test_browser import REPOSITORY, browsing
@@ -51,13 +51,13 @@ def ask(place: Place) -> dict[str, str]:
     of_asset_backfill = backfill(place, asked["ui-asset-backfill"], assetSelection=assets)
     watched = [key.partition("|")[2] for key in asked["ui-schedule"]]
     place.settings.watch_list_path.write_text("\n".join(watched), "utf-8")
-    with instance_in(place.settings.dagster_home) as instance:
+    with open_instance_in(place.settings.dagster_home) as instance:
         make_due(instance)
         while not instance.get_runs(_SCHEDULED, limit=1):
             time.sleep(1)
     command_line(place, asked["ui-command"])
     place.wait()
-    with instance_in(place.settings.dagster_home) as instance:
+    with open_instance_in(place.settings.dagster_home) as instance:
         listed = {"dagster/schedule_name" in run.tags: run.run_id for run in instance.get_runs()
                   if run.job_name == "extract_targets"}  # fmt: skip
     return {

@@ -25,11 +25,11 @@ from typing import Any, Final
 import dagster as dg
 import yaml
 
-from cc_pipeline.defs.flight import EXTRACTED, UNFINISHED, flight
-from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, instance_in
-from cc_pipeline.defs.internals import origin_of
+from cc_pipeline.defs.flight import EXTRACTED, UNFINISHED, find_in_flight
+from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, open_instance_in
+from cc_pipeline.defs.internals import find_origin
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.run_notes import tried_in, workers_of
+from cc_pipeline.defs.run_notes import read_tried, read_workers
 from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
@@ -209,7 +209,7 @@ def kill_all_kinds(home: Home, kinds: Sequence[str]) -> Outcome:
     count = 2 * (len(kinds) + _SPARE)
     sites = home.sites[:count]
     ours, theirs = sites[::2], sites[1::2]
-    with instance_in(home.settings.dagster_home) as instance, open_workspace(home.settings) as workspace:
+    with open_instance_in(home.settings.dagster_home) as instance, open_workspace(home.settings) as workspace:
         before = {run.run_id for run in instance.get_runs()}
         server = home.loaded()
         # neighbours that are not asked for: a run for each of ours
@@ -242,14 +242,14 @@ def _kill_one(home: Home, instance: dg.DagsterInstance, kind: str, before: Colle
 
     def fetching() -> dict[bool, dg.DagsterRun]:
         under_way = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
-        tried = tried_in(instance, [run.run_id for run in under_way])
+        tried = read_tried(instance, [run.run_id for run in under_way])
         mine = [run for run in under_way if tried.get(run.run_id) and not {run.run_id, run.root_run_id} & set(before)]
         return {"dagster/backfill" in run.tags: run for run in mine}
 
     home.wait_until(lambda: len(fetching()) == 2, f"two runs fetch, to kill {kind}")
     found = fetching()
     ids = (found[True].run_id, found[False].run_id)
-    marks = workers_of(instance, ids)
+    marks = read_workers(instance, ids)
     home.kill(KILLS[kind], [int(mark.partition("-")[0]) for mark in marks.values()])
     home.source.scene.held = ""
     home.start(*(name for name in KILLS[kind] if name in home.commands))
@@ -272,7 +272,7 @@ def _make_due(instance: dg.DagsterInstance) -> None:
     instigation = import_module("dagster._core.scheduler.instigation")
     data = instigation.ScheduleInstigatorData("*/30 * * * *", time.time() // 1800 * 1800 - 1)
     kind, on = instigation.InstigatorType.SCHEDULE, instigation.InstigatorStatus.RUNNING
-    instance.add_instigator_state(instigation.InstigatorState(origin_of("backfill_missing"), kind, on, data))
+    instance.add_instigator_state(instigation.InstigatorState(find_origin("backfill_missing"), kind, on, data))
 
 
 def _missing(instance: dg.DagsterInstance, sites: Sequence[str]) -> set[str]:
@@ -320,8 +320,8 @@ def _wrongs(
     for run in _given_up(instance):
         words = [one.message for one in instance.all_logs(run.run_id) if "ailed" in one.message or one.error_info]
         yield f"a run failed and was not tried again: {dict(run.tags)} {words[-3:]}"
-    if flight(instance).is_any:
-        yield f"in flight for ever: {flight(instance)}"
+    if find_in_flight(instance).is_busy:
+        yield f"in flight for ever: {find_in_flight(instance)}"
     for run in runs:
         if "→" in _ended(instance, run):
             yield f"states of a run: {_ended(instance, run)}"

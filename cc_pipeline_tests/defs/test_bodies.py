@@ -29,7 +29,7 @@ def test_bodies_are_loaded_one_after_the_other(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(bodies, "import_module", load)
     with ThreadPoolExecutor(2) as pool:
-        done = list(pool.map(lambda place: bodies.later(place)(), ("one.called", "two.called")))
+        done = list(pool.map(lambda place: bodies.load_later(place)(), ("one.called", "two.called")))
     assert done == ["one", "two"]
     assert not met
 

@@ -25,9 +25,9 @@ from PIL import Image
 
 from cc_pipeline.defs.instance import open_instance, prepare_files
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.metadata import as_list, as_table, plain
-from cc_pipeline.defs.partitions import LOOK_TAG, range_tags
-from cc_pipeline.defs.recording import why_failed
+from cc_pipeline.defs.metadata import as_table, escape_markdown, format_list
+from cc_pipeline.defs.partitions import CHECK_SCOPE_TAG, range_tags
+from cc_pipeline.defs.recording import failure_metadata
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
@@ -214,7 +214,7 @@ def seen(bucket: Bucket, ui: Ui, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest.mark.browser
 @pytest.mark.smoke
 def test_a_domain_is_added_and_materialized_by_clicking(bucket: Bucket, seen: Seen) -> None:
-    sees_the_partition(seen.tab, seen.run, len(bucket[1].of(NEW, subset="warc", domain=SITE)))
+    sees_the_partition(seen.tab, seen.run, len(bucket[1].captures_of(NEW, subset="warc", domain=SITE)))
 
 
 @_needs_browser
@@ -244,7 +244,7 @@ def test_a_partition_that_failed_says_why_and_its_neighbours_were_checked(seen: 
     seen.tab.open("/runs", run[:8])
     seen.tab.picture("ui-runs")
     chips = {line for line in seen.tab.reads().splitlines() if line.startswith("cc_pipeline/")}
-    assert {chip.partition(":")[0] for chip in chips} == {LOOK_TAG}, "what only programs read is hidden"
+    assert {chip.partition(":")[0] for chip in chips} == {CHECK_SCOPE_TAG}, "what only programs read is hidden"
 
 
 @_needs_browser
@@ -300,13 +300,16 @@ def tell_what_a_stranger_wrote(ui: Ui, server: Server, place: str) -> str:
     run = server.launch_listed([f"{NEW}|{words}"])
     partition = dg.MultiPartitionKey({"crawl": NEW, "target": SITE})
     shown = {
-        "notes": as_list([words, f"two\n{words}"]),
+        "notes": format_list([words, f"two\n{words}"]),
         "rows": as_table(["title", "rows"], [(f"a\n{words}", 3)]),
     }
     record(ui, dg.AssetMaterialization("page_text", partition=partition, metadata=shown))
-    record(ui, dg.AssetObservation("page_text", partition=partition, metadata=why_failed(words, run)))
+    record(ui, dg.AssetObservation("page_text", partition=partition, metadata=failure_metadata(words, run)))
     told = f"this could not be checked: {words}\n{words}"
-    record(ui, dg.AssetCheckEvaluation(dg.AssetKey("page_text"), "texts_are_there", False, description=plain(told)))
+    record(
+        ui,
+        dg.AssetCheckEvaluation(dg.AssetKey("page_text"), "texts_are_there", False, description=escape_markdown(told)),
+    )
     assert server.wait_for(run) == "FAILURE"
     return run
 

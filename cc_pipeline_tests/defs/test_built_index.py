@@ -55,7 +55,7 @@ def test_a_run_without_a_yes_says_the_price_and_one_with_it_builds(workspace: Wo
 def test_the_check_counts_what_is_missing_and_what_could_not_be_read(workspace: Workspace) -> None:
     assert every_file_is_indexed.verdict(workspace, EVERYTHING).severity == "ok"
     with Launcher(workspace) as launcher:
-        launcher.build_index(MONTH, most=1)
+        launcher.build_index(MONTH, max_files=1)
     harvest(workspace, MONTH)
     lacking = every_file_is_indexed.verdict(workspace, EVERYTHING)
     assert (lacking.severity, lacking.wrong) == ("warn", (MONTH,)) and "1 of 2 archive files" in lacking.message

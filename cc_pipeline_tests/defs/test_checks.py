@@ -14,16 +14,16 @@ from cc_pipeline.checks.check import Check
 from cc_pipeline.defs.checks import looks
 from cc_pipeline.defs.checks.steps import LEFT_FAILED, check_steps
 from cc_pipeline.defs.declared.collected import parts
-from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
-from cc_pipeline.defs.placement import OURS, WORKSPACE
+from cc_pipeline.defs.partitions import CHECK_SCOPE_TAG, EVERYTHING
+from cc_pipeline.defs.placement import OWN_HOME, WORKSPACE
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.defs.graph import definitions
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, harvest, workspace_of
 
-DECLARED: list[Check] = [check for part in parts(OURS) for check in part.checks]
-CHECKS = check_steps(OURS, DECLARED)
+DECLARED: list[Check] = [check for part in parts(OWN_HOME) for check in part.checks]
+CHECKS = check_steps(OWN_HOME, DECLARED)
 NAMES = sorted(spec.key.to_user_string() for check in CHECKS for spec in check.check_specs)
 
 
@@ -87,8 +87,10 @@ def test_all_is_well_in_a_sound_home(sound: Workspace, instance: dg.DagsterInsta
         assert one.passed or name in expected_to_warn, (name, one.description)
         assert one.severity == dg.AssetCheckSeverity.WARN, (name, one.description)
         assert one.description
-    planned = sum(len(bucket[1].of(NEW, subset="warc", domain=domain)) for domain in ("example.com", "example-foo.com"))
-    planned += len(bucket[1].of(ARC, domain="example.com"))
+    planned = sum(
+        len(bucket[1].captures_of(NEW, subset="warc", domain=domain)) for domain in ("example.com", "example-foo.com")
+    )
+    planned += len(bucket[1].captures_of(ARC, domain="example.com"))
     assert f"all {planned:,} planned captures" in (found["ledger_balances"].description or "")
     assert found["ledger_balances"].metadata["partitions"].value == 3
     assert "a second index has the same captures in" in (found["locators_agree"].description or "")
@@ -186,7 +188,7 @@ def test_a_check_alone_looks_at_what_changed_since_and_at_what_was_wrong(
     workspace.lake.commit("records", records, broken, {f"fetch:{NEW}:example.com": "2"})
     found = look()
     assert (found.passed, *scope(found)) == (True, "1 partitions, changed", 1)
-    assert scope(look({LOOK_TAG: EVERYTHING})) == ("everything", 3)
+    assert scope(look({CHECK_SCOPE_TAG: EVERYTHING})) == ("everything", 3)
     assert seen == {"partitions", "partitions of what changed", "partitions of this run"}, "a plot has one scope"
 
 
@@ -196,7 +198,7 @@ def test_a_source_that_does_not_answer_is_said_and_ends_no_run(
     def down(*_: object) -> None:
         raise EnvironmentFault("the lake is away", "Look for it.")
 
-    monkeypatch.setattr("cc_pipeline.upkeep.stored_files.lost_records", down)
+    monkeypatch.setattr("cc_pipeline.upkeep.stored_files.find_lost_records", down)
     found = results(sound, instance)
     assert not found["stored_files"].passed
     assert "the lake is away" in (found["stored_files"].description or "")

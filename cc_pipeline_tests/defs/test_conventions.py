@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.placement import OURS
+from cc_pipeline.defs.placement import OWN_HOME
 
 GROUPS = {
     "catalog": {"crawls", "index_manifest", "index_footers", "row_groups"},
@@ -19,9 +19,9 @@ GROUPS = {
     "exports": {"text_sequencefile", "metadata_sequencefile"},
 }
 PARTITIONED = {
-    "catalog": OURS.crawl,
-    **dict.fromkeys(("extraction", "content", "exports"), OURS.pairs),
-    "sources": OURS.source_file,
+    "catalog": OWN_HOME.crawl,
+    **dict.fromkeys(("extraction", "content", "exports"), OWN_HOME.pairs),
+    "sources": OWN_HOME.source_file,
 }
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from cc_pipeline.defs.declared.collected import listed_ops
-from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, missing_in, prepare_files, prepare_instance
+from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, find_missing_keys, prepare_files, prepare_instance
 from cc_pipeline.defs.partitions import config_of
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.graph import EXTRACT
@@ -234,7 +234,7 @@ def test_a_domain_from_the_index_to_duckdb_through_plain_dagster_dev(bucket: Buc
                 partitionStats { numMaterialized numFailed } } } }"""
         )
         assert partitions["assetNodeOrError"]["partitionStats"]["numMaterialized"] == 2
-    truth = bucket[1].of(NEW, subset="warc", domain="example.com")
+    truth = bucket[1].captures_of(NEW, subset="warc", domain="example.com")
     assert query(home, "SELECT count(*), count(DISTINCT url) FROM captures") == [
         (len(truth), len({capture.url for capture in truth}))
     ]
@@ -269,13 +269,13 @@ def test_files_for_dagster_are_written_once_and_stay_a_persons_own(bucket: Bucke
     for name, value in DAEMON_VARIABLES.items():
         assert f"{name}=${{{name}:-{value}}}\n" in env.read_text("utf-8")
     assert config.read_text("utf-8") == DAGSTER_YAML
-    assert missing_in(settings) == []
+    assert find_missing_keys(settings) == []
     env.write_text("CC_PIPELINE_CONTACT=me@example.org\n", "utf-8")
     config.write_text("telemetry: {enabled: false}\n", "utf-8")
     assert prepare_files(settings, tmp_path) == []
     prepare_instance(settings)
     assert config.read_text("utf-8") == "telemetry: {enabled: false}\n"
-    assert missing_in(settings) == ["run_launcher", "run_queue"]
+    assert find_missing_keys(settings) == ["run_launcher", "run_queue"]
 
 
 def test_dg_understands_the_project(bucket: Bucket, checkout: Path) -> None:

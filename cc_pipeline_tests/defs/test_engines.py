@@ -14,10 +14,10 @@ from cc_pipeline import extension
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.defs import engines
 from cc_pipeline.defs.engines import LOCAL, LocalRunEngine, describe_engines, find_engine
-from cc_pipeline.defs.partition_runs import _made
+from cc_pipeline.defs.partition_runs import _extract
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extension import Extension
-from cc_pipeline.extraction.run import Made
+from cc_pipeline.extraction.run import PartitionResult
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -41,7 +41,7 @@ class Elsewhere:
 
     def extract(
         self, context: Any, workspace: Workspace, partitions: Sequence[tuple[str, str]], tables: Any, begun: Any
-    ) -> Iterator[Made]:
+    ) -> Iterator[PartitionResult]:
         begun(partitions)
         self.asked += partitions
         return iter(())
@@ -84,8 +84,8 @@ def test_partitions_of_a_run_go_to_the_engine_that_its_settings_name(
     elsewhere: Elsewhere,
 ) -> None:
     begun: list[str] = []
-    run: Any = SimpleNamespace(left=["CC-MAIN-2024-22|example.com"], in_hand=begun.extend)
+    run: Any = SimpleNamespace(remaining_keys=["CC-MAIN-2024-22|example.com"], mark_started=begun.extend)
     there: Any = SimpleNamespace(settings=replace(SETTINGS, engine="elsewhere"))
-    assert list(_made(None, there, run, ["captures"])) == []  # type: ignore[arg-type]
+    assert list(_extract(None, there, run, ["captures"])) == []  # type: ignore[arg-type]
     assert elsewhere.asked == [("CC-MAIN-2024-22", "example.com")]
     assert begun == run.left

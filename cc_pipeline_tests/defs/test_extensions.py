@@ -18,26 +18,28 @@ from cc_pipeline.defs.declarations import Asset, AssetJob, HomeDefinitions, OpJo
 from cc_pipeline.defs.declared import collected
 from cc_pipeline.defs.declared.build import definitions, everything
 from cc_pipeline.defs.declared.jobs import PartitionsConfig
-from cc_pipeline.defs.placement import OURS, Placement
+from cc_pipeline.defs.placement import OWN_HOME, HomeNamespace
 from cc_pipeline.extension import Extension
 from cc_pipeline.workspace.workspace import Workspace
 
 HERE = __name__
-BOOKS = Placement(("books",), alone=False, automation=True)
+BOOKS = HomeNamespace(("books",), is_only_home=False, automation=True)
 
 
-def made(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> dg.MaterializeResult[None]:
+def made(context: dg.AssetExecutionContext, workspace: Workspace, at: HomeNamespace) -> dg.MaterializeResult[None]:
     return dg.MaterializeResult(metadata={"home": str(workspace.settings.home), "key": str(at.key("titles"))})
 
 
-def add_titles(context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: PartitionsConfig) -> None:
+def add_titles(
+    context: dg.OpExecutionContext, workspace: Workspace, at: HomeNamespace, config: PartitionsConfig
+) -> None:
     """An op over listed partitions."""
 
 
 @sensor(seconds=60, job="read_titles")
-def remind(context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement) -> dg.SkipReason:
+def remind(context: dg.SensorEvaluationContext, workspace: Workspace, at: HomeNamespace) -> dg.SkipReason:
     """Reminds."""
-    return dg.SkipReason(f"nothing to do in {at.of('remind')}")
+    return dg.SkipReason(f"nothing to do in {at.qualify('remind')}")
 
 
 def verdict(workspace: Workspace, scope: Scope) -> CheckResult:
@@ -57,7 +59,7 @@ SOUND = HomeDefinitions(
             description="Reads titles of any.",
             function=f"{HERE}.add_titles",
             config=PartitionsConfig,
-            is_listed=True,
+            takes_partition_list=True,
         ),
     ],
     sensors=[remind],
@@ -73,12 +75,12 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Installer]:
 
     def forget() -> None:
         extension._find.cache_clear()
-        collected._names.cache_clear()
+        collected._collect_names.cache_clear()
         extension._BROKEN.clear()
 
     def installed(*values: Extension) -> None:
         monkeypatch.setattr(
-            extension, "_own", lambda: [(one.name, "cc_pipeline", lambda one=one: one) for one in values]
+            extension, "_find_own", lambda: [(one.name, "cc_pipeline", lambda one=one: one) for one in values]
         )
         forget()
 
@@ -97,28 +99,28 @@ def problem(name: str) -> str:
     return next(one.problem for one in extension.find_extensions() if one.name == name)
 
 
-@pytest.mark.parametrize("at", [OURS, BOOKS])
-def test_an_extension_adds_assets_checks_jobs_and_automation_to_a_home(at: Placement, install: Installer) -> None:
+@pytest.mark.parametrize("at", [OWN_HOME, BOOKS])
+def test_an_extension_adds_assets_checks_jobs_and_automation_to_a_home(at: HomeNamespace, install: Installer) -> None:
     install(titles())
     found = definitions(at)
     dg.Definitions.validate_loadable(found)
     specs = {spec.key: spec for spec in found.resolve_all_asset_specs()}
-    assert (specs[at.key("built_index")].description or "").endswith(f"launch the job {at.of('build_index')}.")
+    assert (specs[at.key("built_index")].description or "").endswith(f"launch the job {at.qualify('build_index')}.")
     titles_asset, warehouse = specs[at.key("titles")], specs[at.key("warehouse")]
     assert [dep.asset_key for dep in titles_asset.deps] == [at.key("page_text")]
     assert at.key("titles") in [dep.asset_key for dep in warehouse.deps]
     assert dg.AssetCheckKey(at.key("titles"), "not_empty") in {
         key for one in found.asset_checks or () for key in one.check_keys
     }
-    home = SimpleNamespace(settings=SimpleNamespace(home="a home"), lake=SimpleNamespace(still=nullcontext))
-    ran = found.resolve_job_def(at.of("read_titles")).execute_in_process(resources={at.resource: home})
+    home = SimpleNamespace(settings=SimpleNamespace(home="a home"), lake=SimpleNamespace(hold_versions=nullcontext))
+    ran = found.resolve_job_def(at.qualify("read_titles")).execute_in_process(resources={at.resource: home})
     assert (
         ran.asset_materializations_for_node(at.key("titles").to_python_identifier())[0].metadata["home"].value
         == "a home"
     )
     repository = found.get_repository_def()
-    assert repository.get_sensor_def(at.of("remind")).job_name == at.of("read_titles")
-    assert repository.get_schedule_def(at.of("weekly_titles")).default_status.value == (
+    assert repository.get_sensor_def(at.qualify("remind")).job_name == at.qualify("read_titles")
+    assert repository.get_schedule_def(at.qualify("weekly_titles")).default_status.value == (
         "RUNNING" if at is BOOKS else "STOPPED"
     )
     assert collected.listed_ops()["titles_of_targets"] == "add_titles"
@@ -171,7 +173,7 @@ def test_an_extension_that_does_not_fit_is_named_and_costs_only_itself(said: str
 
 
 def test_an_extension_whose_definitions_raise_costs_only_itself(install: Installer) -> None:
-    def broken(_: Placement) -> HomeDefinitions:
+    def broken(_: HomeNamespace) -> HomeDefinitions:
         raise RuntimeError("no such table")
 
     install(replace(titles(), definitions=broken))

@@ -13,16 +13,16 @@ from dagster._core.remote_origin import RemotePartitionSetOrigin
 
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.flight import (
-    FORGOTTEN,
+    ORPHAN_AGE,
     UNFINISHED,
-    Flight,
-    ended_runs,
-    flight,
-    left_failed,
-    made_by,
-    phantoms,
+    ActivePartitions,
+    find_extracted_assets,
+    find_in_flight,
+    find_orphaned_runs,
+    find_unresolved_failures,
+    read_ended_runs,
 )
-from cc_pipeline.defs.internals import open_backfills, origin_of
+from cc_pipeline.defs.internals import find_origin, open_backfills
 from cc_pipeline.defs.partitions import KIND_TAG, range_tags
 from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline_tests.defs.graph import began, began_listed, listed_run
@@ -67,18 +67,18 @@ def test_a_run_is_in_flight_until_it_ends_however_it_names_its_partitions(
     instance: dg.DagsterInstance, tags: dict[str, str], pairs: set[tuple[str, str]]
 ) -> None:
     run = add(instance, tags)
-    assert flight(instance).pairs == pairs
+    assert find_in_flight(instance).pairs == pairs
     instance.report_run_failed(run)
-    assert flight(instance).pairs == set()
+    assert find_in_flight(instance).pairs == set()
 
 
 def test_a_run_over_a_list_is_in_flight_until_it_ends(instance: dg.DagsterInstance) -> None:
     run = instance.add_run(listed_run(["B|z", "A|x"]))
-    assert flight(instance).pairs == {("B", "z"), ("A", "x")}
+    assert find_in_flight(instance).pairs == {("B", "z"), ("A", "x")}
     instance.report_run_failed(run)
-    assert flight(instance).pairs == set()
+    assert find_in_flight(instance).pairs == set()
     instance.add_run(dg.DagsterRun("extract_targets", status=STARTED, run_config={"ops": {"extract_listed": {}}}))
-    assert flight(instance).pairs == set(), "it names none"
+    assert find_in_flight(instance).pairs == set(), "it names none"
 
 
 def test_every_state_before_the_end_counts(instance: dg.DagsterInstance) -> None:
@@ -87,7 +87,7 @@ def test_every_state_before_the_end_counts(instance: dg.DagsterInstance) -> None
     assert len(UNFINISHED) == len(some) + 1
     for number, (status, domain) in enumerate(zip(some, DOMAINS, strict=True), 1):
         add(instance, {"dagster/partition": f"A|{domain}", KIND_TAG: "repair"}, status=status)
-        found = flight(instance)
+        found = find_in_flight(instance)
         assert (len(found.pairs), found.runs) == (number, {"repair": number})
 
 
@@ -106,7 +106,7 @@ def test_only_runs_that_make_our_assets_count(
     instance: dg.DagsterInstance, job: str, assets: set[str] | None, counts: bool
 ) -> None:
     add(instance, {"dagster/partition": "A|w"}, job, assets)
-    assert flight(instance).pairs == ({("A", "w")} if counts else set())
+    assert find_in_flight(instance).pairs == ({("A", "w")} if counts else set())
 
 
 def backfill_of(instance: dg.DagsterInstance, keys: list[str] | None, **changed: Any) -> PartitionBackfill:
@@ -127,9 +127,9 @@ def backfill_of(instance: dg.DagsterInstance, keys: list[str] | None, **changed:
 
 def test_a_backfill_of_the_ui_is_in_flight_before_its_runs_are_there(instance: dg.DagsterInstance) -> None:
     instance.add_backfill(backfill_of(instance, ["A|x", "B|z"]))
-    assert flight(instance).pairs == {("A", "x"), ("B", "z")}
+    assert find_in_flight(instance).pairs == {("A", "x"), ("B", "z")}
     instance.add_backfill(backfill_of(instance, None, backfill_id="two", assets=("text_sequencefile",)))
-    assert flight(instance).pairs == {("A", "x"), ("B", "z")}, "exports are not in the way of an extraction"
+    assert find_in_flight(instance).pairs == {("A", "x"), ("B", "z")}, "exports are not in the way of an extraction"
 
 
 def test_what_a_backfill_has_made_or_failed_is_not_in_flight(instance: dg.DagsterInstance) -> None:
@@ -142,20 +142,20 @@ def test_what_a_backfill_has_made_or_failed_is_not_in_flight(instance: dg.Dagste
         materialized_subset=part["A|w"].target_subset, failed_and_downstream_subset=part["A|x"].target_subset
     )
     instance.add_backfill(made.with_asset_backfill_data(data, instance, defs().get_repository_def().asset_graph))
-    assert flight(instance).pairs == {("A", "y")}
+    assert find_in_flight(instance).pairs == {("A", "y")}
     [one] = open_backfills(instance)
-    assert one.left == {"captures": {"A|y"}, "records": {"A|y"}}, f"open_backfills: {_MOVED}"
+    assert one.remaining == {"captures": {"A|y"}, "records": {"A|y"}}, f"open_backfills: {_MOVED}"
     # what was made since the daemon looked is not in flight either
     looked = made.with_asset_backfill_data(
         data._replace(latest_storage_id=0), instance, defs().get_repository_def().asset_graph
     )
     instance.update_backfill(looked)
     recorded(instance, "A|y", asset="captures")
-    assert flight(instance).pairs == {("A", "y")}, "its records are to come"
+    assert find_in_flight(instance).pairs == {("A", "y")}, "its records are to come"
     recorded(instance, "A|y", asset="records")
-    assert flight(instance).pairs == set()
+    assert find_in_flight(instance).pairs == set()
     instance.update_backfill(made.with_status(BulkActionStatus.COMPLETED_FAILED))
-    assert flight(instance).pairs == set()
+    assert find_in_flight(instance).pairs == set()
 
 
 def job_backfill_of(keys: list[str]) -> PartitionBackfill:
@@ -166,7 +166,7 @@ def job_backfill_of(keys: list[str]) -> PartitionBackfill:
         tags={},
         backfill_timestamp=time.time(),
         partition_set_origin=RemotePartitionSetOrigin(
-            repository_origin=origin_of("none").repository_origin, partition_set_name="extract_domain_partition_set"
+            repository_origin=find_origin("none").repository_origin, partition_set_name="extract_domain_partition_set"
         ),
         partition_names=keys,
     )
@@ -174,11 +174,11 @@ def job_backfill_of(keys: list[str]) -> PartitionBackfill:
 
 def test_a_jobs_backfill_is_in_flight_but_for_what_its_ended_runs_were_for(instance: dg.DagsterInstance) -> None:
     instance.add_backfill(job_backfill_of(["A|w", "A|x", "B|w", "B|x"]))
-    assert flight(instance).pairs == {(crawl, domain) for crawl in "AB" for domain in "wx"}
+    assert find_in_flight(instance).pairs == {(crawl, domain) for crawl in "AB" for domain in "wx"}
     # each of its runs has the dimensions of the first partition of all
     first = {"dagster/partition/crawl": "A", "dagster/partition/target": "w", "dagster/backfill": "one"}
     instance.report_run_failed(add(instance, {**range_tags("B|w", "B|x"), **first}))
-    assert flight(instance).pairs == {("A", "w"), ("A", "x")}
+    assert find_in_flight(instance).pairs == {("A", "w"), ("A", "x")}
 
 
 def test_a_failed_run_counts_for_what_was_not_recorded_since_it_began(instance: dg.DagsterInstance) -> None:
@@ -186,12 +186,12 @@ def test_a_failed_run_counts_for_what_was_not_recorded_since_it_began(instance: 
     run = began_listed(instance, ["A|w", "A|x", "A|y"])
     recorded(instance, "A|x")
     instance.report_run_failed(run)
-    found = left_failed(instance)
+    found = find_unresolved_failures(instance)
     assert set(found) == {("A", "w"), ("A", "y")}, "made before is not made by this run"
     assert (found["A", "y"].times, found["A", "y"].run_id) == (1, run.run_id)
     # whoever makes it settles it
     recorded(instance, "A|y")
-    assert set(left_failed(instance)) == {("A", "w")}
+    assert set(find_unresolved_failures(instance)) == {("A", "w")}
 
 
 def test_failures_in_a_row_are_counted_whoever_asked(instance: dg.DagsterInstance) -> None:
@@ -202,25 +202,25 @@ def test_failures_in_a_row_are_counted_whoever_asked(instance: dg.DagsterInstanc
         instance.report_run_failed(runs[-1])
     began_only = began(instance, key)
     instance.report_run_canceled(began_only)
-    one = left_failed(instance)["A", "w"]
+    one = find_unresolved_failures(instance)["A", "w"]
     assert (one.times, one.run_id) == (2, runs[-1].run_id)
     assert one.since <= one.last
     recorded(instance, "A|w")
     instance.report_run_failed(began(instance, key))
-    assert left_failed(instance)["A", "w"].times == 1, "what came through in between starts the count anew"
+    assert find_unresolved_failures(instance)["A", "w"].times == 1, "what came through in between starts the count anew"
 
 
 def test_what_is_no_partition_is_not_left_failed(instance: dg.DagsterInstance) -> None:
     instance.report_run_failed(began_listed(instance, ["A|w", "A|mistyped", "C|x", "A|y"]))
     instance.delete_dynamic_partition("target", "y")
-    assert set(left_failed(instance)) == {("A", "w")}
+    assert set(find_unresolved_failures(instance)) == {("A", "w")}
 
 
 def test_a_run_that_only_fetched_is_judged_by_its_records(instance: dg.DagsterInstance) -> None:
     run = began_listed(instance, ["A|w", "A|x"], tables=["captures", "records"])
     recorded(instance, "A|w", asset="records")
     instance.report_run_failed(run)
-    assert set(left_failed(instance)) == {("A", "x")}
+    assert set(find_unresolved_failures(instance)) == {("A", "x")}
 
 
 def test_the_pace_is_that_of_runs_that_fetched_and_parsed(instance: dg.DagsterInstance) -> None:
@@ -232,7 +232,7 @@ def test_the_pace_is_that_of_runs_that_fetched_and_parsed(instance: dg.DagsterIn
     ]
     for run in (*whole, *parts):
         instance.report_dagster_event(dg.DagsterEvent("PIPELINE_SUCCESS", run.job_name), run.run_id)
-    assert sorted(count for _, count in ended_runs(instance)) == [2, 3]
+    assert sorted(count for _, count in read_ended_runs(instance)) == [2, 3]
 
 
 def test_a_run_that_never_began_fails_none_of_its_partitions(instance: dg.DagsterInstance) -> None:
@@ -240,7 +240,7 @@ def test_a_run_that_never_began_fails_none_of_its_partitions(instance: dg.Dagste
     for times in (1, 2):
         run = instance.add_run(listed_run(["A|w", "A|x"], status=dg.DagsterRunStatus.STARTING))
         instance.report_run_failed(run)
-        found = left_failed(instance)
+        found = find_unresolved_failures(instance)
         assert {pair: (one.times, one.unreached) for pair, one in found.items()} == {
             ("A", "w"): (0, times),
             ("A", "x"): (0, times),
@@ -253,36 +253,40 @@ def test_only_what_a_run_had_in_hand_failed(instance: dg.DagsterInstance) -> Non
     note_tried(instance, first.run_id, ["A|w", "A|x"])
     recorded(instance, "A|w")
     instance.report_run_failed(first)
-    told = {pair: (one.times, one.unreached) for pair, one in left_failed(instance).items()}
+    told = {pair: (one.times, one.unreached) for pair, one in find_unresolved_failures(instance).items()}
     assert told == {("A", "x"): (1, 0), ("A", "y"): (0, 1)}
     # one that repeats it tries something else
     again = began_listed(instance, keys[1:])
     note_tried(instance, again.run_id, ["A|y"])
     instance.report_run_failed(again)
-    told = {pair: (one.times, one.unreached) for pair, one in left_failed(instance).items()}
+    told = {pair: (one.times, one.unreached) for pair, one in find_unresolved_failures(instance).items()}
     assert told == {("A", "x"): (1, 1), ("A", "y"): (1, 0)}, "a run that tried it at last starts the count anew"
 
 
 def test_failures_are_forgotten_after_a_while_and_other_jobs_have_none(instance: dg.DagsterInstance) -> None:
     instance.report_run_failed(began(instance, {"dagster/partition": "A|w"}))
     instance.report_run_failed(began(instance, {"dagster/partition": "A|x"}, job="harvest_crawl"))
-    assert set(left_failed(instance)) == {("A", "w")}
-    assert left_failed(instance, now=datetime.now(UTC) + timedelta(days=8)) == {}
+    assert set(find_unresolved_failures(instance)) == {("A", "w")}
+    assert find_unresolved_failures(instance, now=datetime.now(UTC) + timedelta(days=8)) == {}
 
 
 def test_what_a_run_makes_is_in_the_order_of_what_is_made_last() -> None:
     selection = frozenset(map(dg.AssetKey, ("captures", "page_text", "records", "warehouse")))
-    assert made_by(dg.DagsterRun("__ASSET_JOB", asset_selection=selection)) == ("page_text", "records", "captures")
+    assert find_extracted_assets(dg.DagsterRun("__ASSET_JOB", asset_selection=selection)) == (
+        "page_text",
+        "records",
+        "captures",
+    )
 
 
 def test_a_run_that_nobody_queued_is_in_flight_for_a_while_only(instance: dg.DagsterInstance) -> None:
     run = listed_run(["A|x"], status=dg.DagsterRunStatus.NOT_STARTED)
-    instance.run_storage.add_historical_run(run, datetime.now(UTC) - FORGOTTEN)
-    assert flight(instance) == Flight(frozenset(), {})
+    instance.run_storage.add_historical_run(run, datetime.now(UTC) - ORPHAN_AGE)
+    assert find_in_flight(instance) == ActivePartitions(frozenset(), {})
     # one that writes what it plans goes on, however long that takes
     instance.report_engine_event("planned", run)
-    assert flight(instance).pairs == {("A", "x")}
+    assert find_in_flight(instance).pairs == {("A", "x")}
     young = instance.add_run(listed_run(["A|y"], status=dg.DagsterRunStatus.NOT_STARTED))
-    assert flight(instance).pairs == {("A", "x"), ("A", "y")}
-    assert phantoms(instance) == []
+    assert find_in_flight(instance).pairs == {("A", "x"), ("A", "y")}
+    assert find_orphaned_runs(instance) == []
     assert young.status is dg.DagsterRunStatus.NOT_STARTED

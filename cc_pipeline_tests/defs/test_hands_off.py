@@ -12,10 +12,10 @@ from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, 
 from dagster._core.scheduler.instigation import InstigatorStatus, TickData, TickStatus
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from cc_pipeline.defs.automation.switches import hands_off, standings, turn
-from cc_pipeline.defs.instance import instance_in
+from cc_pipeline.defs.automation.switches import list_automations, read_automation_statuses, set_all_automations
+from cc_pipeline.defs.instance import open_instance_in
 from cc_pipeline.defs.internals import LOCATION
-from cc_pipeline.defs.partitions import LEFT_TAG
+from cc_pipeline.defs.partitions import SUMMARY_TAG
 
 _MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
 SET = {
@@ -36,7 +36,7 @@ SET = {
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
-    made = instance_in(tmp_path)
+    made = open_instance_in(tmp_path)
     yield made
     made.dispose()
 
@@ -54,26 +54,26 @@ def test_the_location_is_that_of_the_workspace_file() -> None:
 
 
 def test_all_ship_off_and_one_command_turns_them_on_and_off(instance: dg.DagsterInstance) -> None:
-    assert {one.name for one in hands_off()} == SET, "name new ones here, and in docs/dagster.md"
-    assert not any(one.on for one in standings(instance))
-    assert set(turn(instance, on=True)) == SET
-    assert turn(instance, on=True) == []
+    assert {one.name for one in list_automations()} == SET, "name new ones here, and in docs/dagster.md"
+    assert not any(one.is_enabled for one in read_automation_statuses(instance))
+    assert set(set_all_automations(instance, is_enabled=True)) == SET
+    assert set_all_automations(instance, is_enabled=True) == []
     # a UI and a daemon look them up by their own origins
     for name in SET:
         origin = of_the_ui(name)
         state = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
         assert state is not None, f"get_selector: {_MOVED}"
         assert state.status is InstigatorStatus.RUNNING
-    found = {one.name: one for one in standings(instance)}
-    assert all(one.on and one.next is not None for one in found.values())
+    found = {one.name: one for one in read_automation_statuses(instance)}
+    assert all(one.is_enabled and one.next is not None for one in found.values())
     assert found["backfill_missing"].kind == "schedule"
     assert found["backfill_missing"].next.minute in (0, 30)
-    assert set(turn(instance, on=False)) == SET
-    assert not any(one.on for one in standings(instance))
+    assert set(set_all_automations(instance, is_enabled=False)) == SET
+    assert not any(one.is_enabled for one in read_automation_statuses(instance))
 
 
 def test_what_the_last_tick_said_is_shown(instance: dg.DagsterInstance) -> None:
-    run = instance.add_run(dg.DagsterRun("extract_domain", tags={LEFT_TAG: "starts 3 partitions"}))
+    run = instance.add_run(dg.DagsterRun("extract_domain", tags={SUMMARY_TAG: "starts 3 partitions"}))
     for name, at, more in (
         ("watch_list", 100.0, {"status": TickStatus.SKIPPED, "skip_reason": "nothing new"}),
         ("backfill_missing", 200.0, {"status": TickStatus.SUCCESS, "run_ids": [run.run_id]}),
@@ -90,22 +90,22 @@ def test_what_the_last_tick_said_is_shown(instance: dg.DagsterInstance) -> None:
                 **more,
             )
         )
-    found = {one.name: one for one in standings(instance)}
-    assert found["watch_list"].said == "nothing new", f"get_ticks: {_MOVED}"
+    found = {one.name: one for one in read_automation_statuses(instance)}
+    assert found["watch_list"].last_message == "nothing new", f"get_ticks: {_MOVED}"
     assert found["watch_list"].last is not None
     assert found["watch_list"].last.timestamp() == 100.0
-    assert found["backfill_missing"].said == "1 runs: starts 3 partitions"
+    assert found["backfill_missing"].last_message == "1 runs: starts 3 partitions"
     assert found["publication"].last is None
 
 
 def test_a_cursor_survives_being_turned_off_and_on(instance: dg.DagsterInstance) -> None:
-    turn(instance, on=True)
+    set_all_automations(instance, is_enabled=True)
     origin = of_the_ui("new_crawls")
     state = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
     assert state is not None
     instance.update_instigator_state(state.with_data(state.instigator_data._replace(cursor="where it was")))
-    turn(instance, on=False)
-    turn(instance, on=True)
+    set_all_automations(instance, is_enabled=False)
+    set_all_automations(instance, is_enabled=True)
     state = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
     assert state is not None
     assert state.instigator_data.cursor == "where it was"

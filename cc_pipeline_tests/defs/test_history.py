@@ -21,9 +21,9 @@ from dagster._core.storage.runs.schema import RunStorageSqlMetadata
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import history
-from cc_pipeline.defs.history import forget, needed_runs
-from cc_pipeline.defs.instance import instance_in
-from cc_pipeline.defs.internals import last_evaluation
+from cc_pipeline.defs.history import needed_runs, trim_run_history
+from cc_pipeline.defs.instance import open_instance_in
+from cc_pipeline.defs.internals import read_last_evaluation
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
@@ -73,7 +73,7 @@ def settings(bucket: Bucket, made: Settings, tmp_path: Path) -> Settings:
 
 @contextmanager
 def opened(settings: Settings) -> Iterator[dg.DagsterInstance]:
-    instance = instance_in(settings.dagster_home)
+    instance = open_instance_in(settings.dagster_home)
     try:
         yield instance
     finally:
@@ -83,7 +83,7 @@ def opened(settings: Settings) -> Iterator[dg.DagsterInstance]:
 def asked(settings: Settings) -> list[str]:
     """The jobs that the command line starts where everything was made."""
     with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
-        runs = launcher.harvest_what_is_new([NEW])
+        runs = launcher.harvest_changed([NEW])
         runs += launcher.extract([NEW], [parse_target(text) for text in TEXTS])
         runs += filter(None, [launcher.list_new_crawls()])
         return [run.job for run in runs]
@@ -118,7 +118,7 @@ def what_is_there(instance: dg.DagsterInstance) -> dict[str, object]:
             (one.status, one.event and one.event.timestamp, asyncio.run(one.targets_latest_materialization(anew())))
             for one in last
         ]
-        found[f"{check}: note"] = last_evaluation(instance, check, "looked at")
+        found[f"{check}: note"] = read_last_evaluation(instance, check, "looked at")
     return found
 
 
@@ -148,7 +148,7 @@ def test_runs_go_and_nothing_else_changes(settings: Settings) -> None:
             (settings.dagster_home / "storage" / run_id / "compute_logs").mkdir(parents=True)
         assert needed_runs(instance) == newest
         report = forgotten(instance)
-        assert (report.runs, report.kept, report.done) == (len(gone), len(newest), True)
+        assert (report.runs, report.kept_runs, report.is_complete) == (len(gone), len(newest), True)
         assert instance.get_runs_count() == len(newest) + 1  # and the one that did it
         assert what_is_there(instance) == before
         for run_id in runs:
@@ -238,7 +238,7 @@ def test_it_is_the_same_on_postgresql(settings: Settings) -> None:
             count, newest = instance.get_runs_count(), newest_runs(instance)
             assert count >= 5
             report = forgotten(instance)
-            assert (report.runs, report.done) == (count - len(newest), True)
+            assert (report.runs, report.is_complete) == (count - len(newest), True)
             assert what_is_there(instance) == before
             with instance.event_log_storage.index_connection() as index:
                 runs = {row[0] for row in index.exec_driver_sql("SELECT DISTINCT run_id FROM event_logs")}
@@ -262,9 +262,9 @@ def test_it_may_be_killed_anywhere(settings: Settings, step: str, monkeypatch: p
         with monkeypatch.context() as patch:
             patch.setattr(history, step, dies)
             with pytest.raises(Killed):
-                forget(instance, DAYS, now=datetime.now(UTC) + timedelta(days=100))
+                trim_run_history(instance, DAYS, now=datetime.now(UTC) + timedelta(days=100))
         assert what_is_there(instance) == before
-        assert forgotten(instance).done
+        assert forgotten(instance).is_complete
         assert what_is_there(instance) == before
 
 
@@ -284,9 +284,9 @@ def test_young_runs_stay_and_failed_ones_twice_as_long(settings: Settings) -> No
 def test_time_ends_and_the_next_one_goes_on(settings: Settings) -> None:
     with opened(settings) as instance:
         report = forgotten(instance, seconds=0)
-        assert (report.runs, report.done) == (0, False)
+        assert (report.runs, report.is_complete) == (0, False)
         assert tick(instance) == "asks"
-        assert forgotten(instance, 0).done
+        assert forgotten(instance, 0).is_complete
         assert tick(instance) == "old runs were deleted less than a day ago"
         instance.add_run(dg.DagsterRun("trim_history", status=dg.DagsterRunStatus.STARTED))
         assert tick(instance) == "old runs are being deleted"

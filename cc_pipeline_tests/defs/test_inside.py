@@ -11,13 +11,13 @@ import pytest
 
 from cc_pipeline.dagster import build_defs, names
 from cc_pipeline.defs.automation.watched import refuse_watched
-from cc_pipeline.defs.declared.build import definitions, everything, placement
+from cc_pipeline.defs.declared.build import build_namespace, definitions, everything
 from cc_pipeline.defs.declared.collected import asset_name, owns
 from cc_pipeline.defs.dynamic_keys import delete_keys
-from cc_pipeline.defs.flight import flight
+from cc_pipeline.defs.flight import find_in_flight
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.partitions import config_of
-from cc_pipeline.defs.placement import OURS, Placement
+from cc_pipeline.defs.placement import OWN_HOME, HomeNamespace
 from cc_pipeline.errors import UserInputError
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
@@ -71,7 +71,7 @@ def test_homes_share_no_name_and_clash_with_nothing_of_others(tmp_path: Path) ->
 
 
 def test_what_there_is_has_no_prefix_of_its_own_and_the_whole_instance_is_left_alone() -> None:
-    ours, inside = names_of(everything()), names_of(definitions(Placement(alone=False)))
+    ours, inside = names_of(everything()), names_of(definitions(HomeNamespace(is_only_home=False)))
     of_ours = {"job trim_history", "ticks history", "resource workspace", "ticks default_automation_condition_sensor"}
     assert ours - inside == of_ours | {name for name in ours if name.startswith("op forget")}
     assert inside - ours == {"resource cc_pipeline_workspace", "ticks conditions"}
@@ -101,11 +101,11 @@ def test_settings_come_per_home_in_the_words_of_their_variables(
     monkeypatch.setenv("CC_PIPELINE_SUBSETS", "warc")
     own = {"crawls": ["2024-22", "2018-05"], "Subsets": "robotstxt", "markdown": True, "rate": 3}
     places = {"home": tmp_path / "one", "source": None}
-    settings = placement(("one",), "", False, [], places, own).load_settings()
+    settings = build_namespace(("one",), "", False, [], places, own).load_settings()
     assert (settings.home, settings.source) == (tmp_path / "one", "https://data.commoncrawl.org")
     assert (settings.crawls, settings.subsets) == (("2024-22", "2018-05"), ("robotstxt",))
     assert (settings.markdown, settings.rate) == (True, 3)
-    assert placement((), "", False, [], {}, {}).load_settings().home == tmp_path / "another"
+    assert build_namespace((), "", False, [], {}, {}).load_settings().home == tmp_path / "another"
 
 
 @pytest.mark.parametrize(
@@ -124,26 +124,26 @@ def test_what_cannot_be_used_is_said_where_it_is_written(given: dict[str, Any], 
 
 
 def test_targets_of_the_code_location_are_not_purged_under_it() -> None:
-    at = Placement(("books",), alone=False, targets=("prefix:https://example.com/a/", "example.org"))
+    at = HomeNamespace(("books",), is_only_home=False, targets=("prefix:https://example.com/a/", "example.org"))
     refuse_watched(at, "example.net")
     with pytest.raises(UserInputError, match=r"watches 'example\.org'"):
         refuse_watched(at, "example.org")
 
 
 def test_runs_and_records_of_others_are_not_ours(instance: dg.DagsterInstance) -> None:
-    books, other = Placement(("books",), alone=False), Placement(alone=False)
+    books, other = HomeNamespace(("books",), is_only_home=False), HomeNamespace(is_only_home=False)
     tags, started = {"dagster/partition": f"{NEW}|example.com"}, dg.DagsterRunStatus.STARTED
     asked = config_of("books_extract_listed", [f"{NEW}|example.org"])
     instance.add_run(dg.DagsterRun("books_extract_targets", run_config=asked, status=started))
     selected = frozenset({dg.AssetKey(["news", "page_text"])})
     theirs = dg.DagsterRun("__ASSET_JOB", status=started, tags=tags, asset_selection=selected)
     instance.add_run(theirs)
-    assert flight(instance, books).pairs == {(NEW, "example.org")}
-    assert not flight(instance, other).is_any and not flight(instance, OURS).is_any
+    assert find_in_flight(instance, books).pairs == {(NEW, "example.org")}
+    assert not find_in_flight(instance, other).is_busy and not find_in_flight(instance, OWN_HOME).is_busy
     assert not owns(books, theirs)
     for at in (books, other):
-        instance.add_dynamic_partitions(at.of("target"), ["example.com"])
-        instance.add_dynamic_partitions(at.of("crawl"), [NEW])
+        instance.add_dynamic_partitions(at.qualify("target"), ["example.com"])
+        instance.add_dynamic_partitions(at.qualify("crawl"), [NEW])
         made = dg.AssetMaterialization(at.key("records"), partition=f"{NEW}|example.com")
         instance.report_runless_asset_event(made)
     delete_keys(instance, other, domains=["example.com"])
@@ -152,7 +152,7 @@ def test_runs_and_records_of_others_are_not_ours(instance: dg.DagsterInstance) -
 
 
 def test_a_home_without_a_prefix_owns_what_it_declares(instance: dg.DagsterInstance) -> None:
-    at = Placement(alone=False)
+    at = HomeNamespace(is_only_home=False)
     repository = definitions(at).get_repository_def()
     made = repository.asset_graph.materializable_asset_keys
     assert len(made) > 10 and {asset_name(at, key) for key in made} == {key.to_user_string() for key in made}
@@ -187,8 +187,8 @@ def test_own_assets_stand_behind_the_tables_by_partition_and_by_crawl(
     other = build_defs(home=tmp_path / "other", key_prefix="news", settings={"column_events": True})
     defs = dg.Definitions.merge(page["defs"], other)
     for home in (page["books"], names("news")):
-        instance.add_dynamic_partitions(home.of("crawl"), [NEW])
-        instance.add_dynamic_partitions(home.of("target"), ["example.com", "example.org"])
+        instance.add_dynamic_partitions(home.qualify("crawl"), [NEW])
+        instance.add_dynamic_partitions(home.qualify("target"), ["example.com", "example.org"])
     keys = [f"{NEW}|{site}" for site in ("example.com", "example.org")]
     books, news = (
         run(defs, instance, f"{prefix}_extract_targets", run_config=QUIET | config_of(f"{prefix}_extract_listed", keys))

@@ -12,8 +12,8 @@ from dagster._core.launcher.base import RunLauncher
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs import internals
 from cc_pipeline.defs.declared.build import everything
-from cc_pipeline.defs.instance import instance_in
-from cc_pipeline.defs.internals import assets_behind, end_run, last_evaluation
+from cc_pipeline.defs.instance import open_instance_in
+from cc_pipeline.defs.internals import end_run, find_dependent_assets, read_last_evaluation
 
 _MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
 
@@ -23,7 +23,7 @@ def test_assets_behind_a_step_of_a_run_are_known() -> None:
 
     @dg.asset(output_required=False)
     def table(context: dg.AssetExecutionContext) -> Iterator[dg.AssetMaterialization]:
-        found.append(assets_behind(context))
+        found.append(find_dependent_assets(context))
         yield dg.AssetMaterialization("table")
 
     @dg.asset(deps=[table])
@@ -56,7 +56,7 @@ def test_an_instance_opens_from_its_folder_and_the_environment_stays(
     chosen.write_text("telemetry: {enabled: false}\n", "utf-8")
     # it may have the password of a database
     chosen.chmod(0o600)
-    instance = instance_in(tmp_path)
+    instance = open_instance_in(tmp_path)
     assert [path.name for path in tmp_path.glob("*.yaml") if path.stat().st_mode & 0o077] == []
     try:
         assert instance.is_persistent
@@ -79,7 +79,7 @@ def test_a_command_keeps_the_logs_of_its_files_and_copies_no_output(tmp_path: Pa
     home, other = tmp_path / "home", tmp_path / "other"
     home.mkdir()
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
-    instance = instance_in(home)
+    instance = open_instance_in(home)
     try:
         run = talking.execute_in_process(instance=instance)
         for name in ("runs.db", "runs/index.db", f"runs/{run.run_id}.db"):
@@ -101,7 +101,7 @@ def test_a_place_for_output_that_a_person_chose_is_used(tmp_path: Path) -> None:
         f"  class: LocalComputeLogManager\n  config: {{base_dir: {tmp_path / 'output'}}}\n",
         "utf-8",
     )
-    instance = instance_in(tmp_path)
+    instance = open_instance_in(tmp_path)
     try:
         talking.execute_in_process(instance=instance)
         assert list((tmp_path / "output").rglob("*.out")), f"compute_logs: {_MOVED}"
@@ -146,7 +146,7 @@ def test_the_last_evaluation_of_a_check_is_found(instance: dg.DagsterInstance) -
     @dg.asset_check(asset=table)
     def sound(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         key = dg.AssetCheckKey(dg.AssetKey("table"), "sound")
-        notes.append(last_evaluation(context.instance, key, "note"))
+        notes.append(read_last_evaluation(context.instance, key, "note"))
         return dg.AssetCheckResult(passed=True, metadata={"note": {"run": len(notes)}})
 
     for _ in range(3):
@@ -156,9 +156,9 @@ def test_the_last_evaluation_of_a_check_is_found(instance: dg.DagsterInstance) -
 
 def test_what_a_launcher_tells_and_how_postgresql_is_opened_is_where_it_was() -> None:
     for found, status in ((True, "RUNNING"), (False, "NOT_FOUND")):
-        told = internals.health(found=found)
+        told = internals.make_health_answer(is_alive=found)
         assert told.status.value == status, f"CheckRunHealthResult: {_MOVED}"
-    assert type(internals.unreachable("away")).__name__ == "DagsterUserCodeUnreachableError", _MOVED
+    assert type(internals.unreachable_error("away")).__name__ == "DagsterUserCodeUnreachableError", _MOVED
     assert "supports_check_run_worker_health" in vars(RunLauncher), _MOVED
     for name in ("run_storage.run_storage", "event_log.event_log", "schedule_storage.schedule_storage"):
         module = import_module(f"dagster_postgres.{name}")

@@ -11,8 +11,8 @@ import pytest
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.declared.collected import parts
-from cc_pipeline.defs.lineage import COLUMNS, checked_owners, made_of
-from cc_pipeline.defs.placement import OURS
+from cc_pipeline.defs.lineage import COLUMNS, checked_owners, describe_sources
+from cc_pipeline.defs.placement import OWN_HOME
 from cc_pipeline.documents.schemas import PROVENANCE_COLUMNS
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import owners
@@ -57,7 +57,7 @@ def test_the_page_on_dagster_shows_each_arrow_between_groups(
         for above, those in re.findall(r"^  (\w+) --> (.+)$", page, re.MULTILINE)
         for below in those.split(" & ")
     }
-    core = parts(OURS)[0].definitions
+    core = parts(OWN_HOME)[0].definitions
     own = {*(dg.AssetKey(asset.name) for asset in core.assets), *(external.key for external in core.external)}
     arrows = {
         (specs[dep.asset_key].group_name, spec.group_name)
@@ -76,7 +76,7 @@ def test_the_page_on_dagster_and_those_of_extensions_name_all_there_is(specs: di
         names |= {one.name for one in ones or ()}
     assert len(names) > 60
     # what an extension adds stands on its own page
-    pages = [docs / "dagster.md", *(docs / "extensions" / f"{part.origin}.md" for part in parts(OURS)[1:])]
+    pages = [docs / "dagster.md", *(docs / "extensions" / f"{part.origin}.md" for part in parts(OWN_HOME)[1:])]
     told = "".join(page.read_text("utf-8") for page in pages)
     assert sorted(name for name in names if f"`{name}`" not in told) == []
 
@@ -101,7 +101,7 @@ def test_assets_depend_on_what_their_columns_come_from(specs: dict[dg.AssetKey, 
         assert {asset for found in columns.values() for asset, _ in found} <= asked, table
         lineage = spec.metadata["dagster/column_lineage"]
         assert set(lineage.deps_by_column) == {name for name, found in columns.items() if found}
-    for asset in (asset for part in parts(OURS) for asset in part.definitions.assets):
+    for asset in (asset for part in parts(OWN_HOME) for asset in part.definitions.assets):
         assert {*asset.external} <= {dep.asset_key for dep in specs[dg.AssetKey(asset.name)].deps}, asset.name
         assert all(specs[key].group_name == key.path[0] for key in asset.external)
     # files read whole fill the same tables, and from nothing of ours
@@ -120,7 +120,7 @@ def test_the_published_file_depends_on_every_table_that_is_an_asset(specs: dict[
 
 
 def test_columns_say_their_sources_in_words_too(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
-    assert made_of(COLUMNS["captures"], "url") == "columnar_index.url"
+    assert describe_sources(COLUMNS["captures"], "url") == "columnar_index.url"
     shown = {c.name: c.description for c in specs[dg.AssetKey("page_text")].metadata["dagster/column_schema"].columns}
     assert "[from records.url]" in shown["url"]
     assert "records.stored_file" in shown["main_content"]

@@ -21,18 +21,18 @@ from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_ite
 from cc_pipeline.defs import flight as flights
 from cc_pipeline.defs import instance as instances
 from cc_pipeline.defs import internals, watching
-from cc_pipeline.defs.flight import FORGOTTEN
+from cc_pipeline.defs.flight import ORPHAN_AGE
 from cc_pipeline.defs.instance import (
     DAGSTER_YAML,
     MACHINE_TAG,
     PROCESS_TAG,
     SERVER_TAG,
     end_runs_of_dead_processes,
-    instance_in,
-    partitions_under_way,
-    silent_servers,
+    find_running_partitions,
+    find_silent_servers,
+    open_instance_in,
 )
-from cc_pipeline.defs.notes import note
+from cc_pipeline.defs.notes import write_notes
 from cc_pipeline.defs.run_notes import note_worker
 from cc_pipeline.processes import this_machine, this_process
 from cc_pipeline_tests.defs.graph import listed_run
@@ -92,7 +92,7 @@ def test_a_run_of_another_host_is_not_taken_for_dead(instance: dg.DagsterInstanc
 
     theirs, gone = command(elsewhere), command("-".join((number, "1", *machine)))
     assert end_runs_of_dead_processes(instance, 2) == [gone]
-    assert partitions_under_way(instance, 2) == {"CC-MAIN-2024-22|example.com": theirs}
+    assert find_running_partitions(instance, 2) == {"CC-MAIN-2024-22|example.com": theirs}
     assert since != "1"
 
 
@@ -118,7 +118,7 @@ def test_a_worker_of_another_host_outlives_its_server_while_it_says_something(
     assert found is not None
     instance.report_engine_event("a group is done", found)
     assert end_runs_of_dead_processes(instance, 2) == []
-    monkeypatch.setattr(flights, "FORGOTTEN", timedelta(0))
+    monkeypatch.setattr(flights, "ORPHAN_AGE", timedelta(0))
     assert end_runs_of_dead_processes(instance, 2) == [run]
 
 
@@ -139,21 +139,21 @@ def test_a_host_that_is_out_of_reach_keeps_its_runs_until_it_is_taken_out(
             return True
         raise TimeoutError("a host that is off says nothing")
 
-    monkeypatch.setattr(instances, "answers", asked)
-    monkeypatch.setattr(instances, "executes", lambda *_: True)
+    monkeypatch.setattr(instances, "is_listening", asked)
+    monkeypatch.setattr(instances, "is_executing", lambda *_: True)
     servers = [{"host": host, "port": port} for host, port in (one, two)]
     kept, gone = (under_way(instance, server, dg.DagsterRunStatus.STARTED) for server in servers)
-    assert silent_servers(instance) == {"two.internal:4000": 1}
+    assert find_silent_servers(instance) == {"two.internal:4000": 1}
     for hosts in ((), (one, two)):
-        monkeypatch.setattr(instances, "launcher_of", lambda _, hosts=hosts: Spreads(*hosts))
+        monkeypatch.setattr(instances, "read_launcher", lambda _, hosts=hosts: Spreads(*hosts))
         assert end_runs_of_dead_processes(instance, 2) == []
     # a host that answers ends its runs itself, though it is taken out
-    monkeypatch.setattr(instances, "launcher_of", lambda _: Spreads(("three.internal", 4000)))
+    monkeypatch.setattr(instances, "read_launcher", lambda _: Spreads(("three.internal", 4000)))
     assert end_runs_of_dead_processes(instance, 2) == [gone]
     found = instance.get_run_by_id(kept)
     assert found is not None
     assert found.status is dg.DagsterRunStatus.STARTED
-    assert silent_servers(instance) == {}
+    assert find_silent_servers(instance) == {}
 
 
 def status_of(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
@@ -174,7 +174,7 @@ def test_a_process_outlives_its_server_and_counts(instance: dg.DagsterInstance) 
     for run_id, pid in ((begun, os.getpid()), (ended, process.pid)):
         instance.report_engine_event("Started", job_name="nothing", run_id=run_id, engine_event_data=told(pid))
     assert end_runs_of_dead_processes(instance) == [ended]
-    assert partitions_under_way(instance, 1) == {"CC-MAIN-2024-22|example.com": noted}
+    assert find_running_partitions(instance, 1) == {"CC-MAIN-2024-22|example.com": noted}
 
 
 #: Prints the mark of its process.
@@ -183,7 +183,7 @@ TELLS = "from cc_pipeline.processes import this_process; print(this_process())"
 
 def created_long_ago(instance: dg.DagsterInstance, **tags: str) -> str:
     run = dg.DagsterRun("nothing", tags=tags)
-    instance.run_storage.add_historical_run(run, datetime.now(UTC) - FORGOTTEN)
+    instance.run_storage.add_historical_run(run, datetime.now(UTC) - ORPHAN_AGE)
     return run.run_id
 
 
@@ -204,7 +204,7 @@ def test_what_nobody_will_start_is_cancelled_and_not_tried_again(instance: dg.Da
 def test_a_run_that_the_daemon_took_out_of_the_queue_and_gave_to_nobody_is_ended(instance: dg.DagsterInstance) -> None:
     starting = dg.DagsterRunStatus.STARTING
     old, new = under_way(instance, None, starting), under_way(instance, None, starting)
-    for run_id, ago in ((old, FORGOTTEN.total_seconds()), (new, 0.0)):
+    for run_id, ago in ((old, ORPHAN_AGE.total_seconds()), (new, 0.0)):
         event = dg.DagsterEvent(dg.DagsterEventType.RUN_STARTING.value, "nothing", message="taken out")
         instance.report_dagster_event(event, run_id, timestamp=datetime.now(UTC).timestamp() - ago)
     assert end_runs_of_dead_processes(instance) == [old]
@@ -221,7 +221,7 @@ def test_the_monitoring_of_the_daemon_ends_runs_without_a_process_and_no_others(
     (tmp_path / "dagster.yaml").write_text(DAGSTER_YAML, "utf-8")
     started, clock = dg.DagsterRunStatus.STARTED, [0.0]
     monkeypatch.setattr(watching.time, "monotonic", lambda: clock[0])
-    with instance_in(tmp_path) as instance, socket.socket() as server:
+    with open_instance_in(tmp_path) as instance, socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         here = {"host": "127.0.0.1", "port": server.getsockname()[1]}
         lost, lives = (under_way(instance, here, started) for _ in range(2))
@@ -252,4 +252,4 @@ def test_the_monitoring_of_the_daemon_ends_runs_without_a_process_and_no_others(
 def of_a_process_that_ended(instance: dg.DagsterInstance, run_id: str) -> None:
     with subprocess.Popen([sys.executable, "-c", TELLS], stdout=subprocess.PIPE, text=True) as process:
         mark = process.communicate()[0].strip()
-    note(instance, {f"cc_pipeline/worker/{run_id}": mark})
+    write_notes(instance, {f"cc_pipeline/worker/{run_id}": mark})

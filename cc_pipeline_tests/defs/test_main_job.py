@@ -14,7 +14,7 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.settings import load_settings
-from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.upkeep.upkeep import run_upkeep
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.published import published_rows, query
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, publish, workspace_of
@@ -45,7 +45,7 @@ def test_a_run_starts_no_run_for_an_index_that_is_there(bucket: Bucket, whole: P
     ):
         before = launcher.instance.get_runs_count()
         assert launcher.list_new_crawls() is None
-        assert launcher.harvest_what_is_new([NEW, OLD, ARC]) == []
+        assert launcher.harvest_changed([NEW, OLD, ARC]) == []
         assert launcher.instance.get_runs_count() == before
 
 
@@ -103,13 +103,13 @@ def test_upkeep_merges_and_sweeps_and_changes_no_row(bucket: Bucket, whole: Path
     orphan.write_bytes(b"left by a run that was killed before its commit")
     old = time.time() - 400 * 86_400
     os.utime(orphan, (old, old))
-    report = keep_up(workspace, max_files=1)
+    report = run_upkeep(workspace, max_files=1)
     assert sum(report.merged.values()) > 0
     assert orphan.exists(), "nobody knows since when it is not needed"
     # a week later
     for note in (orphan.parent / "superseded").iterdir():
         os.utime(note.rename(note.with_name(f"20240101T000000.000000Z-{note.name[23:]}")), (old, old))
-    assert keep_up(workspace).deleted["stored records"] == 1
+    assert run_upkeep(workspace).deleted["stored records"] == 1
     assert not orphan.exists()
     assert published_rows(whole) == before
 

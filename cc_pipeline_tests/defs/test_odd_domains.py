@@ -14,7 +14,7 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.run_failures import failed_in
+from cc_pipeline.defs.run_failures import read_failed_partitions
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
@@ -106,7 +106,7 @@ def test_odd_names_find_what_is_meant_each_for_itself(run, world: tuple[Path, Mi
     arguments = [*MEANT]
     status, out, err = run("run", "--crawl", NEW, *arguments, "--source", str(folder / "bucket"))
     assert status == 0, err
-    urls = [capture.url for capture in truth.of(NEW, subset="warc")]
+    urls = [capture.url for capture in truth.captures_of(NEW, subset="warc")]
     status, out, _ = run("targets", "add", *MEANT)
     assert status == 0
     for text, hosts in MEANT.items():
@@ -160,7 +160,7 @@ def test_keys_made_in_the_ui_are_looked_up_as_meant_or_fail_with_a_reason(
     assert KEYS_REFUSED["../x"] in failure_of(alone)
     result = execute_listed(instance, settings, [f"{NEW}|{key}" for key in KEYS_REFUSED])
     [failure] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
-    reasons = {one.partition: one.reason for one in failed_in(failure.user_failure_data.metadata)}
+    reasons = {one.partition: one.reason for one in read_failed_partitions(failure.user_failure_data.metadata)}
     for key, why in KEYS_REFUSED.items():
         assert why in reasons.pop(f"{NEW}|{key}")
     assert reasons == {}
@@ -169,7 +169,7 @@ def test_keys_made_in_the_ui_are_looked_up_as_meant_or_fail_with_a_reason(
     assert execute(instance, settings, "extract_domain", key=f"{NEW}|kunst-example.museum").success
     assert execute(instance, settings, "publish").success
     found = query(home, "SELECT count(*) FROM capture_targets WHERE target = 'kunst-example.museum'")
-    assert found == [(len(truth.of(NEW, subset="warc", domain="kunst-example.museum")),)]
+    assert found == [(len(truth.captures_of(NEW, subset="warc", domain="kunst-example.museum")),)]
     assert query(home, "SELECT kind FROM targets WHERE slug = 'kunst-example.museum'") == [("domain",)]
 
 
@@ -190,7 +190,7 @@ def test_a_condition_is_a_partition_whose_definition_reads_back(
     result = execute(instance, settings, "extract_domain", key=f"{NEW}|{target.slug}")
     assert result.success, failure_of(result)
     assert workspace.targets([target.slug])[target.slug] == target
-    pages = [one for one in truth.of(NEW, domain="example.com", subset="warc") if _mime(one) == "text/html"]
+    pages = [one for one in truth.captures_of(NEW, domain="example.com", subset="warc") if _mime(one) == "text/html"]
     rows = workspace.lake.read("captures", {"crawl": NEW, "target": target.slug}, ["url"])["url"].to_pylist()
     assert sorted(rows) == sorted(one.url for one in pages) != []
 
@@ -208,7 +208,9 @@ def test_a_key_of_the_watch_list_means_that_before_any_sensor_has_run(
     harvest(workspace_of(folder / "bucket", folder / "home"))
     result = execute(instance, settings, "extract_domain", key=f"{NEW}|{key}")
     assert result.success, failure_of(result)
-    urls = [one.url for one in truth.of(NEW, subset="warc") if urlsplit(one.url).netloc == "news.example.co.uk"]
+    urls = [
+        one.url for one in truth.captures_of(NEW, subset="warc") if urlsplit(one.url).netloc == "news.example.co.uk"
+    ]
     assert recorded(instance, "captures")[f"{NEW}|{key}"].metadata["dagster/partition_row_count"].value == len(urls) > 0
 
 

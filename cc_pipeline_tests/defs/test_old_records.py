@@ -12,8 +12,8 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 
 from cc_pipeline.defs import history
-from cc_pipeline.defs.instance import instance_in
-from cc_pipeline.defs.notes import names_of_notes, note, noted
+from cc_pipeline.defs.instance import open_instance_in
+from cc_pipeline.defs.notes import list_note_names, read_notes, write_notes
 from cc_pipeline.defs.run_notes import note_tried, note_worker
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
@@ -24,7 +24,7 @@ from cc_pipeline_tests.motoserver import CREDENTIALS, client_of, moto_server
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
-    with instance_in(tmp_path) as instance:
+    with open_instance_in(tmp_path) as instance:
         yield instance
 
 
@@ -82,7 +82,7 @@ def test_what_something_was_made_of_stays_beside_a_newer_record(empty: dg.Dagste
         dg.materialize([above], instance=instance)
     assert status(instance) == "FRESH"
     for days in (100, 200):
-        assert forgotten(instance, days).done
+        assert forgotten(instance, days).is_complete
         assert status(instance) == "FRESH"
         assert records(instance) == 2  # the newest, and that which below was made of
     dg.materialize([below, table, above], selection=[below], partition_key="a", instance=instance)
@@ -95,19 +95,19 @@ def test_notes_of_runs_that_are_gone_go(empty: dg.DagsterInstance) -> None:
     instance = empty
     old = instance.add_run(dg.DagsterRun("any", status=dg.DagsterRunStatus.SUCCESS))
     young = instance.add_run(dg.DagsterRun("any", status=dg.DagsterRunStatus.STARTED))
-    note(instance, {"another": "stays"})
+    write_notes(instance, {"another": "stays"})
     for run in (old, young):
         note_tried(instance, run.run_id, [])
         note_worker(instance, run.run_id)
 
     def names() -> list[str]:
-        return [name.rpartition("/")[0] or name for name in sorted(names_of_notes(instance, ""))]
+        return [name.rpartition("/")[0] or name for name in sorted(list_note_names(instance, ""))]
 
     tried, worker = "cc_pipeline/tried", "cc_pipeline/worker"
     assert names() == ["another", tried, tried, worker, worker]
     forgotten(instance)
     assert names() == ["another", "cc_pipeline", tried, worker], "and where it notes what it did"
-    assert noted(instance, [f"{tried}/{young.run_id}"])
+    assert read_notes(instance, [f"{tried}/{young.run_id}"])
 
 
 def test_what_ticks_logged_goes(empty: dg.DagsterInstance, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_what_runs_said_goes_from_s3_too(tmp_path: Path, monkeypatch: pytest.Mon
         manager = {"module": "dagster_aws.s3.compute_log_manager", "class": "S3ComputeLogManager", "config": config}
         chosen = {"telemetry": {"enabled": False}, "compute_logs": manager}
         (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(chosen), "utf-8")
-        with instance_in(tmp_path) as instance:
+        with open_instance_in(tmp_path) as instance:
             old, young = (
                 instance.add_run(dg.DagsterRun("any", status=status)).run_id
                 for status in (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.STARTED)

@@ -17,12 +17,12 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs import partition_runs as slices
 from cc_pipeline.defs.declared.collected import listed_ops
-from cc_pipeline.defs.flight import left_failed
+from cc_pipeline.defs.flight import find_unresolved_failures
 from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline.defs.partitions import config_of, partition_key, range_tags
-from cc_pipeline.defs.placement import OURS, WORKSPACE
-from cc_pipeline.defs.recording import Described, said
-from cc_pipeline.defs.run_failures import FailedPartition, failed_in
+from cc_pipeline.defs.placement import OWN_HOME, WORKSPACE
+from cc_pipeline.defs.recording import Described, summarize_failures
+from cc_pipeline.defs.run_failures import FailedPartition, read_failed_partitions
 from cc_pipeline.errors import PlaceFault
 from cc_pipeline.extraction import run as extract
 from cc_pipeline.extraction.engine import LocalEngine
@@ -71,7 +71,7 @@ def instance(bucket: Bucket, instance: dg.DagsterInstance) -> dg.DagsterInstance
 
 
 def status(instance: dg.DagsterInstance, asset: str, key: str) -> str | None:
-    found = instance.get_status_by_partition(dg.AssetKey(asset), [key], OURS.pairs) or {}
+    found = instance.get_status_by_partition(dg.AssetKey(asset), [key], OWN_HOME.pairs) or {}
     shown = found[key]
     return None if shown is None else shown.value
 
@@ -101,7 +101,7 @@ def test_one_bad_partition_of_several_crawls_fails_alone(
     figures = {key: one.metadata for key, one in recorded(instance, "records").items()}
     for key in GOOD:
         crawl, slug = key.split("|")
-        planned = len(bucket[1].of(crawl, subset="warc", domain=slug))
+        planned = len(bucket[1].captures_of(crawl, subset="warc", domain=slug))
         assert figures[key]["fetched"].value == figures[key]["dagster/partition_row_count"].value == planned
         others = {"requests", "bytes read", "seconds", "rows written", "missing", "not here"}
         assert others.isdisjoint(figures[key]), "an event has no zeros and no costs of a group"
@@ -109,18 +109,18 @@ def test_one_bad_partition_of_several_crawls_fails_alone(
     assert any(message.startswith("captures of ") for message in costs), costs
     [failure] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
     assert failure.user_failure_data is not None
-    [named] = failed_in(failure.user_failure_data.metadata)
+    [named] = read_failed_partitions(failure.user_failure_data.metadata)
     assert (named.partition, named.error_class) == (f"{NEW}|{BAD}", "UserInputError")
     assert "1 of 5 partitions failed" in (failure.user_failure_data.description or "")
     assert "a space" in named.reason
-    assert left_failed(instance).keys() == {(NEW, BAD)}
+    assert find_unresolved_failures(instance).keys() == {(NEW, BAD)}
     good_neighbours_were_checked(instance, result)
     says_why_it_failed(instance, result.run_id)
     # once more: what was made costs a look, and says so again
     again = execute_listed(instance, settings, KEYS)
     assert not again.success
     assert {one.metadata["rows written"].value for one in recorded(instance, "records").values()} == {0}
-    assert left_failed(instance).keys() == {(NEW, BAD)}
+    assert find_unresolved_failures(instance).keys() == {(NEW, BAD)}
 
 
 def test_a_source_that_refuses_all_is_no_failure_of_those_that_met_it_first(
@@ -131,7 +131,7 @@ def test_a_source_that_refuses_all_is_no_failure_of_those_that_met_it_first(
 
     monkeypatch.setattr(extract, "locate_captures", refuses)
     assert not execute_listed(instance, settings_of(bucket[0], home), GOOD).success
-    found = left_failed(instance)
+    found = find_unresolved_failures(instance)
     assert {partition_key(*pair): one.times for pair, one in found.items()} == dict.fromkeys(GOOD, 0)
 
 
@@ -180,8 +180,8 @@ def test_the_same_rows_have_the_same_version_and_a_single_partition_has_its_own_
     bucket: Bucket, home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = settings_of(bucket[0], home)
-    looks, plain = [], slices.sharing
-    monkeypatch.setattr(slices, "sharing", lambda lake: looks.append(lake) or plain(lake))
+    looks, plain = [], slices.find_sharing
+    monkeypatch.setattr(slices, "find_sharing", lambda lake: looks.append(lake) or plain(lake))
     assert execute(instance, settings, "extract_domain", key=GOOD[0]).success
     # it looks at all targets of the lake
     assert len(looks) == 1
@@ -345,7 +345,9 @@ def test_a_full_disk_ends_the_run_and_no_other_is_begun(
         assert launcher.instance.get_runs_count() - before == 1
         assert failed.value.failed == ()
         assert len(recorded(launcher.instance, "captures")) == 2, "they were located"
-        assert {one.times for one in left_failed(launcher.instance).values()} == {0}, "it is the fault of none of them"
+        assert {one.times for one in find_unresolved_failures(launcher.instance).values()} == {0}, (
+            "it is the fault of none of them"
+        )
 
 
 @pytest.mark.matrix
@@ -367,18 +369,18 @@ def test_only_what_was_tried_counts_as_failed_when_a_run_ends_early(
     monkeypatch.setattr(extract, "fetch_captures", broken)
     monkeypatch.setattr(extract, "extract", partial(extract.extract, engine=LocalEngine(partitions=2)))
     if ends is None:
-        described = slices._Descriptions.of
+        described = slices._Descriptions.describe
 
-        def buggy(self: slices._Descriptions, made: extract.Made, table: str) -> Described:
+        def buggy(self: slices._Descriptions, made: extract.PartitionResult, table: str) -> Described:
             if made.slug == domains[2]:
                 raise RuntimeError("a bug")
             return described(self, made, table)
 
-        monkeypatch.setattr(slices._Descriptions, "of", buggy)
+        monkeypatch.setattr(slices._Descriptions, "describe", buggy)
     keys = [f"{NEW}|{domain}" for domain in domains]
     with suppress(KeyboardInterrupt):
         assert not execute_listed(instance, settings_of(bucket[0], home), keys).success
-    found = left_failed(instance)
+    found = find_unresolved_failures(instance)
     told = {
         domain: (found[NEW, domain].times, found[NEW, domain].unreached) for domain in domains if domain != domains[1]
     }
@@ -394,12 +396,12 @@ def test_settings_that_cannot_be_used_are_no_partitions_fault(
     job = defs().resolve_job_def(EXTRACT)
     asked = config_of(listed_ops()[EXTRACT], GOOD)
     assert not job.execute_in_process(instance=instance, run_config=asked, raise_on_error=False).success
-    assert {(one.times, one.unreached) for one in left_failed(instance).values()} == {(0, 1)}
+    assert {(one.times, one.unreached) for one in find_unresolved_failures(instance).values()} == {(0, 1)}
 
 
 def test_a_message_names_the_first_and_counts_the_others() -> None:
     failed = [FailedPartition(f"C|t{number}", "EnvironmentFault", f"reason {number}\nadvice") for number in range(8)]
-    assert said(failed[:1], 1) == "reason 0\nadvice"
-    text = said(failed, 200)
+    assert summarize_failures(failed[:1], 1) == "reason 0\nadvice"
+    text = summarize_failures(failed, 200)
     assert text.startswith("8 of 200 partitions failed, the others are done. C|t0: reason 0; C|t1: reason 1")
     assert text.endswith("C|t4: reason 4; and 3 more\nadvice")

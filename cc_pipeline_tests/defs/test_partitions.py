@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.defs.partitions import by_crawl, contiguous_ranges, partition_key
+from cc_pipeline.defs.partitions import contiguous_ranges, group_by_crawl, partition_key
 
 
 def test_keys_group_by_crawl() -> None:
     keys = [partition_key("C2", "b"), partition_key("C1", "a"), partition_key("C2", "a")]
-    assert by_crawl(keys) == {"C2": ["b", "a"], "C1": ["a"]}
+    assert group_by_crawl(keys) == {"C2": ["b", "a"], "C1": ["a"]}
 
 
 @given(ordered=st.lists(st.integers(0, 30).map(str), unique=True), data=st.data())

@@ -100,8 +100,8 @@ def project(bucket: Bucket, tmp_path: Path) -> Path:
     (copied / "defs.yaml").write_text((copied / "defs.yaml").read_text("utf-8").replace("books", "news"), "utf-8")
     with dg.DagsterInstance.from_config(str(tmp_path / "instance")) as instance:
         books = names("books")
-        instance.add_dynamic_partitions(books.of("crawl"), [NEW])
-        instance.add_dynamic_partitions(books.of("target"), [SITE])
+        instance.add_dynamic_partitions(books.qualify("crawl"), [NEW])
+        instance.add_dynamic_partitions(books.qualify("target"), [SITE])
     return tmp_path
 
 

@@ -14,8 +14,8 @@ import cc_pipeline.defs.publication as publication
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.checks.looks import left_failed_result
 from cc_pipeline.defs.checks.steps import LEFT_FAILED
-from cc_pipeline.defs.flight import MADE_TAG, flight
-from cc_pipeline.defs.instance import PROCESS_TAG, of_a_command
+from cc_pipeline.defs.flight import MADE_TAG, find_in_flight
+from cc_pipeline.defs.instance import PROCESS_TAG, is_command_run
 from cc_pipeline.processes import this_process
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.defs.graph import definitions, execute_listed, listed_run
@@ -84,17 +84,17 @@ def test_a_run_publishes_at_its_end_unless_others_go_on_or_a_command_does_it(
         root_run_id=other.run_id,
         parent_run_id=other.run_id,
     )
-    assert not of_a_command(instance.add_run(repeated)), "so it publishes by itself"
-    assert flight(instance, but_made=True).is_any
+    assert not is_command_run(instance.add_run(repeated)), "so it publishes by itself"
+    assert find_in_flight(instance, exclude_made=True).is_busy
 
 
 @pytest.mark.process
 def test_a_long_run_publishes_while_it_goes_on(
     workspace: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publication, "_LOOK_EVERY", 0.0)
+    monkeypatch.setattr(publication, "_CHECK_INTERVAL", 0.0)
     seen: list[int] = []
-    monkeypatch.setattr(publication.PublishWhileRunning, "at_end", lambda *_: seen.append(publications(instance)))
+    monkeypatch.setattr(publication.RunPublisher, "publish_at_end", lambda *_: seen.append(publications(instance)))
     run(instance, workspace, "example.com", "example.org")
     assert seen == [1], "there was no file, so the first partition was published; then it was young"
 
@@ -103,7 +103,7 @@ def test_a_long_run_publishes_while_it_goes_on(
 def test_a_publication_is_of_all_it_shows_also_of_what_was_recorded_after_it(
     workspace: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publication, "_LOOK_EVERY", 0.0)
+    monkeypatch.setattr(publication, "_CHECK_INTERVAL", 0.0)
     run(instance, workspace, "example.com", "example.org")
     assert published(workspace) == {"example.com", "example.org"}
     newest = instance.get_latest_materialization_event(dg.AssetKey("warehouse"))
@@ -129,7 +129,7 @@ def test_of_runs_that_end_together_the_last_publishes(workspace: Workspace, inst
     assert published(workspace) == {"example.com", "example.org"}
     said = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS]))
     assert all(one.tags[MADE_TAG] == one.run_id for one in said), "so the other one would have seen it as well"
-    assert flight(instance).pairs == {(NEW, "no-such.example")}, "nobody asks for it before it has ended"
+    assert find_in_flight(instance).pairs == {(NEW, "no-such.example")}, "nobody asks for it before it has ended"
 
 
 @pytest.mark.process

@@ -13,10 +13,10 @@ from sqlalchemy.exc import OperationalError
 
 from cc_pipeline.checks.check import Check
 from cc_pipeline.defs.checks import looks
-from cc_pipeline.defs.checks.looks import Looking, look_at_publication
+from cc_pipeline.defs.checks.looks import CheckContext, check_publication
 from cc_pipeline.defs.checks.steps import LEFT_FAILED
 from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.placement import OURS
+from cc_pipeline.defs.placement import OWN_HOME
 from cc_pipeline.errors import EnvironmentFault, PlaceFault
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.upkeep import upkeep
@@ -59,12 +59,12 @@ def test_what_is_recorded_while_a_command_publishes_counts_as_newer(
 
 
 def test_a_publication_that_was_not_recorded_is_made_again(launcher: Launcher) -> None:
-    assert launcher.publish_what_is_new() is not None
-    assert launcher.publish_what_is_new() is None
+    assert launcher.publish_changes() is not None
+    assert launcher.publish_changes() is None
     # as where a command was killed in between
     upkeep.merge_and_publish(launcher._workspace)
-    assert launcher.publish_what_is_new() is not None
-    assert launcher.publish_what_is_new() is None
+    assert launcher.publish_changes() is not None
+    assert launcher.publish_changes() is None
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,9 @@ def test_checks_that_break_outside_of_a_run_say_so_in_a_line_each(
     broken = Check(asset="warehouse", name="sound", description="", step="looks", verdict=fail)
     monkeypatch.setattr(looks, "checks_of", lambda _: [broken])
     monkeypatch.setattr(looks, "left_failed_result", fail)
-    look_at_publication(Looking(instance, logging.getLogger("looks")), workspace_of(bucket[0], tmp_path), OURS, {})
+    check_publication(
+        CheckContext(instance, logging.getLogger("looks")), workspace_of(bucket[0], tmp_path), OWN_HOME, {}
+    )
     told = [record for record in caplog.records if record.name == "looks"]
     assert [one.getMessage() for one in told] == [
         f"the check {name} broke: it is broken. Mend it." for name in ("sound", LEFT_FAILED)

@@ -10,7 +10,7 @@ from cc_pipeline.defs import resources
 from cc_pipeline.defs.declared.build import resource
 from cc_pipeline.defs.engines import LocalRunEngine
 from cc_pipeline.defs.partitions import ENGINE_TAG
-from cc_pipeline.defs.placement import OURS, WORKSPACE
+from cc_pipeline.defs.placement import OWN_HOME, WORKSPACE
 from cc_pipeline.extension import Extension
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -48,7 +48,7 @@ def test_a_run_has_one_open_workspace_of_its_settings(
     source, home = str(tmp_path / "bucket"), str(tmp_path / "home")
     result = dg.materialize(
         [first, second],
-        resources={WORKSPACE: resource(OURS).configured({"source": source, "home": home})},
+        resources={WORKSPACE: resource(OWN_HOME).configured({"source": source, "home": home})},
         raise_on_error=False,
     )
     assert result.success is not fails
@@ -66,7 +66,7 @@ def test_settings_that_cannot_be_used_end_the_run_naming_the_variable(monkeypatc
         pytest.fail("it must not run")
 
     with pytest.raises(Exception, match="workspace") as failed:
-        dg.materialize([any_asset], resources={WORKSPACE: resource(OURS)})
+        dg.materialize([any_asset], resources={WORKSPACE: resource(OWN_HOME)})
     assert "CC_PIPELINE_VIA" in str(failed.value.__cause__ or failed.value)
 
 
@@ -78,7 +78,7 @@ def test_a_source_with_credentials_is_refused_where_dagster_would_store_it(sourc
 
     given = {"source": source, "home": str(tmp_path)}
     with pytest.raises(Exception, match="workspace") as failed:
-        dg.materialize([any_asset], resources={WORKSPACE: resource(OURS).configured(given)})
+        dg.materialize([any_asset], resources={WORKSPACE: resource(OWN_HOME).configured(given)})
     said = str(failed.value.__cause__ or failed.value)
     assert "CC_PIPELINE_SOURCE_PASSWORD" in said
     assert "s3cret" not in said
@@ -97,7 +97,7 @@ def test_a_run_chooses_its_engine_by_its_configuration_or_its_tag(
 
     def run(tags: dict[str, str], **config: str) -> None:
         own = {"source": str(tmp_path / "bucket"), "home": str(tmp_path / "home"), **config}
-        of_run = resource(OURS).configured(own)
+        of_run = resource(OWN_HOME).configured(own)
         dg.materialize([any_asset], resources={WORKSPACE: of_run}, tags=tags)
 
     run({})
@@ -114,7 +114,7 @@ def test_the_process_of_a_run_keeps_dagsters_files_open_and_that_of_a_tick_does_
 ) -> None:
     kept: list[str] = []
     monkeypatch.setattr(resources, "keep_open", lambda _: kept.append("kept"))
-    mine = resource(OURS).configured({"source": str(tmp_path), "home": str(tmp_path / "home")})
+    mine = resource(OWN_HOME).configured({"source": str(tmp_path), "home": str(tmp_path / "home")})
 
     @dg.asset
     def any_asset(workspace: dg.ResourceParam[Workspace]) -> None:

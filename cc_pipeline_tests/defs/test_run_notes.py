@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 
 from cc_pipeline.defs import flight as flights
-from cc_pipeline.defs.flight import flight
-from cc_pipeline.defs.instance import DAGSTER_YAML, end_runs_of_dead_processes, instance_in
-from cc_pipeline.defs.notes import note, noted
+from cc_pipeline.defs.flight import find_in_flight
+from cc_pipeline.defs.instance import DAGSTER_YAML, end_runs_of_dead_processes, open_instance_in
+from cc_pipeline.defs.notes import read_notes, write_notes
 from cc_pipeline.defs.partitions import KIND_TAG, partition_key, range_tags
-from cc_pipeline.defs.run_notes import listed_partitions, note_tried, run_partitions, tried_in
+from cc_pipeline.defs.run_notes import listed_partitions, note_tried, read_tried, run_partitions
 from cc_pipeline_tests.defs.graph import listed_run
 from cc_pipeline_tests.postgres import postgres_server
 
@@ -80,11 +80,11 @@ def test_what_was_tried_is_of_the_run_that_said_so(instance: dg.DagsterInstance)
     note_tried(instance, "one", ["A|x", "B|y"])
     note_tried(instance, "two", [])
     note_tried(instance, "one", ["A|x"])
-    assert tried_in(instance, ["one", "two", "three"]) == {"one": {("A", "x")}, "two": set()}
+    assert read_tried(instance, ["one", "two", "three"]) == {"one": {("A", "x")}, "two": set()}
 
 
 def test_many_may_note_the_same_at_once(tmp_path: Path) -> None:
-    with instance_in(tmp_path) as instance:
+    with open_instance_in(tmp_path) as instance:
         many_note_the_same(instance)
 
 
@@ -92,8 +92,8 @@ def many_note_the_same(instance: dg.DagsterInstance) -> None:
     for number in range(5):
         texts = [{f"first {number}": f"of {one}", f"second {number}": f"of {one}"} for one in range(6)]
         with ThreadPoolExecutor(len(texts)) as threads:
-            assert [*threads.map(lambda some: note(instance, some), texts)] == [None] * len(texts)
-        assert noted(instance, [*texts[0]]) in texts
+            assert [*threads.map(lambda some: write_notes(instance, some), texts)] == [None] * len(texts)
+        assert read_notes(instance, [*texts[0]]) in texts
 
 
 def long_names(crawl: str) -> list[str]:
@@ -109,7 +109,7 @@ def on_postgresql(home: Path) -> Iterator[dg.DagsterInstance]:
         state["storage"] = server.storage
         (home / "dagster").mkdir(parents=True)
         (home / "dagster/dagster.yaml").write_text(yaml.safe_dump(state), "utf-8")
-        with instance_in(home / "dagster") as instance:
+        with open_instance_in(home / "dagster") as instance:
             yield instance
 
 
@@ -124,7 +124,7 @@ def test_postgresql_takes_a_run_of_as_many_long_names_as_there_may_be(tmp_path: 
         assert again is not None
         assert listed_partitions(again) == keys
         assert len(run_partitions(instance, [again])[run.run_id]) == 200
-        assert len(tried_in(instance, [run.run_id])[run.run_id]) == 200
+        assert len(read_tried(instance, [run.run_id])[run.run_id]) == 200
         its_retries_are_counted(instance, run)
         a_run_whose_tags_were_refused_is_nobodys(instance, keys)
         many_note_the_same(instance)
@@ -166,8 +166,8 @@ def a_run_whose_tags_were_refused_is_nobodys(instance: dg.DagsterInstance, keys:
     # so it is cancelled before it could fail: nothing tries that again
     with pytest.raises(OperationalError):
         instance.add_run(refused)
-    with mock.patch.object(flights, "FORGOTTEN", timedelta(0)):
-        assert not flight(instance).is_any
+    with mock.patch.object(flights, "ORPHAN_AGE", timedelta(0)):
+        assert not find_in_flight(instance).is_busy
         assert end_runs_of_dead_processes(instance) == [refused.run_id]
     ended = instance.get_run_by_id(refused.run_id)
     assert ended is not None

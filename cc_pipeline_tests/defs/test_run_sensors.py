@@ -13,12 +13,12 @@ import dagster as dg
 import pytest
 
 import cc_pipeline.defs.automation.sensors as run_sensors
-from cc_pipeline.defs.automation.sensors import partitions_named
+from cc_pipeline.defs.automation.sensors import name_partitions
 from cc_pipeline.defs.partitions import KIND_TAG, range_tags
-from cc_pipeline.defs.placement import OURS, WORKSPACE
-from cc_pipeline.defs.resources import patience
+from cc_pipeline.defs.placement import OWN_HOME, WORKSPACE
+from cc_pipeline.defs.resources import limit_wait
 from cc_pipeline.locks import locked
-from cc_pipeline.publish.publish import Behind, behind
+from cc_pipeline.publish.publish import PublicationLag, find_publication_lag
 from cc_pipeline.settings import load_settings
 from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.rates import SourceLimits
@@ -36,7 +36,7 @@ source_breaker = sensor("source_breaker")
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, object]]:
     heard: list[Mapping[str, object]] = []
-    monkeypatch.setattr(run_sensors, "tell", lambda address, what: heard.append({"to": address} | dict(what)))
+    monkeypatch.setattr(run_sensors, "post_event", lambda address, what: heard.append({"to": address} | dict(what)))
     return heard
 
 
@@ -94,14 +94,14 @@ def test_the_failed_partitions_of_a_run_are_told_with_their_reasons(
 
 def test_partitions_are_named_however_the_run_has_them() -> None:
     def named(tags: Mapping[str, str]) -> list[str]:
-        return partitions_named(dg.DagsterRun("extract_domain", tags=dict(tags)), OURS)
+        return name_partitions(dg.DagsterRun("extract_domain", tags=dict(tags)), OWN_HOME)
 
     assert named(range_tags("A|x", "B|y")) == ["A|x", "B|y"]
     assert named({"dagster/partition": "A|x"}) == ["A|x"]
     assert named({}) == []
-    assert partitions_named(listed_run(["A|x", "B|y"]), OURS) == ["A|x", "B|y"]
-    assert partitions_named(listed_run([]), OURS) == []
-    assert partitions_named(dg.DagsterRun("extract_targets"), OURS) == []
+    assert name_partitions(listed_run(["A|x", "B|y"]), OWN_HOME) == ["A|x", "B|y"]
+    assert name_partitions(listed_run([]), OWN_HOME) == []
+    assert name_partitions(dg.DagsterRun("extract_targets"), OWN_HOME) == []
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
     assert "answers as usual" in tick()
     budget = Budget(workspace.settings.budget_path, host, SourceLimits(10.0, 8), RefusalPolicy(probes=(60.0,)))
     try:
-        budget.tell(forbidden(why="403"))
+        budget.apply_event(forbidden(why="403"))
         assert f"{host} refuses (403)" in tick()
         tick()
         assert [one["event"] for one in told] == ["circuit breaker open"], "told once"
@@ -145,7 +145,7 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
 def test_what_automation_starts_outlasts_a_window_and_waits_no_longer(tmp_path: Path) -> None:
     def waits(of: Mapping[str, str] | None, **settings: str) -> float | None:
         given = load_settings({f"CC_PIPELINE_{name}": text for name, text in settings.items()}, home=str(tmp_path))
-        return patience(given, None if of is None else dg.DagsterRun(job_name="x", tags=dict(of)))
+        return limit_wait(given, None if of is None else dg.DagsterRun(job_name="x", tags=dict(of)))
 
     sensor = {"dagster/sensor_name": "new_crawls"}
     assert waits(None) == waits(None, WAIT="inf") == 0
@@ -160,27 +160,27 @@ def test_the_published_file_is_behind_until_it_shows_every_version(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = workspace_of(bucket[0], tmp_path)
-    assert behind(workspace) is None, "there is nothing to show"
+    assert find_publication_lag(workspace) is None, "there is nothing to show"
     harvest(workspace)
-    first = behind(workspace)
+    first = find_publication_lag(workspace)
     assert first is not None
     assert first.longer_than(10), "there is no file"
     publish(workspace)
     with monkeypatch.context() as patch:
         patch.setattr("cc_pipeline.publish.publish.connect_newest", None)  # no server that asks need open it
-        assert behind(workspace) is None
+        assert find_publication_lag(workspace) is None
         extract(workspace, "example.org")
-        second = behind(workspace)
+        second = find_publication_lag(workspace)
         assert second is not None
     for lost in ("", "[]", "{"):  # nor does the answer hang on what was kept in words
         (workspace.settings.cache_path / "published.json").write_text(lost)
-        assert behind(workspace) == replace(second, since=ANY)
+        assert find_publication_lag(workspace) == replace(second, since=ANY)
     assert second.state != first.state
     assert not second.longer_than(10)
     publish(workspace)
-    assert behind(workspace) is None
+    assert find_publication_lag(workspace) is None
     workspace.settings.published_path.write_bytes(b"no database")
-    broken = behind(workspace)
+    broken = find_publication_lag(workspace)
     assert broken is not None
     assert broken.longer_than(10)
 
@@ -194,8 +194,8 @@ class TestPublication:
 
         def one(state: str | None, minutes: float | None = 1.0) -> dg.RunRequest | str:
             since = None if minutes is None else timedelta(minutes=minutes)
-            found = None if state is None else Behind(state, since)
-            monkeypatch.setattr("cc_pipeline.publish.publish.behind", lambda _: found)
+            found = None if state is None else PublicationLag(state, since)
+            monkeypatch.setattr("cc_pipeline.publish.publish.find_publication_lag", lambda _: found)
             answer = publication(dg.build_sensor_context(instance=instance, resources={WORKSPACE: workspace}))
             return answer if isinstance(answer, dg.RunRequest) else answer.skip_message or ""
 

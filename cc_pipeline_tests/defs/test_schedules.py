@@ -10,25 +10,25 @@ import pytest
 
 import cc_pipeline.defs.automation.schedules as schedules
 from cc_pipeline.automation import reparse
-from cc_pipeline.automation.due import MOST_FAILURES
+from cc_pipeline.automation.due import MAX_FAILURES
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.instance import PROCESS_TAG
-from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, range_tags
+from cc_pipeline.defs.partitions import KIND_TAG, SUMMARY_TAG, range_tags
 from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import plan
 from cc_pipeline.extraction.blocked import block
-from cc_pipeline.extraction.crawl_plan import current
-from cc_pipeline.extraction.fetch_counts import Shortfall
-from cc_pipeline.extraction.located import Summed
-from cc_pipeline.extraction.lookup_notes import Found, commit_lookups
-from cc_pipeline.extraction.plan import fetched_from, located_from, options_of, parsed_from
-from cc_pipeline.extraction.shortfall import fetch_rows
-from cc_pipeline.extraction.standing import stand
+from cc_pipeline.extraction.crawl_plan import find_current_targets
+from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
+from cc_pipeline.extraction.located import CaptureTotals
+from cc_pipeline.extraction.lookup_notes import LookupSummary, commit_lookups
+from cc_pipeline.extraction.plan import fetch_input_digest, locate_input_digest, options_of, parse_input_digest
+from cc_pipeline.extraction.shortfall import build_fetch_rows
+from cc_pipeline.extraction.standing import read_slice_states
 from cc_pipeline.lake import target_definitions as targets
-from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, note_slices, slices_of
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, slices_of, write_notes
 from cc_pipeline.processes import this_process
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace
@@ -72,24 +72,28 @@ class Backfill:
         lake, options = workspace.lake, options_of(workspace.settings)
 
         def says(stage: Stage) -> dict[Slice, str]:
-            standings = stand(workspace, slices_of(NEW, slugs), (stage,))
-            return {slice_: made.says for slice_, one in standings.items() if (made := one.of(stage)) is not None}
+            standings = read_slice_states(workspace, slices_of(NEW, slugs), (stage,))
+            return {
+                slice_: made.content_digest
+                for slice_, one in standings.items()
+                if (made := one.stage_state(stage)) is not None
+            }
 
         def commit(stage: Stage, made_from: dict[Slice, str]) -> None:
             stage.commit(lake, made_from, {table: lake.specs[table].schema.empty_table() for table in stage.tables})
 
-        versions = {Slice(NEW, slug): version for slug, version in targets.versions(lake, slugs).items()}
-        located = {slice_: located_from(NEW, version, "parquet", "") for slice_, version in versions.items()}
-        noted = {slice_: Found("parquet", "", version, None) for slice_, version in versions.items()}
-        commit_lookups(workspace, located, noted, dict.fromkeys(located, Summed()))
+        versions = {Slice(NEW, slug): version for slug, version in targets.read_versions(lake, slugs).items()}
+        located = {slice_: locate_input_digest(NEW, version, "parquet", "") for slice_, version in versions.items()}
+        noted = {slice_: LookupSummary("parquet", "", version, None) for slice_, version in versions.items()}
+        commit_lookups(workspace, located, noted, dict.fromkeys(located, CaptureTotals()))
         commit(LOCATE, located)
-        fetched = {slice_: fetched_from(of, options.digest_policy) for slice_, of in says(LOCATE).items()}
+        fetched = {slice_: fetch_input_digest(of, options.digest_policy) for slice_, of in says(LOCATE).items()}
         none = dict.fromkeys(("quarantined", "missing", "unsettled", "given_up", "rounds"), 0)
         counts = {"planned": pages, "fetched": pages, **none, "reason": None, "example": None}
-        found = {slice_: Shortfall(slice_=slice_, **counts) for slice_ in fetched}
-        note_slices(lake, "fetches", fetch_rows(found, fetched, {}), but="asked_at")
+        found = {slice_: SliceFetchCounts(slice_=slice_, **counts) for slice_ in fetched}
+        write_notes(lake, "fetches", build_fetch_rows(found, fetched, {}), ignored_column="asked_at")
         commit(FETCH, fetched)
-        commit(PARSE, {one: parsed_from(of, parser, "fast", False) for one, of in says(FETCH).items()})
+        commit(PARSE, {one: parse_input_digest(of, parser, "fast", False) for one, of in says(FETCH).items()})
         self.materialized("page_metadata", *(f"{NEW}|{slug}" for slug in slugs))
 
     def tick(self) -> list[dg.RunRequest] | dg.SkipReason:
@@ -145,8 +149,8 @@ def test_what_is_missing_is_asked_for_in_one_run_with_its_kind_and_priority(back
     [request] = backfill.tick()
     assert shown([request]) == [("watch", DOMAINS)]
     assert request.tags["dagster/priority"] == "-1"
-    assert "starts 8 partitions (about" in request.tags[LEFT_TAG]
-    assert "no run has ended yet" in request.tags[LEFT_TAG]
+    assert "starts 8 partitions (about" in request.tags[SUMMARY_TAG]
+    assert "no run has ended yet" in request.tags[SUMMARY_TAG]
     assert request.partition_key is None
 
 
@@ -221,7 +225,7 @@ def test_a_tick_asks_for_no_more_than_its_bounds_and_says_how_long_the_rest_take
     answer = backfill.tick()
     assert [len(keys) for _, keys in shown(answer)] == [2, 1]
     assert isinstance(answer, list)
-    assert "5 are left for later, about" in answer[0].tags[LEFT_TAG]
+    assert "5 are left for later, about" in answer[0].tags[SUMMARY_TAG]
     # a partition that nothing is known of counts as a hundred captures and its fixed cost: 2.4 s at 50 a second
     monkeypatch.delenv("CC_PIPELINE_BACKFILL_PER_TICK")
     monkeypatch.setenv("CC_PIPELINE_BACKFILL_HOURS", str(4 / 3600))
@@ -234,7 +238,7 @@ def test_a_tick_asks_for_no_more_than_its_bounds_and_says_how_long_the_rest_take
 
 def test_a_queue_is_never_longer_than_a_look(backfill: Backfill, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC_PIPELINE_PARTITIONS_PER_RUN", "1")
-    monkeypatch.setattr(schedules, "_MOST_RUNS", 3)
+    monkeypatch.setattr(schedules, "_MAX_RUNS", 3)
     for domain in DOMAINS[:2]:
         backfill.began_listed(f"{NEW}|{domain}", tags={KIND_TAG: "watch"})
     assert shown(backfill.tick()) == [("watch", [DOMAINS[2]])]
@@ -297,7 +301,7 @@ def test_what_failed_is_tried_again_at_growing_distances_alone_at_last_and_then_
         backfill.failed(key, tables=["page_metadata"])
     hours_ahead(monkeypatch, 48)
     said = reason(backfill.tick())
-    assert f"1 partitions failed {MOST_FAILURES} times in a row and are not tried again: {key}." in said
+    assert f"1 partitions failed {MAX_FAILURES} times in a row and are not tried again: {key}." in said
     assert "by hand" in said
     # a person who ran it by hand settles it
     backfill.made(bad)
@@ -314,7 +318,7 @@ def test_what_failed_when_it_was_made_anew_is_tried_again_too(
 
 
 def test_what_is_left_alone_does_not_stop_the_others(backfill: Backfill, monkeypatch: pytest.MonkeyPatch) -> None:
-    for _ in range(MOST_FAILURES):
+    for _ in range(MAX_FAILURES):
         backfill.failed(f"{NEW}|{DOMAINS[0]}")
     hours_ahead(monkeypatch, 1)
     assert shown(backfill.tick()) == [("watch", DOMAINS[1:])]
@@ -325,7 +329,7 @@ def test_what_is_left_alone_does_not_stop_the_others(backfill: Backfill, monkeyp
 def test_what_runs_did_not_get_to_is_asked_for_as_if_it_were_new(
     backfill: Backfill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for times in range(1, 2 * MOST_FAILURES):
+    for times in range(1, 2 * MAX_FAILURES):
         run = backfill.began_listed(*(f"{NEW}|{domain}" for domain in DOMAINS))
         # the first is in hand when the process of the run is killed, each time
         note_tried(backfill.instance, run.run_id, [f"{NEW}|{DOMAINS[0]}"])
@@ -362,14 +366,14 @@ def test_an_older_parsers_pages_have_a_price_and_wait_for_a_yes(
     assert "12 pages of 2 partitions were made by an older parser" in said
     assert "cc-pipeline automation reparse --yes" in said
     settings = backfill.workspace.settings
-    reparse.agree(settings, yes=True)
+    reparse.write_agreement(settings, yes=True)
     assert shown(backfill.tick()) == [("watch", [DOMAINS[1], DOMAINS[0]])]
     # whoever makes one settles it
     backfill.made(DOMAINS[1], pages=5)
     assert shown(backfill.tick()) == [("watch", [DOMAINS[0]])]
-    reparse.agree(settings, yes=False)
+    reparse.write_agreement(settings, yes=False)
     assert "7 pages of 1 partitions" in reason(backfill.tick())
-    reparse.agree(settings, yes=True)
+    reparse.write_agreement(settings, yes=True)
     # a yes is for one version of the parser
     monkeypatch.setattr(plan, "PARSER_VERSION", str(int(PARSER_VERSION) + 1))
     assert "of 8 partitions were made by an older parser" in reason(backfill.tick())
@@ -395,7 +399,7 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     lake = backfill.workspace.lake
     domains = ("example.com", "example-foo.com")
     assert lake.read("page_metadata").num_rows == sum(
-        len(bucket[1].of(NEW, subset="warc", domain=domain)) for domain in domains
+        len(bucket[1].captures_of(NEW, subset="warc", domain=domain)) for domain in domains
     )
     assert reason(backfill.tick()) == "no partition is missing"
     # a set keeps its key: what its new members lack is missing all the same
@@ -405,9 +409,9 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     assert execute_asked(instance, backfill.workspace, again).success
     assert reason(backfill.tick()) == "no partition is missing"
     # another parser is no changed set: that has a price
-    assert current(backfill.workspace, NEW, ["set-press"]).keys() == {"set-press"}
+    assert find_current_targets(backfill.workspace, NEW, ["set-press"]).keys() == {"set-press"}
     monkeypatch.setattr(plan, "PARSER_VERSION", "another")
-    assert current(backfill.workspace, NEW, ["set-press"]) == {}
+    assert find_current_targets(backfill.workspace, NEW, ["set-press"]) == {}
     assert reason(backfill.tick()) == "no partition is missing", "its number says nothing of what was before it"
     monkeypatch.setattr(plan, "PARSER_VERSION", str(int(PARSER_VERSION) + 1))
     assert "To agree: cc-pipeline automation reparse --yes" in reason(backfill.tick())
@@ -445,12 +449,12 @@ def test_what_the_source_did_not_give_is_asked_for_again_when_it_is_due(backfill
     backfill.made(*DOMAINS)
     slice_ = Slice(NEW, DOMAINS[0])
     counts = {"planned": 10, "fetched": 9, "quarantined": 0, "missing": 1, "unsettled": 1, "given_up": 0, "rounds": 1}
-    short = Shortfall(slice_=slice_, reason=None, example=None, **counts)
+    short = SliceFetchCounts(slice_=slice_, reason=None, example=None, **counts)
 
     def stands(minutes: int) -> None:
-        row = fetch_rows({slice_: short}, {slice_: "x"}, {})[slice_]
+        row = build_fetch_rows({slice_: short}, {slice_: "x"}, {})[slice_]
         row["asked_at"] = datetime.now(UTC) - timedelta(minutes=minutes)
-        note_slices(backfill.workspace.lake, "fetches", {slice_: row}, but="")
+        write_notes(backfill.workspace.lake, "fetches", {slice_: row}, ignored_column="")
 
     stands(20)
     assert reason(backfill.tick()) == "no partition is missing"

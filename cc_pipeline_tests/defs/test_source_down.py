@@ -158,7 +158,7 @@ def test_an_hour_without_the_source_is_an_hour_of_reasons(
     assert daemon.said["publication"][-1] == "cc.duckdb is up to date"
     pages = daemon.workspace.lake.read("page_metadata", columns=["domain"])["domain"].to_pylist()
     assert Counter(pages) == {
-        site: len(bucket[1].of(NEW, subset="warc", domain=site)) for site in SITES if site in pages
+        site: len(bucket[1].captures_of(NEW, subset="warc", domain=site)) for site in SITES if site in pages
     }
     shutil.rmtree(home)
 

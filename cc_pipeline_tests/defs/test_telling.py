@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import cc_pipeline.defs.webhook as telling
-from cc_pipeline.defs.webhook import tell
+from cc_pipeline.defs.webhook import post_event
 from cc_pipeline_tests.world import closed_port
 
 
@@ -51,29 +51,29 @@ def listener(status: int, to: str = "") -> Iterator[tuple[str, list[tuple[str, o
 
 def test_one_document_is_posted() -> None:
     with listener(204) as (address, heard):
-        assert tell(f"{address}/hook?key=secret", {"event": "run failed"}) is None
+        assert post_event(f"{address}/hook?key=secret", {"event": "run failed"}) is None
     assert heard == [("/hook?key=secret", {"event": "run failed"})]
 
 
 def test_without_an_address_nothing_is_sent() -> None:
-    assert tell("", {"event": "x"}) is None
+    assert post_event("", {"event": "x"}) is None
 
 
 def test_a_redirect_is_not_followed_and_no_answer_raises() -> None:
     with listener(200) as (elsewhere, heard_elsewhere), listener(302, f"{elsewhere}/there") as (address, heard):
-        assert tell(f"{address}/hook?key=secret", {}) == "127.0.0.1 answered 302"
+        assert post_event(f"{address}/hook?key=secret", {}) == "127.0.0.1 answered 302"
         assert [path for path, _ in heard] == ["/hook?key=secret"], "asked once"
         assert heard_elsewhere == []
     with listener(500) as (address, _):
-        assert tell(address, {}) == "127.0.0.1 answered 500"
-    why = tell(f"{closed_port()}/hook?key=secret", {})
+        assert post_event(address, {}) == "127.0.0.1 answered 500"
+    why = post_event(f"{closed_port()}/hook?key=secret", {})
     assert why is not None
     assert "could not be reached" in why
     assert "secret" not in why, "the address may be a secret"
 
 
 def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telling, "_PATIENCE", 0.3)
+    monkeypatch.setattr(telling, "_TIMEOUT_SECONDS", 0.3)
     left_alone = threading.Event()
     ended: list[str] = []
 
@@ -92,7 +92,7 @@ def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(monkeypatch: pytest
         # without an end of its own it would read on as long as bytes come
         limit = threading.Timer(20, left_alone.set)
         limit.start()
-        assert tell(address, {}) == "127.0.0.1 did not answer in 0.3 seconds"
+        assert post_event(address, {}) == "127.0.0.1 did not answer in 0.3 seconds"
         assert not ended
         limit.cancel()
         left_alone.set()

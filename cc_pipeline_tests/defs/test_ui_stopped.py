@@ -11,7 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from cc_pipeline.defs.instance import instance_in
+from cc_pipeline.defs.instance import open_instance_in
 from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
     PATIENCE_SECONDS,
@@ -77,7 +77,7 @@ def test_the_ui_ends_all_it_started(bucket: Bucket, checkout: Path, tmp_path: Pa
             ui.wait()
     assert ran(traps) == []
     assert "stopped. Committed work is kept" in log.read_text("utf-8")
-    instance = instance_in(home / "dagster")
+    instance = open_instance_in(home / "dagster")
     try:
         ended = instance.get_run_by_id(run)
         assert ended is not None

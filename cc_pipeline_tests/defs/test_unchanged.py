@@ -68,7 +68,7 @@ def asked(
 
 def test_nothing_is_started_when_nothing_changed_and_what_changed_is_run_alone(settings: Settings) -> None:
     def forgets(workspace: Workspace, _: Launcher) -> None:
-        PARSE.forget(workspace.lake, [Slice(NEW, "example.org")])
+        PARSE.invalidate(workspace.lake, [Slice(NEW, "example.org")])
 
     assert asked(settings) == []
     assert asked(settings, forgets) == [f"{NEW}|example.org"]
@@ -86,7 +86,7 @@ def test_a_job_over_listed_partitions_is_defined_once_for_all_runs(
     monkeypatch.setattr(launch, "listed_job", lambda name: defined.append(name) or plain(name))
     monkeypatch.setattr(launch, "everything", None)  # nor is anything else
     with launching(replace(settings, partitions_per_run=1)) as (_, launcher):
-        assert len(list(launcher.make_listed(EXTRACT, [NEW], [parse_target(text) for text in TEXTS[:2]]))) == 2
+        assert len(list(launcher.run_listed_job(EXTRACT, [NEW], [parse_target(text) for text in TEXTS[:2]]))) == 2
     assert defined == [EXTRACT]
 
 
@@ -104,7 +104,7 @@ def test_captures_that_may_still_come_are_asked_for_again(bucket: Bucket, tmp_pa
         settings = load_settings({}, source=server.url, home=str(tmp_path / "home"), max_unsettled=1.0)
         with open_workspace(settings) as workspace:
             harvest(workspace, NEW)
-        file = bucket[1].of(NEW, subset="warc", domain="example.com")[0].warc_filename
+        file = bucket[1].captures_of(NEW, subset="warc", domain="example.com")[0].warc_filename
         server.set_rules([Rule("whole_object", key=file, times=None)])
         assert asked(settings, one=True) == KEYS[:1]
         server.set_rules([])
@@ -158,7 +158,7 @@ def test_what_failed_since_it_was_made_is_recorded_again(settings: Settings, mon
 def test_what_a_run_planned_and_did_not_make_is_recorded_again_however_long_ago(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cc_pipeline.defs.flight.REMEMBERED", timedelta(0))
+    monkeypatch.setattr("cc_pipeline.defs.flight.FAILURE_MEMORY", timedelta(0))
 
     def failed_long_ago(_: Workspace, launcher: Launcher) -> None:
         run = began(launcher.instance, {"dagster/partition": KEYS[1]}, assets=["records"])
@@ -176,10 +176,10 @@ def test_a_publication_is_made_only_where_it_would_be_another(settings: Settings
     def published(some: Settings, before: Callable[[Workspace], object] = lambda _: None) -> bool:
         with launching(some) as (workspace, launcher):
             before(workspace)
-            return launcher.publish_what_is_new() is not None
+            return launcher.publish_changes() is not None
 
     assert [published(settings), published(settings)] == [True, False]
-    assert published(settings, lambda workspace: PARSE.forget(workspace.lake, [Slice(NEW, "example.org")]))
+    assert published(settings, lambda workspace: PARSE.invalidate(workspace.lake, [Slice(NEW, "example.org")]))
     copied = replace(settings, publish="copy")
     assert [published(copied), published(copied)] == [True, False]
     settings.published_path.unlink()

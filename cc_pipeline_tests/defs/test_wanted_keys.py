@@ -7,10 +7,10 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.defs import placement
-from cc_pipeline.defs.automation.sensors import partitions_named
+from cc_pipeline.defs.automation.sensors import name_partitions
 from cc_pipeline.defs.partitions import PARTITION_TAG, range_tags
-from cc_pipeline.defs.placement import OURS
-from cc_pipeline.defs.recording import wanted_keys
+from cc_pipeline.defs.placement import OWN_HOME
+from cc_pipeline.defs.recording import read_planned_keys
 from cc_pipeline.defs.run_notes import run_partitions
 from cc_pipeline_tests.defs.graph import failure_of
 
@@ -50,7 +50,7 @@ def run(
 
     @dg.asset(name="captures", partitions_def=definition)
     def asset(context: dg.AssetExecutionContext) -> None:
-        wanted.extend(wanted_keys(context))
+        wanted.extend(read_planned_keys(context))
 
     return wanted, dg.materialize([asset], instance=instance, tags=dict(tags), raise_on_error=False)
 
@@ -64,24 +64,24 @@ def planned(instance: dg.DagsterInstance, run_id: str) -> set[str | None]:
 @pytest.mark.parametrize("way", _PAIRS)
 def test_a_step_over_pairs_is_for_what_dagster_planned(instance: dg.DagsterInstance, way: str) -> None:
     tags, keys = _PAIRS[way]
-    wanted, result = run(instance, OURS.pairs, tags)
+    wanted, result = run(instance, OWN_HOME.pairs, tags)
     assert wanted == keys
     assert planned(instance, result.run_id) == {*keys}
     # and so say all who ask what a run is for
     found = run_partitions(instance, [result.dagster_run])[result.run_id]
     assert ["|".join(pair) for pair in found] == keys
-    assert {*partitions_named(result.dagster_run, OURS)} == {keys[0], keys[-1]}
+    assert {*name_partitions(result.dagster_run, OWN_HOME)} == {keys[0], keys[-1]}
 
 
 @pytest.mark.parametrize("way", _ALONE)
 def test_a_step_over_crawls_is_for_what_dagster_planned(instance: dg.DagsterInstance, way: str) -> None:
     tags, keys = _ALONE[way]
-    wanted, result = run(instance, OURS.crawl, tags)
+    wanted, result = run(instance, OWN_HOME.crawl, tags)
     assert wanted == keys
     assert planned(instance, result.run_id) == {*keys}
 
 
-@pytest.mark.parametrize("definition", [OURS.pairs, OURS.crawl])
+@pytest.mark.parametrize("definition", [OWN_HOME.pairs, OWN_HOME.crawl])
 @pytest.mark.parametrize("tags", [{}, _FIRST])
 def test_a_run_for_which_dagster_shows_no_partition_makes_none(
     instance: dg.DagsterInstance, definition: dg.PartitionsDefinition, tags: Mapping[str, str]
@@ -96,10 +96,10 @@ def test_a_run_for_which_dagster_shows_no_partition_makes_none(
 def test_a_key_that_was_deleted_since_is_named(instance: dg.DagsterInstance) -> None:
     wanted: list[str] = []
 
-    @dg.asset(name="captures", partitions_def=OURS.pairs)
+    @dg.asset(name="captures", partitions_def=OWN_HOME.pairs)
     def asset(context: dg.AssetExecutionContext) -> None:
         context.instance.delete_dynamic_partition("target", "z")
-        wanted.extend(wanted_keys(context))
+        wanted.extend(read_planned_keys(context))
 
     result = dg.materialize(
         [asset], instance=instance, tags=range_tags("A|x", "A|z"), raise_on_error=False, run_config={}

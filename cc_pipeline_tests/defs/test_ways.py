@@ -22,12 +22,12 @@ import yaml
 
 from cc_pipeline.defs.declared.collected import listed_ops
 from cc_pipeline.defs.flight import EXTRACTED, UNFINISHED
-from cc_pipeline.defs.instance import instance_in
+from cc_pipeline.defs.instance import open_instance_in
 from cc_pipeline.defs.internals import LOCATION as NAME
 from cc_pipeline.defs.internals import open_backfills
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import PARTITION_TAG, config_of, range_tags
-from cc_pipeline.defs.placement import OURS
+from cc_pipeline.defs.placement import OWN_HOME
 from cc_pipeline.defs.run_notes import listed_partitions
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.testing.mini_crawl.generate import ensure
@@ -102,16 +102,16 @@ class Place:
     def wait(self) -> None:
         """Until no run and no backfill goes on."""
         deadline = time.monotonic() + 3 * PATIENCE_SECONDS
-        with instance_in(self.settings.dagster_home) as instance:
+        with open_instance_in(self.settings.dagster_home) as instance:
             while open_backfills(instance) or instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)), limit=1):
                 assert time.monotonic() < deadline, [
                     (run.job_name, run.status) for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
                 ]
                 time.sleep(1)
 
-    def status(self, asset: str, keys: Sequence[str], of: dg.PartitionsDefinition = OURS.pairs) -> dict[str, str]:
+    def status(self, asset: str, keys: Sequence[str], of: dg.PartitionsDefinition = OWN_HOME.pairs) -> dict[str, str]:
         """What Dagster shows of partitions of an asset; nothing for one that was never asked for."""
-        with instance_in(self.settings.dagster_home) as instance:
+        with open_instance_in(self.settings.dagster_home) as instance:
             found = instance.get_status_by_partition(dg.AssetKey(asset), keys, of) or {}
         return {key: status.value for key, status in found.items() if status is not None}
 
@@ -307,7 +307,7 @@ def judge(place: Place, asked: Asked, bad: str | None) -> None:
         assert place.status(asset, asked.every) == shown, asset
     for key in asked.every:
         crawl, target = key.split("|")
-        planned = len(place.truth.of(crawl, subset="warc", domain=target)) if key in made else 0
+        planned = len(place.truth.captures_of(crawl, subset="warc", domain=target)) if key in made else 0
         for table in ("captures", "records", "page_metadata"):
             assert place.rows(table, key) == planned, (table, key)
         assert planned or key not in made
@@ -355,7 +355,7 @@ def mended(place: Place, ways: dict[str, Asked]) -> dict[str, Asked]:
     """The same, after nothing was bad any more and each was asked for again."""
     place.bad.write_text("", "utf-8")
     failed = {one.bad for one in ways.values() if one.again is None}
-    with instance_in(place.settings.dagster_home) as instance:
+    with open_instance_in(place.settings.dagster_home) as instance:
         for run in instance.get_runs(dg.RunsFilter(statuses=[_FAILURE])):
             if failed & {*(key for _, key in logged(instance, run.run_id, _PLANNED)), *(listed_partitions(run) or ())}:
                 place.server.retry(run.run_id)
@@ -394,7 +394,7 @@ def test_a_jobs_backfill_and_a_sensor_over_crawls(place: Place) -> None:
         of={**LOCATION, "sensorName": "new_crawls"},
     )
     assert started["startSensor"]["__typename"] == "Sensor"
-    with instance_in(place.settings.dagster_home) as instance:
+    with open_instance_in(place.settings.dagster_home) as instance:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not instance.get_runs(dg.RunsFilter(tags={PARTITION_TAG: LATER})):
             assert time.monotonic() < deadline
@@ -402,14 +402,14 @@ def test_a_jobs_backfill_and_a_sensor_over_crawls(place: Place) -> None:
     place.wait()
     for asset in ("index_manifest", "index_footers", "row_groups"):
         shown = dict.fromkeys([*CRAWLS, LATER], "MATERIALIZED") | {NOWHERE: "FAILED"}
-        assert place.status(asset, [*shown], OURS.crawl) == shown
+        assert place.status(asset, [*shown], OWN_HOME.crawl) == shown
 
 
 @pytest.mark.usefixtures("mended")
 def test_each_run_makes_what_dagster_shows_for_it(place: Place) -> None:
     """Of all that ran here, in whatever way."""
     bad = {NOWHERE, *place.named_bad}
-    with instance_in(place.settings.dagster_home) as instance:
+    with open_instance_in(place.settings.dagster_home) as instance:
         for run in instance.get_runs():
             planned, made = logged(instance, run.run_id, _PLANNED), logged(instance, run.run_id, _MADE)
             if listed_partitions(run) is None:

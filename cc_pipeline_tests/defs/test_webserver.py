@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.defs.instance import DAGSTER_YAML
-from cc_pipeline.defs.webserver import Authority, Guard, read_authority, refusal
+from cc_pipeline.defs.webserver import Authority, Guard, find_refusal, read_authority
 from cc_pipeline.errors import UserInputError
 from cc_pipeline_tests.defs.test_dagster_process import PATIENCE_SECONDS, environment, free_port
 
@@ -33,7 +33,7 @@ def refused(
         "query_string": query.encode(),
         "server": (server, 3000),
     } | ({"method": method} if kind == "http" else {})
-    return refusal(scope, NAMED) is not None
+    return find_refusal(scope, NAMED) is not None
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def test_a_link_changes_nothing() -> None:
 
 def test_a_name_that_is_said_twice_is_refused() -> None:
     scope = {"type": "http", "method": "GET", "headers": [(b"host", b"localhost"), (b"host", b"evil.example")]}
-    assert refusal(scope, []) is not None
+    assert find_refusal(scope, []) is not None
     scope["headers"] = [(b"host", b"localhost"), (b"origin", b"http://localhost"), (b"origin", b"http://evil.example")]
-    assert refusal(scope, []) is not None
+    assert find_refusal(scope, []) is not None
 
 
 def test_the_address_that_a_request_came_in_at_is_its_own() -> None:
@@ -162,7 +162,7 @@ def test_no_header_breaks_it_and_no_odd_name_is_ours(text: str) -> None:
     for name in (b"host", b"origin"):
         headers = [(b"host", b"127.0.0.1:3000")] if name == b"origin" else []
         scope = {"type": "http", "method": "GET", "headers": [*headers, (name, raw)], "query_string": raw}
-        why = refusal(scope, NAMED)
+        why = find_refusal(scope, NAMED)
         said = read_authority(text)
         if name == b"host" and (said is None or said.host not in {"localhost", "127.0.0.1", "::1", "ui.example.org"}):
             assert why is not None

@@ -18,9 +18,9 @@ from sqlalchemy.exc import OperationalError
 from cc_pipeline import processes
 from cc_pipeline.api.materializing import materialize
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.flight import UNFINISHED, left_failed, recorded
+from cc_pipeline.defs.flight import UNFINISHED, find_unresolved_failures, read_recorded_partitions
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.recording import said as said_of_failed
+from cc_pipeline.defs.recording import summarize_failures as said_of_failed
 from cc_pipeline.defs.run_failures import FailedPartition
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.graph import cc_pipeline, state_of
@@ -159,14 +159,14 @@ def test_a_full_disk_under_dagsters_own_files(
     assert "Free some space" in err
     assert "example.org new" not in out, "nothing is told as done"
     # the process of the command has ended
-    monkeypatch.setattr(processes, "is_gone", lambda _: True)
+    monkeypatch.setattr(processes, "has_ended", lambda _: True)
     # with room again everything is done, and recorded
     assert run("run", "-c", NEW, "example.org", at=at)[0] == 0
     assert query(at, "SELECT count(*) FROM captures WHERE domain = 'example.org'")[0][0]
     settings = load_settings({}, home=str(at))
     with open_instance(settings) as instance:
-        assert (NEW, "example.org") in recorded(instance, "page_metadata")
-        assert not left_failed(instance)
+        assert (NEW, "example.org") in read_recorded_partitions(instance, "page_metadata")
+        assert not find_unresolved_failures(instance)
         assert instance.get_runs_count(dg.RunsFilter(statuses=list(UNFINISHED))) == 0
 
 

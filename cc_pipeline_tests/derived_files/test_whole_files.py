@@ -16,8 +16,8 @@ from cc_pipeline.derived_files.files import identify
 from cc_pipeline.derived_files.stage import read_sources, register
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.slice import Slice
-from cc_pipeline.publish.publish import interrupted_slices, publish_warehouse
-from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS, SourceFile, registered
+from cc_pipeline.publish.publish import find_partial_slices, publish_warehouse
+from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS, SourceFile, read_source_files
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.derived_files.written_whole import (
@@ -219,7 +219,7 @@ def test_keys_are_slugs_and_the_same_file_has_one(workspace: Workspace, tmp_path
     assert ".." not in file.slug
     assert register(workspace, [file, file]) == [file]
     assert register(workspace, [file]) == []
-    assert registered(workspace) == {file.slug: file}
+    assert read_source_files(workspace) == {file.slug: file}
     other = identify(workspace.transport, str(odd), "sequencefile", "CC-MAIN-2009-2010")
     assert other.slug != file.slug
 
@@ -284,10 +284,10 @@ def test_an_interrupted_reading_is_held_back_until_it_is_done_again(workspace: W
     empty = workspace.lake.specs["page_links"].schema.empty_table()
     where = [{"crawl": file.crawl, "target": file.slug}]
     workspace.lake.commit("page_links", empty, where, {f"source:{file.slug}": "abc"})
-    assert interrupted_slices(workspace) == [Slice(file.crawl, file.slug)]
+    assert find_partial_slices(workspace) == [Slice(file.crawl, file.slug)]
     assert published(workspace, "SELECT count(*) FROM page_metadata") == [[(0,)]]
     assert read_sources(workspace, [file.slug]).fresh_slices == 1
-    assert interrupted_slices(workspace) == []
+    assert find_partial_slices(workspace) == []
     assert published(workspace, "SELECT count(*) FROM page_metadata") == [[(1,)]]
 
 

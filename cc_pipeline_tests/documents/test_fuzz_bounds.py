@@ -106,7 +106,7 @@ def test_no_tree_is_deeper_or_wider_than_was_allowed(monkeypatch: pytest.MonkeyP
         markup = generate_markup(random.Random(number))
         # every second page is fed in pieces, whatever its size
         monkeypatch.setattr(bounds, "_FEW_TAGS", 4_096 * (number % 2))
-        parse_html(markup, "http://a/", limits, look=lambda tree, *_: measured.append(_measure(tree)))
+        parse_html(markup, "http://a/", limits, read_tree=lambda tree, *_: measured.append(_measure(tree)))
         seen = measured.pop()
         assert seen.depth <= 2 * limits.depth, (number, markup, seen)
         assert seen.depth_with_templates <= 6 * limits.depth + 4, (number, markup, seen)

@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from cc_pipeline.documents.page import Limits, ParseOptions, RedirectFrom
+from cc_pipeline.documents.page import Limits, ParseOptions, RedirectSource
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.documents.pages import WARC, WHEN, page
@@ -147,7 +147,7 @@ def test_repeated_headers_keep_every_value() -> None:
 
 
 def test_redirect_from_is_carried_over() -> None:
-    origin = RedirectFrom(
+    origin = RedirectSource(
         "http://example.com/", 301, "192.0.2.1", (("Location", "https://www.example.com/"),), "HTTP/1.1 301 M"
     )
     row = parse_page(page("x", redirect_from=origin)).metadata

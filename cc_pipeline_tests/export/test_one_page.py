@@ -59,7 +59,7 @@ def page(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyte
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setattr(one_page, "_options", options)
-    url = next(one.url for one in bucket[1].of(NEW, domain="example.com", subset="warc") if one.kind == "html")
+    url = next(one.url for one in bucket[1].captures_of(NEW, domain="example.com", subset="warc") if one.kind == "html")
     home = cc_pipeline.open(tmp_path_factory.mktemp("none") / "home", source=str(bucket[0]), quiet=True)
     yield home.get(url, crawls=NEW)
     pool.end()
@@ -77,8 +77,8 @@ def test_no_page_is_parsed_in_the_process_that_asks(page: Page, monkeypatch: pyt
 
 
 def test_a_body_is_unpacked_to_the_bound_in_the_process_that_asks(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed = replace(page._found.record, payload=gzip.compress(b"<p>" + bytes(1 << 20)), http_headers=GZIPPED)
-    monkeypatch.setattr(page, "_found", replace(page._found, record=packed))
+    packed = replace(page._nearest.record, payload=gzip.compress(b"<p>" + bytes(1 << 20)), http_headers=GZIPPED)
+    monkeypatch.setattr(page, "_nearest", replace(page._nearest, record=packed))
     assert one_page._LIMIT == 64 << 20
     monkeypatch.setattr(one_page, "_LIMIT", 1_000)
     assert page.content == b"<p>" + bytes(997)
@@ -95,6 +95,6 @@ def test_a_page_that_no_parser_gets_through_is_an_error_of_its_bytes(
     monkeypatch.setattr(one_page, "page_of", reader)
     with pytest.raises(DataFault, match=why) as raised:
         page.text  # noqa: B018
-    assert (raised.value.kind, raised.value.source) == (DataKind.PARSER_BROKE, page._found.row["warc_filename"])
+    assert (raised.value.kind, raised.value.source) == (DataKind.PARSER_BROKE, page._nearest.row["warc_filename"])
     assert why in page._repr_html_()
     assert page.content

@@ -10,9 +10,9 @@ import pytest
 
 from cc_pipeline.api.meaning import chosen_targets
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.export.cards import About
-from cc_pipeline.export.files import Handed, write_papers
-from cc_pipeline.export.provenance import Provenance, TargetOutcome, gather
+from cc_pipeline.export.cards import DatasetDescription
+from cc_pipeline.export.files import ExportedTable, write_export_documents
+from cc_pipeline.export.provenance import Provenance, TargetOutcome, gather_provenance
 from cc_pipeline.extraction.blocked import block
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
@@ -24,17 +24,17 @@ def test_a_set_called_by_its_name_is_told_of_by_its_members(bucket: Bucket, tmp_
     members = sorted(bucket[1].domains(NEW))[:2]
     workspace.register_targets([parse_target(f"set:press = {', '.join(members)}, nowhere.example")])
     locate_captures(workspace, NEW, ["set-press"])
-    provenance = gather(workspace, chosen_targets(["set:press"]), [NEW])
-    assert provenance.asked == ("targets: set:press",)
+    provenance = gather_provenance(workspace, chosen_targets(["set:press"]), [NEW])
+    assert provenance.selection == ("targets: set:press",)
     found = provenance.targets
-    counts = [len(bucket[1].of(NEW, domain=name, subset="warc")) for name in members]
+    counts = [len(bucket[1].captures_of(NEW, domain=name, subset="warc")) for name in members]
     assert [(one.definition, one.outcome, one.of, one.captures) for one in found] == [
         *((name, "found", "set-press", count) for name, count in zip(members, counts, strict=True)),
         ("nowhere.example", "empty", "set-press", 0),
     ]
     block(workspace, [parse_target("nowhere.example")])
-    assert gather(workspace, chosen_targets(["set:press"]), [NEW]).targets[-1].outcome == "refused"
-    [other] = gather(workspace, chosen_targets(["elsewhere.example"]), [NEW]).targets
+    assert gather_provenance(workspace, chosen_targets(["set:press"]), [NEW]).targets[-1].outcome == "refused"
+    [other] = gather_provenance(workspace, chosen_targets(["elsewhere.example"]), [NEW]).targets
     assert other.outcome == "not here"
 
 
@@ -50,7 +50,7 @@ def test_look_ups_are_not_read_as_one(bucket: Bucket, tmp_path: Path, monkeypatc
         return real(self, table, where, columns)
 
     monkeypatch.setattr(Lake, "read", noted)
-    every = gather(workspace, [], [])
+    every = gather_provenance(workspace, [], [])
     assert "lookups" not in asked
     assert {(one.definition, one.outcome) for one in every.targets} == {(first, "found"), (second, "found")}
     assert [one.crawl for one in every.crawls] == [NEW]
@@ -66,14 +66,14 @@ def test_pages_are_told_of_what_is_counted_by_registered_domain_alone() -> None:
 
 
 def test_papers_of_an_earlier_export_go_and_files_of_others_stay(tmp_path: Path) -> None:
-    out, about = tmp_path / "rows.csv", About("rows")
+    out, about = tmp_path / "rows.csv", DatasetDescription("rows")
     out.write_text("url\n", "utf-8")
     (tmp_path / "rows.csv.targets.csv").write_text("mine", "utf-8")
-    table = Handed("rows", 0, columns=(("url", "VARCHAR"),))
-    write_papers(out, about, Provenance(), [table], [out])
+    table = ExportedTable("rows", 0, columns=(("url", "VARCHAR"),))
+    write_export_documents(out, about, Provenance(), [table], [out])
     assert (tmp_path / "rows.csv.targets.csv").read_text("utf-8") == "mine"
-    write_papers(out, about, Provenance(targets=(TargetOutcome("example.com", "found"),)), [table], [out])
+    write_export_documents(out, about, Provenance(targets=(TargetOutcome("example.com", "found"),)), [table], [out])
     assert {"rows.csv.targets.csv", "rows.csv.croissant.json"} < {path.name for path in tmp_path.iterdir()}
-    write_papers(out, about, Provenance(), [Handed("records", 0)], [out])
+    write_export_documents(out, about, Provenance(), [ExportedTable("records", 0)], [out])
     papers = ["rows.csv", "rows.csv.README.md", "rows.csv.provenance.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == papers

@@ -26,20 +26,20 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction import run_inputs
-from cc_pipeline.extraction.blocked import block, blocked, unblock
-from cc_pipeline.extraction.crawl_plan import look
+from cc_pipeline.extraction.blocked import block, read_blocklist, unblock
+from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.run import extract
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.records import leases
-from cc_pipeline.records.leases import LeaseRanOut
+from cc_pipeline.records.leases import LeaseExpired
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import TEST
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.upkeep.purge import drop_subset, purge
 from cc_pipeline.upkeep.purge_plan import plan_purge
-from cc_pipeline.upkeep.stored_files import lost_records
-from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.upkeep.stored_files import find_lost_records
+from cc_pipeline.upkeep.upkeep import run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import close_all
 from cc_pipeline_tests.thresholds import SMALL_ENGINE, shrunk
@@ -129,7 +129,7 @@ class Model:
         site = parse_target(SITE)
         return frozenset(
             (one.warc_filename, one.warc_record_offset)
-            for one in self.truth.of(crawl, subset=subset)
+            for one in self.truth.captures_of(crawl, subset=subset)
             if any(member.matches(one.url) for member in members) and not (self.blocked and site.matches(one.url))
         )
 
@@ -175,7 +175,7 @@ class Homes:
                 "drop": self._drop,
                 "block": self._block,
                 "unblock": self._block,
-                "upkeep": lambda workspace, _: keep_up(workspace, retention_hours=0),
+                "upkeep": lambda workspace, _: run_upkeep(workspace, retention_hours=0),
                 "publish": lambda workspace, _: publish(workspace),
             }[step.command](workspace, step)
 
@@ -187,7 +187,7 @@ class Homes:
                 workspace.register_targets([target])
                 model.defined[target.slug] = step.text
             made = list(extract(workspace, [(step.crawl, target.slug)], TABLES, SMALL_ENGINE))
-        except (Killed, LeaseRanOut) as ended:
+        except (Killed, LeaseExpired) as ended:
             self.said.append(repr(ended))
             if isinstance(ended, Killed):
                 for at in slices:
@@ -201,7 +201,7 @@ class Homes:
                 else:
                     model.perhaps_made(at)
             if one.error is None and step.fate != "crossed":
-                assert not look(workspace, step.crawl, [target.slug]).plan.todos, "what was run is due"
+                assert not plan_crawl(workspace, step.crawl, [target.slug]).plan.slice_plans, "what was run is due"
 
     def _purge(self, workspace: Workspace, step: Step) -> None:
         slug, killed = step.target.slug, False
@@ -229,7 +229,7 @@ class Homes:
         site = parse_target(SITE)
         if step.command == "block":
             block(workspace, [site])
-        elif blocked(workspace).blocks:
+        elif read_blocklist(workspace).blocks:
             unblock(workspace, [site])
         self.model.blocked = step.command == "block"
 
@@ -246,7 +246,7 @@ class Homes:
             if step.other is not None:
                 self.do(step.other)
                 return
-            running = workspace.of_command(run_inputs._Running).runs
+            running = workspace.command_value(run_inputs._RunningRuns).runs
             with leases_run_out():
                 self.do(Step(1 - step.home, "purge", text=step.text))
             for run in running:
@@ -260,7 +260,7 @@ class Homes:
         workspace = self.open(home)
         with workspace_closed(workspace):
             publish(workspace)
-            assert lost_records(workspace) == []
+            assert find_lost_records(workspace) == []
             for table in ("captures", "records", "page_metadata"):
                 keys = _keys(workspace, table)
                 assert len(keys) == len(set(keys)), f"{table} has captures of a slice twice"

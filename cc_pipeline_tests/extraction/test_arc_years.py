@@ -16,7 +16,7 @@ from cc_pipeline.archive import arc
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extraction.crawl_plan import look
+from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.plan import Index
@@ -61,7 +61,7 @@ def test_whether_there_is_a_cdx_is_asked_once_and_kept(years: Bucket, tmp_path: 
         for target in (SITE, OTHER):
             workspace = workspace_of(server.url, tmp_path)
             located, fetched = (stage(workspace, OF_2009, [target]) for stage in (locate_captures, fetch_captures))
-            assert located.rows == fetched.rows == len(years[1].of(OF_2009, domain=target)) > 0
+            assert located.rows == fetched.rows == len(years[1].captures_of(OF_2009, domain=target)) > 0
             assert set(workspace.lake.read("records", {"crawl": OF_2009})["outcome"].to_pylist()) == {"fetched"}
             assert note(workspace, target, OF_2009)["located_by"] == "zipnum"
             for crawl in (OF_2008, OF_2008):
@@ -80,15 +80,15 @@ def test_what_the_tree_located_stays_when_a_cdx_turns_out_to_be_there(years: Buc
     assert note(before, SITE)["located_by"] == "btree"
     aside.rename(cdx)
     workspace = workspace_of(bucket, tmp_path / "home")
-    assert not look(workspace, ARC, [SITE]).plan.todos
+    assert not plan_crawl(workspace, ARC, [SITE]).plan.slice_plans
     assert [report.fresh_slices for report in extract(workspace, SITE, crawl=ARC)] == [0, 0, 0]
     locate_captures(workspace, ARC, [OTHER])
     found = note(workspace, OTHER)
-    assert (found["located_by"], found["captures"]) == (UNION, len(years[1].of(ARC, domain=OTHER)))
+    assert (found["located_by"], found["captures"]) == (UNION, len(years[1].captures_of(ARC, domain=OTHER)))
     assert found["index_version"].startswith("published+") and len(found["index_version"].split("+")) == 2
     rows = workspace.lake.read("captures", {"crawl": ARC, "target": OTHER}).to_pylist()
     assert {row["located_by"] for row in rows} == {"zipnum"} and all(row["fetch_time"] for row in rows)
-    assert not look(workspace, ARC, [SITE, OTHER]).plan.of(LOCATE)
+    assert not plan_crawl(workspace, ARC, [SITE, OTHER]).plan.reasons_for(LOCATE)
 
 
 def test_a_set_that_both_located_asks_both_for_its_new_member(years: Bucket, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_set_that_both_located_asks_both_for_its_new_member(years: Bucket, tmp
         locate_captures(workspace, ARC, ["set-press"])
     found = note(workspace, "set-press")
     assert found["located_by"] == UNION
-    assert found["captures"] == sum(len(years[1].of(ARC, domain=domain)) for domain in (SITE, OTHER))
+    assert found["captures"] == sum(len(years[1].captures_of(ARC, domain=domain)) for domain in (SITE, OTHER))
 
 
 def test_a_cdx_that_fails_leaves_nothing_behind_and_is_asked_again(years: Bucket, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_cdx_that_fails_leaves_nothing_behind_and_is_asked_again(years: Bucket
         assert raised.value.kind is FaultKind.SERVER_ERROR
         assert workspace.lake.read("lookups").num_rows == workspace.lake.read("captures").num_rows == 0
         server.set_rules([])
-        assert locate_captures(workspace, ARC, [SITE]).rows == len(years[1].of(ARC, domain=SITE))
+        assert locate_captures(workspace, ARC, [SITE]).rows == len(years[1].captures_of(ARC, domain=SITE))
         assert note(workspace, SITE)["located_by"] == UNION
 
 
@@ -118,7 +118,7 @@ def test_a_cdx_that_alone_is_refused_is_asked_for_once(years: Bucket, tmp_path: 
     with FaultServer(years[0], rules=[Rule("403", "*cluster.idx", times=None)]) as server:
         for target in (SITE, OTHER):
             workspace = workspace_of(server.url, tmp_path)
-            assert locate_captures(workspace, ARC, [target]).rows == len(years[1].of(ARC, domain=target))
+            assert locate_captures(workspace, ARC, [target]).rows == len(years[1].captures_of(ARC, domain=target))
             assert note(workspace, target)["located_by"] == "btree"
             asked = len(heads(server))
             server.hits.clear()
@@ -128,7 +128,7 @@ def test_a_cdx_that_alone_is_refused_is_asked_for_once(years: Bucket, tmp_path: 
                 locate_captures(workspace, OF_2009, [SITE])
             assert raised.value.kind is FaultKind.FORBIDDEN
         server.set_rules([])
-        assert locate_captures(workspace, OF_2009, [SITE]).rows == len(years[1].of(OF_2009, domain=SITE))
+        assert locate_captures(workspace, OF_2009, [SITE]).rows == len(years[1].captures_of(OF_2009, domain=SITE))
 
 
 def test_versions_of_indexes_that_answered_together_are_compared_one_by_one() -> None:
@@ -141,12 +141,12 @@ def test_versions_of_indexes_that_answered_together_are_compared_one_by_one() ->
         ({"btree": "t1", "zipnum": "z2"}, False),
         ({"parquet": "p1"}, True),
     ):
-        assert Index(versions).has(found) is same
+        assert Index(versions).is_unchanged(found) is same
     assert Index({"btree": "t1", "parquet": "p"}).version_of(UNION, "z1") == "t1+z1"
     assert Index({"parquet": "p"}).version_of("parquet", "") == "p"
-    assert Index({"btree": "published"}).has(Lookup("zipnum", "z1", "d", True, 9, (0, 0, 0)))
-    assert Index({"btree": "published"}).has(Lookup("btree", "", "d", True, 9, (0, 0, 0))), "nobody noted it"
-    assert not Index({"btree": "another"}).has(Lookup("btree", "published", "d", True, 9, (0, 0, 0)))
+    assert Index({"btree": "published"}).is_unchanged(Lookup("zipnum", "z1", "d", True, 9, (0, 0, 0)))
+    assert Index({"btree": "published"}).is_unchanged(Lookup("btree", "", "d", True, 9, (0, 0, 0))), "nobody noted it"
+    assert not Index({"btree": "another"}).is_unchanged(Lookup("btree", "published", "d", True, 9, (0, 0, 0)))
 
 
 @needs_corpus

@@ -12,11 +12,11 @@ from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction import blocked as blocks
-from cc_pipeline.extraction.blocked import Blocked, block, blocked, unblock
-from cc_pipeline.extraction.crawl_plan import look
+from cc_pipeline.extraction.blocked import Blocklist, block, read_blocklist, unblock
+from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.nearest import nearest_capture
+from cc_pipeline.extraction.nearest import find_nearest_capture
 from cc_pipeline.testing.mini_crawl import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, extract, harvest, workspace_of
@@ -42,9 +42,9 @@ def test_no_home_of_the_lake_fetches_a_blocked_site(bucket: tuple[Path, MiniCraw
     before = mine.lake.read("records", {"crawl": NEW, "target": SITE}).num_rows
     site = parse_target(SITE)
     block(mine, [site], "their letter")
-    [said] = blocked(other).said([parse_target(SET)])
+    [said] = read_blocklist(other).describe_blocks([parse_target(SET)])
     assert said.startswith(f"{SITE} is blocked since 20") and "(their letter)" in said
-    assert blocked(other).said([parse_target(OTHER)]) == []
+    assert read_blocklist(other).describe_blocks([parse_target(OTHER)]) == []
 
     # what was located before is refused until it is located again; what the site itself has here stays
     with pytest.raises(EnvironmentFault, match="before it, or one of its sites, was blocked"):
@@ -53,20 +53,20 @@ def test_no_home_of_the_lake_fetches_a_blocked_site(bucket: tuple[Path, MiniCraw
         extract(other, target)
         assert SITE not in held(other, target) | held(other, target, "captures"), target
     assert held(other, SET) == held(other, SET, "page_metadata") == {OTHER}
-    assert look(other, NEW, [SITE]).plan.todos == ()
+    assert plan_crawl(other, NEW, [SITE]).plan.slice_plans == ()
     extract(other, SITE)
     assert mine.lake.read("records", {"crawl": NEW, "target": SITE}).num_rows == before > 0
     page = mine.lake.read("captures", {"crawl": NEW, "target": SITE}, ["url"]).column("url")[0].as_py()
     with pytest.raises(UserInputError, match="is blocked since"):
-        nearest_capture(other, parse_target(f"url:{page}"), None)
-    assert "set-duo" in look(other, NEW, ["set-duo"]).current, "nothing more is to be done"
+        find_nearest_capture(other, parse_target(f"url:{page}"), None)
+    assert "set-duo" in plan_crawl(other, NEW, ["set-duo"]).current_targets, "nothing more is to be done"
 
     with pytest.raises(UserInputError, match="is not blocked"):
         unblock(other, [parse_target(OTHER)])
     assert unblock(other, [site]).blocks == ()
     extract(mine, SET)
     assert held(mine, SET) == {SITE, OTHER}
-    assert look(mine, NEW, [SITE]).plan.todos == ()
+    assert plan_crawl(mine, NEW, [SITE]).plan.slice_plans == ()
 
 
 @pytest.mark.matrix
@@ -77,7 +77,7 @@ def test_a_block_takes_captures_however_sets_are_divided(
     draw = random.Random(seed)
     workspace = workspace_of(bucket[0], tmp_path / "home")
     harvest(workspace)
-    truth = bucket[1].of(NEW, subset="warc")
+    truth = bucket[1].captures_of(NEW, subset="warc")
     domains = bucket[1].domains()
     absent = [f"absent-{number}.example" for number in range(300)]
     # one that is divided into parts, one whose members are all below one block, and single ones
@@ -94,13 +94,13 @@ def test_a_block_takes_captures_however_sets_are_divided(
     kinds = ("{}", "host:www.{}", "prefix:https://{}/")
     for _ in range(3):
         locate_captures(workspace, NEW, [*texts])
-        before = blocked(workspace).blocks
+        before = read_blocklist(workspace).blocks
         sites = [parse_target(draw.choice(kinds).format(draw.choice(domains))) for _ in range(draw.randrange(1, 4))]
         if before and draw.random() < 0.5:
             unblock(workspace, [parse_target(one.definition) for one in before])
         block(workspace, [one for one in sites if one.written != domains[1]])
         locate_captures(workspace, NEW, [*texts])
-        off = [parse_target(one.definition) for one in blocked(workspace).blocks]
+        off = [parse_target(one.definition) for one in read_blocklist(workspace).blocks]
         for slug, target in targets.items():
             expected = {
                 (one.warc_filename, one.warc_record_offset)
@@ -128,7 +128,7 @@ def test_what_a_wider_block_takes_goes_whoever_else_is_blocked(
         extract(workspace, target)
         # what the blocked site itself has here stays until it is purged; all others lose its captures
         assert (SITE in held(workspace, target)) is (target == SITE), target
-        assert parse_target(target).slug in look(workspace, NEW, [parse_target(target).slug]).current
+        assert parse_target(target).slug in plan_crawl(workspace, NEW, [parse_target(target).slug]).current_targets
 
 
 def test_a_list_that_cannot_be_read_stops_everything(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_list_that_cannot_be_read_stops_everything(bucket: tuple[Path, MiniCra
     block(workspace, [parse_target(SITE)])
     workspace.place.put("blocked/000000000002", b'[{"definition": "exa mple"}]')
     with pytest.raises(EnvironmentFault, match=r"blocked/000000000002 cannot be read as a list of blocked sites"):
-        blocked(workspace)
+        read_blocklist(workspace)
 
 
 def test_who_blocks_at_the_same_moment_loses_none(
@@ -148,21 +148,21 @@ def test_who_blocks_at_the_same_moment_loses_none(
     sites = [f"site-{number}.example" for number in range(16)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda at: block(homes[at % 2], [parse_target(sites[at])]), range(len(sites))))
-    assert {one.definition for one in blocked(homes[0]).blocks} == {*sites, "old.example"}
+    assert {one.definition for one in read_blocklist(homes[0]).blocks} == {*sites, "old.example"}
 
     # who was slow finds its number free again, when others have written many more lists
-    real = blocks._newest
+    real = blocks._read_newest
 
-    def slow(workspace: Workspace) -> tuple[list[int], Blocked]:
+    def slow(workspace: Workspace) -> tuple[list[int], Blocklist]:
         found = real(workspace)
-        monkeypatch.setattr(blocks, "_newest", real)
+        monkeypatch.setattr(blocks, "_read_newest", real)
         for site in sites[:5]:
             unblock(homes[1], [parse_target(site)])
         return found
 
-    monkeypatch.setattr(blocks, "_newest", slow)
+    monkeypatch.setattr(blocks, "_read_newest", slow)
     block(homes[0], [parse_target("late.example")])
-    assert {one.definition for one in blocked(homes[1]).blocks} == {*sites[5:], "old.example", "late.example"}
+    assert {one.definition for one in read_blocklist(homes[1]).blocks} == {*sites[5:], "old.example", "late.example"}
 
 
 def _fetch_again(workspace: Workspace, target: str) -> None:

@@ -8,8 +8,8 @@ import duckdb
 
 from cc_pipeline.commoncrawl.filters import OPEN
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.export.table_files import _rows_of
-from cc_pipeline.extraction.crawl_plan import look, look_for
+from cc_pipeline.export.table_files import _select_rows
+from cc_pipeline.extraction.crawl_plan import plan_crawl, plan_targets
 from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, publish, workspace_of
@@ -21,16 +21,22 @@ def test_only_what_a_condition_may_mean_is_fetched(bucket: Bucket, tmp_path: Pat
     workspace = harvested(bucket[0], tmp_path)
     text = f"{SITE} where mime=text/html and time>=2024 and path like /%"
     located, fetched, _ = extract(workspace, text)
-    truth = [c for c in bucket[1].of(NEW, subset="warc", domain=SITE) if c.content_mime_detected == "text/html"]
-    assert located.rows == fetched.rows == len(truth) < len(bucket[1].of(NEW, subset="warc", domain=SITE))
+    truth = [
+        c for c in bucket[1].captures_of(NEW, subset="warc", domain=SITE) if c.content_mime_detected == "text/html"
+    ]
+    assert located.rows == fetched.rows == len(truth) < len(bucket[1].captures_of(NEW, subset="warc", domain=SITE))
     # the lake tells what the slug means, and nothing is to be done of it
     slug = parse_target(text).slug
-    assert definitions.read(workspace.lake, [slug]) == {slug: parse_target(text)}
+    assert definitions.read_targets(workspace.lake, [slug]) == {slug: parse_target(text)}
     again = workspace_of(bucket[0], tmp_path)
-    assert look(again, NEW, [slug]).plan.todos == look_for(again, NEW, [parse_target(text)]).plan.todos == ()
+    assert (
+        plan_crawl(again, NEW, [slug]).plan.slice_plans
+        == plan_targets(again, NEW, [parse_target(text)]).plan.slice_plans
+        == ()
+    )
     # whoever wants all of it fetches the rest
     _, rest, _ = extract(again, SITE)
-    assert rest.rows == len(bucket[1].of(NEW, subset="warc", domain=SITE))
+    assert rest.rows == len(bucket[1].captures_of(NEW, subset="warc", domain=SITE))
     rows = again.lake.read("records", {"crawl": NEW, "target": [slug, SITE]}, ["target", "meant"]).to_pylist()
     assert {row["meant"] for row in rows if row["target"] == slug} == {"yes"}
     assert {row["meant"] for row in rows if row["target"] == SITE} == {None}
@@ -40,7 +46,7 @@ def test_a_page_settles_what_its_index_does_not_tell(bucket: Bucket, tmp_path: P
     workspace = workspace_of(bucket[0], tmp_path)
     asked = f"{SITE} where status=200 and lang=eng"
     located, _, _ = extract(workspace, asked, crawl=CRAWL_2012)
-    assert located.rows == len(bucket[1].of(CRAWL_2012, domain=SITE))
+    assert located.rows == len(bucket[1].captures_of(CRAWL_2012, domain=SITE))
     slug = parse_target(asked).slug
 
     def said(table: str) -> list[dict[str, object]]:
@@ -79,14 +85,14 @@ def test_a_page_settles_what_its_index_does_not_tell(bucket: Bucket, tmp_path: P
         settled = connection.execute("SELECT meant, count(*) FROM capture_targets WHERE target = ? GROUP BY 1", [slug])
         assert {str(word) for word, _ in settled.fetchall()} == outcomes
         columns = [row[0] for row in connection.execute("DESCRIBE main.page_metadata").fetchall()]
-        handed = connection.execute(_rows_of("page_metadata", columns, [slug], [])).fetchall()
+        handed = connection.execute(_select_rows("page_metadata", columns, [slug], [])).fetchall()
         assert len(handed) == before[1]
 
 
 def test_a_subset_is_a_condition(bucket: Bucket, tmp_path: Path) -> None:
     workspace = harvested(bucket[0], tmp_path, subsets=("warc", "robotstxt"))
     located, _, _ = extract(workspace, f"{SITE} where subset=robotstxt")
-    assert located.rows == len(bucket[1].of(NEW, subset="robotstxt", domain=SITE)) > 0
+    assert located.rows == len(bucket[1].captures_of(NEW, subset="robotstxt", domain=SITE)) > 0
     rows = workspace.lake.read("lookups", {"crawl": NEW}, ["target"]).to_pylist()
     assert [row["target"].rpartition("~")[2] for row in rows] == ["robotstxt"]
 
@@ -98,12 +104,12 @@ def test_a_divided_set_keeps_its_condition(bucket: Bucket, tmp_path: Path) -> No
     located, _, _ = extract(workspace, target.definition)
     truth = [
         c
-        for c in bucket[1].of(NEW, subset="warc", domain=SITE)
+        for c in bucket[1].captures_of(NEW, subset="warc", domain=SITE)
         if c.content_mime_detected == "text/html" and c.fetch_status == 200
     ]
     assert located.rows == len(truth) > 0
-    found = definitions.read(workspace.lake, [target.slug])[target.slug]
+    found = definitions.read_targets(workspace.lake, [target.slug])[target.slug]
     assert (found.where, found.value, {m.slug for m in found.members}) == (
         target.where, "many", {m.slug for m in target.members},
     )  # fmt: skip
-    assert look(workspace, NEW, [target.slug]).plan.todos == ()
+    assert plan_crawl(workspace, NEW, [target.slug]).plan.slice_plans == ()

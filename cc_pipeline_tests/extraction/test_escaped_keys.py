@@ -14,7 +14,7 @@ from cc_pipeline.api.giving import add_captures
 from cc_pipeline.commoncrawl.crawls import key_rule
 from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extraction.nearest import nearest_capture
+from cc_pipeline.extraction.nearest import find_nearest_capture
 from cc_pipeline.testing.mini_crawl import visits
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
@@ -51,7 +51,7 @@ def test_a_page_of_two_crawls_is_one(escaped: Bucket, tmp_path: Path) -> None:
         extract(workspace, SITE, crawl=crawl)
     publish(workspace)
     truth = {
-        crawl: {surt_key(one.url) for one in escaped[1].of(crawl, subset="warc", domain=SITE)}
+        crawl: {surt_key(one.url) for one in escaped[1].captures_of(crawl, subset="warc", domain=SITE)}
         for crawl in (BEFORE, AFTER)
     }
     with duckdb.connect(str(workspace.settings.published_path), read_only=True) as published:
@@ -77,13 +77,13 @@ def test_a_page_of_two_crawls_is_one(escaped: Bucket, tmp_path: Path) -> None:
 
 def test_captures_are_found_by_url_and_time_and_got_from_the_home(escaped: Bucket, tmp_path: Path) -> None:
     workspace = workspace_of(escaped[0], tmp_path / "home", via="zipnum")
-    truth = [one for one in escaped[1].of(BEFORE, subset="warc") if "%E4" in one.url or "%C3%CE" in one.url]
+    truth = [one for one in escaped[1].captures_of(BEFORE, subset="warc") if "%E4" in one.url or "%C3%CE" in one.url]
     file = tmp_path / "named.parquet"
     pq.write_table(pa.table({"url": [one.url for one in truth], "date": [one.fetch_time for one in truth]}), file)
     done = add_captures(workspace.settings, file)
     assert (done.wrong.count, done.counts.new) == (0, len(truth))
-    assert key_rule(BEFORE) is KeyRule.BEFORE_2025
+    assert key_rule(BEFORE) is KeyRule.UNTIL_2024
     url = truth[0].url
     extract(workspace, SITE, crawl=BEFORE)
     moment = truth[0].fetch_time
-    assert nearest_capture(workspace, parse_target(f"url:{url}"), (moment, moment)).stored
+    assert find_nearest_capture(workspace, parse_target(f"url:{url}"), (moment, moment)).stored

@@ -14,7 +14,7 @@ from cc_pipeline.extraction import run as module
 from cc_pipeline.extraction.engine import LOCAL, Engine, LocalEngine
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.run import TABLES, Made, extract
+from cc_pipeline.extraction.run import TABLES, PartitionResult, extract
 from cc_pipeline.lake.slice import PARSE, Slice, StageReport
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace
@@ -24,7 +24,7 @@ from cc_pipeline_tests.world import NEW, OLD, Bucket, harvested, workspace_of
 
 def made(
     workspace: Workspace, slugs: Sequence[str], *crawls: str, tables: Sequence[str] = TABLES, engine: Engine = LOCAL
-) -> dict[str, Made]:
+) -> dict[str, PartitionResult]:
     wanted = [(crawl, slug) for crawl in crawls or (NEW,) for slug in slugs]
     found = list(extract(workspace, wanted, tables, engine))
     assert len({(one.crawl, one.slug) for one in found}) == len(found) == len(wanted), "each partition once"
@@ -52,7 +52,7 @@ def test_a_target_that_means_nothing_and_one_that_is_too_dear_fail_alone(bucket:
     for slug in domains:
         own = found[slug].reports
         assert set(own) == set(TABLES)
-        planned = len(bucket[1].of(NEW, subset="warc", domain=slug))
+        planned = len(bucket[1].captures_of(NEW, subset="warc", domain=slug))
         for table in ("captures", "records", "page_metadata"):
             figures = own[table].per_target[slug]
             assert figures[f"rows:{table}"] == figures[f"written:{table}"] == planned
@@ -73,7 +73,7 @@ def test_a_refused_price_is_one_partitions(bucket: Bucket, tmp_path: Path) -> No
 @pytest.mark.process
 def test_what_a_source_gave_is_parsed_and_only_those_lack_that_it_did_not_serve(bucket: Bucket, tmp_path: Path) -> None:
     files: dict[str, list[str]] = {}
-    for capture in bucket[1].of(NEW, subset="warc"):
+    for capture in bucket[1].captures_of(NEW, subset="warc"):
         files.setdefault(f"host:{urlsplit(capture.url).netloc}", []).append(capture.warc_filename)
     # hosts of one file, of the other, and of both
     refused = next(names[0] for names in files.values() if len(set(names)) == 1)
@@ -146,7 +146,7 @@ def test_a_place_that_takes_nothing_ends_it_and_what_was_done_is_told(
         return parse_records(opened, crawl, slugs, **given)
 
     monkeypatch.setattr(module, "parse_records", broken)
-    found: dict[str, Made] = {}
+    found: dict[str, PartitionResult] = {}
     with pytest.raises(PlaceFault):
         for one in extract(workspace, [(NEW, slug) for slug in domains], TABLES, LocalEngine(partitions=2)):
             found[one.slug] = one
@@ -173,7 +173,7 @@ def test_some_tables_alone(bucket: Bucket, workspace: Workspace) -> None:
     only = made(workspace, [slug], tables=["page_text"])[slug]
     assert set(only.reports) == {"page_text"}
     # one pass makes all four
-    assert PARSE.made_from(workspace.lake, [Slice(NEW, slug)])[Slice(NEW, slug)] is not None
+    assert PARSE.read_input_digests(workspace.lake, [Slice(NEW, slug)])[Slice(NEW, slug)] is not None
     lacking = made(workspace, ["example.org"], tables=["page_text"])["example.org"]
     assert "has not been fetched" in str(lacking.error)
 
@@ -182,7 +182,7 @@ def test_few_captures_are_done_together_and_many_apart(workspace: Workspace, buc
     domains = sorted(bucket[1].domains())[:4]
     found = made(workspace, domains, engine=LocalEngine(captures=1))
     sizes = {slug: len(one.reports["records"].per_target) for slug, one in found.items()}
-    many = [slug for slug in domains if len(bucket[1].of(NEW, subset="warc", domain=slug)) > 1]
+    many = [slug for slug in domains if len(bucket[1].captures_of(NEW, subset="warc", domain=slug)) > 1]
     assert many
     assert all(sizes[slug] == 1 for slug in many)
     assert len({id(one.reports["captures"]) for one in found.values()}) == 1, "located together"

@@ -88,4 +88,4 @@ def test_the_matrix_is_large_enough_to_mean_something(places: dict[str, Place]) 
     assert SPEC.crawl(CRAWL).segments > 1
     assert set(SCOPES) == {cell.scope for cell in short()}
     assert set(TIMES) == {cell.time for cell in short()}
-    assert patience.MOST_TRIES == 6
+    assert patience.MAX_TRIES == 6

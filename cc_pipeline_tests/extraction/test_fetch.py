@@ -9,12 +9,12 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.extraction.fetch import fetch_captures
-from cc_pipeline.extraction.fetch_counts import Shortfall
+from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.plan import Why
+from cc_pipeline.extraction.plan import ReasonKind
 from cc_pipeline.extraction.replay import replay_records
-from cc_pipeline.extraction.shortfall import too_much
+from cc_pipeline.extraction.shortfall import exceeds_pending_limit
 from cc_pipeline.lake.slice import FETCH, LOCATE, Slice
 from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl.truth import Capture
@@ -47,7 +47,7 @@ def damage(bucket: Path, capture: Capture) -> None:
 
 def test_a_corrupt_member_is_quarantined_and_its_neighbours_come_through(bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
-    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    mine = bucket[1].captures_of(NEW, subset="warc", domain="example.com")
     bad = mine[len(mine) // 2]
     damage(root, bad)
     workspace = harvested(root, tmp_path / "home")
@@ -101,7 +101,7 @@ def test_a_source_that_gives_nothing_is_an_error_and_not_a_table_of_missing_capt
 def test_one_file_that_is_refused_fails_the_run_keeps_the_others_and_is_asked_again_next_time(
     bucket: Bucket, tmp_path: Path
 ) -> None:
-    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    mine = bucket[1].captures_of(NEW, subset="warc", domain="example.com")
     refused = sorted({capture.warc_filename for capture in mine})[0]
     kept_away = sum(capture.warc_filename == refused for capture in mine)
     assert 0 < kept_away < len(mine)
@@ -109,7 +109,7 @@ def test_one_file_that_is_refused_fails_the_run_keeps_the_others_and_is_asked_ag
         workspace = harvested(server.url, tmp_path)
         with pytest.raises(Incomplete, match=f"{kept_away} of {len(mine)} captures") as lacking:
             extract(workspace, "example.com")
-        assert "server_error" in lacking.value.what
+        assert "server_error" in lacking.value.problem
         assert "CC_PIPELINE_MAX_UNSETTLED" in lacking.value.advice
         [row] = workspace.lake.read("fetches").to_pylist()
         assert (row["fetched"], row["missing"], row["unsettled"]) == (len(mine) - kept_away, kept_away, kept_away)
@@ -120,7 +120,7 @@ def test_one_file_that_is_refused_fails_the_run_keeps_the_others_and_is_asked_ag
         assert fetched.per_target["example.com"]["unsettled"] == kept_away
         assert [note for note in fetched.notes if f"{kept_away:,} captures were not fetched" in note]
         assert parsed.rows == len(mine)
-        assert due(workspace, FETCH, "example.com", but=(Why.OPEN,)) == set()
+        assert due(workspace, FETCH, "example.com", but=(ReasonKind.PENDING_CAPTURES,)) == set()
         assert workspace.lake.read("fetches").to_pylist()[0]["rounds"] == 1, "the source gave nothing else this time"
         server.set_rules([])
         _, fetched, parsed = extract(workspace, "example.com")
@@ -149,7 +149,7 @@ def test_a_full_disk_stops_the_fetch_and_the_next_run_goes_on(bucket: Bucket, tm
         assert workspace.lake.read("records").to_pylist() == before
         filler.unlink()
         _, fetched, _ = extract(workspace, "example.com")
-        mine = len(bucket[1].of(NEW, subset="warc", domain="example.com"))
+        mine = len(bucket[1].captures_of(NEW, subset="warc", domain="example.com"))
         assert fetched.per_target["example.com"]["fetched"] == mine
         # what a stopped run had stored whole is taken over, what not is fetched again
         named = set(workspace.lake.read("records").column("stored_file").to_pylist())
@@ -174,12 +174,12 @@ def test_a_full_disk_under_what_is_put_aside_stops_the_parse(bucket: Bucket, tmp
         assert workspace.lake.read("page_metadata").num_rows == 0
         filler.unlink()
         report = parse_records(workspace, NEW, ["example.com"])
-        assert report.rows == len(bucket[1].of(NEW, subset="warc", domain="example.com"))
+        assert report.rows == len(bucket[1].captures_of(NEW, subset="warc", domain="example.com"))
 
 
 def test_another_digest_policy_judges_anew_what_is_held(bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
-    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    mine = bucket[1].captures_of(NEW, subset="warc", domain="example.com")
     noting, failing = (workspace_of(root, tmp_path / "home", digest_policy=policy) for policy in ("record", "fail"))
     harvest(noting)
     noting.targets(["example.com"])
@@ -204,7 +204,7 @@ def test_another_digest_policy_judges_anew_what_is_held(bucket: Bucket, tmp_path
 
 def test_a_replay_of_a_source_that_gives_nothing_changes_nothing(bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
-    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
+    mine = bucket[1].captures_of(NEW, subset="warc", domain="example.com")
     damage(root, mine[len(mine) // 2])
     gone = sorted({capture.warc_filename for capture in mine})[0]
     (root / gone).unlink()
@@ -220,8 +220,8 @@ def test_a_replay_of_a_source_that_gives_nothing_changes_nothing(bucket: Bucket,
 
 
 def test_nothing_at_all_is_a_failure_however_often_it_was_asked_for() -> None:
-    def lacking(fetched: int, unsettled: int, given_up: int) -> Shortfall:
-        return Shortfall(
+    def lacking(fetched: int, unsettled: int, given_up: int) -> SliceFetchCounts:
+        return SliceFetchCounts(
             slice_=Slice(NEW, "a"),
             planned=fetched + unsettled,
             fetched=fetched,
@@ -231,14 +231,14 @@ def test_nothing_at_all_is_a_failure_however_often_it_was_asked_for() -> None:
             given_up=given_up,
             reason="timeout",
             example="u: late",
-            rounds=5,
+            unsuccessful_runs=5,
         )
 
-    assert too_much(lacking(0, 30, 30), 0.01)
-    assert not too_much(lacking(29, 1, 1), 0.01)
-    assert not too_much(lacking(29, 1, 0), 0.01)
-    assert too_much(lacking(28, 2, 0), 0.01)
+    assert exceeds_pending_limit(lacking(0, 30, 30), 0.01)
+    assert not exceeds_pending_limit(lacking(29, 1, 1), 0.01)
+    assert not exceeds_pending_limit(lacking(29, 1, 0), 0.01)
+    assert exceeds_pending_limit(lacking(28, 2, 0), 0.01)
     # what schedules have given up is an error to whoever asks for it
-    assert too_much(lacking(28, 2, 2), 0.01)
-    assert too_much(lacking(990, 11, 0), 0.01)
-    assert not too_much(lacking(0, 0, 0), 0)
+    assert exceeds_pending_limit(lacking(28, 2, 2), 0.01)
+    assert exceeds_pending_limit(lacking(990, 11, 0), 0.01)
+    assert not exceeds_pending_limit(lacking(0, 0, 0), 0)

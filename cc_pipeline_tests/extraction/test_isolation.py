@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
-from cc_pipeline.extraction.isolation import Outcome, Throttling, apart, is_nobodys
-from cc_pipeline.extraction.shortfall import NotGiven
+from cc_pipeline.extraction.isolation import Outcome, Throttling, affects_all_targets, run_isolated
+from cc_pipeline.extraction.shortfall import FetchIncomplete
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.transport.faults import FaultKind, range_fault
 
@@ -31,26 +31,26 @@ SLUGS = [f"t{number:02d}" for number in range(64)]
 def test_each_target_is_in_one_outcome_and_only_the_bad_ones_fail() -> None:
     calls: list[list[str]] = []
     bad: dict[str, Exception] = {"t07": UserInputError("no host name"), "t40": KeyError("a bug")}
-    outcomes = list(apart(stage(bad, calls), SLUGS))
+    outcomes = list(run_isolated(stage(bad, calls), SLUGS))
     assert [slug for one in outcomes for slug in one.slugs] == SLUGS
     assert {slug: error for one in outcomes for slug, error in one.errors.items()} == bad
     reported = {slug for one in outcomes if one.report for slug in one.report.per_target}
     assert reported == set(SLUGS) - set(bad)
     assert len(calls) <= 1 + 2 * 2 * 6, "halved, not one by one"
-    assert list(apart(stage({}, calls), [])) == []
+    assert list(run_isolated(stage({}, calls), [])) == []
 
 
 def test_a_group_without_trouble_is_one_call() -> None:
     calls: list[list[str]] = []
-    [outcome] = apart(stage({}, calls), SLUGS)
+    [outcome] = run_isolated(stage({}, calls), SLUGS)
     assert calls == [SLUGS]
     assert outcome.report is not None
     assert outcome.report.rows == 64
 
 
-def refusal(slugs: Sequence[str], reason: str) -> NotGiven:
-    error = NotGiven("too little came", "run it again")
-    error.each = {slug: Incomplete(f"too little of {slug}", "") for slug in slugs}
+def refusal(slugs: Sequence[str], reason: str) -> FetchIncomplete:
+    error = FetchIncomplete("too little came", "run it again")
+    error.errors_by_target = {slug: Incomplete(f"too little of {slug}", "") for slug in slugs}
     error.reasons = {reason}
     error.report = StageReport("fetch", rows=1, per_target={slug: {} for slug in SLUGS})
     return error
@@ -58,7 +58,7 @@ def refusal(slugs: Sequence[str], reason: str) -> NotGiven:
 
 def test_who_was_not_given_enough_is_told_by_the_error_and_nobody_is_asked_again() -> None:
     calls: list[list[str]] = []
-    [outcome] = apart(stage({"t03": refusal(["t03", "t05"], FaultKind.SERVER_ERROR)}, calls), SLUGS)
+    [outcome] = run_isolated(stage({"t03": refusal(["t03", "t05"], FaultKind.SERVER_ERROR)}, calls), SLUGS)
     assert calls == [SLUGS]
     assert set(outcome.errors) == {"t03", "t05"}
     assert outcome.report is not None
@@ -67,7 +67,7 @@ def test_who_was_not_given_enough_is_told_by_the_error_and_nobody_is_asked_again
 
 def test_an_open_breaker_ends_what_comes_after() -> None:
     error = refusal(["t03"], FaultKind.BREAKER_OPEN)
-    [outcome] = apart(stage({"t03": error}, []), SLUGS)
+    [outcome] = run_isolated(stage({"t03": error}, []), SLUGS)
     assert outcome.stop is error
 
 
@@ -81,7 +81,7 @@ def test_what_is_nobodys_fault_ends_everything(error: Exception) -> None:
     outcomes: list[Outcome] = []
     calls: list[list[str]] = []
     with pytest.raises(type(error)):
-        for one in apart(stage({"t07": error}, calls), SLUGS):
+        for one in run_isolated(stage({"t07": error}, calls), SLUGS):
             outcomes.append(one)
     assert calls == [SLUGS], "no other target is tried"
     assert outcomes == []
@@ -90,10 +90,10 @@ def test_what_is_nobodys_fault_ends_everything(error: Exception) -> None:
 def test_a_cause_counts_and_a_fault_of_one_object_does_not() -> None:
     wrapped = EnvironmentFault("the index cannot be read", "")
     wrapped.__cause__ = CLOSED
-    assert is_nobodys(wrapped)
+    assert affects_all_targets(wrapped)
     gone = range_fault(FaultKind.SERVER_ERROR, "cc-index/x.parquet", 0, 10, "status 500", 5)
-    assert not is_nobodys(gone)
-    assert not is_nobodys(KeyError("a bug"))
+    assert not affects_all_targets(gone)
+    assert not affects_all_targets(KeyError("a bug"))
 
 
 def throttled(key: str) -> Exception:
@@ -104,7 +104,7 @@ def throttled(key: str) -> Exception:
 
 def test_one_object_that_stays_refused_fails_its_target_alone() -> None:
     bad = {"t07": throttled("cc-index/x.parquet")}
-    outcomes = list(apart(stage(bad, []), SLUGS))
+    outcomes = list(run_isolated(stage(bad, []), SLUGS))
     assert {slug: error for one in outcomes for slug, error in one.errors.items()} == bad
     assert {slug for one in outcomes if one.report for slug in one.report.per_target} == set(SLUGS) - {"t07"}
 
@@ -114,7 +114,7 @@ def test_refusals_of_several_objects_end_everything() -> None:
     outcomes: list[Outcome] = []
     bad = {slug: throttled(f"cc-index/{slug}.parquet") for slug in SLUGS}
     with pytest.raises(EnvironmentFault):
-        for one in apart(stage(bad, calls), SLUGS):
+        for one in run_isolated(stage(bad, calls), SLUGS):
             outcomes.append(one)
     assert [one.slugs for one in outcomes] == [("t00",)]
     assert len(calls) == 8, "halved once to one target, and its neighbour tells that it is the source"
@@ -122,7 +122,7 @@ def test_refusals_of_several_objects_end_everything() -> None:
 
 def test_an_object_that_many_targets_need_fails_them_and_not_the_others() -> None:
     bad = dict.fromkeys(SLUGS[:20], throttled("cc-index/x.parquet"))
-    outcomes = list(apart(stage(bad, []), SLUGS))
+    outcomes = list(run_isolated(stage(bad, []), SLUGS))
     assert {slug: error for one in outcomes for slug, error in one.errors.items()} == bad
     assert {slug for one in outcomes if one.report for slug in one.report.per_target} == set(SLUGS[20:])
 
@@ -130,7 +130,7 @@ def test_an_object_that_many_targets_need_fails_them_and_not_the_others() -> Non
 @pytest.mark.parametrize(("requests", "ends"), [(0, True), (5, False)])
 def test_what_the_source_gave_in_between_says_that_it_does_not_refuse_all(requests: int, ends: bool) -> None:
     throttling = Throttling()
-    assert not throttling.is_of_all(throttled("cc-index/x.parquet"))
+    assert not throttling.note_error(throttled("cc-index/x.parquet"))
     throttling.note_answers(StageReport("locate", rows=1, requests=requests))
-    assert throttling.is_of_all(throttled("cc-index/y.parquet")) is ends
-    assert not throttling.is_of_all(KeyError("a bug"))
+    assert throttling.note_error(throttled("cc-index/y.parquet")) is ends
+    assert not throttling.note_error(KeyError("a bug"))

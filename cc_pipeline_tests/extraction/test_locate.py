@@ -10,13 +10,13 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extraction.crawl_plan import current
+from cc_pipeline.extraction.crawl_plan import find_current_targets
 from cc_pipeline.extraction.fetch import fetch_captures
-from cc_pipeline.extraction.locate import _BYTES_AT_ONCE, _large, locate_captures
+from cc_pipeline.extraction.locate import _WRITE_BATCH_BYTES, _enlarge_batches, locate_captures
 from cc_pipeline.extraction.price_gate import price_of_slices
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import LOCATE, Slice
-from cc_pipeline.records.range_plan import FetchPrice, price_of
+from cc_pipeline.records.range_plan import FetchEstimate, price_of
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import NEW, Bucket, due, extract, harvest, harvested, workspace_of
@@ -34,7 +34,7 @@ def places(workspace: Workspace, target: str, table: str = "captures") -> Counte
 
 
 def truth_of(bucket: Bucket, domain: str) -> Counter[tuple[str, int]]:
-    found = bucket[1].of(NEW, subset="warc", domain=domain)
+    found = bucket[1].captures_of(NEW, subset="warc", domain=domain)
     return Counter((capture.warc_filename, capture.warc_record_offset) for capture in found)
 
 
@@ -107,7 +107,7 @@ def test_a_price_read_from_the_lake_is_that_of_all_places_together(
     monkeypatch.setattr("cc_pipeline.records.range_plan._PRICED", max(files.values()))
     assert len(files) > 1
     assert price_of_slices(shared, [Slice(NEW, "example.com")]) == price_of(rows)
-    assert price_of_slices(shared, [Slice(NEW, "never-located.org")]) == FetchPrice(0, 0, 0, 0, 0)
+    assert price_of_slices(shared, [Slice(NEW, "never-located.org")]) == FetchEstimate(0, 0, 0, 0, 0)
 
 
 def test_the_writer_is_handed_every_row_in_order_and_never_many_bytes(tmp_path: Path) -> None:
@@ -117,10 +117,10 @@ def test_the_writer_is_handed_every_row_in_order_and_never_many_bytes(tmp_path: 
     for start in range(0, 30_000, 1_000):
         rows.add(pa.record_batch([pa.array(range(start, start + 1_000)), wide], schema=schema))
     widest = max(batch.nbytes for batch in rows.batches())
-    handed = list(_large(rows, schema.names))
+    handed = list(_enlarge_batches(rows, schema.names))
     assert [number for batch in handed for number in batch["number"].to_pylist()] == [*range(30_000)]
-    assert all(batch.nbytes > _BYTES_AT_ONCE // 2 for batch in handed[:-1])
-    assert all(batch.nbytes < _BYTES_AT_ONCE + widest for batch in handed)
+    assert all(batch.nbytes > _WRITE_BATCH_BYTES // 2 for batch in handed[:-1])
+    assert all(batch.nbytes < _WRITE_BATCH_BYTES + widest for batch in handed)
 
 
 @pytest.mark.process
@@ -137,7 +137,7 @@ def test_a_set_whose_members_change_is_looked_up_again_and_held_bytes_stay(bucke
         _, fetched, _ = extract(workspace, grown.definition)
         assert places(workspace, "set-press") == places(workspace, "set-press", "records")
         assert places(workspace, "set-press") == both + truth_of(bucket, "example.org")
-        assert current(workspace, NEW, ["set-press"]).keys() == {"set-press"}
+        assert find_current_targets(workspace, NEW, ["set-press"]).keys() == {"set-press"}
         assert [note for note in fetched.notes if note.startswith(f"{both.total():,} captures were stored already")]
         assert {path: path.stat().st_mtime_ns for path in stored} == stored
         extract(workspace, "set:press = example.org")

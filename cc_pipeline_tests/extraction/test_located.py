@@ -13,7 +13,7 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction import located
-from cc_pipeline.extraction.located import Answer, Located, Summed
+from cc_pipeline.extraction.located import CaptureBuffer, CaptureTotals, SliceLookup
 from cc_pipeline.index.locator import CAPTURE_SCHEMA
 from cc_pipeline.lake import ordered
 from cc_pipeline.lake.slice import Slice
@@ -42,16 +42,16 @@ def captures(count: int, seed: int, by: str = "parquet") -> pa.Table:
     return pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA)
 
 
-def given(taken: Located, **how: Answer) -> tuple[pa.Table, dict[Slice, Summed]]:
-    answers = {slice_: how.get(name, Answer()) for slice_, name in ((FIRST, "first"), (SECOND, "second"))}
-    rows, summed = taken.of(answers, TARGETS)
+def given(taken: CaptureBuffer, **how: SliceLookup) -> tuple[pa.Table, dict[Slice, CaptureTotals]]:
+    answers = {slice_: how.get(name, SliceLookup()) for slice_, name in ((FIRST, "first"), (SECOND, "second"))}
+    rows, summed = taken.read_slices(answers, TARGETS)
     return pa.Table.from_batches(rows.batches()), summed
 
 
 @pytest.mark.parametrize("in_memory", [1 << 26, 20_000])
 def test_rows_come_in_the_order_of_their_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int) -> None:
     monkeypatch.setattr(ordered, "IN_MEMORY", in_memory)
-    taken = Located(tmp_path)
+    taken = CaptureBuffer(tmp_path)
     own = {SECOND: captures(700, 2), FIRST: captures(900, 1)}
     for slice_, rows in own.items():
         for start in range(0, rows.num_rows, 90):
@@ -73,18 +73,18 @@ def test_of_rows_of_one_place_that_one_stays_that_tells_more(tmp_path: Path, mon
     place = {"warc_filename": "a.warc.gz", "warc_record_offset": 7}
     both = [one.filter(pc.is_valid(one["warc_record_offset"])) for one in (captures(80, 3), captures(80, 3, "btree"))]
     assert place["warc_filename"] in both[0]["warc_filename"].to_pylist()
-    taken = Located(tmp_path)
+    taken = CaptureBuffer(tmp_path)
     for rows in both:
         # of the first, two indexes asked together name the same; of the second, one was here before
         taken.add(FIRST, rows)
-        taken.add(SECOND, rows, before=rows is both[1])
+        taken.add(SECOND, rows, was_stored=rows is both[1])
     found, summed = given(taken)
     distinct = both[0].select(["warc_filename", "warc_record_offset"]).group_by(
         ["warc_filename", "warc_record_offset"]
     ).aggregate([]).num_rows  # fmt: skip
     assert set(found["located_by"].to_pylist()) == {"parquet"}
     assert [summed[slice_].rows for slice_ in (FIRST, SECOND)] == [distinct, distinct]
-    assert summed[SECOND].stayed == 0
+    assert summed[SECOND].retained == 0
 
 
 @pytest.mark.process
@@ -99,33 +99,33 @@ def test_five_times_the_captures_take_no_more_memory(tmp_path: Path) -> None:
 
 def peaks(folder: str, *counts: int) -> None:
     """Prints Arrow's bytes at the peak after each of so many captures of a target were taken and given."""
-    ordered.IN_MEMORY = located._IN_MEMORY = 2 << 20
+    ordered.IN_MEMORY = located._MEMORY_BYTES = 2 << 20
     ordered._PIECE, range_plan._PRICED = 1 << 16, 8_192
     window = captures(7_000, 4)
     window = window.filter(pc.and_(*(pc.is_valid(window[name]) for name in PLACE_NAME))).slice(0, 2_500)
     column = window.schema.get_field_index("warc_record_offset")
     for count in counts:
-        taken = Located(Path(folder))
+        taken = CaptureBuffer(Path(folder))
         for number in range(count // window.num_rows):
             moved = pc.add(window["warc_record_offset"], number)
             taken.add(FIRST, window.set_column(column, window.schema.field(column), moved))
-        rows, summed = taken.of({FIRST: Answer()}, TARGETS)
+        rows, summed = taken.read_slices({FIRST: SliceLookup()}, TARGETS)
         assert (sum(batch.num_rows for batch in rows.batches()), summed[FIRST].rows) == (count, count)
         print(pa.default_memory_pool().max_memory())
 
 
 def test_an_answer_that_repeats_a_place_leaves_no_fewer_than_none(tmp_path: Path) -> None:
     rows = captures(40, 5)
-    taken = Located(tmp_path)
+    taken = CaptureBuffer(tmp_path)
     for _ in range(3):
         taken.add(FIRST, rows)
-    taken.add(FIRST, rows, before=True)
+    taken.add(FIRST, rows, was_stored=True)
     taken.add(
         FIRST,
         captures(1, 6).set_column(
             captures(1, 6).schema.get_field_index("warc_filename"), "warc_filename", pa.array(["z"])
         ),
-        before=True,
+        was_stored=True,
     )
     _, summed = given(taken)
-    assert summed[FIRST].stayed == 1
+    assert summed[FIRST].retained == 1

@@ -28,7 +28,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.upkeep.upkeep import run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.sequences import prepare, run_sequence
 from cc_pipeline_tests.thresholds import ROOMS, SHRUNK, STAYS, shrunk, thresholds
@@ -103,7 +103,7 @@ def do(workspace: Workspace, step: Step) -> None:
         watch_list.add(workspace.settings.watch_list_path, [target])
         watch_list.remove(workspace.settings.watch_list_path, [target.slug])
     else:
-        keep_up(workspace, retention_hours=0)
+        run_upkeep(workspace, retention_hours=0)
 
 
 def killed_at(number: int) -> pytest.MonkeyPatch:

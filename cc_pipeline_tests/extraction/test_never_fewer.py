@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from cc_pipeline.commoncrawl.paths import cluster_key
-from cc_pipeline.extraction.shortfall import NotGiven
+from cc_pipeline.extraction.shortfall import FetchIncomplete
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.indexes import write_zipnum
 from cc_pipeline.testing.mini_crawl.spec import TEST, CrawlSpec
@@ -51,7 +51,8 @@ def test_neither_another_subset_nor_what_is_handed_on_takes_anything_away(
         return len(published(home))
 
     pages, robots, errors = (
-        len(bucket[1].of(OLD, subset=subset, domain=SITE)) for subset in ("warc", "robotstxt", "crawldiagnostics")
+        len(bucket[1].captures_of(OLD, subset=subset, domain=SITE))
+        for subset in ("warc", "robotstxt", "crawldiagnostics")
     )
     assert run("warc") == pages > 0
     before, where = published(home), ("--home", home)
@@ -93,7 +94,7 @@ def test_an_index_with_holes_takes_away_nothing_of_a_whole_one(bucket: Bucket, t
     whole = harvested(holed, home, max_index_gaps=1.0)
     assert asked(whole, NEW) == []
     every = rows(whole, NEW)
-    assert len(every) == len(bucket[1].of(NEW, subset="warc", domain=SITE))
+    assert len(every) == len(bucket[1].captures_of(NEW, subset="warc", domain=SITE))
     assert {by for by, _ in every.values()} == {"zipnum"}
     # a smaller answer adds to what is there, a page is not fetched twice, and what stays is said
     with_holes = workspace_of(holed, home, via="parquet", max_index_gaps=1.0)
@@ -118,7 +119,7 @@ def test_an_index_with_holes_takes_away_nothing_of_a_whole_one(bucket: Bucket, t
 def test_one_of_two_indexes_takes_away_nothing_that_the_other_named(tmp_path: Path) -> None:
     spec = replace(TEST, crawls=(CrawlSpec(ARC, cdx=True, segments=1, files_per_segment=2, zipnum_lines=15),))
     bucket, home = tmp_path / "bucket", tmp_path / "home"
-    truth = ensure(bucket, spec).of(ARC, domain=SITE)
+    truth = ensure(bucket, spec).captures_of(ARC, domain=SITE)
 
     def zipnum_names(some: Sequence[Capture]) -> None:
         shutil.rmtree((bucket / cluster_key(ARC)).parent)
@@ -137,7 +138,7 @@ def test_one_of_two_indexes_takes_away_nothing_that_the_other_named(tmp_path: Pa
     # what an index named and, whole, names no more goes, once a person accepts that the index is shorter
     zipnum_names(truth[2::2])
     shorter = workspace_of(bucket, home, via="zipnum")
-    with pytest.raises(NotGiven) as doubted:
+    with pytest.raises(FetchIncomplete) as doubted:
         asked(shorter, ARC)
     assert rows(both, ARC) == every
     shorter.accepted_losses.add(number_in(doubted.value))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction import reusable_records
-from cc_pipeline.extraction.reusable_records import overlapping, sharing
+from cc_pipeline.extraction.reusable_records import find_overlapping, find_sharing
 from cc_pipeline.lake import snapshot
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.workspace.workspace import Workspace
@@ -67,17 +67,17 @@ def test_what_meets_is_what_comparing_all_ranges_says(
     workspace.register_targets([parse_target(text) for text in texts])
     expected = pairs(texts)
     asked = data.draw(st.lists(st.sampled_from(sorted(expected)), min_size=1, unique=True))
-    assert set(overlapping(workspace, asked)) == {*asked}.union(*(expected[slug] for slug in asked))
-    assert sharing(lake) == {slug for slug, met in expected.items() if met - {slug}}
+    assert set(find_overlapping(workspace, asked)) == {*asked}.union(*(expected[slug] for slug in asked))
+    assert find_sharing(lake) == {slug for slug, met in expected.items() if met - {slug}}
 
 
 def test_a_set_that_lost_a_member_still_meets_what_it_met(tmp_path: Path) -> None:
     made = workspace_of(tmp_path / "source", tmp_path / "home")
     made.register_targets([parse_target("set:s = example.com, example.org"), parse_target("example.com")])
-    assert sharing(made.lake) == {"set-s", "example.com"}
+    assert find_sharing(made.lake) == {"set-s", "example.com"}
     made.register_targets([parse_target("set:s = example.org")])
-    assert sharing(made.lake) == {"set-s", "example.com"}
-    assert overlapping(made, ["example.com"]) == ["example.com", "set-s"]
+    assert find_sharing(made.lake) == {"set-s", "example.com"}
+    assert find_overlapping(made, ["example.com"]) == ["example.com", "set-s"]
 
 
 def test_a_run_reads_no_records_of_targets_that_it_cannot_share_with(

@@ -47,7 +47,7 @@ def parse(source: str, home: Path, log: Path, killed: int = 0) -> None:
     with patched.context() as patch, progress.progress_to(told):
         patch.setattr(parsed_pages, "read_members", read)
         patch.setattr(parsed_pages, "BATCH_ROWS", BATCH)
-        patch.setattr(parsed_pages, "STRETCH", STRETCH)
+        patch.setattr(parsed_pages, "CHUNK_PAGES", STRETCH)
         parse_records(workspace_of(source, home), NEW, SITES)
 
 
@@ -59,7 +59,7 @@ def test_a_killed_parse_goes_on_and_reads_no_page_of_a_whole_stretch_again(bucke
     expected = pages_of(workspace)
     every = len(expected["page_metadata"])
     assert every > KILLED + STRETCH
-    PARSE.forget(workspace.lake, [Slice(NEW, site) for site in SITES])
+    PARSE.invalidate(workspace.lake, [Slice(NEW, site) for site in SITES])
     runner = multiprocessing.get_context("spawn").Process(target=parse, args=(str(bucket[0]), home, log, KILLED))
     runner.start()
     runner.join()

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.checks.tables import shortfall_verdict
+from cc_pipeline.checks.tables import missing_captures_verdict
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import Doubted
+from cc_pipeline.errors import UnconfirmedRemovals
 from cc_pipeline.extraction import locate
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.removals import Listing, Removal, doubted, numbers_of_losses
+from cc_pipeline.extraction.removals import Listing, Removal, find_unconfirmed_removals, read_loss_numbers
 from cc_pipeline.extraction.run import extract as extract_all
-from cc_pipeline.extraction.shortfall import NotGiven
+from cc_pipeline.extraction.shortfall import FetchIncomplete
 from cc_pipeline.index.lookup import LookupResult
 from cc_pipeline.lake.digests.digest import digest_from_int
 from cc_pipeline.lake.slice import Slice
@@ -66,8 +66,8 @@ class Index:
         self.repeats = 1
         self.sizes: dict[str, int] = {"warc": 300}
         self.asked = 0
-        self._plain = locate.captures_of
-        monkeypatch.setattr(locate, "captures_of", self._answer)
+        self._plain = locate.find_captures
+        monkeypatch.setattr(locate, "find_captures", self._answer)
         # whatever it lists, it is another one each time
         monkeypatch.setattr(locate, "columnar_versions", lambda *_: {(NEW, "warc"): digest_from_int(self.asked + 7)})
 
@@ -81,7 +81,7 @@ class Index:
                     rows.filter(pc.invert(pc.is_in(rows["warc_record_offset"], pa.array(self.hidden, pa.int64())))),
                 )
 
-        found = self._plain(*args, into=listed, **options)
+        found = self._plain(*args, sink=listed, **options)
         return LookupResult(**{name: getattr(found, name) for name in found.__slots__} | {"sizes": self.sizes})
 
 
@@ -115,13 +115,13 @@ def test_a_list_that_lost_a_file_takes_nothing_away_until_it_is_accepted(bucket:
     for _ in range(2):
         # as often as it is asked, and as the run makes it: what is there stays, records and pages too
         (made,) = extract_all(home, [(NEW, SITE)], TABLES)
-        assert isinstance(made.error, Doubted)
+        assert isinstance(made.error, UnconfirmedRemovals)
         assert "no longer lists" in str(made.error)
         assert [places(home, table) for table in TABLES] == [every] * 3
         assert due(home, locate.LOCATE, SITE) == {SITE}
-    verdict = shortfall_verdict(home.lake)
+    verdict = missing_captures_verdict(home.lake)
     assert (verdict.severity, "no longer in the index" in verdict.message) == ("error", True)
-    assert numbers_of_losses(home.lake)[1] == [number_in(made.error)]
+    assert read_loss_numbers(home.lake)[1] == [number_in(made.error)]
     # the file is back: nothing is doubted any more
     replace_file(path, gzip.compress(listed))
     harvest(home)
@@ -129,7 +129,7 @@ def test_a_list_that_lost_a_file_takes_nothing_away_until_it_is_accepted(bucket:
     assert again.error is None
     assert places(home) == every
     assert not due(home, locate.LOCATE, SITE)
-    assert shortfall_verdict(home.lake).passed
+    assert missing_captures_verdict(home.lake).passed
     # gone for good, says a person
     replace_file(path, gzip.compress(fewer))
     harvest(home)
@@ -146,10 +146,10 @@ def test_a_list_that_lost_a_file_takes_nothing_away_until_it_is_accepted(bucket:
 def test_other_kinds_of_index_are_doubted_too(kind: str) -> None:
     slice_ = Slice(NEW, SITE)
     then, now = Listing(kind, 300), Listing(kind, 299, 1, digest_from_int(5))
-    assert doubted({slice_: Removal(1_000, 999, then, now)}, {}, 0.05, ()) == {slice_}
-    assert doubted({slice_: Removal(1_000, 999, then, now)}, {}, 0.05, {digest_from_int(5)}) == set()
+    assert find_unconfirmed_removals({slice_: Removal(1_000, 999, then, now)}, {}, 0.05, ()) == {slice_}
+    assert find_unconfirmed_removals({slice_: Removal(1_000, 999, then, now)}, {}, 0.05, {digest_from_int(5)}) == set()
     # an index of another kind lists as many files as it has
-    assert doubted({slice_: Removal(1_000, 999, Listing("parquet", 300), now)}, {}, 0.05, ()) == set()
+    assert find_unconfirmed_removals({slice_: Removal(1_000, 999, Listing("parquet", 300), now)}, {}, 0.05, ()) == set()
 
 
 @pytest.mark.process
@@ -163,12 +163,12 @@ def test_few_of_many_go_and_are_said_to_and_more_wait(bucket: Bucket, tmp_path: 
     assert offsets(home) == [one for one in every if one != every[3]]
     assert any("1 captures were taken out" in note for note in report.notes)
     index.hidden = {*every[:5]}
-    with pytest.raises(NotGiven, match="no longer lists 4 of"):
+    with pytest.raises(FetchIncomplete, match="no longer lists 4 of"):
         extract(home, SITE)
     assert len(offsets(home)) == len(every) - 1
     # what is doubted stays so, also where it has become a small share
     index.hidden = {*every[3:5]}
-    with pytest.raises(NotGiven, match="no longer lists 1 of") as one_left:
+    with pytest.raises(FetchIncomplete, match="no longer lists 1 of") as one_left:
         extract(home, SITE)
     assert set(every) - {every[3]} == set(offsets(home))
     home.accepted_losses.add(number_in(one_left.value))
@@ -183,7 +183,7 @@ def test_a_target_that_would_have_none_waits_whatever_the_settings_allow(
     extract(home, SITE)
     every = offsets(home)
     index.hidden = {*every}
-    with pytest.raises(NotGiven):
+    with pytest.raises(FetchIncomplete):
         extract(home, SITE)
     assert offsets(home) == every
 
@@ -201,7 +201,7 @@ def test_a_shorter_list_is_remembered_by_a_run_that_was_killed(
     monkeypatch.undo()
     again = Index(monkeypatch)
     again.hidden, again.sizes = index.hidden, index.sizes
-    with pytest.raises(NotGiven):
+    with pytest.raises(FetchIncomplete):
         extract(home, SITE)
     assert offsets(home) == every
 
@@ -222,7 +222,7 @@ def test_what_is_new_beside_a_doubt_is_fetched_and_parsed(home: Workspace, index
     extract(home, SITE)
     every = offsets(home)
     index.hidden = {*every[: len(every) // 2]}
-    with pytest.raises(NotGiven) as refusal:
+    with pytest.raises(FetchIncomplete) as refusal:
         extract(home, SITE)
     home.accepted_losses.add(number_in(refusal.value))
     extract(home, SITE)
@@ -230,7 +230,7 @@ def test_what_is_new_beside_a_doubt_is_fetched_and_parsed(home: Workspace, index
     index.hidden = {*every[len(every) // 2 :]}
     home.accepted_losses.clear()
     (made,) = extract_all(home, [(NEW, SITE)], TABLES)
-    assert isinstance(made.error, Doubted)
+    assert isinstance(made.error, UnconfirmedRemovals)
     assert [len(places(home, table)) for table in TABLES] == [len(every)] * 3
 
 
@@ -245,10 +245,13 @@ def test_two_targets_that_are_doubted_are_named_with_their_own_numbers(
     made = [*extract_all(home, [(NEW, site) for site in sites], TABLES)]
     numbers = {one.slug: number_in(one.error) for one in made}
     assert len(set(numbers.values())) == 2
-    assert set(numbers.values()) == set(numbers_of_losses(home.lake)[1])
+    assert set(numbers.values()) == set(read_loss_numbers(home.lake)[1])
     home.accepted_losses.add(numbers[sites[0]])
     first, second = extract_all(home, [(NEW, site) for site in sites], TABLES)
-    assert (first.error is None, isinstance(second.error, Doubted)) == (first.slug == sites[0], first.slug == sites[0])
+    assert (first.error is None, isinstance(second.error, UnconfirmedRemovals)) == (
+        first.slug == sites[0],
+        first.slug == sites[0],
+    )
     assert len(offsets(home, sites[0])) < len(before[sites[0]])
     assert offsets(home, sites[1]) == before[sites[1]]
 
@@ -259,11 +262,11 @@ def test_members_go_while_an_index_is_doubted_and_no_others(bucket: Bucket, home
     (slug,) = slug
     every = {domain: _of_domain(home, slug, domain) for domain in (one, two)}
     index.hidden = {*(offset for _, offset in every[one])}
-    with pytest.raises(NotGiven):
+    with pytest.raises(FetchIncomplete):
         extract(home, f"set:some = {one}, {two}")
     assert _of_domain(home, slug, one) == every[one]
     # a member comes, another goes: neither takes away what is in doubt
-    with pytest.raises(NotGiven):
+    with pytest.raises(FetchIncomplete):
         extract(home, f"set:some = {one}, {three}")
     assert _of_domain(home, slug, one) == every[one]
     assert not _of_domain(home, slug, two)
@@ -286,7 +289,7 @@ def test_a_set_that_is_divided_anew_takes_what_is_doubted_along(
     every = _of_set(home)
     index.hidden, index.sizes = {min(offset for _, offset in every)}, {"warc": 299}
     for definition in (second, first, second):
-        with pytest.raises(NotGiven, match="no longer lists") as refusal:
+        with pytest.raises(FetchIncomplete, match="no longer lists") as refusal:
             extract(home, definition)
         assert _of_set(home) == every
     home.accepted_losses.add(number_in(refusal.value))
@@ -312,7 +315,7 @@ def test_an_index_that_repeats_itself_gives_each_capture_once_and_the_report_say
     index.repeats = 2
     home = harvested(bucket[0], tmp_path / "home")
     report, *_ = extract(home, SITE)
-    count = len(bucket[1].of(NEW, subset="warc", domain=SITE))
+    count = len(bucket[1].captures_of(NEW, subset="warc", domain=SITE))
     assert [home.lake.read(table, {"target": SITE}).num_rows for table in TABLES] == [count] * 3
     assert any(f"{count:,} more rows of captures of {SITE}" in note for note in report.notes)
     assert home.lake.read("lookups", columns=["repeated"])["repeated"].to_pylist() == [count]
@@ -342,7 +345,7 @@ def test_what_is_believed_is_what_the_rules_say(
         before, unlisted = before + stays + gone, unlisted + gone
     others = {Slice(NEW, f"{SITE}~beside"): (5, Listing())} if has_others else {}
     total = before + 5 * has_others
-    shrank = {slice_ for slice_, one in removals.items() if one.now.unlisted}
+    shrank = {slice_ for slice_, one in removals.items() if one.now.unlisted_captures}
     is_shorter = any(shorter and gone for _, gone, shorter in slices)
     expected = shrank if unlisted and (is_shorter or unlisted == total or unlisted > allowed * total) else set()
-    assert doubted(removals, others, allowed, ()) == expected
+    assert find_unconfirmed_removals(removals, others, allowed, ()) == expected

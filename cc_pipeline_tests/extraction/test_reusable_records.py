@@ -21,8 +21,8 @@ from cc_pipeline.lake.digests.digest import NOTHING
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.faults import FaultKind, range_fault
-from cc_pipeline.upkeep.stored_files import lost_records
-from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.upkeep.stored_files import find_lost_records
+from cc_pipeline.upkeep.upkeep import run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files, without_varying
 from cc_pipeline_tests.world import NEW, Bucket, Killed, extract, harvested, publish, workspace_of
@@ -60,14 +60,14 @@ def failures(workspace: Workspace, slug: str) -> int:
 @contextmanager
 def in_the_middle(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) -> Iterator[None]:
     """Calls ``happens`` when a fetch has all it needs and is about to commit."""
-    balanced = fetching._balanced
+    balanced = fetching._check_balance
 
     def wrapped(*given: object) -> None:
-        monkeypatch.setattr(fetching, "_balanced", balanced)
+        monkeypatch.setattr(fetching, "_check_balance", balanced)
         happens()
         balanced(*given)
 
-    monkeypatch.setattr(fetching, "_balanced", wrapped)
+    monkeypatch.setattr(fetching, "_check_balance", wrapped)
     yield
 
 
@@ -93,7 +93,7 @@ def test_upkeep_leaves_what_a_fetch_in_flight_counts_on(workspace: Workspace, mo
 
     def meanwhile() -> None:
         replace_rows(workspace_of(workspace.settings.source, workspace.settings.home), WHOLE)
-        keep_up(workspace_of(workspace.settings.source, workspace.settings.home))
+        run_upkeep(workspace_of(workspace.settings.source, workspace.settings.home))
 
     with in_the_middle(monkeypatch, meanwhile):
         report = fetch_captures(workspace, NEW, [part])
@@ -109,11 +109,11 @@ def test_upkeep_keeps_a_week_what_was_superseded_now_however_old_it_is(workspace
     for path in stored:
         os.utime(path, (1, 1))
     replace_rows(workspace, WHOLE)  # and with them the crawl has no rows any more
-    keep_up(workspace)
+    run_upkeep(workspace)
     assert stored_files(workspace) == stored
     for note in (workspace.settings.home / "lake" / "records" / NEW / "superseded").iterdir():
         os.utime(note.rename(note.with_name(f"20240101T000000.000000Z-{note.name[23:]}")), (1, 1))
-    keep_up(workspace)
+    run_upkeep(workspace)
     assert stored_files(workspace) == set()
 
 
@@ -147,7 +147,7 @@ def test_lost_bytes_are_noticed_and_only_they_are_fetched_again(workspace: Works
     else:
         path.unlink()
     lost = len(rows) - len(rows) // 2 if cut else len(rows)
-    [found] = lost_records(workspace)
+    [found] = find_lost_records(workspace)
     assert (found.records, found.targets) == (lost, {WHOLE: lost})
     _, again, parsed = extract(workspace, WHOLE)
     assert 0 < again.requests <= lost
@@ -169,7 +169,7 @@ def test_lost_rows_are_not_reused_by_another_target(workspace: Workspace) -> Non
     mine = workspace.lake.read("records", {"target": part})
     assert dangling(workspace, mine) == []
     # and what it fetched serves the first target too
-    [lost] = lost_records(workspace)
+    [lost] = find_lost_records(workspace)
     assert set(lost.targets) == {WHOLE}
     again = fetch_captures(workspace, NEW, [WHOLE])
     assert [note for note in again.notes if f"{mine.num_rows:,} captures were stored already" in note]
@@ -225,7 +225,7 @@ def test_slices_with_all_their_bytes_are_parsed_before_the_others_are_refused(wo
     fetch_captures(workspace, NEW, [other])
     with pytest.raises(EnvironmentFault, match=part):
         parse_records(workspace, NEW, [part, other])
-    assert PARSE.made_from(workspace.lake, [Slice(NEW, other)])[Slice(NEW, other)] is not None
+    assert PARSE.read_input_digests(workspace.lake, [Slice(NEW, other)])[Slice(NEW, other)] is not None
     assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
 
 
@@ -239,7 +239,7 @@ def test_a_fetch_killed_between_its_commit_and_its_end_is_finished_by_the_next_o
         raise Killed
 
     with monkeypatch.context() as stopped, pytest.raises(Killed):
-        stopped.setattr(fetching, "settle", killed)
+        stopped.setattr(fetching, "retire_result_journals", killed)
         stopped.setattr("cc_pipeline.records.leases.Lease.end", lambda _: None)
         fetch_captures(workspace, NEW, [other])
     # the process is gone
@@ -276,12 +276,12 @@ def test_a_lease_that_ran_out_stops_the_commit(workspace: Workspace, monkeypatch
         slept.setattr("cc_pipeline.records.leases.LIFE", -1.0)
         with pytest.raises(EnvironmentFault, match="expired"):
             fetch_captures(workspace, NEW, [part])
-    assert FETCH.made_from(workspace.lake, [Slice(NEW, part)])[Slice(NEW, part)] is None
+    assert FETCH.read_input_digests(workspace.lake, [Slice(NEW, part)])[Slice(NEW, part)] is None
     fetch_captures(workspace, NEW, [part])
 
 
 def test_a_listing_is_used_where_there_are_many_files(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cc_pipeline.records.storage._FEW", 0)
+    monkeypatch.setattr("cc_pipeline.records.storage._LISTING_THRESHOLD", 0)
     heads: list[str] = []
     monkeypatch.setattr(RecordStorage, "holds", lambda _, key: heads.append(key))
     monkeypatch.setattr(workspace.place, "head", heads.append)

@@ -24,22 +24,22 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction import run_inputs
 from cc_pipeline.extraction.blocked import block
-from cc_pipeline.extraction.crawl_plan import look
+from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.run import Made, extract
-from cc_pipeline.extraction.run_inputs import PLANS, InputsChanged, at_work
-from cc_pipeline.extraction.standing import stand
+from cc_pipeline.extraction.run import PartitionResult, extract
+from cc_pipeline.extraction.run_inputs import MAX_PLANS, InputsChanged, hold_run_lease
+from cc_pipeline.extraction.standing import read_slice_states
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, Slice
-from cc_pipeline.publish.publish import behind
+from cc_pipeline.publish.publish import find_publication_lag
 from cc_pipeline.records import leases
 from cc_pipeline.records.leases import PURGES, RUNS, lease_of, leases_of
 from cc_pipeline.upkeep import purge as purging
-from cc_pipeline.upkeep.purge import drop_subset, purge, remove_whole
+from cc_pipeline.upkeep.purge import drop_subset, purge, remove_empty_targets
 from cc_pipeline.upkeep.purge_plan import plan_purge, purged_tables
-from cc_pipeline.upkeep.stored_files import lost_records
-from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.upkeep.stored_files import find_lost_records
+from cc_pipeline.upkeep.upkeep import run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, OLD, Bucket, harvest, publish, workspace_of
 
@@ -72,7 +72,7 @@ def homes(bucket: Bucket, prepared: Path, tmp_path: Path) -> tuple[Workspace, Wo
     return one, two
 
 
-def run(workspace: Workspace, *texts: str, crawls: tuple[str, ...] = (NEW,)) -> list[Made]:
+def run(workspace: Workspace, *texts: str, crawls: tuple[str, ...] = (NEW,)) -> list[PartitionResult]:
     targets = [parse_target(text) for text in texts]
     workspace.register_targets(targets)
     return list(extract(workspace, [(crawl, one.slug) for crawl in crawls for one in targets], TABLES))
@@ -176,14 +176,14 @@ def test_a_run_that_was_stopped_until_its_lease_ran_out_commits_nothing_more(
     def sleeps() -> None:
         with leases_run_out():
             purged(two)
-        [running] = one.of_command(run_inputs._Running).runs
+        [running] = one.command_value(run_inputs._RunningRuns).runs
         monkeypatch.setattr(running._lease, "_clock", lambda: time.time() + leases.LIFE)
 
     with moment(table, sleeps), pytest.raises(EnvironmentFault, match=r"its lease .* expired"):  # type: ignore[operator]
         run(one, GOES, crawls=(NEW, OLD))
     assert left_of(two, GOES) == {}
     assert GOES not in two.lake.read("targets").column("slug").to_pylist()
-    assert lost_records(two) == []
+    assert find_lost_records(two) == []
 
 
 @pytest.mark.matrix
@@ -196,7 +196,7 @@ def test_what_is_blocked_while_a_run_is_at_it_is_not_kept(homes: tuple[Workspace
     for name in TABLES:
         if "url" in one.lake.specs[name].schema.names:
             assert not [url for url in one.lake.read(name).column("url").to_pylist() if GOES in url], name
-    assert look(one, NEW, ["set-some"]).plan.todos == ()
+    assert plan_crawl(one, NEW, ["set-some"]).plan.slice_plans == ()
 
 
 @pytest.mark.matrix
@@ -209,14 +209,14 @@ def test_what_is_defined_anew_while_a_run_is_at_it_is_located_again(
         [made] = run(one, BOTH)
     assert made.error is None
     assert not [url for url in one.lake.read("captures").column("url").to_pylist() if GOES in url]
-    assert look(one, NEW, ["set-some"]).plan.todos == ()
+    assert plan_crawl(one, NEW, ["set-some"]).plan.slice_plans == ()
     assert left_of(one, "set-some")["records"] == left_of(one, "set-some")["captures"]
 
 
 def test_definitions_that_change_at_each_plan_end_with_a_message(homes: tuple[Workspace, Workspace]) -> None:
     one, two = homes
     texts = cycle([ONE, BOTH])
-    with before_commit("captures", lambda: two.register_targets([parse_target(next(texts))]), times=PLANS):
+    with before_commit("captures", lambda: two.register_targets([parse_target(next(texts))]), times=MAX_PLANS):
         [made] = run(one, BOTH)
     assert isinstance(made.error, InputsChanged)
     assert "set-some was redefined during this run" in str(made.error)
@@ -258,10 +258,10 @@ def test_rows_that_say_something_else_are_not_replaced_although_they_are_made_fr
     workspace, _ = homes
     run(workspace, GOES)
     slice_ = Slice(NEW, GOES)
-    stands = stand(workspace, [slice_])[slice_]
+    stands = read_slice_states(workspace, [slice_])[slice_]
     assert stands.fetched is not None
     other = replace(stands, fetched=replace(stands.fetched, versions={"records": "of another run"}))
-    with at_work(workspace, {NEW: [GOES]}) as inputs:
+    with hold_run_lease(workspace, {NEW: [GOES]}) as inputs:
         with inputs.replacing(FETCH, {slice_: stands}):
             inputs.check()
         with pytest.raises(InputsChanged, match="written by another run"), inputs.replacing(FETCH, {slice_: other}):
@@ -272,8 +272,8 @@ def test_a_publication_shows_what_was_committed_since_its_lake_was_looked_at(
     homes: tuple[Workspace, Workspace],
 ) -> None:
     one, two = homes
-    with one.lake.still():
-        behind(one)
+    with one.lake.hold_versions():
+        find_publication_lag(one)
         run(two, GOES)
         publish(one)
     with duckdb.connect(str(one.settings.published_path), read_only=True) as connection:
@@ -283,7 +283,7 @@ def test_a_publication_shows_what_was_committed_since_its_lake_was_looked_at(
 
 def test_while_a_target_is_purged_no_run_of_it_begins_and_others_do(homes: tuple[Workspace, Workspace]) -> None:
     one, two = homes
-    with purging._lease_to_purge(two, [GOES]):
+    with purging._hold_purge_lease(two, [GOES]):
         stopped, other = run(one, GOES, STAYS)
         with pytest.raises(EnvironmentFault, match=rf"{GOES} is being purged by process {os.getpid()}"):
             purged(one)
@@ -299,11 +299,11 @@ def test_less_than_a_purge_waits_too(homes: tuple[Workspace, Workspace], removes
     one, two = homes
     run(one, GOES)
     before = left_of(one, GOES)
-    with at_work(one, {NEW: [GOES]}), pytest.raises(EnvironmentFault, match="is being fetched"):
+    with hold_run_lease(one, {NEW: [GOES]}), pytest.raises(EnvironmentFault, match="is being fetched"):
         if removes == "subset":
             drop_subset(two, GOES, "warc")
         else:
-            remove_whole(two, [GOES], plan_purge(two, GOES, GOES).slices)
+            remove_empty_targets(two, [GOES], plan_purge(two, GOES, GOES).slices)
     assert left_of(one, GOES) == before
 
 
@@ -369,8 +369,8 @@ def test_a_process_that_is_killed_stands_in_no_purges_way_and_one_that_is_stoppe
         os.kill(child.pid, signal.SIGKILL)
     purged(two)
     assert left_of(two, GOES) == {}
-    assert [run_.is_gone for run_ in leases_of(two.storage, RUNS)[1]] == [True]
-    keep_up(two)
+    assert [run_.is_process_dead for run_ in leases_of(two.storage, RUNS)[1]] == [True]
+    run_upkeep(two)
     assert leases_of(two.storage, RUNS) == ([], [])
 
 
@@ -428,8 +428,8 @@ def test_what_another_process_commits_of_the_same_slice_is_not_written_over(
 
     assert run_in_a_process(one, GOES, table, commits_all) == "None"
     assert {name: two.lake.commit_id(name) for name in TABLES} == there
-    assert look(two, NEW, [GOES]).plan.todos == ()
-    assert lost_records(two) == []
+    assert plan_crawl(two, NEW, [GOES]).plan.slice_plans == ()
+    assert find_lost_records(two) == []
 
 
 @pytest.mark.process

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from cc_pipeline.extraction.second_look import _asked
+from cc_pipeline.extraction.second_look import _recheck_locations
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.records.range_plan import FIRST_READ
 from cc_pipeline.transport.client import Transport
@@ -45,5 +45,7 @@ def test_a_record_that_nobody_said_the_length_of_is_read_to_its_end(
         workspace = cast("Workspace", SimpleNamespace(archives=lambda crawl: transport))
         # a lost record has no length in its row
         lost: dict[str, Any] = row | {"warc_record_length": 0, "outcome": "missing"}
-        looked = _asked(workspace, CRAWL, {("f", 0): lost}, {("f", 0): [slice_]})
-    assert (looked.back, looked.in_vain) == ((frozenset({slice_}), frozenset()) if back else (frozenset(), {slice_}))
+        looked = _recheck_locations(workspace, CRAWL, {("f", 0): lost}, {("f", 0): [slice_]})
+    assert (looked.recovered, looked.still_lost) == (
+        (frozenset({slice_}), frozenset()) if back else (frozenset(), {slice_})
+    )

@@ -11,15 +11,15 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.checks.left_out import what_is_not_there
-from cc_pipeline.checks.tables import shortfall_verdict
+from cc_pipeline.checks.left_out import describe_omissions
+from cc_pipeline.checks.tables import missing_captures_verdict
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, part_slugs, whole_slug
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.extraction import locate, located, parsed_pages
 from cc_pipeline.extraction import lookup_notes as carried
-from cc_pipeline.extraction.crawl_plan import current
+from cc_pipeline.extraction.crawl_plan import find_current_targets
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.locate import locate_captures
@@ -66,13 +66,13 @@ def rows(workspace: Workspace, table: str = "captures", crawl: str = NEW) -> Cou
 
 def truth_of(bucket: Bucket, domains: list[str], crawl: str = NEW) -> Counter[tuple[str, int]]:
     subset = {} if crawl == ARC else {"subset": "warc"}
-    found = [capture for domain in domains for capture in bucket[1].of(crawl, domain=domain, **subset)]
+    found = [capture for domain in domains for capture in bucket[1].captures_of(crawl, domain=domain, **subset)]
     return Counter((capture.warc_filename, capture.warc_record_offset) for capture in found)
 
 
 def parts_here(workspace: Workspace, stage=LOCATE, crawl: str = NEW) -> dict[str, str | None]:
     [own] = workspace.parts([SET]).values()
-    made = stage.made_from(workspace.lake, [Slice(crawl, part) for part in own])
+    made = stage.read_input_digests(workspace.lake, [Slice(crawl, part) for part in own])
     return {slice_.target: digest for slice_, digest in made.items()}
 
 
@@ -85,13 +85,13 @@ def home(bucket: Bucket, tmp_path: Path) -> Workspace:
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
     """The members that each look-up of a crawl asked for."""
     seen: list[list[str]] = []
-    plain = locate.captures_of
+    plain = locate.find_captures
 
     def noted(workspace: Workspace, crawl: str, targets, **options) -> LookupResult:
         seen.append([member.written for target in targets for member in target.members or (target,)])
         return plain(workspace, crawl, targets, **options)
 
-    monkeypatch.setattr(locate, "captures_of", noted)
+    monkeypatch.setattr(locate, "find_captures", noted)
     return seen
 
 
@@ -147,7 +147,7 @@ def test_a_member_more_costs_itself_and_a_member_less_goes(
     located, fetched, parsed = run(home)
     assert asked == [[third]]
     assert home.lake.pin("targets").version == versions + 2
-    own = bucket[1].of(NEW, subset="warc", domain=third)
+    own = bucket[1].captures_of(NEW, subset="warc", domain=third)
     for stage, was in before.items():
         changed = [part for part, digest in parts_here(home, stage).items() if digest != was[part]]
         assert len(changed) == 1, stage.label
@@ -157,7 +157,7 @@ def test_a_member_more_costs_itself_and_a_member_less_goes(
     assert fetched.bytes <= 2 * sum(capture.warc_record_length for capture in own) + 400_000
     for table in TABLES:
         assert rows(home, table) == truth_of(bucket, [first, second, third]), table
-    assert current(home, NEW, [SET]).keys() == {SET}
+    assert find_current_targets(home, NEW, [SET]).keys() == {SET}
     asked.clear()
     register(home, tmp_path, [second, third, *absent(299)])
     reports = run(home)
@@ -189,7 +189,7 @@ def test_pages_of_members_that_stay_are_not_parsed_again(
     # of those that stay only what failed is tried again
     failed = home.lake.read("page_metadata", {"crawl": NEW, "target": SET}).to_pylist()
     failed = [row for row in failed if row["domain"] == second and row["disposition"] == "FAILURE"]
-    assert Counter(tried) == {third: len(bucket[1].of(NEW, subset="warc", domain=third))} | (
+    assert Counter(tried) == {third: len(bucket[1].captures_of(NEW, subset="warc", domain=third))} | (
         {second: len(failed)} if failed else {}
     )
     anew = harvested(bucket[0], tmp_path / "anew")
@@ -261,13 +261,13 @@ def test_a_set_that_became_small_leaves_nothing_behind_where_the_log_does_not_te
             for table in stage.tables:
                 Path(home.lake.address(table), "_delta_log", "_last_checkpoint").touch()
     else:
-        monkeypatch.setattr(TransactionLog, "_at", lambda *_: None)
+        monkeypatch.setattr(TransactionLog, "_read_state", lambda *_: None)
     home = workspace_of(bucket[0], tmp_path / "home")
     register(home, tmp_path, [first, second])
     run(home)
     for table in TABLES:
         assert rows(home, table) == truth_of(bucket, [first, second]), table
-    assert SET in current(home, NEW, [SET])
+    assert SET in find_current_targets(home, NEW, [SET])
 
 
 @pytest.mark.parametrize("count", [0, 300])
@@ -296,7 +296,7 @@ def test_sets_whose_names_differ_in_capitals_alone_are_not_one(
 @pytest.mark.process
 def test_a_source_is_judged_by_a_whole_set_and_not_by_its_parts(bucket: Bucket, tmp_path: Path) -> None:
     many, few = bucket[1].domains()[:2]
-    pages = bucket[1].of(NEW, subset="warc", domain=few)
+    pages = bucket[1].captures_of(NEW, subset="warc", domain=few)
     keys = Counter(surt_key(page.url) for page in pages)
     page = next(page for page in pages if keys[surt_key(page.url)] == 1)
     refused = page.warc_filename
@@ -318,7 +318,7 @@ def test_a_source_is_judged_by_a_whole_set_and_not_by_its_parts(bucket: Bucket, 
         # one of its parts has nothing, and the set lacks a share that is allowed
         assert [row["planned"] for row in standing if row["planned"] and not row["fetched"]]
         assert sum(row["unsettled"] > 0 for row in standing) == 2
-        told = shortfall_verdict(strict.lake).message
+        told = missing_captures_verdict(strict.lake).message
         assert told.count(f"{NEW}|{SET}: {kept_away} of {len(wanted)}, server_error") == told.count(SET) == 1
         shown = run(lenient)[1].per_target[SET]
         assert shown["not here"] == share(kept_away, len(wanted))
@@ -333,12 +333,12 @@ def test_what_was_not_asked_for_is_told_of_a_divided_set_that_has_become_small(
         register(home, tmp_path, [first, *absent(count)])
     assert len(home.parts([SET])[SET]) == 16
     locate_captures(home, NEW, [SET])
-    [note] = what_is_not_there(home, [NEW], [parse_target("set:many = @many.txt", tmp_path)])
-    all_of_it = len(bucket[1].of(NEW, domain=first))
-    others = all_of_it - len(bucket[1].of(NEW, domain=first, subset="warc"))
+    [note] = describe_omissions(home, [NEW], [parse_target("set:many = @many.txt", tmp_path)])
+    all_of_it = len(bucket[1].captures_of(NEW, domain=first))
+    others = all_of_it - len(bucket[1].captures_of(NEW, domain=first, subset="warc"))
     assert note.startswith(f"{others} captures of set:many in {NEW} are in ")
     # who has a condition says what is meant
-    assert not what_is_not_there(home, [NEW], [parse_target(f"{first} where status=200", tmp_path)])
+    assert not describe_omissions(home, [NEW], [parse_target(f"{first} where status=200", tmp_path)])
 
 
 @pytest.mark.process
@@ -379,14 +379,14 @@ def test_captures_of_members_that_stay_are_never_read_as_one_table(
     plain = home.lake.read
     whole: list[str] = []
     masked: list[int] = []
-    mask = carried._mask
+    mask = carried._match_members
     monkeypatch.setattr(home.lake, "read", lambda table, *given: (whole.append(table), plain(table, *given))[1])
-    monkeypatch.setattr(located, "_AS_TEXTS", 2)
+    monkeypatch.setattr(located, "_TEXT_ROWS", 2)
     monkeypatch.setattr(
         carried, "stream_rows", lambda *given: (part for one in stream_rows(*given) for part in in_slices(one))
     )
     monkeypatch.setattr(
-        carried, "_mask", lambda index, rows, **how: (masked.append(len(rows)), mask(index, rows, **how))[1]
+        carried, "_match_members", lambda index, rows, **how: (masked.append(len(rows)), mask(index, rows, **how))[1]
     )
     locate_captures(home, NEW, [SET])
     assert "captures" not in whole

@@ -13,17 +13,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.checks.tables import shortfall_verdict
+from cc_pipeline.checks.tables import missing_captures_verdict
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.fetch import fetch_captures
-from cc_pipeline.extraction.fetch_counts import Fetch
+from cc_pipeline.extraction.fetch_counts import FetchSummary
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.shortfall import LOOKS, NotGiven, looked_for_at
+from cc_pipeline.extraction.shortfall import MAX_RECHECKED_FILES, FetchIncomplete, next_recheck_time
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.records import witness
-from cc_pipeline.records.check import Promise
+from cc_pipeline.records.check import ExpectedRecord
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.truth import Capture
 from cc_pipeline.transport.faults import RangeFault
@@ -52,7 +52,7 @@ def server(bucket: Bucket) -> Iterator[FaultServer]:
 
 @pytest.fixture
 def mine(bucket: Bucket) -> list[Capture]:
-    return bucket[1].of(CRAWL, subset="warc", domain=SITE)
+    return bucket[1].captures_of(CRAWL, subset="warc", domain=SITE)
 
 
 class Home:
@@ -68,13 +68,13 @@ class Home:
     def workspace(self, **chosen: Any) -> Workspace:
         return workspace_of(self._server.url, self._home, **chosen)
 
-    def run(self, *sites: str, **chosen: Any) -> tuple[StageReport, NotGiven | None, int]:
+    def run(self, *sites: str, **chosen: Any) -> tuple[StageReport, FetchIncomplete | None, int]:
         """The report, the refusal if there was one, and the requests that the source saw."""
         seen = len(self._server.hits)
         workspace = self.workspace(**chosen)
         try:
             report, refusal = fetch_captures(workspace, CRAWL, sites or (SITE,)), None
-        except NotGiven as error:
+        except FetchIncomplete as error:
             report, refusal = error.report, error
         return report, refusal, len(self._server.hits) - seen
 
@@ -126,12 +126,12 @@ def test_without_a_witness_nothing_is_lost_and_a_run_heals(
         believed = home.note()["unsettled"] == 0
         assert believed is (lie == "other_url")
         assert home.note()["losses_doubted"] is believed
-        assert shortfall_verdict(home.workspace().lake).severity == "error"
+        assert missing_captures_verdict(home.workspace().lake).severity == "error"
     server.set_rules([])
     report, refusal, _ = home.run()
     assert refusal is None
     assert report.per_target[SITE]["fetched"] == len(mine)
-    assert shortfall_verdict(home.workspace().lake).severity == "ok"
+    assert missing_captures_verdict(home.workspace().lake).severity == "ok"
     assert home.run()[2] == 0
 
 
@@ -151,9 +151,9 @@ def test_with_an_old_witness_so_much_is_doubted_and_a_run_heals(
     # as long as it lies, a run looks again with a few requests
     _, refusal, requests = home.run()
     assert refusal is not None
-    assert 0 < requests <= LOOKS
+    assert 0 < requests <= MAX_RECHECKED_FILES
     assert home.note()["second_looks"] == 1
-    assert shortfall_verdict(home.workspace().lake).severity == "error"
+    assert missing_captures_verdict(home.workspace().lake).severity == "error"
     server.set_rules([])
     report, refusal, _ = home.run()
     assert refusal is None
@@ -171,7 +171,7 @@ def test_losses_are_accepted_by_their_number(server: FaultServer, mine: list[Cap
     assert home.run()[1:] == (None, 0)
     home.wait(1_000)
     assert home.run()[2] == 0
-    assert shortfall_verdict(home.workspace().lake).severity == "warn"
+    assert missing_captures_verdict(home.workspace().lake).severity == "warn"
 
 
 def test_one_file_that_is_gone_is_no_doubt_and_is_looked_for_once_a_day(
@@ -281,10 +281,12 @@ def test_what_does_not_come_after_some_of_it_did_is_open(
 def test_schedules_look_at_growing_distances(server: FaultServer, tmp_path: Path) -> None:
     counts = dict.fromkeys(("quarantined", "unsettled", "given_up", "rounds", "silent_runs"), 0)
     now = datetime(2024, 6, 1, tzinfo=UTC)
-    note = Fetch(**counts, planned=20, fetched=10, missing=10, reason=None, example=None, asked_at=now, lost_in_one=10)
+    note = FetchSummary(
+        **counts, planned=20, fetched=10, missing=10, reason=None, example=None, asked_at=now, lost_in_one=10
+    )
 
     def days(looks: int, **more: Any) -> float | None:
-        when = looked_for_at(replace(note, second_looks=looks, **more))
+        when = next_recheck_time(replace(note, second_looks=looks, **more))
         return None if when is None else (when - now) / timedelta(days=1)
 
     assert [days(looks) for looks in (0, 1, 2, 30)] == [1, 2, 4, 64]
@@ -302,7 +304,7 @@ def test_payloads_of_another_digest_are_asked_for_once_more(
     assert refusal is not None
     assert report.per_target[SITE]["fetched"] == len(mine)
     assert report.per_target[SITE]["payloads other than indexed"] == len(mine)
-    assert shortfall_verdict(home.workspace().lake).severity == "error"
+    assert missing_captures_verdict(home.workspace().lake).severity == "error"
     # a source that gives nothing meanwhile takes nothing away, and decides nothing
     server.set_rules(archives("500"))
     report, refusal, _ = home.run()
@@ -320,7 +322,7 @@ def test_payloads_of_another_digest_are_asked_for_once_more(
     assert requests > 0
     assert home.note()["mismatched"] == len(mine)
     assert not home.note()["mismatches_doubted"]
-    assert shortfall_verdict(home.workspace().lake).figures["payloads other than indexed"] == len(mine)
+    assert missing_captures_verdict(home.workspace().lake).metrics["payloads other than indexed"] == len(mine)
     assert home.run()[2] == 0
 
 
@@ -340,14 +342,14 @@ def test_payloads_that_were_wrong_for_a_while_heal(server: FaultServer, mine: li
 def test_a_witness_is_kept_for_a_day_and_sought_with_few_requests(server: FaultServer, tmp_path: Path) -> None:
     home = Home(server, tmp_path / "home")
     assert home.run(OTHER)[1] is None
-    path = fetch_stage._witnesses(home.workspace())
+    path = fetch_stage._known_good_path(home.workspace())
     source = home.workspace().transport.sources[0]
-    assert witness.known(path, [source])[0]
-    assert not witness.known(path, ["https://elsewhere.example"])[0]
+    assert witness.read_known_good(path, [source])[0]
+    assert not witness.read_known_good(path, ["https://elsewhere.example"])[0]
     noted = json.loads(path.read_text())
     noted[source]["at"] -= witness.LIFE + 1
     path.write_text(json.dumps(noted))
-    is_fresh, records = witness.known(path, [source])
+    is_fresh, records = witness.read_known_good(path, [source])
     assert not is_fresh
     assert len(records) == 1
     # the record that was good before is asked for, and speaks for the place: all that the run asks for is gone
@@ -363,11 +365,11 @@ def test_a_witness_is_kept_for_a_day_and_sought_with_few_requests(server: FaultS
 
 def test_a_damaged_note_of_witnesses_knows_none(tmp_path: Path) -> None:
     path = tmp_path / "cache" / "witnesses.json"
-    promise = Promise("CC-MAIN-2024-22", "warc", "a.warc.gz", 0, 10, None, None, None)
+    promise = ExpectedRecord("CC-MAIN-2024-22", "warc", "a.warc.gz", 0, 10, None, None, None)
     witness.note(path, {"https://a.example": promise})
-    assert witness.known(path, ["https://a.example"]) == (True, (promise,))
+    assert witness.read_known_good(path, ["https://a.example"]) == (True, (promise,))
     for text in ("", "[]", "{", '{"https://a.example": {"at": "x"}}', '{"https://a.example": 5}'):
         path.write_text(text)
-        assert witness.known(path, ["https://a.example"]) == (False, ())
+        assert witness.read_known_good(path, ["https://a.example"]) == (False, ())
     os.remove(path)
-    assert witness.known(path, ["https://a.example"]) == (False, ())
+    assert witness.read_known_good(path, ["https://a.example"]) == (False, ())

@@ -10,10 +10,10 @@ import pytest
 
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extraction.crawl_plan import look
+from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.plan import Why
+from cc_pipeline.extraction.plan import ReasonKind
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.upkeep.purge import drop_subset
@@ -44,12 +44,12 @@ def test_targets_that_overlap_share_records_of_every_subset(bucket: Bucket, tmp_
 def test_dropping_a_subset_leaves_the_others(bucket: Bucket, tmp_path: Path) -> None:
     workspace = harvested(bucket[0], tmp_path, subsets=BOTH)
     extract(workspace, SITE)
-    planned = {subset: len(bucket[1].of(NEW, subset=subset, domain=SITE)) for subset in BOTH}
+    planned = {subset: len(bucket[1].captures_of(NEW, subset=subset, domain=SITE)) for subset in BOTH}
     assert drop_subset(workspace, SITE, "robotstxt") == planned["robotstxt"] > 0
     rows = workspace.lake.read("records", {"crawl": NEW}, ["target", "subset"]).to_pylist()
     assert Counter((row["target"], row["subset"]) for row in rows) == {(SITE, "warc"): planned["warc"]}
-    assert {todo.slice_.subset for todo in look(workspace, NEW, [SITE]).plan.todos} == {"robotstxt"}
-    assert look(workspace_of(bucket[0], tmp_path), NEW, [SITE]).plan.todos == ()
+    assert {todo.slice_.subset for todo in plan_crawl(workspace, NEW, [SITE]).plan.slice_plans} == {"robotstxt"}
+    assert plan_crawl(workspace_of(bucket[0], tmp_path), NEW, [SITE]).plan.slice_plans == ()
 
 
 def test_a_kill_behind_the_note_of_healed_bytes_hides_no_loss(
@@ -71,17 +71,17 @@ def test_a_kill_behind_the_note_of_healed_bytes_hides_no_loss(
         with pytest.raises(Killed):
             fetch_captures(workspace, NEW, [SITE])
     again = workspace_of(bucket[0], tmp_path)
-    (why,) = look(again, NEW, [SITE]).plan.of(FETCH).values()
-    assert (why.why, why.n) == (Why.LOST, again.lake.read("records").num_rows)
+    (why,) = plan_crawl(again, NEW, [SITE]).plan.reasons_for(FETCH).values()
+    assert (why.kind, why.n) == (ReasonKind.LOST_BYTES, again.lake.read("records").num_rows)
     fetch_captures(again, NEW, [SITE])
-    assert look(again, NEW, [SITE]).plan.of(FETCH) == {}
+    assert plan_crawl(again, NEW, [SITE]).plan.reasons_for(FETCH) == {}
 
 
 def test_pages_that_are_to_be_made_again_are_made_in_all_tables(bucket: Bucket, tmp_path: Path) -> None:
     workspace = harvested(bucket[0], tmp_path)
     extract(workspace, SITE)
     before = {table: workspace.lake.version(table) for table in PARSE.tables}
-    PARSE.forget(workspace.lake, [Slice(NEW, SITE)])
+    PARSE.invalidate(workspace.lake, [Slice(NEW, SITE)])
     assert parse_records(workspace, NEW, [SITE]).fresh_slices == 1
     # a commit that forgets, and one of rows
     assert {table: workspace.lake.version(table) - then for table, then in before.items()} == dict.fromkeys(before, 2)

@@ -52,11 +52,11 @@ def test_the_same_rows_have_the_same_version_whenever_and_wherever_they_are_made
     assert set(versions(reports, "absent.example").values()) == {NOTHING}
     # with nothing to do
     with monkeypatch.context() as patch:
-        patch.setattr(slices, "content_versions", None)  # no rows are looked at for it
+        patch.setattr(slices, "compute_content_digests", None)  # no rows are looked at for it
         assert versions(again(home, SITE), SITE) == mine
     # made again
     for stage in (LOCATE, FETCH, PARSE):
-        stage.forget(home.lake, [Slice(NEW, SITE)])
+        stage.invalidate(home.lake, [Slice(NEW, SITE)])
     reports = again(home, SITE)
     assert [report.fresh_slices for report in reports] == [1, 1, 1]
     assert versions(reports, SITE) == mine
@@ -82,4 +82,4 @@ def test_a_divided_set_has_the_version_of_its_rows_however_it_is_divided(
     assert few == many
     lone = extract(home, *domains)
     for table in TABLES:
-        assert contents.together(versions(lone, slug)[table] for slug in domains) == few[table], table
+        assert contents.combine_digests(versions(lone, slug)[table] for slug in domains) == few[table], table

@@ -34,7 +34,9 @@ def test_the_pages_of_a_year_come(years: Bucket, tmp_path: Path, year: str) -> N
     crawl = f"CC-MAIN-{year}"
     workspace = workspace_of(years[0], tmp_path, via="zipnum")
     located, fetched, parsed = extract(workspace, SITE, crawl=crawl)
-    truth = {(c.warc_filename, c.warc_record_offset): c for c in years[1].of(crawl, subset="warc", domain=SITE)}
+    truth = {
+        (c.warc_filename, c.warc_record_offset): c for c in years[1].captures_of(crawl, subset="warc", domain=SITE)
+    }
     assert (located.notes, fetched.notes) == (("index: zipnum, as asked",), ())
     captures = workspace.lake.read("captures").to_pylist()
     assert {(row["warc_filename"], row["warc_record_offset"]) for row in captures} == truth.keys() != set()

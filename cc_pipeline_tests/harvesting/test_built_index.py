@@ -19,10 +19,10 @@ from warcio.archiveiterator import ArchiveIterator
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, Incomplete, IndexIncomplete, UserInputError
-from cc_pipeline.extraction.locate import captures_of, locate_captures
+from cc_pipeline.extraction.locate import find_captures, locate_captures
 from cc_pipeline.harvesting import build_index as build
 from cc_pipeline.harvesting.archives import BuiltIndex, built_index
-from cc_pipeline.harvesting.build_index import build_index, build_price, refuse_unpriced
+from cc_pipeline.harvesting.build_index import build_index, estimate_build, refuse_unpriced
 from cc_pipeline.harvesting.crawl_index import commit_manifest, is_harvested, refused_gaps
 from cc_pipeline.index.archive_rows import BUILT_SCHEMA, Shard, Tally, index_rows, shard_of
 from cc_pipeline.testing.mini_crawl import spec as seeded
@@ -81,10 +81,10 @@ def test_nothing_is_read_before_somebody_agrees_to_the_price(news: tuple[Path, N
         shards(workspace) == []
         and workspace.transport.stats.bytes == (news[0] / path_list_key(MONTH, "warc")).stat().st_size
     )
-    price = build_price(workspace, built_index(workspace, MONTH))
+    price = estimate_build(workspace, built_index(workspace, MONTH))
     sizes = [(news[0] / file).stat().st_size for file in news[1].files]
-    assert (price.files, price.bytes, price.about) == (3, sum(sizes), False)
-    assert build_price(workspace, built_index(workspace, MONTH), 2).bytes == sum(sizes[:2])
+    assert (price.files, price.bytes, price.is_estimated) == (3, sum(sizes), False)
+    assert estimate_build(workspace, built_index(workspace, MONTH), 2).bytes == sum(sizes[:2])
 
 
 def test_the_price_of_a_real_month_is_told_from_a_few_sizes(
@@ -99,8 +99,8 @@ def test_the_price_of_a_real_month_is_told_from_a_few_sizes(
     monkeypatch.setattr("cc_pipeline.harvesting.build_index._head", head)
     workspace = workspace_of("https://data.commoncrawl.org", tmp_path)
     listed = tuple(shard_of(MONTH, f"crawl-data/CC-NEWS/2026/05/CC-NEWS-{n}.warc.gz") for n in range(350))
-    price = build_price(workspace, BuiltIndex(MONTH, listed, frozenset()))
-    assert len(asked) <= 12 and price.about
+    price = estimate_build(workspace, BuiltIndex(MONTH, listed, frozenset()))
+    assert len(asked) <= 12 and price.is_estimated
     assert 300e9 < price.bytes < 376e9 and 40_000 < price.requests < 47_000
     assert price.seconds > price.requests / 10, "the public mirror takes ten requests a second"
     with pytest.raises(
@@ -162,7 +162,7 @@ def test_what_is_damaged_is_a_row_with_its_place(built: Workspace, news: tuple[P
 @pytest.mark.parametrize("domain", [*PUBLISHERS])
 def test_a_publisher_is_found_as_in_any_crawl(built: Workspace, news: tuple[Path, NewsTruth], domain: str) -> None:
     target = parse_target(domain)
-    found = captures_of(built, MONTH, [target])
+    found = find_captures(built, MONTH, [target])
     assert found.gaps is None
     rows = found.captures[target.slug].to_pylist()
     wanted = news[1].of(domain)
@@ -216,15 +216,15 @@ def test_a_look_up_before_it_is_whole_says_which_files_are_missing(
     news: tuple[Path, NewsTruth], tmp_path: Path
 ) -> None:
     workspace = workspace_of(news[0], tmp_path)
-    assert build_index(workspace, MONTH, agreed=True, most=2).written == 2
+    assert build_index(workspace, MONTH, agreed=True, max_files=2).written == 2
     harvest(workspace, MONTH)
     [gaps] = refused_gaps(workspace, [MONTH])
-    assert (gaps.unread, gaps.expected) == (1, 3) and news[1].files[2] in gaps.named
+    assert (gaps.unread, gaps.expected) == (1, 3) and news[1].files[2] in gaps.file_summary
     target = parse_target("hafenbote-example.de")
     with pytest.raises(IndexIncomplete, match="index build --crawl CC-NEWS-2026-05"):
-        captures_of(workspace, MONTH, [target])
+        find_captures(workspace, MONTH, [target])
     allowing = workspace_of(news[0], tmp_path, max_index_gaps=0.5)
-    found = captures_of(allowing, MONTH, [target])
+    found = find_captures(allowing, MONTH, [target])
     there = [one for one in news[1].of("hafenbote-example.de") if one.warc_filename != news[1].files[2]]
     assert found.gaps is not None and found.captures[target.slug].num_rows == len(there)
     # the rest is built for the same yes, and what was located over the hole is located again
@@ -303,7 +303,7 @@ def lacking(folder: Path) -> Workspace:
     """A workspace on a month of five files of which the source does not have the first three."""
     write_news(folder / "bucket", NewsSpec(files=5, fetches=2, damaged=None))
     workspace = workspace_of(folder / "bucket", folder / "home")
-    for shard in built_index(workspace, MONTH).listed[:3]:
+    for shard in built_index(workspace, MONTH).shards[:3]:
         (folder / "bucket" / shard.filename).unlink()
     return workspace
 
@@ -311,22 +311,22 @@ def lacking(folder: Path) -> Workspace:
 def test_some_files_of_a_month_are_some_that_are_there(tmp_path: Path) -> None:
     """Files that the source does not have stand in front: each call builds as many as it was asked for behind them."""
     workspace = lacking(tmp_path)
-    size = (tmp_path / "bucket" / built_index(workspace, MONTH).listed[3].filename).stat().st_size
-    price = build_price(workspace, built_index(workspace, MONTH), 1)
-    assert (price.files, price.about) == (1, True) and size / 2 < price.bytes < size * 2
+    size = (tmp_path / "bucket" / built_index(workspace, MONTH).shards[3].filename).stat().st_size
+    price = estimate_build(workspace, built_index(workspace, MONTH), 1)
+    assert (price.files, price.is_estimated) == (1, True) and size / 2 < price.bytes < size * 2
     for number in (1, 2):
         with pytest.raises(Incomplete, match="3 of 5 archive files"):
-            build_index(workspace, MONTH, agreed=True, most=1)
+            build_index(workspace, MONTH, agreed=True, max_files=1)
         assert len(shards(workspace)) == number
 
 
 def test_a_build_of_some_files_looks_for_few_that_are_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "_MOST_PASSED_OVER", 1)
+    monkeypatch.setattr(build, "_MAX_ABSENT_FILES", 1)
     workspace = lacking(tmp_path)
     with pytest.raises(Incomplete, match="2 of 5 archive files"):
-        build_index(workspace, MONTH, agreed=True, most=1)
+        build_index(workspace, MONTH, agreed=True, max_files=1)
     assert not shards(workspace)
     with pytest.raises(Incomplete, match="3 of 5 archive files"):
         build_index(workspace, MONTH, agreed=True)
@@ -352,7 +352,7 @@ def test_homes_that_share_a_lake_share_the_index(news: tuple[Path, NewsTruth], t
     assert build_index(other, MONTH).written == 0
     harvest(other, MONTH)
     target = parse_target("gazette-example.fr")
-    found = captures_of(other, MONTH, [target])
+    found = find_captures(other, MONTH, [target])
     assert found.captures[target.slug].num_rows == len(news[1].of("gazette-example.fr"))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.harvesting.catalog import open_catalog, read_catalog_table, read_subsets
-from cc_pipeline.index.catalog.rows import SHOWN
+from cc_pipeline.index.catalog.rows import VIEW_SCHEMAS
 from cc_pipeline.lake.slice import HARVEST, Slice
 from cc_pipeline.workspace.workspace import open_lake
 from cc_pipeline_tests.world import NEW, OLD, harvest, harvested, workspace_of
@@ -24,7 +24,7 @@ def test_a_harvest_replaces_the_files_of_its_crawl_alone(bucket: tuple[Path, obj
     assert len(after) == 2
     with open_catalog(workspace.lake) as catalog:
         assert catalog.crawls() == (OLD, NEW)
-        for table, schema in SHOWN.items():
+        for table, schema in VIEW_SCHEMAS.items():
             every = catalog.sql(f"FROM catalog.{table}").cast(schema).to_pylist()
             rows = [row for crawl in (OLD, NEW) for row in read_catalog_table(workspace.lake, table, crawl).to_pylist()]
             assert sorted(map(str, every)) == sorted(map(str, rows)) != []

@@ -16,17 +16,17 @@ from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.harvesting.catalog import open_catalog, read_catalog_table
 from cc_pipeline.harvesting.crawl_index import (
+    changed_list_digest,
     commit_manifest,
     commit_row_groups,
     harvest_footers,
     is_harvested,
     key_ranges_digest,
-    list_as_it_is,
 )
 from cc_pipeline.harvesting.crawls import commit_crawls, crawls_are_listed
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.lake.slice import HARVEST, Slice
-from cc_pipeline.records.witness import _some_of
+from cc_pipeline.records.witness import _first_and_last
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     ARC,
@@ -92,7 +92,7 @@ def test_a_corrupt_footer_costs_its_own_captures_until_it_is_mended_and_nothing_
     assert not verdict.passed
     assert "1 files failed" in verdict.message
     domains = bucket[1].domains()
-    whole = {(c.warc_filename, c.warc_record_offset) for c in bucket[1].of(NEW, subset="warc")}
+    whole = {(c.warc_filename, c.warc_record_offset) for c in bucket[1].captures_of(NEW, subset="warc")}
     located, *_ = extract(workspace, *domains)
     rows = workspace.lake.read("captures", {"crawl": NEW}).to_pylist()
     found = {(row["warc_filename"], row["warc_record_offset"]) for row in rows}
@@ -124,7 +124,9 @@ def test_the_same_files_under_other_etags_are_read_and_nothing_is_located_again(
         for said in (files, catalog.index_files(NEW)):
             assert {row["path"]: row["etag"] for row in said.to_pylist()} == {path: kept[path].etag for path in kept}
     assert extract(workspace, "example.com")[0].fresh_slices == 0
-    assert extract(workspace, "example.org")[0].written == len(bucket[1].of(NEW, subset="warc", domain="example.org"))
+    assert extract(workspace, "example.org")[0].written == len(
+        bucket[1].captures_of(NEW, subset="warc", domain="example.org")
+    )
 
 
 def test_a_sick_source_stops_the_harvest_and_what_was_kept_stays(bucket: Bucket, tmp_path: Path) -> None:
@@ -164,7 +166,9 @@ def test_a_full_disk_under_the_footers_is_named_and_nothing_is_lost(bucket: Buck
         filler.unlink()
         assert harvest(workspace).rows == 2
         extract(workspace, "example.com")
-        assert workspace.lake.read("captures").num_rows == len(bucket[1].of(NEW, subset="warc", domain="example.com"))
+        assert workspace.lake.read("captures").num_rows == len(
+            bucket[1].captures_of(NEW, subset="warc", domain="example.com")
+        )
 
 
 def _verdict(verdicts: list[CheckResult], name: str) -> CheckResult:
@@ -181,7 +185,7 @@ def test_what_a_harvest_would_change_is_known_without_one(bucket: Bucket, tmp_pa
         assert not is_harvested(workspace, crawl)
         harvest(workspace, crawl)
         assert is_harvested(workspace, crawl)
-    HARVEST.forget(workspace.lake, [Slice(NEW)])
+    HARVEST.invalidate(workspace.lake, [Slice(NEW)])
     assert not is_harvested(workspace, NEW)
     harvest(workspace, NEW)
     assert is_harvested(workspace, NEW)
@@ -199,7 +203,7 @@ def test_a_path_list_in_any_order_is_the_same_list(bucket: Bucket, tmp_path: Pat
     assert is_harvested(workspace, NEW)
     put_list(root, [*in_order[1:], in_order[0]])
     later = workspace_of(root, tmp_path / "home")
-    assert list_as_it_is(later, NEW) is None
+    assert changed_list_digest(later, NEW) is None
     assert is_harvested(later, NEW)
     assert commit_manifest(later, NEW).written == 0
 
@@ -227,13 +231,13 @@ def test_one_odd_line_of_a_path_list_costs_itself_in_every_reader(bucket: Bucket
     assert odd[:20].encode("unicode_escape").decode()[:12] in note
     workspace = harvested(root, home)
     assert is_harvested(workspace_of(root, home), NEW)
-    assert list_as_it_is(workspace_of(root, home), NEW) is None
+    assert changed_list_digest(workspace_of(root, home), NEW) is None
     for listed in ("cc-index-table", "warc"):
         key = root / path_list_key(NEW, listed)
         replace_file(key, key.read_bytes() + gzip.compress(f"{odd}\n".encode()))
     [_, fetched, _] = extract(workspace, "example.org")
     assert fetched.per_target["example.org"]["fetched"] > 0
-    assert _some_of(workspace.transport, path_list_key(NEW, "warc")), "the witness is found in the list"
+    assert _first_and_last(workspace.transport, path_list_key(NEW, "warc")), "the witness is found in the list"
 
 
 def test_a_list_of_odd_lines_is_none(bucket: Bucket, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from cc_pipeline.commoncrawl.paths import IndexFile, WarcFile
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.harvesting.archives import keep_own_list
+from cc_pipeline.harvesting.archives import store_user_list
 from cc_pipeline.harvesting.crawls import find_crawl
 from cc_pipeline.testing.mini_crawl import Capture, CrawlSpec, MiniCrawlSpec, MiniCrawlTruth, generate
 from cc_pipeline.workspace.workspace import Workspace
@@ -49,7 +49,7 @@ def made(root: Path, name: str) -> tuple[Workspace, MiniCrawlTruth, CrawlSpec]:
     workspace = workspace_of(root / "bucket", root / "home", subsets=SUBSETS)
     if crawl.is_supplemental:
         keys = "".join(f"{key}\n" for key in index_files(root / "bucket"))
-        keep_own_list(workspace.settings, crawl.id, keys.encode(), "files.txt", 100)
+        store_user_list(workspace.settings, crawl.id, keys.encode(), "files.txt", 100)
     harvest(workspace, crawl.id)
     return workspace, truth, crawl
 
@@ -131,7 +131,7 @@ def test_a_list_of_ones_own_names_index_files_of_one_crawl(tmp_path: Path) -> No
     workspace = workspace_of(tmp_path, tmp_path / "home")
     table = f"projects/p/{SUPPLEMENTAL}/index/table/cc-supplemental/warc"
     good = f"{table}/crawl={SUPPLEMENTAL}/subset=warc/part-00000.parquet"
-    assert keep_own_list(workspace.settings, SUPPLEMENTAL, good.encode(), "files.txt", 10) == 1
+    assert store_user_list(workspace.settings, SUPPLEMENTAL, good.encode(), "files.txt", 10) == 1
     for wrong in (
         "",
         "a.parquet",
@@ -140,4 +140,4 @@ def test_a_list_of_ones_own_names_index_files_of_one_crawl(tmp_path: Path) -> No
         good + "\n" + good.replace("000", "001") * 12,
     ):
         with pytest.raises(UserInputError, match=r"files\.txt"):
-            keep_own_list(workspace.settings, SUPPLEMENTAL, wrong.encode(), "files.txt", 10)
+            store_user_list(workspace.settings, SUPPLEMENTAL, wrong.encode(), "files.txt", 10)

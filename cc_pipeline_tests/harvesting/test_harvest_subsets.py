@@ -13,7 +13,7 @@ from cc_pipeline.checks.tables import footers_verdict, index_verdicts, manifest_
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete
-from cc_pipeline.extraction.locate import captures_of
+from cc_pipeline.extraction.locate import find_captures
 from cc_pipeline.harvesting.catalog import (
     catalog_gaps,
     columnar_versions,
@@ -25,7 +25,7 @@ from cc_pipeline.harvesting.crawl_index import (
     ARC_REASON,
     commit_manifest,
     commit_row_groups,
-    coverage_figures,
+    coverage_metrics,
     harvest_footers,
     is_harvested,
     repair_statistics,
@@ -67,8 +67,8 @@ def covered(workspace: Workspace, crawl: str = NEW) -> dict[str, tuple[int, int,
 
 def found(workspace: Workspace, via: str = "parquet", crawl: str = NEW) -> tuple[int, str]:
     target = parse_target(SITE)
-    answer = captures_of(workspace, crawl, [target], via=via)
-    return answer.captures[target.slug].num_rows, str(answer.why)
+    answer = find_captures(workspace, crawl, [target], via=via)
+    return answer.captures[target.slug].num_rows, str(answer.reason)
 
 
 def test_only_the_footers_of_wanted_subsets_are_asked_for(bucket: Bucket, tmp_path: Path) -> None:
@@ -97,10 +97,10 @@ def test_only_the_footers_of_wanted_subsets_are_asked_for(bucket: Bucket, tmp_pa
         assert harvest(again).written == commit_row_groups(again, [NEW])[NEW].written == 0
         assert asked_of(server, asked) == []
         assert rows_of(again) == after
-        assert coverage_figures(again, NEW)["subsets"] == "robotstxt, warc"
+        assert coverage_metrics(again, NEW)["subsets"] == "robotstxt, warc"
         truth = bucket[1]
-        assert found(pages)[0] == len(truth.of(NEW, subset="warc", domain=SITE))
-        assert found(robots)[0] == len(truth.of(NEW, subset="robotstxt", domain=SITE))
+        assert found(pages)[0] == len(truth.captures_of(NEW, subset="warc", domain=SITE))
+        assert found(robots)[0] == len(truth.captures_of(NEW, subset="robotstxt", domain=SITE))
 
 
 def test_the_subsets_wanted_first_are_asked_first(bucket: Bucket, tmp_path: Path) -> None:
@@ -182,7 +182,9 @@ def test_what_was_not_harvested_is_no_hole_and_no_index(bucket: Bucket, tmp_path
         assert find_gaps(catalog, NEW, SUBSETS) is None
         assert unharvested(catalog, NEW, SUBSETS) == ("crawldiagnostics", "robotstxt")
     truth = bucket[1]
-    wanted = len(truth.of(NEW, subset="warc", domain=SITE)) + len(truth.of(NEW, subset="robotstxt", domain=SITE))
+    wanted = len(truth.captures_of(NEW, subset="warc", domain=SITE)) + len(
+        truth.captures_of(NEW, subset="robotstxt", domain=SITE)
+    )
     count, why = found(both, "auto")
     assert count == wanted
     assert why == "zipnum, the only one (parquet is not harvested for robotstxt)"
@@ -244,7 +246,7 @@ def test_a_crawl_whose_addition_is_killed_is_there_whole_or_as_it_was(
         assert set(catalog.index_files(NEW)["subset"].to_pylist()) == here
     assert is_harvested(pages, NEW)
     assert is_harvested(robots, NEW) is is_there
-    assert found(pages)[0] == len(bucket[1].of(NEW, subset="warc", domain=SITE))
+    assert found(pages)[0] == len(bucket[1].captures_of(NEW, subset="warc", domain=SITE))
     harvest(robots)
     assert columnar_versions(later.lake, [NEW]) == columnar_versions(whole.lake, [NEW])
     assert covered(later) == covered(whole)
@@ -268,4 +270,4 @@ def test_homes_on_one_lake_harvest_subsets_beside_each_other(bucket: Bucket, tmp
         harvest(first)
         assert covered(first) == {"warc": (2, 2, None), "robotstxt": (1, 1, None)}
         assert asked_of(server, asked) == []
-        assert HARVEST.is_made(first.lake, Slice(NEW))
+        assert HARVEST.was_committed(first.lake, Slice(NEW))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.checks.left_out import left_out, what_is_not_there
+from cc_pipeline.checks.left_out import describe_omissions, describe_omitted_captures
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import IndexIncomplete
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.lookup_notes import incomplete_slices
-from cc_pipeline.extraction.plan import Why
+from cc_pipeline.extraction.lookup_notes import find_incomplete_slices
+from cc_pipeline.extraction.plan import ReasonKind
 from cc_pipeline.harvesting.crawl_index import refused_gaps
 from cc_pipeline.harvesting.url_index import build_url_index
 from cc_pipeline.index.btree.files import index_folder
@@ -39,7 +39,7 @@ def found_in(workspace: Workspace) -> set[tuple[str, int]]:
 
 
 def truth_of(bucket: Bucket) -> set[tuple[str, int]]:
-    return {(c.warc_filename, c.warc_record_offset) for c in bucket[1].of(NEW, subset="warc", domain=SITE)}
+    return {(c.warc_filename, c.warc_record_offset) for c in bucket[1].captures_of(NEW, subset="warc", domain=SITE)}
 
 
 def row_of(workspace: Workspace) -> dict[str, object]:
@@ -55,7 +55,7 @@ def test_another_index_that_is_whole_answers(bucket: Bucket, server: FaultServer
     assert f"index: zipnum, which is whole, while 1 of 2 index files of {NEW} warc could not be read" in located.notes
     assert row_of(workspace) | {"located_by": "zipnum", "complete": True, "unread": []} == row_of(workspace)
     assert located.per_target[SITE]["index complete"] == "yes"
-    assert incomplete_slices(workspace) == {}
+    assert find_incomplete_slices(workspace) == {}
     # what was not asked for may have holes
     server.set_rules([Rule("404", key="*subset=robotstxt/*", times=None)])
     other = harvested(server.url, tmp_path / "other")
@@ -100,12 +100,12 @@ def test_without_another_index_it_is_an_error_that_names_the_files(
 def test_shares_are_compared_as_a_person_counts(unread: int, most: float, allowed: bool) -> None:
     gaps = IndexGaps(NEW, 100, unread, (("warc", unread, 100),), ())
     assert gaps.allowed(most) is allowed
-    assert gaps.named == f"{unread} not harvested yet"
+    assert gaps.file_summary == f"{unread} not harvested yet"
 
 
 def test_a_message_names_a_few_files_and_counts_the_others() -> None:
     files = tuple((f"part-{number}", "server_error") for number in range(20))
-    named = IndexGaps(NEW, 300, 30, (("warc", 30, 300),), files).named
+    named = IndexGaps(NEW, 300, 30, (("warc", 30, 300),), files).file_summary
     assert named.startswith("part-0 (server_error); ")
     assert named.endswith("part-4 (server_error); 25 more")
 
@@ -121,26 +121,26 @@ def test_what_was_located_over_holes_is_marked_and_becomes_whole_when_they_are_f
     assert (row["complete"], row["index_files"], row["unread_files"], row["located_by"]) == (False, 2, 1, "parquet")
     assert [path for path in row["unread"] if "part-00000" in path]
     assert row["captures"] == len(found_in(allowed))
-    (note, *_) = what_is_not_there(allowed, [NEW], [parse_target(SITE)])
+    (note, *_) = describe_omissions(allowed, [NEW], [parse_target(SITE)])
     assert "captures in them are missing from 1 of 1 targets" in note
     assert "part-00000" in note
     # nothing changed: nothing is done again, by a person or a schedule
     again = extract(allowed, SITE)
     assert [report.fresh_slices for report in again] == [0, 0, 0]
     assert again[0].per_target[SITE]["index complete"] == "no, 1 of 2 files unread"
-    assert due(allowed, LOCATE, SITE, but=(Why.NOT_WHOLE,)) == set()
+    assert due(allowed, LOCATE, SITE, but=(ReasonKind.GAPS_FORBIDDEN,)) == set()
     # who does not allow it gets no answer out of it
     strict = workspace_of(server.url, tmp_path, via="parquet")
-    assert due(strict, LOCATE, SITE, but=(Why.NOT_WHOLE,)) == set()
+    assert due(strict, LOCATE, SITE, but=(ReasonKind.GAPS_FORBIDDEN,)) == set()
     with pytest.raises(IndexIncomplete):
         extract(strict, SITE)
     server.set_rules([])
     assert harvest(strict).written == 1
-    assert due(strict, LOCATE, SITE, but=(Why.NOT_WHOLE,)) == {SITE}
+    assert due(strict, LOCATE, SITE, but=(ReasonKind.GAPS_FORBIDDEN,)) == {SITE}
     assert [report.fresh_slices for report in extract(strict, SITE)] == [1, 1, 1]
     assert found_in(strict) == truth_of(bucket)
     assert row_of(strict)["complete"] is True
-    assert incomplete_slices(strict) == {}
+    assert find_incomplete_slices(strict) == {}
 
 
 def test_an_index_that_appears_later_makes_the_answer_whole(
@@ -158,26 +158,26 @@ def test_an_index_that_appears_later_makes_the_answer_whole(
 def test_a_row_counts_only_for_the_captures_it_was_made_with(server: FaultServer, tmp_path: Path) -> None:
     workspace = harvested(server.url, tmp_path, via="parquet", max_index_gaps=1.0)
     extract(workspace, SITE)
-    assert list(incomplete_slices(workspace)) == [Slice(NEW, SITE)]
+    assert list(find_incomplete_slices(workspace)) == [Slice(NEW, SITE)]
     captures = workspace.lake.read("captures", {"target": SITE})
     LOCATE.commit(workspace.lake, {Slice(NEW, SITE): "abc"}, {"captures": captures})
-    assert incomplete_slices(workspace) == {}
+    assert find_incomplete_slices(workspace) == {}
 
 
 def test_what_was_not_asked_for_is_counted(bucket: Bucket, tmp_path: Path) -> None:
     with FaultServer(bucket[0]) as server:
         workspace = harvested(server.url, tmp_path)
         extract(workspace, SITE)
-        mine = bucket[1].of(NEW, domain=SITE)
+        mine = bucket[1].captures_of(NEW, domain=SITE)
         others = [capture for capture in mine if capture.subset != "warc"]
-        (note,) = what_is_not_there(workspace, [NEW, ARC], [parse_target(SITE), parse_target("no-such-site.org")])
+        (note,) = describe_omissions(workspace, [NEW, ARC], [parse_target(SITE), parse_target("no-such-site.org")])
         assert note.startswith(f"{len(others)} captures of {SITE} in {NEW} are in ")
         there = [name for name in ("crawldiagnostics", "robotstxt") if name in {c.subset for c in others}]
         assert note.endswith("add --subset warc " + " ".join(f"--subset {name}" for name in there))
         everything = workspace_of(server.url, tmp_path, subsets=("warc", "crawldiagnostics", "robotstxt"))
         asked = len(server.hits)
-        assert left_out(everything, [parse_target(SITE)], [NEW]) == []
-        assert left_out(workspace, [parse_target(SITE)], [ARC]) == []
+        assert describe_omitted_captures(everything, [parse_target(SITE)], [NEW]) == []
+        assert describe_omitted_captures(workspace, [parse_target(SITE)], [ARC]) == []
         assert len(server.hits) == asked
 
 
@@ -187,17 +187,17 @@ def test_counting_that_fails_or_is_dear_is_a_sentence(
     with FaultServer(bucket[0]) as server:
         workspace = harvested(server.url, tmp_path)
         server.set_rules([Rule("403", key="cc-index/*", times=None)])
-        (note,) = left_out(workspace, [parse_target(SITE)], [NEW])
+        (note,) = describe_omitted_captures(workspace, [parse_target(SITE)], [NEW])
         assert "was not counted" in note
-        monkeypatch.setattr("cc_pipeline.checks.left_out._MOST_BYTES", 1)
-        (note,) = left_out(workspace_of(bucket[0], tmp_path / "b"), [parse_target(SITE)], [NEW])
+        monkeypatch.setattr("cc_pipeline.checks.left_out._MAX_BYTES", 1)
+        (note,) = describe_omitted_captures(workspace_of(bucket[0], tmp_path / "b"), [parse_target(SITE)], [NEW])
         assert "would read about" in note
 
 
 def test_at_most_a_hundred_pairs_are_counted(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = workspace_of(bucket[0], tmp_path)
-    monkeypatch.setattr("cc_pipeline.checks.left_out._MOST_PAIRS", 2)
+    monkeypatch.setattr("cc_pipeline.checks.left_out._MAX_PAIRS", 2)
     targets = [parse_target(domain) for domain in bucket[1].domains()[:3]]
-    said = left_out(workspace, targets, [NEW])
+    said = describe_omitted_captures(workspace, targets, [NEW])
     assert "first 2 pairs" in said[-1]
     assert not [note for note in said if targets[2].definition in note]

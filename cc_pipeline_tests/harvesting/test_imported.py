@@ -190,7 +190,7 @@ def test_a_tampered_catalog_is_refused_and_named(
 ) -> None:
     handed = read_catalog_file(exported[0])
     tamper, said = TAMPERED[change]
-    write_catalog_file(tmp_path / "tampered.parquet", catalog_file_of(tamper(handed.tables()), handed.made_from))
+    write_catalog_file(tmp_path / "tampered.parquet", catalog_file_of(tamper(handed.tables()), handed.footer_digests))
     workspace = workspace_of(server.url, tmp_path / "home")
     with pytest.raises(DataFault, match=said) as refused:
         import_catalog(workspace, tmp_path / "tampered.parquet")
@@ -270,7 +270,7 @@ def test_files_without_row_groups_come_back(exported: tuple[Path, Workspace], tm
             for table in (handed.tables().row_groups, handed.tables().column_chunks)
         ),
     )
-    write_catalog_file(tmp_path / "holes.parquet", catalog_file_of(tables, handed.made_from))
+    write_catalog_file(tmp_path / "holes.parquet", catalog_file_of(tables, handed.footer_digests))
     back = read_catalog_file(tmp_path / "holes.parquet").tables()
     assert sorted(map(str, back.index_files.to_pylist())) == sorted(map(str, [failed, *others]))
     assert len(back.row_groups) == len(tables.row_groups)
@@ -292,7 +292,7 @@ def test_a_file_of_a_catalog_that_was_not_harvested_is_a_hole_and_is_named(
         for table in (handed.tables().row_groups, handed.tables().column_chunks)
     )
     tables = FooterTables(pa.Table.from_pylist(every, schema=handed.tables().index_files.schema), *others)
-    write_catalog_file(tmp_path / "holes.parquet", catalog_file_of(tables, handed.made_from))
+    write_catalog_file(tmp_path / "holes.parquet", catalog_file_of(tables, handed.footer_digests))
     ours = workspace_of(server.url, tmp_path / "home", via="parquet")
     done = import_catalog(ours, tmp_path / "holes.parquet")
     assert (done.unread, done.files) == (1, len(every))

@@ -122,7 +122,7 @@ def test_a_bucket_that_was_copied_is_the_same_bucket(bucket: Bucket, tmp_path: P
     shutil.copytree(tmp_path / "before", root, copy_function=shutil.copyfile)
     workspace = workspace_of(root, home, via="parquet")
     located, fetched, _ = extract(workspace, DOMAINS[1])
-    truth = bucket[1].of(NEW, subset="warc", domain=DOMAINS[1])
+    truth = bucket[1].captures_of(NEW, subset="warc", domain=DOMAINS[1])
     assert (located.rows, fetched.per_target[DOMAINS[1]]["fetched"]) == (len(truth), len(truth))
     assert extract(workspace, DOMAINS[0])[0].fresh_slices == 0, "nothing is located again"
     assert harvest_footers(workspace, NEW, refresh=True).written == 0
@@ -132,7 +132,7 @@ def test_a_bucket_that_was_copied_is_the_same_bucket(bucket: Bucket, tmp_path: P
 def test_a_source_without_ranges_is_told_once_and_what_to_do(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_clusters, "_MOST_WHOLE", 0)  # a real cluster.idx has as much as is read of it
+    monkeypatch.setattr(kept_clusters, "_MAX_WHOLE_OBJECT", 0)  # a real cluster.idx has as much as is read of it
     with FaultServer(bucket[0], rules=[Rule("whole_object", "cc-index/table/*", times=None)]) as server:
         workspace = workspace_of(server.url, tmp_path)
         with pytest.raises(EnvironmentFault) as refused:

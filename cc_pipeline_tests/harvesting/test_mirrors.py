@@ -36,7 +36,7 @@ def test_a_run_is_complete_whenever_one_place_is_whole(
     first = closed_port() if kind == "refused" else bad.url
     workspace = harvested(", ".join([first, redirecting.url, whole.url]), tmp_path, subsets=SUBSETS)
     _, fetched, _ = extract(workspace, "example.com")
-    mine = bucket[1].of(NEW, domain="example.com")
+    mine = bucket[1].captures_of(NEW, domain="example.com")
     assert fetched.per_target["example.com"]["fetched"] == len(mine)
     footers = read_catalog_table(workspace.lake, "index_files", NEW).to_pylist()
     assert {file["outcome"] for file in footers} == {"decoded"}

@@ -10,8 +10,8 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.extraction.locate import captures_of
-from cc_pipeline.extraction.nearest import nearest_capture
+from cc_pipeline.extraction.locate import find_captures
+from cc_pipeline.extraction.nearest import find_nearest_capture
 from cc_pipeline.harvesting.archives import collection_id, register_archives
 from cc_pipeline.harvesting.build_index import build_index
 from cc_pipeline.harvesting.crawl_index import is_published
@@ -61,7 +61,9 @@ def test_files_of_every_place_and_form_are_one_collection(news: tuple[Path, News
         wanted = truth.of(DOMAIN)
         # one page of it, from the place where its file lies
         one = next(capture for capture in wanted if capture.warc_filename == truth.files[3] and capture.title)
-        got = nearest_capture(workspace, parse_target(f"url:{one.url}"), None, crawls=[find_crawl(workspace, PRESS)])
+        got = find_nearest_capture(
+            workspace, parse_target(f"url:{one.url}"), None, crawls=[find_crawl(workspace, PRESS)]
+        )
         assert (got.address, got.stored, got.record.url) == (names[3], False, one.url)
         _, fetched, _ = extract(workspace, DOMAIN, crawl=PRESS)
         assert fetched.rows == len(wanted)
@@ -76,12 +78,12 @@ def test_files_of_every_place_and_form_are_one_collection(news: tuple[Path, News
 def test_arc_files_are_taken_too(bucket: Bucket, tmp_path: Path) -> None:
     root, truth = bucket
     workspace = workspace_of(root, tmp_path)
-    captures = truth.of(ARC)
+    captures = truth.captures_of(ARC)
     made(workspace, sorted({str(root / one.warc_filename) for one in captures}))
     domain = truth.domains(ARC)[0]
     extract(workspace, domain, crawl=PRESS)
     records = workspace.lake.read("records").to_pylist()
-    assert len(records) == len(truth.of(ARC, domain=domain))
+    assert len(records) == len(truth.captures_of(ARC, domain=domain))
     assert {(row["archive_format"], row["outcome"]) for row in records} == {("arc", "fetched")}
 
 
@@ -128,7 +130,7 @@ def test_a_file_that_is_compressed_whole_is_told_apart(news: tuple[Path, NewsTru
     path.write_bytes(gzip.compress(gzip.decompress((news[0] / news[1].files[2]).read_bytes())))
     workspace = workspace_of(news[0], tmp_path / "home")
     made(workspace, [str(path)])
-    assert captures_of(workspace, PRESS, [parse_target(DOMAIN)]).captures[DOMAIN].num_rows == 0
+    assert find_captures(workspace, PRESS, [parse_target(DOMAIN)]).captures[DOMAIN].num_rows == 0
     reasons = workspace.lake.read("source_faults").column("reason").to_pylist()
     assert reasons and all("shares a gzip member" in reason for reason in reasons)
 
@@ -146,7 +148,7 @@ def test_a_file_that_changed_is_indexed_again_when_it_is_added_again(
     assert build_index(workspace, PRESS).written == 1
     harvest(workspace, PRESS)
     wanted = [one for one in news[1].of(DOMAIN) if one.warc_filename == news[1].files[2]]
-    assert captures_of(workspace, PRESS, [parse_target(DOMAIN)]).captures[DOMAIN].num_rows == len(wanted)
+    assert find_captures(workspace, PRESS, [parse_target(DOMAIN)]).captures[DOMAIN].num_rows == len(wanted)
     assert len(list(Path(workspace.settings.lake).glob("built-index/**/*.parquet"))) == 1
 
 

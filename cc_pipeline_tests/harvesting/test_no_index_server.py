@@ -89,7 +89,7 @@ def test_pages_without_an_index_server(bucket: Bucket, tmp_path: Path) -> None:
     with FaultServer(bucket[0]) as server:
         workspace = harvested(server.url, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
         located, fetched, parsed = extract(workspace, "example.com")
-    assert located.rows == fetched.rows == len(bucket[1].of(NEW, subset="warc", domain="example.com"))
+    assert located.rows == fetched.rows == len(bucket[1].captures_of(NEW, subset="warc", domain="example.com"))
     assert parsed.rows
     # a harvested crawl is found in the home: nobody is asked
     elsewhere = workspace_of(server.url, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
@@ -181,7 +181,7 @@ def test_a_dead_host_is_asked_once_in_a_while_by_all_commands(
         assert "asked again after" in (listed.note or "")
         assert len(asked) == 1
         failed = tmp_path / "home" / "cache" / "collinfo.failed.json"
-        then = time.time() - collinfo._SILENCE.total_seconds() - 1
+        then = time.time() - collinfo._RETRY_AFTER.total_seconds() - 1
         os.utime(failed, (then, then))
         # nor does the failure of one list say anything of another
         assert workspace_of(server.url, tmp_path / "home", collinfo=address).crawl_list.origin == "none"
@@ -214,8 +214,8 @@ def test_what_was_known_at_release_serves_common_crawls_own_source(bucket: Bucke
         listed = known_crawls(workspace)
         assert (listed.origin, [crawl.id for crawl in listed.crawls[:2]]) == ("release", [NEW, OLD])
         assert next(crawl.id for crawl in listed.crawls if crawl.era == "arc") == "CC-MAIN-2012"
-        assert listed.read_at == packaged.KNOWN_ON
-        for words in ("no copy of it", f"{packaged.KNOWN_ON:%Y-%m-%d}", f"newer crawls than {NEW} may exist"):
+        assert listed.read_at == packaged.LIST_COMPARED_ON
+        for words in ("no copy of it", f"{packaged.LIST_COMPARED_ON:%Y-%m-%d}", f"newer crawls than {NEW} may exist"):
             assert words in (listed.note or "")
         assert list_is_of_now.verdict(workspace, Scope()).severity == "ok", "no table yet"
         assert commit_crawls(workspace).written == 5

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.errors import NotNow
+from cc_pipeline.errors import SourceRefuses
 from cc_pipeline.harvesting.crawl_index import commit_manifest, harvest_footers
 from cc_pipeline.transport import refusals
 from cc_pipeline_tests.faultserver import FaultServer, Rule, asked_again
@@ -37,7 +37,7 @@ def test_a_window_of_refusals_ends_well_by_itself(
         assert asked_again(server.hits) == {}
         server.hits.clear()
         server.set_manners(Manners(wave=Wave(1, seconds, 403, "*.warc.gz")))
-        mine = bucket[1].of(NEW, domain="example.com")
+        mine = bucket[1].captures_of(NEW, domain="example.com")
         _, fetched, parsed = extract(workspace, "example.com")
         assert fetched.per_target["example.com"]["fetched"] == len(mine)
         assert fetched.notes == ()
@@ -51,6 +51,6 @@ def test_a_source_that_goes_on_refusing_ends_with_when_to_come_back(bucket: Buck
         workspace = workspace_of(server.url, tmp_path, wait=0.0)
         commit_manifest(workspace, NEW)
         server.set_rules([Rule("403", times=None)])
-        with pytest.raises(NotNow, match="nothing is sent before 20") as refused:
+        with pytest.raises(SourceRefuses, match="nothing is sent before 20") as refused:
             harvest_footers(workspace, NEW)
         assert "it continues from there" in refused.value.advice

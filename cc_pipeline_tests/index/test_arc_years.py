@@ -61,11 +61,11 @@ def _places(captures: Sequence[Capture]) -> set[Place]:
 
 def test_a_crawl_of_the_arc_years_is_found_through_zipnum(bucket: Bucket) -> None:
     root, truth = bucket
-    captures = {(c.warc_filename, c.warc_record_offset): c for c in truth.of(OF_2009)}
+    captures = {(c.warc_filename, c.warc_record_offset): c for c in truth.captures_of(OF_2009)}
     targets = [parse_target(domain) for domain in truth.domains(OF_2009)]
     with Transport(str(root)) as transport:
         answer = look_up(OF_2009, ["warc"], targets, IndexSources(transport))
-        assert (answer.index, answer.why) == ("zipnum", "zipnum, the only one")
+        assert (answer.index, answer.reason) == ("zipnum", "zipnum, the only one")
         assert places(answer) == _places(list(captures.values()))
         for row in (row for table in answer.captures.values() for row in table.to_pylist()):
             capture = captures[row["warc_filename"], row["warc_record_offset"]]
@@ -86,7 +86,7 @@ def test_who_keeps_that_there_is_no_cdx_is_believed(bucket: Bucket) -> None:
     with Transport(str(root)) as transport:
         alone = look_up(CRAWL_2012, ["warc"], [target], IndexSources(transport, has_cluster=lambda crawl: False))
         assert (alone.index, alone.index_version) == ("btree", "")
-        assert places(alone) == _places(truth.of(CRAWL_2012, domain=target.value))
+        assert places(alone) == _places(truth.captures_of(CRAWL_2012, domain=target.value))
         with pytest.raises(NoSuchIndex):
             look_up(OF_2009, ["warc"], [target], IndexSources(transport, has_cluster=lambda crawl: False))
         with pytest.raises(EnvironmentFault, match="was there within the last day"):
@@ -96,7 +96,7 @@ def test_who_keeps_that_there_is_no_cdx_is_believed(bucket: Bucket) -> None:
 def _halves(root: Path, truth: MiniCrawlTruth, at: Path, seed: int) -> tuple[set[Place], set[Place]]:
     """A bucket with indexes alone, of two random parts of the crawl of 2012; the places in each."""
     rng = random.Random(seed)
-    captures = truth.of(CRAWL_2012)
+    captures = truth.captures_of(CRAWL_2012)
     tree, cdx = ([c for c in captures if rng.random() < share] for share in (rng.random(), rng.random()))
     spec = SPEC.crawl(CRAWL_2012)
     (at / "parse-output").mkdir(parents=True)
@@ -136,7 +136,7 @@ def test_tree_and_cdx_of_2012_are_united_by_place(bucket: Bucket, tmp_path: Path
 
 def test_a_tree_built_here_of_some_files_is_united_with_the_cdx(bucket: Bucket, tmp_path: Path) -> None:
     root, truth = bucket
-    captures = truth.of(OF_2009)
+    captures = truth.captures_of(OF_2009)
     some, *others = sorted({capture.warc_filename for capture in captures})
     assert others
     targets = [parse_target(domain) for domain in truth.domains(OF_2009)]
@@ -187,7 +187,7 @@ def test_a_cdx_that_does_not_answer_is_no_answer_of_the_tree_alone(bucket: Bucke
             assert raised.value.kind in ENVIRONMENT_KINDS
     with FaultServer(root, rules=[Rule(kind, key, times=None)]) as server, _quick(server) as transport:
         answer = look_up(CRAWL_2012, ["warc"], [target], IndexSources(transport), via="btree")
-        assert places(answer) == _places(truth.of(CRAWL_2012, domain=target.value))
+        assert places(answer) == _places(truth.captures_of(CRAWL_2012, domain=target.value))
 
 
 def test_a_cdx_that_alone_is_refused_is_taken_for_absent_where_the_source_gives_the_tree(bucket: Bucket) -> None:
@@ -195,7 +195,7 @@ def test_a_cdx_that_alone_is_refused_is_taken_for_absent_where_the_source_gives_
     target = parse_target(truth.domains(CRAWL_2012)[0])
     with FaultServer(root, rules=[Rule("403", "*cluster.idx", times=None)]) as server, _quick(server) as transport:
         answer = look_up(CRAWL_2012, ["warc"], [target], IndexSources(transport))
-        assert (answer.index, places(answer)) == ("btree", _places(truth.of(CRAWL_2012, domain=target.value)))
+        assert (answer.index, places(answer)) == ("btree", _places(truth.captures_of(CRAWL_2012, domain=target.value)))
         assert any("cluster.idx is refused" in note for note in answer.notes)
         with pytest.raises(RangeFault):
             look_up(OF_2009, ["warc"], [target], IndexSources(transport))
@@ -220,7 +220,7 @@ def test_a_tree_that_does_not_answer_is_no_answer_of_the_cdx_alone(bucket: Bucke
         with pytest.raises(RangeFault):
             look_up(CRAWL_2012, ["warc"], [target], IndexSources(transport))
         answer = look_up(CRAWL_2012, ["warc"], [target], IndexSources(transport), via="zipnum")
-        assert places(answer) == _places(truth.of(CRAWL_2012, domain=target.value))
+        assert places(answer) == _places(truth.captures_of(CRAWL_2012, domain=target.value))
 
 
 def test_names_of_2015_are_the_keys_of_today_in_every_index(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_names_of_2015_are_the_keys_of_today_in_every_index(tmp_path: Path) -> N
             sources = IndexSources(transport, world.catalog, footers=root / "footers")
             for via in ("parquet", "zipnum"):
                 found = look_up(OF_2015, ALL_SUBSETS, targets, sources, via=via)
-                assert places(found) == _places(truth.of(OF_2015))
+                assert places(found) == _places(truth.captures_of(OF_2015))
                 answers[via, old_names] = found.captures
     raw = gzip.decompress((tmp_path / "True/bucket" / cluster_key(OF_2015)).with_name("cdx-00000.gz").read_bytes())
     assert b'"common-crawl/crawl-data/' in raw, "the index really has them"

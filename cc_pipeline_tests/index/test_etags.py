@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.index.etags import Faces, same_files
+from cc_pipeline.index.etags import EtagAliases, same_files
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.transport.faults import FaultKind, RangeFault, is_one_of, range_fault
+from cc_pipeline.transport.faults import FaultKind, RangeFault, matches_etag, range_fault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline_tests.index.footers.footer_files import index_table, parquet_bytes
 from cc_pipeline_tests.index.footers.harvest_world import CRAWL, MemoryReader, key_of
@@ -36,7 +36,7 @@ class Servers(MemoryReader):
             self.turns[asked.key] += 1
             [found] = super().read_many([asked], concurrency)
             other = isinstance(found, RangeBytes) and (
-                (asked.etag is not None and not is_one_of(found.etag or "", asked.etag))
+                (asked.etag is not None and not matches_etag(found.etag or "", asked.etag))
                 or (asked.total is not None and found.total != asked.total)
             )
             told = (asked.key, asked.offset, asked.length, "another", 1)
@@ -170,7 +170,7 @@ def test_a_refresh_takes_copies_for_what_they_are(reader: Servers, store: Footer
     reader.names = ("b",)
     reader.objects[KEYS[1]] = parquet_bytes(index_table(60, "org,other"))
     report = harvest_crawl(CRAWL, KEYS, reader, store, HarvestPolicy(refresh=True))
-    assert (report.fetched, report.kept) == (1, 2)
+    assert (report.fetched, report.reused) == (1, 2)
     assert len(reader.asked) == 3 + 2 + 1, "the length of one, the footers of the others, and the new footer"
     after = store.read(CRAWL).entries
     assert {key for key in KEYS if after[key] != before[key]} == {KEYS[1]}
@@ -191,20 +191,20 @@ def test_a_footer_in_two_pieces_comes_in_one_where_they_are_not_of_one_object(tm
 
 def test_what_is_kept_may_be_torn_or_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "home" / "etags.jsonl"
-    assert Faces(path).believe("f", '"a"', '"b"')
+    assert EtagAliases(path).believe("f", '"a"', '"b"')
     with path.open("ab") as file:
         file.write(b'\n["f", "\\"b\\"", "\\"c')
-    known = Faces(path)
+    known = EtagAliases(path)
     assert known.believe("f", '"b"', '"d"')
     assert not known.believe("f", '"a"', '"d"'), "that follows"
-    again = Faces(path)
+    again = EtagAliases(path)
     assert again.expected("f", '"d"') == '"a" | "b" | "d"'
     assert again.first("f", '"d"') == '"a"'
     assert again.expected("g", '"d"') == '"d"'
     assert again.expected("f", None) is None
-    assert again.is_same("f", '"d"', 'W/"a"')
-    monkeypatch.setattr("cc_pipeline.index.etags._MOST_BYTES", 10)
-    assert Faces(path).expected("f", '"d"') == '"d"'
+    assert again.is_alias("f", '"d"', 'W/"a"')
+    monkeypatch.setattr("cc_pipeline.index.etags._MAX_FILE_BYTES", 10)
+    assert EtagAliases(path).expected("f", '"d"') == '"d"'
     assert not path.exists(), "it is begun anew"
     (tmp_path / "file").write_text("no folder")
-    assert Faces(tmp_path / "file" / "etags.jsonl").believe("f", '"a"', '"b"'), "a run knows it anyway"
+    assert EtagAliases(tmp_path / "file" / "etags.jsonl").believe("f", '"a"', '"b"'), "a run knows it anyway"

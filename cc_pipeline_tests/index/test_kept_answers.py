@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cc_pipeline.index.kept_answers import KeptAnswers
+from cc_pipeline.index.kept_answers import AnswerCache
 
 
 def table(number: int) -> pa.Table:
@@ -16,7 +16,7 @@ def table(number: int) -> pa.Table:
 
 
 def test_an_answer_is_found_as_it_was_and_never_when_damaged(tmp_path: Path) -> None:
-    kept = KeptAnswers(tmp_path)
+    kept = AnswerCache(tmp_path)
     kept.keep("a", given := table(1))
     assert kept.find("a") == given and kept.find("b") is None
     [file] = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -25,7 +25,7 @@ def test_an_answer_is_found_as_it_was_and_never_when_damaged(tmp_path: Path) -> 
 
 
 def test_those_that_nobody_asks_for_make_room_for_others(tmp_path: Path) -> None:
-    kept = KeptAnswers(tmp_path, most=50_000)
+    kept = AnswerCache(tmp_path, max_bytes=50_000)
     for number in range(40):
         kept.keep(f"answer {number}", table(number))
         for place, path in enumerate(path for path in tmp_path.rglob("*") if path.is_file()):

@@ -205,9 +205,9 @@ def test_every_look_up_finds_what_the_rows_say(world: World, crawl: str, via: st
 
 def test_the_rule_is_that_of_the_index() -> None:
     assert [key_rule(crawl) for crawl in ("CC-MAIN-2013-20", LAST_BEFORE, FIRST_AFTER, "CC-MAIN-2026-34")] == [
-        KeyRule.BEFORE_2025, KeyRule.BEFORE_2025, KeyRule.TODAY, KeyRule.TODAY,
+        KeyRule.UNTIL_2024, KeyRule.UNTIL_2024, KeyRule.TODAY, KeyRule.TODAY,
     ]  # fmt: skip
-    assert key_rule("CC-MAIN-2012", "zipnum") is KeyRule.BEFORE_2025
+    assert key_rule("CC-MAIN-2012", "zipnum") is KeyRule.UNTIL_2024
     # indexes that are built here, and rows of trees, have keys of today
     for crawl, index in (("CC-NEWS-2017-05", "parquet"), ("LOCAL-mine", "parquet"), ("CC-MAIN-2012", "btree")):
         assert key_rule(crawl, index) is KeyRule.TODAY

@@ -95,4 +95,4 @@ def test_settings_that_name_no_kind_are_refused_with_those_that_there_are(
         pass
     bring(toy())
     with open_workspace(settings) as workspace:
-        assert workspace.settings.via == "toy"
+        assert workspace.settings.index == "toy"

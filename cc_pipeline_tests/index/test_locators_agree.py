@@ -69,11 +69,11 @@ def _some_target(rng: random.Random, capture: Capture) -> Target:
 @pytest.mark.matrix
 @pytest.mark.parametrize("crawl", [NEW, OLD])
 def test_all_locators_give_what_every_row_gives(crawl: str, world: World, transport: Transport, tmp_path: Path) -> None:
-    captures = world.truth.of(crawl)
+    captures = world.truth.captures_of(crawl)
     with world.catalog() as catalog:
         finder = CatalogFinder(catalog, transport, world.footers)
         report = build_from_columnar(crawl, ALL_SUBSETS, transport, finder, tmp_path, block_size=2048)
-        assert (report.about.items, report.skipped) == (len(captures), 0)
+        assert (report.metadata.items, report.skipped) == (len(captures), 0)
         btree = open_url_index(tmp_path, crawl)
         assert btree is not None
         locators: list[Locator] = [ParquetLocator(transport, finder), ZipNumLocator(transport, crawl), btree]
@@ -100,7 +100,7 @@ def test_many_targets_at_once_share_what_is_read(world: World, transport: Transp
     for target, single in zip(targets, alone, strict=True):
         assert single.captures[target.slug].equals(together.captures[target.slug])
     assert together.requests < sum(single.requests for single in alone) / 5
-    assert sum(table.num_rows for table in together.captures.values()) == len(world.truth.of(NEW))
+    assert sum(table.num_rows for table in together.captures.values()) == len(world.truth.captures_of(NEW))
     zipnum = ZipNumLocator(transport, NEW).locate(NEW, ALL_SUBSETS, targets)
     assert places(zipnum) == places(together)
 
@@ -133,10 +133,10 @@ def test_rows_are_the_same_in_every_column(crawl: str, world: World, transport: 
 
 
 def test_the_2012_crawl_by_its_own_index_and_by_its_files(world: World, transport: Transport, tmp_path: Path) -> None:
-    captures = world.truth.of(CRAWL_2012)
+    captures = world.truth.captures_of(CRAWL_2012)
     keys = sorted({capture.warc_filename for capture in captures})
     report = build_from_arcs(CRAWL_2012, keys, transport, tmp_path, block_size=1024)
-    assert (report.about.items, report.skipped) == (len(captures), 0)
+    assert (report.metadata.items, report.skipped) == (len(captures), 0)
     built = open_url_index(tmp_path, CRAWL_2012)
     assert built is not None
     published = BTreeLocator(transport, URL_INDEX_2012, CRAWL_2012, trusted=False)

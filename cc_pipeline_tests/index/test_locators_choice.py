@@ -14,7 +14,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.index.locator import Locator, LookupPrice, LookupResult, choose
+from cc_pipeline.index.locator import Locator, LookupEstimate, LookupResult, choose
 from cc_pipeline.index.lookup import IndexSources, agree, look_up, price_lookup
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.locator import ParquetLocator
@@ -31,9 +31,9 @@ class Priced:
 
     def __init__(self, name: str, requests: int, size: int, likely: int | None = None) -> None:
         self.name = name
-        self._price = LookupPrice(1, 1, requests, size, likely_bytes=likely)
+        self._price = LookupEstimate(1, 1, requests, size, likely_bytes=likely)
 
-    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
+    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupEstimate:
         return self._price
 
     def locate(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupResult:
@@ -98,16 +98,16 @@ def test_each_way_gives_the_same_and_says_which_it_was(world: World, sources: In
     targets = [parse_target(domain) for domain in world.truth.domains(NEW)]
     answers = [look_up(NEW, ALL_SUBSETS, targets, sources, via=via) for via in ("auto", "parquet", "zipnum")]
     assert [answer.index for answer in answers] == ["parquet", "parquet", "zipnum"]
-    assert [answer.notes[0] for answer in answers] == [f"index: {answer.why}" for answer in answers]
+    assert [answer.notes[0] for answer in answers] == [f"index: {answer.reason}" for answer in answers]
     assert all(agree(answers[0], answer).agrees for answer in answers)
     fewer = look_up(NEW, ALL_SUBSETS, targets[1:], sources)
     difference = agree(answers[0], fewer)
     assert not difference.agrees
-    assert difference.both == difference.right < difference.left
+    assert difference.common == difference.right < difference.left
     for via in ("auto", "parquet", "zipnum"):
         said = price_lookup(NEW, ALL_SUBSETS, targets, sources, via=via)
         assert said.index == ("zipnum" if via == "zipnum" else "parquet")
-        assert said.why
+        assert said.reason
         assert said.bytes > 0
     with pytest.raises(UserInputError, match="has no btree index"):
         look_up(NEW, ALL_SUBSETS, targets, sources, via="btree")
@@ -116,15 +116,15 @@ def test_each_way_gives_the_same_and_says_which_it_was(world: World, sources: In
 def test_a_crawl_that_was_not_harvested_has_its_other_indexes(world: World, sources: IndexSources) -> None:
     target = parse_target(world.truth.domains(OLD)[0])
     answer = look_up(OLD, ALL_SUBSETS, [target], sources)
-    assert (answer.index, answer.why) == ("zipnum", "zipnum, the only one")
+    assert (answer.index, answer.reason) == ("zipnum", "zipnum, the only one")
     assert answer.notes[0] == "index: zipnum, the only one"
-    assert len(places(answer)) == len(world.truth.of(OLD, domain=target.value))
+    assert len(places(answer)) == len(world.truth.captures_of(OLD, domain=target.value))
 
 
 def test_segments_that_were_never_completed_are_left_out(world: World, sources: IndexSources) -> None:
     target = parse_target(world.truth.domains(CRAWL_2012)[0])
     whole = look_up(CRAWL_2012, ["warc"], [target], sources)
-    assert whole.captures[target.slug].num_rows == len(world.truth.of(CRAWL_2012, domain=target.value))
+    assert whole.captures[target.slug].num_rows == len(world.truth.captures_of(CRAWL_2012, domain=target.value))
     listed = world.root / VALID_SEGMENTS_KEY
     before = listed.read_bytes()
     try:
@@ -144,7 +144,7 @@ def test_a_condition_is_answered_as_far_as_the_index_knows(world: World, sources
         target = parse_target(f"{domain} where status=200 and time>=2012")
         answer = look_up(crawl, ALL_SUBSETS, [target], sources)
         assert any("the index does not tell" in note for note in answer.notes) == unknown
-        kept = [c for c in world.truth.of(crawl, domain=domain) if unknown or c.fetch_status == 200]
+        kept = [c for c in world.truth.captures_of(crawl, domain=domain) if unknown or c.fetch_status == 200]
         assert answer.captures[target.slug].num_rows == len(kept) > 0
         said = set(answer.captures[target.slug]["meant"].to_pylist())
         assert said == {"unknown: status=200 and time>=2012" if unknown else "yes"}

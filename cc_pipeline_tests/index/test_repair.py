@@ -140,7 +140,7 @@ def test_a_few_at_a_time(tmp_path: Path):
     reader, store = harvested(tmp_path, {key: unmarked()})
     seen = []
     report = repair_row_groups(
-        CRAWL, [key], reader, store, most=2, on_progress=lambda done, all_: seen.append((done, all_))
+        CRAWL, [key], reader, store, max_groups=2, on_progress=lambda done, all_: seen.append((done, all_))
     )
     assert (report.repaired, report.remaining, seen) == (2, 1, [(1, 2), (2, 2)])
 

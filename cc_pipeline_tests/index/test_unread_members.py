@@ -168,6 +168,6 @@ def test_a_slice_that_is_not_known_stays_to_be_located(world: World, tmp_path: P
     again = workspace_of(root, tmp_path / "home")
     harvest(again, OLD)
     located = locate_captures(again, OLD, [SITE])
-    assert located.rows == len(world.truth.of(OLD, subset="warc", domain=SITE))
+    assert located.rows == len(world.truth.captures_of(OLD, subset="warc", domain=SITE))
     assert due(again, LOCATE, SITE, crawl=OLD) == set()
     assert due(again, LOCATE, SITE, crawl=OLD) == set()

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extraction.shortest import HARVEST, ZIPNUM, cheapest, choice, harvest_way, zipnum_way
+from cc_pipeline.extraction.shortest import (
+    HARVEST,
+    ZIPNUM,
+    choose_cheapest,
+    describe_choice,
+    estimate_harvest,
+    estimate_zipnum,
+)
 
 ONE = [parse_target("example.org")]
 HUNDREDS = [parse_target("set:many = " + ", ".join(f"example{n}.org" for n in range(300)))]
@@ -29,22 +36,22 @@ HUNDREDS = [parse_target("set:many = " + ", ".join(f"example{n}.org" for n in ra
     ],
 )
 def test_the_cheapest_way(targets: list, over_http: bool, files: int | None, kind: str) -> None:
-    ways = (zipnum_way(targets), harvest_way(targets, files=files))
-    assert cheapest(ways, over_http=over_http).kind == kind
+    ways = (estimate_zipnum(targets), estimate_harvest(targets, files=files))
+    assert choose_cheapest(ways, over_http=over_http).kind == kind
 
 
 def test_many_targets_share_a_cluster() -> None:
-    assert 2 < zipnum_way(ONE).requests <= 10
-    assert zipnum_way(HUNDREDS).requests < 300 * zipnum_way(ONE).requests
+    assert 2 < estimate_zipnum(ONE).requests <= 10
+    assert estimate_zipnum(HUNDREDS).requests < 300 * estimate_zipnum(ONE).requests
 
 
 def test_it_is_said_in_a_line() -> None:
-    ways = [zipnum_way(ONE), harvest_way(ONE, files=300)]
-    chosen = cheapest(ways, over_http=True)
-    assert choice(chosen, ways) == (
+    ways = [estimate_zipnum(ONE), estimate_harvest(ONE, files=300)]
+    chosen = choose_cheapest(ways, over_http=True)
+    assert describe_choice(chosen, ways) == (
         "9 requests through the URL index instead of 300 footers and 8 requests in the columnar index"
     )
-    assert choice(chosen, [chosen]) == "9 requests through the URL index"
+    assert describe_choice(chosen, [chosen]) == "9 requests through the URL index"
 
 
 @pytest.mark.parametrize(
@@ -66,5 +73,5 @@ def test_it_is_said_in_a_line() -> None:
 def test_a_reversed_name_is_as_wide_as_what_begins_so(wide: bool, text: str) -> None:
     same = [parse_target("tld:com" if wide else "example.com")]
     asked = [parse_target(text)]
-    assert zipnum_way(asked) == zipnum_way(same)
-    assert harvest_way(asked) == harvest_way(same)
+    assert estimate_zipnum(asked) == estimate_zipnum(same)
+    assert estimate_harvest(asked) == estimate_harvest(same)

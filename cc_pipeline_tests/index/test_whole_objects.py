@@ -54,12 +54,12 @@ def test_an_index_whose_files_come_whole_answers(world: World, which: str, via: 
         sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
         found = look_up(CRAWL, ["warc"], [target], sources, via=via)
     assert (places(found), found.gaps) == (right, None)
-    assert len(right) == len(world.truth.of(CRAWL, subset="warc", domain=SITE))
+    assert len(right) == len(world.truth.captures_of(CRAWL, subset="warc", domain=SITE))
 
 
 def test_beyond_the_bound_another_index_answers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "MOST_WHOLE", 0)
-    monkeypatch.setattr(kept_clusters, "_MOST_WHOLE", 0)
+    monkeypatch.setattr(read, "MAX_WHOLE_OBJECT", 0)
+    monkeypatch.setattr(kept_clusters, "_MAX_WHOLE_OBJECT", 0)
     target = parse_target(SITE)
     with FaultServer(world.root, rules=[Rule("whole_object", ALL_FILES, times=None)]) as server:
         with Transport(server.url, OPTIONS) as transport:
@@ -67,9 +67,9 @@ def test_beyond_the_bound_another_index_answers(world: World, monkeypatch: pytes
             found = look_up(CRAWL, ["warc"], [target], sources)
             assert (found.index, len(places(found))) == (
                 "zipnum",
-                len(world.truth.of(CRAWL, subset="warc", domain=SITE)),
+                len(world.truth.captures_of(CRAWL, subset="warc", domain=SITE)),
             )
-            assert "comes whole" in (found.why or "")
+            assert "comes whole" in (found.reason or "")
             with pytest.raises(EnvironmentFault, match="sends whole files"):
                 look_up(CRAWL, ["warc"], [target], sources, via="parquet")
         server.set_rules([Rule("whole_object", CLUSTER, times=None)])
@@ -88,7 +88,7 @@ def test_the_end_of_an_object_is_taken_out_of_it(tmp_path: Path) -> None:
         got = transport.read_suffix("file", 100, len(content))
         assert (got.data, got.offset, got.total) == (content[-100:], len(content) - 100, len(content))
         before = transport.stats.bytes
-        refused = transport.read_many([ByteRange("file", None, 100, whole_up_to=len(content) - 1)])
+        refused = transport.read_many([ByteRange("file", None, 100, max_object_bytes=len(content) - 1)])
         assert [isinstance(one, RangeBytes) for one in refused] == [False]
         taken = transport.stats.bytes - before
     assert taken <= 8 * (ERROR_BODY_BYTES + 1), "beyond the bound the body is not read"

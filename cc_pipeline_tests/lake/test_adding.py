@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake import adding
-from cc_pipeline.lake.adding import Added, commit_added, write_rows
+from cc_pipeline.lake.adding import AddedFile, commit_added, write_rows
 from cc_pipeline.lake.lake import Lake, TableSpec
-from cc_pipeline.lake.layout import stored_files
-from cc_pipeline.lake.merging import Bounds, merge_due
-from cc_pipeline.lake.replacing import opened_apart
+from cc_pipeline.lake.layout import list_stored_files
+from cc_pipeline.lake.merging import Bounds, compact_due
+from cc_pipeline.lake.replacing import open_fixed_version
 from cc_pipeline.lake.slice import Slice, Stage
 from cc_pipeline.lake.streaming import stream_slices
 from cc_pipeline.lake.vacuum import vacuum
@@ -42,8 +42,8 @@ SCHEMA = pa.schema(
     ]
 )
 SLICE = ("crawl", "target")
-SORTED = TableSpec("sorted", SCHEMA, SLICE, ("target", "value"), apart=("where",))
-LOOSE = TableSpec("loose", SCHEMA, SLICE, (), apart=("where",))
+SORTED = TableSpec("sorted", SCHEMA, SLICE, ("target", "value"), provenance_columns=("where",))
+LOOSE = TableSpec("loose", SCHEMA, SLICE, (), provenance_columns=("where",))
 WHOLE = TableSpec("whole", SCHEMA, ("crawl",), ("value",))
 STAGE = Stage("stage", ("sorted", "loose"), "stage:{crawl}:{target}")
 SPECS = (SORTED, LOOSE, WHOLE)
@@ -60,7 +60,7 @@ def rows(values: Sequence[Row], crawl: str = "A", schema: pa.Schema = SCHEMA) ->
 
 def written(
     lake: Lake, table: str, *tasks: Sequence[Row], crawl: str = "A", options: dict[str, str] | None = None
-) -> list[Added]:
+) -> list[AddedFile]:
     """What so many tasks give of a table."""
     return [
         file
@@ -127,7 +127,7 @@ def test_slices_of_whole_crawls_are_replaced_whole(lake: Lake) -> None:
 def test_files_are_as_the_local_engine_writes_them_and_are_found_by_target(lake: Lake) -> None:
     many = [(f"t{number:03}", number) for number in range(100)]
     commit_added(lake, "sorted", written(lake, "sorted", many[50:], many[:50][::-1]), slices(*dict(many)), {"d": "1"})
-    files = sorted(stored_files(SORTED, opened_apart(lake, "sorted")), key=lambda one: one.first)
+    files = sorted(list_stored_files(SORTED, open_fixed_version(lake, "sorted")), key=lambda one: one.first)
     assert [(one.rows, one.first, one.last) for one in files] == [(50, "t000", "t049"), (50, "t050", "t099")]
     for file in files:
         stored = pq.ParquetFile(f"{lake.address('sorted')}/{file.path}")
@@ -144,7 +144,7 @@ def test_files_are_as_the_local_engine_writes_them_and_are_found_by_target(lake:
 def test_files_that_hold_none_of_the_slices_stay(lake: Lake) -> None:
     commit(lake, "sorted", [("a", 1), ("c", 2)], "a", "c")  # its bounds have b between them
     commit(lake, "sorted", [("b", 3)], "b")
-    [between] = [one.path for one in stored_files(SORTED, opened_apart(lake, "sorted")) if one.first == "a"]
+    [between] = [one.path for one in list_stored_files(SORTED, open_fixed_version(lake, "sorted")) if one.first == "a"]
     commit_added(lake, "sorted", written(lake, "sorted", [("b", 4)]), slices("b"), {"d:b": "2"})
     assert Path(between).name in paths(lake, "sorted")
     assert content(lake, "sorted") == [("A", "a", 1), ("A", "b", 4), ("A", "c", 2)]
@@ -170,7 +170,7 @@ def test_columns_that_a_table_lacks_are_added(lake: Lake) -> None:
 
 def test_the_same_commit_again_changes_nothing(lake: Lake, tmp_path: Path) -> None:
     commit(lake, "sorted", [("x", 1), ("y", 2)], "x", "y")
-    added = [Added(**json.loads(json.dumps(one.plain()))) for one in written(lake, "sorted", [("x", 3)])]
+    added = [AddedFile(**json.loads(json.dumps(one.plain()))) for one in written(lake, "sorted", [("x", 3)])]
     assert added == pickle.loads(pickle.dumps(added))
     digests = {"stage:A:x": "2".zfill(15)}
     assert commit_added(lake, "sorted", added, slices("x"), digests) == 1
@@ -181,7 +181,7 @@ def test_the_same_commit_again_changes_nothing(lake: Lake, tmp_path: Path) -> No
     # files that were merged since stand for the same rows
     for number in range(3):
         commit(lake, "sorted", [(f"z{number}", 0)], f"z{number}")
-    assert merge_due(lake, "sorted", tmp_path / "scratch", Bounds(few_files=1))
+    assert compact_due(lake, "sorted", tmp_path / "scratch", Bounds(max_small_files=1))
     assert commit_added(lake, "sorted", added, slices("x"), digests) == 1
     assert [row[1:] for row in content(lake, "sorted")] == [("x", 3), ("y", 2), ("z0", 0), ("z1", 0), ("z2", 0)]
 
@@ -247,7 +247,7 @@ def test_it_is_tried_again_when_others_commit(
     ways: dict[str, Callable[[Lake], object]] = {
         "overwrite": lambda own: commit(own, "sorted", [("x", 8), ("x", 9)], "x"),
         "neighbour": lambda own: commit(own, "sorted", [("y", 3)], "y"),
-        "merge": lambda own: merge_due(own, "sorted", tmp_path / "scratch", Bounds(few_files=1)),
+        "merge": lambda own: compact_due(own, "sorted", tmp_path / "scratch", Bounds(max_small_files=1)),
         "added": other_added,
     }
     committed_meanwhile(lake, monkeypatch, ways[other])
@@ -328,7 +328,7 @@ def test_any_commits_equal_a_plain_model_and_the_local_engine(
         for number, (way, crawl, targets, given_rows) in enumerate(commits):
             if way == "merge":
                 for table in STAGE.tables:
-                    merge_due(mixed, table, Path(folder, "scratch"), Bounds(few_files=1))
+                    compact_due(mixed, table, Path(folder, "scratch"), Bounds(max_small_files=1))
                 continue
             own = [(task, target, value) for task, target, value in given_rows if target in targets]
             model |= {(crawl, target): sorted(v for _, t, v in own if t == target) for target in targets}
@@ -351,7 +351,7 @@ def test_any_commits_equal_a_plain_model_and_the_local_engine(
             names = plain.digest_names(table)
             assert mixed.digests(table, names) == plain.digests(table, names)
             assert set(names) == set(mixed.digest_names(table))
-        assert STAGE.versions(mixed, every) == STAGE.versions(plain, every)
+        assert STAGE.read_content_metrics(mixed, every) == STAGE.read_content_metrics(plain, every)
 
 
 def test_a_stage_goes_on_behind_the_tables_that_have_these_digests(lake: Lake) -> None:
@@ -360,10 +360,10 @@ def test_a_stage_goes_on_behind_the_tables_that_have_these_digests(lake: Lake) -
     assert STAGE.commit_files(lake, made, {"sorted": added["sorted"], "loose": []}) == 0
     version = lake.version("sorted")
     lake.commit_digests("loose", {"stage:A:x": "0c"})
-    assert STAGE.stale(lake, made) == [Slice("A", "x")]
+    assert STAGE.find_stale(lake, made) == [Slice("A", "x")]
     assert STAGE.commit_files(lake, made, {**added, "sorted": written(lake, "sorted", [("x", 9)])}) == 1
     assert lake.version("sorted") == version
-    assert STAGE.stale(lake, made) == []
+    assert STAGE.find_stale(lake, made) == []
 
 
 #: Writes rows of a megabyte each, many of them, and says how much memory Arrow had at most.

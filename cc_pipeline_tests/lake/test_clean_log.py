@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.lake.digests.log import UNKNOWN
+from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.vacuum import clean_log
 
@@ -100,7 +100,7 @@ def test_a_lake_goes_on_behind_a_cleaned_log(lake: Lake) -> None:
     lake.commit("records", rows, [{"crawl": "C", "target": "t1"}], {"t1": "ff"})
     assert lake.digest("records", "t1") == f"{255:015x}"
     assert len(said(Lake(lake.root, [SPEC]))[0]) == 40
-    assert lake.changed_since("records", 3, lake.version("records")) is UNKNOWN
+    assert lake.changed_since("records", 3, lake.version("records")) is UNKNOWN_DIGESTS
 
 
 def test_a_table_that_is_not_there_has_no_log(tmp_path: Path) -> None:

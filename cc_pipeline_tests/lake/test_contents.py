@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.documents.schemas import SCHEMAS
-from cc_pipeline.lake.digests.digest import NOTHING, content_versions, together
+from cc_pipeline.lake.digests.digest import NOTHING, combine_digests, compute_content_digests
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 
@@ -52,7 +52,7 @@ def made(schema: pa.Schema, chance: random.Random) -> tuple[pa.Schema, list[dict
 
 
 def versions(rows: list[dict[str, Any]], schema: pa.Schema, at_once: int | None = None) -> dict[str, str]:
-    return content_versions(pa.Table.from_pylist(rows, schema).to_batches(at_once), "target", ())
+    return compute_content_digests(pa.Table.from_pylist(rows, schema).to_batches(at_once), "target", ())
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -112,8 +112,8 @@ def test_a_column_that_is_added_and_wider_numbers_change_nothing() -> None:
 def test_slices_together_are_as_if_they_were_one() -> None:
     schema, rows = made(CAPTURES_SCHEMA, random.Random(3))
     one = versions([row | {"target": "t"} for row in rows], schema)["t"]
-    assert together(versions(rows, schema).values()) == one
-    assert together([]) == NOTHING == together([NOTHING, NOTHING])
+    assert combine_digests(versions(rows, schema).values()) == one
+    assert combine_digests([]) == NOTHING == combine_digests([NOTHING, NOTHING])
 
 
 def test_numbers_stay_what_they_are() -> None:

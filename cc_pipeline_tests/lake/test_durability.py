@@ -22,7 +22,7 @@ from cc_pipeline.lake.digests.digest import digest_from_int
 from cc_pipeline.lake.digests.folding import fold
 from cc_pipeline.lake.evolution import note_even
 from cc_pipeline.lake.lake import Lake, TableSpec
-from cc_pipeline.lake.merging import Bounds, merge_due
+from cc_pipeline.lake.merging import Bounds, compact_due
 from cc_pipeline.lake.replacing import change_rows
 from cc_pipeline.lake.vacuum import clean_log, vacuum
 
@@ -71,7 +71,7 @@ def digests(lake: Lake, number: int) -> None:
 
 def merged(lake: Lake, number: int) -> None:
     new_slice(lake, number)
-    assert merge_due(lake, "things", Path(lake.root) / "scratch", Bounds(few_files=1))
+    assert compact_due(lake, "things", Path(lake.root) / "scratch", Bounds(max_small_files=1))
 
 
 def changed_rows(lake: Lake, number: int) -> None:
@@ -85,7 +85,7 @@ def changed_rows(lake: Lake, number: int) -> None:
 
 def folded(lake: Lake, number: int) -> None:
     digests(lake, number)
-    assert fold(lake, "things", many=-1)
+    assert fold(lake, "things", min_digests=-1)
 
 
 def added_column(lake: Lake, number: int) -> None:

@@ -17,7 +17,7 @@ from deltalake.table import TableAlterer
 from cc_pipeline import home as homes
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.home import HomeNote, read_note, write_note
-from cc_pipeline.lake.evolution import Migration, migrate, pending
+from cc_pipeline.lake.evolution import Migration, find_pending, migrate
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline_tests.lake.rewriting import rewrite
 from cc_pipeline_tests.world import Killed
@@ -85,7 +85,7 @@ def test_it_runs_once(home: Path) -> None:
     version = lake.pin("things").version
     assert migrate(home, lake, [RENAMING], rewrite=True) == 0
     assert lake.pin("things").version == version
-    assert pending(home, [RENAMING]) == []
+    assert find_pending(home, [RENAMING]) == []
 
 
 def test_what_rewrites_is_asked_for_with_its_price(home: Path) -> None:

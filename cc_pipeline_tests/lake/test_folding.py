@@ -18,7 +18,7 @@ from cc_pipeline.lake.digests.folding import fold, sweep_folded
 from cc_pipeline.lake.digests.log import TransactionLog
 from cc_pipeline.lake.digests.standings import FOLDER
 from cc_pipeline.lake.lake import Lake, TableSpec
-from cc_pipeline.lake.vacuum import never_committed, vacuum
+from cc_pipeline.lake.vacuum import find_uncommitted_files, vacuum
 from cc_pipeline_tests.weedserver import REGION, weed_server
 from cc_pipeline_tests.world import Killed
 
@@ -32,7 +32,7 @@ Truth = dict[str, dict[str, str]]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding, "_NAMES", 16)
+    monkeypatch.setattr(folding, "_NAMES_PER_FILE", 16)
     monkeypatch.setattr(folding, "_FILES_AT_ONCE", 3)
 
 
@@ -70,7 +70,7 @@ def says(lake: Lake, truth: Truth) -> None:
             assert asked.read(table).num_rows == 1
         one, other = (truth[table] for table in TABLES)
         torn = sorted(name for name in {*one, *other} if name[0] == "s" and one.get(name) != other.get(name))
-        assert asked.differing(TABLES, {}, "s:") == torn
+        assert asked.find_differing(TABLES, {}, "s:") == torn
 
 
 def named_files(lake: Lake, table: str) -> set[str]:
@@ -85,33 +85,33 @@ def test_digests_say_the_same_however_often_they_are_folded(lake: Lake, seed: in
         for table in TABLES:
             if dice.random() < 0.7:
                 before = DeltaTable(lake.address(table)).file_uris()
-                assert fold(lake, table, many=-1) >= 0
+                assert fold(lake, table, min_digests=-1) >= 0
                 assert DeltaTable(lake.address(table)).file_uris() == before
         says(lake, truth)
     log = TransactionLog(lake.file_system(), lake.address("one"))
-    fold(lake, "one", many=-1)
-    assert log.checkpointed() == 1, "more than the anchor is left in the log"
+    fold(lake, "one", min_digests=-1)
+    assert log.count_checkpointed() == 1, "more than the anchor is left in the log"
 
 
 def test_tables_that_say_the_same_have_the_same_files(lake: Lake) -> None:
     for table in TABLES:
         lake.commit_digests(table, {name: digest_from_int(number) for number, name in enumerate(NAMES)})
-        fold(lake, table, many=-1)
+        fold(lake, table, min_digests=-1)
     before = named_files(lake, "one")
     assert {one.partition("-")[0] for one in before if "-" in one} == {
         one.partition("-")[0] for one in named_files(lake, "other") if "-" in one
     }
     lake.commit_digests("one", {"s:7": digest_from_int(1 << 50)})
-    fold(lake, "one", many=-1)
+    fold(lake, "one", min_digests=-1)
     assert len(named_files(lake, "one") - before) == 2, "one file and the list"
 
 
 def test_a_fold_killed_at_any_write_changes_no_answer(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding, "_NAMES", 100)
+    monkeypatch.setattr(folding, "_NAMES_PER_FILE", 100)
     dice, truth = random.Random(2), at_first()
     change(lake, truth, dice)
-    fold(lake, "one", many=-1)
-    put, anchor = folding._Folding._put, folding._Folding._anchor
+    fold(lake, "one", min_digests=-1)
+    put, anchor = folding._Folding._put, folding._Folding._commit_anchor
     done = killed = 0
     while done == killed:
         change(lake, truth, dice)
@@ -128,13 +128,13 @@ def test_a_fold_killed_at_any_write_changes_no_answer(lake: Lake, monkeypatch: p
             return write
 
         monkeypatch.setattr(folding._Folding, "_put", until(put))
-        monkeypatch.setattr(folding._Folding, "_anchor", until(anchor))
+        monkeypatch.setattr(folding._Folding, "_commit_anchor", until(anchor))
         done += 1
         try:
-            fold(lake, "one", many=-1)
+            fold(lake, "one", min_digests=-1)
         except Killed:
             killed += 1
-        lake.look_again("one")
+        lake.invalidate("one")
         says(lake, truth)
     assert killed > 5
     monkeypatch.undo()
@@ -143,27 +143,27 @@ def test_a_fold_killed_at_any_write_changes_no_answer(lake: Lake, monkeypatch: p
 def test_of_two_folds_at_once_one_is_refused_and_nothing_lost(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     dice, truth = random.Random(3), at_first()
     change(lake, truth, dice)
-    anchor = folding._Folding._anchor
+    anchor = folding._Folding._commit_anchor
 
     def meets(other: Callable[[], object]) -> int:
         """Folds, and another one does something right before that is committed."""
 
         def later(self: folding._Folding, handle: DeltaTable, number: int) -> None:
-            monkeypatch.setattr(folding._Folding, "_anchor", anchor)
+            monkeypatch.setattr(folding._Folding, "_commit_anchor", anchor)
             other()
             anchor(self, handle, number)
 
-        monkeypatch.setattr(folding._Folding, "_anchor", later)
-        return fold(lake, "one", many=-1)
+        monkeypatch.setattr(folding._Folding, "_commit_anchor", later)
+        return fold(lake, "one", min_digests=-1)
 
     dropped: list[int] = []
-    assert meets(lambda: dropped.append(fold(Lake(lake.root, SPECS), "one", many=-1))) == 0
+    assert meets(lambda: dropped.append(fold(Lake(lake.root, SPECS), "one", min_digests=-1))) == 0
     assert dropped == [len(truth["one"])]
     says(lake, truth)
     # a commit of the same slices is in nobody's way, and counts
     assert meets(lambda: change(Lake(lake.root, SPECS), truth, dice)) == 0
     says(lake, truth)
-    assert fold(lake, "one", many=-1) > 0
+    assert fold(lake, "one", min_digests=-1) > 0
     says(lake, truth)
 
 
@@ -171,7 +171,7 @@ def test_files_are_deleted_a_week_after_another_list_took_their_place(lake: Lake
     dice, truth = random.Random(4), at_first()
     for _ in range(3):
         change(lake, truth, dice)
-        fold(lake, "one", many=-1)
+        fold(lake, "one", min_digests=-1)
     folder = Path(lake.address("one"), FOLDER)
     stray = folder / "0123-4567.parquet"
     stray.write_bytes(b"")
@@ -181,7 +181,7 @@ def test_files_are_deleted_a_week_after_another_list_took_their_place(lake: Lake
         os.utime(path, (at, at))
     # what takes away files of tables leaves these alone
     assert vacuum(lake, "one") == 0
-    assert never_committed(lake, "one") == set()
+    assert find_uncommitted_files(lake, "one") == set()
     assert sweep_folded(lake, "one", 168) > 1
     assert not stray.exists()
     assert len([name for name in named_files(lake, "one") if name.endswith(".json")]) == 1
@@ -190,7 +190,7 @@ def test_files_are_deleted_a_week_after_another_list_took_their_place(lake: Lake
 
 def test_a_damaged_file_is_a_fault_that_names_the_table(lake: Lake) -> None:
     lake.commit_digests("one", {"s:1": digest_from_int(1)})
-    fold(lake, "one", many=-1)
+    fold(lake, "one", min_digests=-1)
     [damaged] = Path(lake.address("one"), FOLDER).glob("*.parquet")
     damaged.write_bytes(b"PAR1")
     with pytest.raises(EnvironmentFault, match="tables/one"):
@@ -215,7 +215,7 @@ def test_two_homes_fold_one_lake_on_s3(tmp_path: Path, monkeypatch: pytest.Monke
             change(mine, truth, dice)
             change(theirs, truth, dice)
             for table in TABLES:
-                assert fold(lake, table, many=-1) > 0
+                assert fold(lake, table, min_digests=-1) > 0
             for asked in (mine, theirs, Lake("s3://lake/here", SPECS, options)):
                 for table in TABLES:
                     assert asked.digests(table, NAMES) == {name: truth[table].get(name) for name in NAMES}

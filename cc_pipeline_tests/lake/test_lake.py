@@ -12,9 +12,9 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake import lake as lakes
-from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int, input_digest
+from cc_pipeline.lake.digests.digest import compute_input_digest, digest_from_int, digest_to_int
 from cc_pipeline.lake.lake import Lake, TableSpec
-from cc_pipeline.lake.merging import Bounds, merge_due
+from cc_pipeline.lake.merging import Bounds, compact_due
 
 SCHEMA = pa.schema(
     [
@@ -174,9 +174,9 @@ def test_a_place_that_cannot_be_written_is_an_environment_fault(tmp_path: Path) 
 
 
 def test_digests_are_order_free_and_fit_an_int64() -> None:
-    assert input_digest({"a": 1, "b": [2]}) == input_digest({"b": [2], "a": 1})
-    assert input_digest({"a": 1}) != input_digest({"a": 2})
-    digest = input_digest({"x": "y"})
+    assert compute_input_digest({"a": 1, "b": [2]}) == compute_input_digest({"b": [2], "a": 1})
+    assert compute_input_digest({"a": 1}) != compute_input_digest({"a": 2})
+    digest = compute_input_digest({"x": "y"})
     assert digest_from_int(digest_to_int(digest)) == digest
     assert digest_to_int("f" * 15) < 2**63
 
@@ -194,7 +194,7 @@ def test_a_handle_is_opened_anew_after_some_commits_and_sees_those_of_others(
 
     commit(lake, "A", "x", [0])
     monkeypatch.setattr(lakes, "DeltaTable", Counted)
-    monkeypatch.setattr(lakes, "_GROWS_OLD", 3)
+    monkeypatch.setattr(lakes, "_MAX_HANDLE_COMMITS", 3)
     other = Lake(lake.root, [SPEC])
     for number in range(9):
         commit(lake, "A", f"t{number}", [number])
@@ -207,24 +207,24 @@ def test_a_handle_is_opened_anew_after_some_commits_and_sees_those_of_others(
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tables of which it is looked whether they have a newer commit, in order."""
     seen: list[str] = []
-    newest = Lake._newest
+    newest = Lake._get_newest
 
     def counted(lake: Lake, spec: TableSpec) -> object:
         seen.append(spec.name)
         return newest(lake, spec)
 
-    monkeypatch.setattr(Lake, "_newest", counted)
+    monkeypatch.setattr(Lake, "_get_newest", counted)
     return seen
 
 
 def test_a_still_lake_looks_once(lake: Lake, looks: list[str]) -> None:
     commit(lake, "A", "x", [1])
     looks.clear()
-    with lake.still():
+    with lake.hold_versions():
         for _ in range(3):
             assert content(lake) == [("A", "x", 1)]
             assert lake.digest("things", "stage:A:x") == digest_from_int(digest_to_int("abc"))
-            with lake.still():
+            with lake.hold_versions():
                 assert lake.version("things") == lake.pin("things").version
     assert looks == ["things"]
     assert content(lake) == [("A", "x", 1)]
@@ -234,7 +234,7 @@ def test_a_still_lake_looks_once(lake: Lake, looks: list[str]) -> None:
 def test_a_still_lake_shows_what_others_commit_after_its_own_commit_or_the_block(lake: Lake) -> None:
     other = Lake(lake.root, [SPEC])
     commit(lake, "A", "x", [1])
-    with lake.still():
+    with lake.hold_versions():
         before = lake.version("things")
         commit(other, "A", "y", [2])
         assert (lake.version("things"), content(lake)) == (before, [("A", "x", 1)])
@@ -251,7 +251,7 @@ def test_a_still_lake_shows_what_others_commit_after_its_own_commit_or_the_block
 
 
 def test_a_still_lake_sees_the_tables_it_makes(lake: Lake) -> None:
-    with lake.still():
+    with lake.hold_versions():
         assert content(lake) == []
         commit(lake, "A", "x", [1])
         assert content(lake) == [("A", "x", 1)]
@@ -260,7 +260,7 @@ def test_a_still_lake_sees_the_tables_it_makes(lake: Lake) -> None:
 def test_a_still_lake_commits_over_slices_that_others_replaced(lake: Lake) -> None:
     other = Lake(lake.root, [SPEC])
     commit(lake, "A", "x", [1])
-    with lake.still():
+    with lake.hold_versions():
         assert content(lake) == [("A", "x", 1)]
         commit(other, "A", "x", [2])
         commit(lake, "A", "x", [3])
@@ -271,8 +271,8 @@ def test_a_still_lake_commits_over_slices_that_others_replaced(lake: Lake) -> No
 def test_files_replaced_by_a_handle_of_their_own_are_seen_in_a_still_lake(lake: Lake, tmp_path: Path) -> None:
     for value in range(5):
         commit(lake, "A", f"t{value}", [value])
-    with lake.still():
+    with lake.hold_versions():
         files = lake.pin("things").files
-        assert merge_due(lake, "things", tmp_path, Bounds(few_files=1)) == len(files)
+        assert compact_due(lake, "things", tmp_path, Bounds(max_small_files=1)) == len(files)
         assert len(lake.pin("things").files) == 1
         assert len(content(lake)) == 5

@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable
 
 from cc_pipeline.lake.digests import log as log_module
-from cc_pipeline.lake.digests.digest import digest_to_int, input_digest
-from cc_pipeline.lake.digests.log import UNKNOWN, TransactionLog
-from cc_pipeline.lake.lake import DigestsUnknown, Lake, TableSpec
+from cc_pipeline.lake.digests.digest import compute_input_digest, digest_to_int
+from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS, TransactionLog
+from cc_pipeline.lake.lake import DigestsNotInLog, Lake, TableSpec
 
 SCHEMA = pa.schema([pa.field("crawl", pa.string()), pa.field("target", pa.string()), pa.field("n", pa.int64())])
 SPEC = TableSpec("rows", SCHEMA, ("crawl", "target"), ("target",))
@@ -23,7 +23,7 @@ SPEC = TableSpec("rows", SCHEMA, ("crawl", "target"), ("target",))
 
 def commit(lake: Lake, number: int, slug: str) -> None:
     rows = pa.Table.from_pylist([{"crawl": "C", "target": slug, "n": number}], schema=SCHEMA)
-    lake.commit("rows", rows, [{"crawl": "C", "target": slug}], {f"slice:{slug}": input_digest({"n": number})})
+    lake.commit("rows", rows, [{"crawl": "C", "target": slug}], {f"slice:{slug}": compute_input_digest({"n": number})})
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def one_by_one(table: str, version: int, names: list[str]) -> dict[str, int]:
 
 
 def all_of(every: Iterator[tuple[pa.Array, pa.Array]] | None) -> dict[str, int]:
-    assert every is not UNKNOWN
+    assert every is not UNKNOWN_DIGESTS
     pairs = [pair for names, numbers in every for pair in zip(names.to_pylist(), numbers.to_pylist(), strict=True)]
     assert len(dict(pairs)) == len(pairs)
     return dict(pairs)
@@ -53,17 +53,17 @@ def all_of(every: Iterator[tuple[pa.Array, pa.Array]] | None) -> dict[str, int]:
 def test_every_version_has_what_the_library_says(
     lake: Lake, version: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_module, "_FEW", few)
+    monkeypatch.setattr(log_module, "_SMALL_CHECKPOINT", few)
     address = lake.address("rows")
     assert (Path(address) / "_delta_log" / "_last_checkpoint").exists()
     names = [f"{kind}:s{number:02d}" for kind in ("slice", "rows:C") for number in range(41)]
     expected = one_by_one(address, version, names)
     log = TransactionLog(lake.file_system(), address)
     found = log.find(version, names)
-    every = log.every(version)
+    every = log.read_all(version)
     # a version before the newest checkpoint is left to the library
-    assert found == expected if version >= 100 else found is UNKNOWN
-    assert all_of(every) == expected if version >= 100 else every is UNKNOWN
+    assert found == expected if version >= 100 else found is UNKNOWN_DIGESTS
+    assert all_of(every) == expected if version >= 100 else every is UNKNOWN_DIGESTS
     digests = lake.digests("rows", names, version)
     assert {name: digest_to_int(digest) for name, digest in digests.items() if digest is not None} == expected
 
@@ -73,30 +73,30 @@ def test_a_longer_log_is_read_from_where_it_was(lake: Lake, monkeypatch: pytest.
     names = [f"slice:s{n:02d}" for n in range(40)]
     log.find(103, names[:1])
     read: list[int] = []
-    of_commit = TransactionLog.of_commit
+    of_commit = TransactionLog.read_commit
 
     def counted(self: TransactionLog, version: int) -> dict[str, int]:
         read.append(version)
         return of_commit(self, version)
 
-    monkeypatch.setattr(TransactionLog, "of_commit", counted)
+    monkeypatch.setattr(TransactionLog, "read_commit", counted)
     assert log.find(104, names) == one_by_one(lake.address("rows"), 104, names)
     assert read == [104]
-    assert log.find(103, names) is not UNKNOWN
+    assert log.find(103, names) is not UNKNOWN_DIGESTS
     assert read == [104]
 
 
 def test_of_a_large_checkpoint_what_was_asked_for_is_read_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_module, "_FEW", 5)
+    monkeypatch.setattr(log_module, "_SMALL_CHECKPOINT", 5)
     log = TransactionLog(lake.file_system(), lake.address("rows"))
     read: list[int] = []
-    of_checkpoint = TransactionLog.of_checkpoint
+    of_checkpoint = TransactionLog.read_checkpoint
 
     def counted(self: TransactionLog, version: int) -> Iterator[tuple[pa.Array, pa.Array]]:
         read.append(version)
         return of_checkpoint(self, version)
 
-    monkeypatch.setattr(TransactionLog, "of_checkpoint", counted)
+    monkeypatch.setattr(TransactionLog, "read_checkpoint", counted)
     for version in (103, 104, 103):
         names = ["slice:s20", "slice:s21", "slice:nobody", "slice:s23"]
         assert log.find(version, names) == one_by_one(lake.address("rows"), version, names)
@@ -119,7 +119,7 @@ def test_a_log_it_cannot_read_is_left_to_the_library(lake: Lake, tmp_path: Path,
         (folder / f"{103:020}.json").unlink()
     else:
         (folder / "_last_checkpoint").write_text('{"version": 100, "size": 3, "parts": 2}', "utf-8")
-    assert TransactionLog(copy.file_system(), copy.address("rows")).find(104, ["slice:s01"]) is UNKNOWN
+    assert TransactionLog(copy.file_system(), copy.address("rows")).find(104, ["slice:s01"]) is UNKNOWN_DIGESTS
 
 
 def test_another_process_and_another_version_are_seen(tmp_path: Path) -> None:
@@ -137,23 +137,26 @@ def test_another_process_and_another_version_are_seen(tmp_path: Path) -> None:
 def test_names_that_differ_among_tables_are_found(lake: Lake, tmp_path: Path, version: int) -> None:
     both = Lake(str(tmp_path / "both"), [SPEC, replace(SPEC, name="others")])
     shutil.copytree(lake.address("rows"), both.address("rows"))
-    every = both.differing(["rows", "others"], {}, "slice:")
-    assert every is not UNKNOWN
+    every = both.find_differing(["rows", "others"], {}, "slice:")
+    assert every is not UNKNOWN_DIGESTS
     assert len(every) == 40
     shutil.copytree(lake.address("rows"), both.address("others"))
     for number in (2, 3):
-        digests = {f"slice:s{number:02d}": input_digest({"n": "other"}), f"new:{number}": input_digest({})}
+        digests = {
+            f"slice:s{number:02d}": compute_input_digest({"n": "other"}),
+            f"new:{number}": compute_input_digest({}),
+        }
         both.commit_digests("others", digests)
-    assert both.differing(["rows", "others"], {}, "slice:") == ["slice:s02", "slice:s03"]
-    assert both.differing(["rows", "others"], {}, "new:") == ["new:2", "new:3"]
+    assert both.find_differing(["rows", "others"], {}, "slice:") == ["slice:s02", "slice:s03"]
+    assert both.find_differing(["rows", "others"], {}, "new:") == ["new:2", "new:3"]
     # at a version of before the second of these commits
-    assert both.differing(["rows", "others"], {"others": both.version("others") - 1}, "slice:s") == ["slice:s02"]
-    assert both.differing(["rows"], {}, "slice:") == []
+    assert both.find_differing(["rows", "others"], {"others": both.version("others") - 1}, "slice:s") == ["slice:s02"]
+    assert both.find_differing(["rows"], {}, "slice:") == []
     names = [f"slice:s{number:02d}" for number in range(40)]
     then = {"rows": version, "others": 104}
     told = [both.digests(table, names, then[table]) for table in then]
     expected = [name for name in names if len({one[name] for one in told}) > 1]
-    assert both.differing(["rows", "others"], then, "slice:") == expected
+    assert both.find_differing(["rows", "others"], then, "slice:") == expected
 
 
 @pytest.mark.parametrize("hint", [b"", b'{"versi', b"[]", b"{}", b"\0\0\0", None])
@@ -165,7 +168,7 @@ def test_a_hint_that_cannot_be_read_counts_as_absent_and_the_log_is_listed(
     path.unlink() if hint is None else path.write_bytes(hint)
     names = [f"slice:s{number:02d}" for number in range(40)]
     log = TransactionLog(copy.file_system(), copy.address("rows"))
-    assert log.checkpoint() == TransactionLog(lake.file_system(), lake.address("rows")).checkpoint() > 0
+    assert log.find_checkpoint() == TransactionLog(lake.file_system(), lake.address("rows")).find_checkpoint() > 0
     assert log.find(104, names) == one_by_one(lake.address("rows"), 104, names)
     assert sorted(copy.digest_names("rows", "slice:")) == names
     assert copy.digests("rows", names) == lake.digests("rows", names)
@@ -175,7 +178,7 @@ _PACKAGE = Path(log_module.__file__).parents[2]
 
 
 def _functions_that_may_not_know() -> set[str]:
-    """Names of the functions whose answer may be ``UNKNOWN``."""
+    """Names of the functions whose answer may be ``UNKNOWN_DIGESTS``."""
     found = set()
     for file in _PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
@@ -229,10 +232,10 @@ def test_nothing_stands_for_an_answer_that_is_not_known() -> None:
 
 
 def test_an_answer_that_is_not_known_is_not_empty(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TransactionLog, "_at", lambda *_: None)
+    monkeypatch.setattr(TransactionLog, "_read_state", lambda *_: None)
     asked = Lake(lake.root, [SPEC])
-    assert asked.differing(["rows"], {}, "") is UNKNOWN
-    with pytest.raises(DigestsUnknown, match="does not tell"):
+    assert asked.find_differing(["rows"], {}, "") is UNKNOWN_DIGESTS
+    with pytest.raises(DigestsNotInLog, match="does not tell"):
         asked.digest_names("rows")
     assert asked.digest("rows", "slice:s01") == lake.digest("rows", "slice:s01")
-    assert bool(UNKNOWN)
+    assert bool(UNKNOWN_DIGESTS)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.lake.adding import Replacing
+from cc_pipeline.lake.adding import SliceReplacement
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline_tests.lake.test_lake import SCHEMA, SPEC, content, rows
@@ -47,7 +47,7 @@ def test_a_hundred_thousand_names_end_no_process(tmp_path: Path) -> None:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three names are many."""
-    monkeypatch.setattr("cc_pipeline.lake.predicates.MOST_NAMED", 2)
+    monkeypatch.setattr("cc_pipeline.lake.predicates.MAX_NAMED_VALUES", 2)
 
 
 @pytest.mark.parametrize("is_new", [True, False])
@@ -110,7 +110,7 @@ def test_a_row_that_somebody_adds_between_many_slices_meanwhile_stays(
 ) -> None:
     lake = Lake(str(tmp_path), [SPEC])
     lake.commit("things", rows("A", "m", [1]), [{"crawl": "A", "target": "m"}], {})
-    plain, met = Replacing.plan, []
+    plain, met = SliceReplacement.plan, []
 
     def interrupted(*arguments: Any) -> object:
         found = plain(*arguments)
@@ -122,7 +122,7 @@ def test_a_row_that_somebody_adds_between_many_slices_meanwhile_stays(
             other.commit("things", rows("A", "b", [4]), [{"crawl": "A", "target": "b"}], {})
         return found
 
-    monkeypatch.setattr(Replacing, "plan", interrupted)
+    monkeypatch.setattr(SliceReplacement, "plan", interrupted)
     lake.commit("things", rows("A", "a", [9]), [{"crawl": "A", "target": one} for one in "abz"], {})
     assert met
     assert content(lake) == [("A", "a", 9), ("A", "m", 3), ("A", "n", 2)]

@@ -11,14 +11,20 @@ import pytest
 
 from cc_pipeline.lake import adding, layout, merging, replacing, streaming
 from cc_pipeline.lake.lake import Lake, TableSpec
-from cc_pipeline.lake.layout import StoredFile, apart, due, runs_of, stored_files
+from cc_pipeline.lake.layout import (
+    StoredFile,
+    find_due_merges,
+    group_disjoint_files,
+    list_stored_files,
+    split_into_runs,
+)
 from cc_pipeline.lake.merging import (
     Bounds,
-    even_out,
+    compact_due,
+    compact_files,
     is_due,
-    merge,
-    merge_due,
-    opened_apart,
+    open_fixed_version,
+    rewrite_incomplete_files,
 )
 
 SCHEMA = pa.schema(
@@ -76,7 +82,7 @@ def content(lake: Lake) -> dict[tuple[str, str], list[dict[str, object]]]:
 
 
 def merged(lake: Lake, scratch: Path, few: int = 1) -> int:
-    return merge_due(lake, "things", scratch, Bounds(few))
+    return compact_due(lake, "things", scratch, Bounds(few))
 
 
 def test_merging_keeps_rows_their_order_in_a_slice_and_digests(lake: Lake, tmp_path: Path) -> None:
@@ -103,7 +109,7 @@ def test_the_log_bounds_slices_of_merged_files_so_that_a_new_one_rewrites_nothin
     for target in "bdf":
         commit(lake, target, range(3))
     merged(lake, tmp_path / "scratch")
-    [file] = stored_files(SPEC, opened_apart(lake, "things"))
+    [file] = list_stored_files(SPEC, open_fixed_version(lake, "things"))
     assert (file.first, file.last, file.rows) == ("b", "f", 9)
     [path] = lake.pin("things").files
     commit(lake, "e", range(2))
@@ -143,13 +149,13 @@ def test_any_files_become_one_sorted_run(
 
 def test_no_slice_is_in_two_groups_of_files() -> None:
     files = [stored(*bounds, MB) for bounds in ("dd", "ac", "bb", "de", "cc", "ff")]
-    assert [[(one.first, one.last) for one in group] for group in apart(files)] == [
+    assert [[(one.first, one.last) for one in group] for group in group_disjoint_files(files)] == [
         [("a", "c"), ("b", "b"), ("c", "c")],
         [("d", "d"), ("d", "e")],
         [("f", "f")],
     ]
     unknown = StoredFile("unknown", {"crawl": "C"}, MB, 1)
-    assert apart([*files, unknown]) == [sorted([*files, unknown], key=lambda one: one.path)]
+    assert group_disjoint_files([*files, unknown]) == [sorted([*files, unknown], key=lambda one: one.path)]
 
 
 def test_files_and_row_groups_end_at_their_bounds(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,9 +167,9 @@ def test_files_and_row_groups_end_at_their_bounds(lake: Lake, tmp_path: Path, mo
     before = content(lake)
     merged(lake, tmp_path / "scratch", few=2)
     assert content(lake) == before
-    files = stored_files(SPEC, opened_apart(lake, "things"))
+    files = list_stored_files(SPEC, open_fixed_version(lake, "things"))
     assert len(files) > 2
-    assert len(runs_of(files)) == 1
+    assert len(split_into_runs(files)) == 1
     assert max(file.size for file in files) < 50_000
     for path in lake.pin("things").files:
         stored = pq.ParquetFile(path).metadata
@@ -175,9 +181,9 @@ def test_of_two_merges_of_the_same_files_one_counts(lake: Lake, tmp_path: Path) 
         commit(lake, target, range(3))
     before = content(lake)
     # both begin at one version
-    handles = [opened_apart(lake, "things") for _ in range(2)]
-    files = [stored_files(SPEC, handle) for handle in handles]
-    done = [merge(lake, "things", handles[n], files[n], tmp_path / f"scratch{n}") for n in range(2)]
+    handles = [open_fixed_version(lake, "things") for _ in range(2)]
+    files = [list_stored_files(SPEC, handle) for handle in handles]
+    done = [compact_files(lake, "things", handles[n], files[n], tmp_path / f"scratch{n}") for n in range(2)]
     assert done == [True, False]
     assert content(lake) == before
 
@@ -185,14 +191,14 @@ def test_of_two_merges_of_the_same_files_one_counts(lake: Lake, tmp_path: Path) 
 def test_a_slice_replaced_meanwhile_stays_replaced_and_a_new_one_stays(lake: Lake, tmp_path: Path) -> None:
     for target in "abcd":
         commit(lake, target, range(3))
-    handle = opened_apart(lake, "things")
-    files = stored_files(SPEC, handle)
+    handle = open_fixed_version(lake, "things")
+    files = list_stored_files(SPEC, handle)
     commit(lake, "e", range(2))
-    assert merge(lake, "things", handle, files, tmp_path / "scratch"), "a new slice is in no file of the others"
-    handle = opened_apart(lake, "things")
-    files = stored_files(SPEC, handle)
+    assert compact_files(lake, "things", handle, files, tmp_path / "scratch"), "a new slice is in no file of the others"
+    handle = open_fixed_version(lake, "things")
+    files = list_stored_files(SPEC, handle)
     commit(lake, "b", range(1))
-    assert not merge(lake, "things", handle, files, tmp_path / "scratch")
+    assert not compact_files(lake, "things", handle, files, tmp_path / "scratch")
     assert {target: len(own) for (_, target), own in content(lake).items()} == {"a": 3, "b": 1, "c": 3, "d": 3, "e": 2}
 
 
@@ -225,7 +231,7 @@ def test_a_killed_merge_changes_nothing(lake: Lake, tmp_path: Path, monkeypatch:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(replacing, "statistics_of", killed)
+        patch.setattr(replacing, "build_statistics", killed)
         with pytest.raises(KeyboardInterrupt):
             merged(lake, tmp_path / "scratch")
     assert (content(lake), lake.pin("things").version) == before
@@ -251,26 +257,26 @@ MB = 1 << 20
 
 
 def test_small_files_are_merged_by_crawl_when_there_are_many() -> None:
-    few = [stored("a", "a", MB, "A") for _ in range(layout.FEW_FILES)]
-    many = [stored("a", "a", MB, "B") for _ in range(layout.FEW_FILES + 1)]
+    few = [stored("a", "a", MB, "A") for _ in range(layout.MAX_SMALL_FILES)]
+    many = [stored("a", "a", MB, "B") for _ in range(layout.MAX_SMALL_FILES + 1)]
     large = [stored("a", "a", 9 * MB, "B")]
-    assert due([*few, *many, *large]) == [many]
+    assert find_due_merges([*few, *many, *large]) == [many]
 
 
 def test_the_files_of_a_home_that_was_never_merged_are_merged_by_and_by() -> None:
     many = [stored(f"{n:05}", f"{n:05}", 10_000) for n in range(3_000)]
-    assert [len(merge) for merge in due(many)] == [layout.AT_ONCE]
+    assert [len(merge) for merge in find_due_merges(many)] == [layout.MAX_MERGED_FILES]
 
 
 def test_a_run_of_large_files_is_never_merged_again_and_deep_ones_are() -> None:
     base = [stored(f"{n:03}", f"{n + 1:03}", 16 * MB) for n in range(100)]
-    assert due(base) == []
-    over = [stored("000", "100", 16 * MB) for _ in range(layout.FEW_DEEP)]
-    [deep] = due([*base, *over])
+    assert find_due_merges(base) == []
+    over = [stored("000", "100", 16 * MB) for _ in range(layout.MAX_OVERLAPPING_RUNS)]
+    [deep] = find_due_merges([*base, *over])
     assert sorted(deep, key=str) == sorted(over, key=str), "the large run is left alone"
     # of one large slice: every reader of it reads all its files
-    assert due([stored("a", "a", 16 * MB) for _ in range(100)]) == []
-    assert due([*base, *over[1:]]) == []
+    assert find_due_merges([stored("a", "a", 16 * MB) for _ in range(100)]) == []
+    assert find_due_merges([*base, *over[1:]]) == []
 
 
 def test_rows_are_merged_a_few_times_only_however_many_commits_there_are() -> None:
@@ -280,7 +286,7 @@ def test_rows_are_merged_a_few_times_only_however_many_commits_there_are() -> No
     for number in range(1_500):
         slug = f"{number * 7919 % 1_511:06}"
         files.append(stored(slug, slug, MB))
-        while steps := due(files):
+        while steps := find_due_merges(files):
             size = sum(file.size for file in steps[0])
             written += size
             gone = {id(file) for file in steps[0]}
@@ -288,18 +294,18 @@ def test_rows_are_merged_a_few_times_only_however_many_commits_there_are() -> No
             parts = -(-size // layout.FILE_BYTES)
             bounds = [f"{1_511 * n // parts:06}" for n in range(parts + 1)]
             files += [stored(bounds[n], bounds[n + 1], min(16 * MB, size - n * 16 * MB)) for n in range(parts)]
-        deep = len(runs_of([file for file in files if file.size >= layout.SMALL_BYTES]))
-        assert deep <= layout.FEW_DEEP
-    assert len(files) < 1_500 / 16 * 1.5 + layout.FEW_FILES
+        deep = len(split_into_runs([file for file in files if file.size >= layout.SMALL_BYTES]))
+        assert deep <= layout.MAX_OVERLAPPING_RUNS
+    assert len(files) < 1_500 / 16 * 1.5 + layout.MAX_SMALL_FILES
     assert written / (1_500 * MB) < 6
 
 
 def test_a_bound_of_bytes_still_merges_the_smallest() -> None:
     files = [stored("a", "b", n * MB) for n in (1, 2, 3, 4)]
-    assert due(files, 1, 6 * MB) == [files[:3]]
-    assert due(files, 1, 2 * MB) == []
+    assert find_due_merges(files, 1, 6 * MB) == [files[:3]]
+    assert find_due_merges(files, 1, 2 * MB) == []
     wide = [stored("a", "z", 16 * MB + n) for n in range(12)]
-    assert due(wide, most_bytes=100 * MB) == [wide[:6]]
+    assert find_due_merges(wide, max_bytes=100 * MB) == [wide[:6]]
 
 
 def test_files_that_lack_added_columns_are_written_anew_and_the_note_is_taken_back(tmp_path: Path) -> None:
@@ -312,10 +318,10 @@ def test_files_that_lack_added_columns_are_written_anew_and_the_note_is_taken_ba
     commit(lake, "d", range(4))
     before = content(lake)
     assert lake.pin("things").uneven
-    assert even_out(lake, "things", tmp_path / "scratch", Bounds(), most_files=3) == 0
-    assert even_out(lake, "things", tmp_path / "scratch", Bounds(most_bytes=10)) == 0
+    assert rewrite_incomplete_files(lake, "things", tmp_path / "scratch", Bounds(), max_files=3) == 0
+    assert rewrite_incomplete_files(lake, "things", tmp_path / "scratch", Bounds(max_bytes=10)) == 0
     assert lake.pin("things").uneven
-    assert even_out(lake, "things", tmp_path / "scratch", Bounds()) == 3
+    assert rewrite_incomplete_files(lake, "things", tmp_path / "scratch", Bounds()) == 3
     assert not lake.pin("things").uneven
     assert all("text" in pq.ParquetFile(path).schema_arrow.names for path in lake.pin("things").files)
     assert content(lake) == before

@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.reading import open_settled
+from cc_pipeline.lake.reading import open_home_publication
 from cc_pipeline.lake.snapshot import Copying, publish
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline_tests.lake.test_snapshot import SPEC, VIEWS, commit
@@ -44,7 +44,7 @@ def settings(folder: Path, **more: str) -> Settings:
 
 
 def ask(of: Settings, query: str = COUNT) -> object:
-    with open_settled(of) as connection:
+    with open_home_publication(of) as connection:
         [(value,)] = connection.execute(query).fetchall()
     return value
 
@@ -85,7 +85,7 @@ def test_a_file_that_was_handed_on_reads_the_lake_where_it_is(home: Path, tmp_pa
     home.rename(tmp_path / "gone")
     with pytest.raises(EnvironmentFault) as refused:
         ask(settings(elsewhere))
-    assert str(home) in refused.value.what
+    assert str(home) in refused.value.problem
     assert "CC_PIPELINE_LAKE" in refused.value.advice
     assert ask(settings(elsewhere, lake=str(tmp_path / "gone" / "lake"))) == 4
 

@@ -113,14 +113,14 @@ def test_wide_rows_take_no_more_memory_than_narrow_ones(tmp_path: Path, monkeypa
 def test_no_more_files_are_open_than_the_bound_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr(ordered, "_MOST_RUNS", 4)
-    merged, together = ordered._merged, []
+    monkeypatch.setattr(ordered, "_MAX_RUNS", 4)
+    merged, together = ordered._merge_sorted, []
 
     def seen(runs: list[ordered._Run], order: tuple[str, ...]) -> object:
         together.append(len(runs))
         return merged(runs, order)
 
-    monkeypatch.setattr(ordered, "_merged", seen)
+    monkeypatch.setattr(ordered, "_merge_sorted", seen)
     schema = pa.schema([pa.field("place", pa.int64())])
     rows = OrderedRows(schema, ("place",), tmp_path, 1)
     for place in range(count):

@@ -10,8 +10,8 @@ import pytest
 
 from cc_pipeline.lake import replacing
 from cc_pipeline.lake.lake import Lake, TableSpec
-from cc_pipeline.lake.layout import stored_files
-from cc_pipeline.lake.replacing import change_rows, opened_apart
+from cc_pipeline.lake.layout import list_stored_files
+from cc_pipeline.lake.replacing import change_rows, open_fixed_version
 
 SPEC = TableSpec(
     "things",
@@ -54,7 +54,7 @@ def test_rows_change_where_they_lie_and_other_files_stay(lake: Lake) -> None:
     ]  # fmt: skip
     assert len(before - set(lake.pin("things").files)) == 1
     assert lake.digest("things", "a") == "a".zfill(15)
-    [file] = [one for one in stored_files(SPEC, opened_apart(lake, "things")) if one.rows == 3]
+    [file] = [one for one in list_stored_files(SPEC, open_fixed_version(lake, "things")) if one.rows == 3]
     assert (file.first, file.last) == ("a", "a")
     assert change_rows(lake, "things", "C", "file", OLD, renamed) == 0
 
@@ -89,7 +89,7 @@ def test_digests_get_through_when_files_are_replaced_meanwhile(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(lake, "a", "old")
-    real, stale = lake.handle, iter([opened_apart(lake, "things")])
+    real, stale = lake.handle, iter([open_fixed_version(lake, "things")])
     change_rows(Lake(str(tmp_path), [SPEC]), "things", "C", "file", OLD, renamed)
     monkeypatch.setattr(lake, "handle", lambda *given: next(stale, None) or real(*given))
     lake.commit_digests("things", {"b": "0b"})

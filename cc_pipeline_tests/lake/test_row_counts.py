@@ -17,20 +17,20 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.lake.adding import Replacing, commit_added, write_rows
+from cc_pipeline.lake.adding import SliceReplacement, commit_added, write_rows
 from cc_pipeline.lake.digests.folding import fold
 from cc_pipeline.lake.lake import Lake, TableSpec
-from cc_pipeline.lake.layout import StoredFile, stored_files
-from cc_pipeline.lake.merging import Bounds, merge_due
-from cc_pipeline.lake.replacing import opened_apart, replace_files
+from cc_pipeline.lake.layout import StoredFile, list_stored_files
+from cc_pipeline.lake.merging import Bounds, compact_due
+from cc_pipeline.lake.replacing import open_fixed_version, replace_files
 from cc_pipeline.lake.row_counts import (
-    NOT_COUNTED,
+    INVALID_COUNT,
     RowsOutOfBalance,
     SliceKey,
-    changed_slices,
-    committed_counts,
     count_name,
+    find_changed_keys,
     find_miscounted,
+    read_committed_counts,
 )
 
 SCHEMA = pa.schema([(name, pa.string()) for name in ("crawl", "target")] + [("value", pa.int64())])
@@ -104,14 +104,14 @@ def test_counts_are_those_of_the_rows_whatever_is_committed_how(steps: list[tupl
                     lake, "things", write_rows(lake.root, None, SPEC, "A", data.to_batches(), "x"), where, digests
                 )
             elif way == "merge":
-                merge_due(lake, "things", Path(lake.root) / "scratch", Bounds(few_files=1))
+                compact_due(lake, "things", Path(lake.root) / "scratch", Bounds(max_small_files=1))
             else:
                 lake.prepare("things")
-                fold(lake, "things", many=-1)
+                fold(lake, "things", min_digests=-1)
             if way in ("rows", "stream", "workers"):
                 expected |= {("A", target): count for target, count in chosen.items()}
             assert there(lake) == {key: count for key, count in expected.items() if count}
-            assert committed_counts(lake, "things", expected) == expected
+            assert read_committed_counts(lake, "things", expected) == expected
             for keys in (None, set(expected)):
                 assert find_miscounted(lake, "things", keys).slices == {}
 
@@ -122,7 +122,7 @@ def test_tables_of_all_shapes_are_counted(lake: Lake, table: str) -> None:
     key: SliceKey = {"flat": ("a",), "wide": ("A",), "whole": ()}[table]
     for count in (3, 0, 2):
         lake.commit(table, rows(("a", count)), where, {"d": f"{count + 1:x}"})
-        assert committed_counts(lake, table, [key]) == {key: count}
+        assert read_committed_counts(lake, table, [key]) == {key: count}
         assert find_miscounted(lake, table).slices == {}
 
 
@@ -132,7 +132,7 @@ def lose(lake: Lake, target: str, count: int, table: str = "things") -> None:
     left = lake.read(table).filter(pa.compute.not_equal(lake.read(table)["target"], target))
     kept = lake.read(table, {"target": target}).slice(count)
     write_deltalake(handle, pa.concat_tables([left, kept]), mode="overwrite")
-    lake.look_again(table)
+    lake.invalidate(table)
 
 
 def test_a_commit_that_would_not_leave_the_rows_it_should_is_refused(lake: Lake) -> None:
@@ -148,7 +148,7 @@ def test_a_commit_that_would_not_leave_the_rows_it_should_is_refused(lake: Lake)
     # others go on
     commit(lake, ("d", 1), digest="2")
     # until somebody says that what is there is not what was committed
-    lake.commit_digests("things", {count_name(("A", "a")): NOT_COUNTED})
+    lake.commit_digests("things", {count_name(("A", "a")): INVALID_COUNT})
     assert find_miscounted(lake, "things", [("A", "a")]).slices == {("A", "a"): (None, 2)}
     commit(lake, ("a", 5), digest="3")
     assert find_miscounted(lake, "things").slices == {}
@@ -157,10 +157,10 @@ def test_a_commit_that_would_not_leave_the_rows_it_should_is_refused(lake: Lake)
 def test_a_replacement_that_takes_rows_of_others_along_is_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(lake, ("a", 3), ("d", 2))
 
-    def careless(self: Replacing, handle: DeltaTable, here: list[StoredFile], but: set[str]) -> tuple[Any, Any]:
+    def careless(self: SliceReplacement, handle: DeltaTable, here: list[StoredFile], but: set[str]) -> tuple[Any, Any]:
         return [file for file in here if file.path not in but], []
 
-    monkeypatch.setattr(Replacing, "plan", careless)
+    monkeypatch.setattr(SliceReplacement, "plan", careless)
     with pytest.raises(RowsOutOfBalance):
         commit(lake, ("a", 1), digest="2")
     assert there(lake) == {("A", "a"): 3, ("A", "d"): 2}
@@ -168,10 +168,10 @@ def test_a_replacement_that_takes_rows_of_others_along_is_refused(lake: Lake, mo
 
 def test_files_in_place_of_others_have_as_many_rows(lake: Lake) -> None:
     commit(lake, ("a", 3))
-    handle = opened_apart(lake, "things")
+    handle = open_fixed_version(lake, "things")
     assert handle is not None
     with pytest.raises(RowsOutOfBalance):
-        replace_files(lake, SPEC, handle, stored_files(SPEC, handle), [])
+        replace_files(lake, SPEC, handle, list_stored_files(SPEC, handle), [])
     assert there(lake) == {("A", "a"): 3}
 
 
@@ -187,7 +187,7 @@ def test_a_slice_without_a_count_is_counted_once_and_not_failed(old: set[str], n
     with some_lake() as lake:
         lake.prepare("things")
         write_deltalake(DeltaTable(lake.address("things")), rows(*((one, 2) for one in sorted(old))), mode="append")
-        lake.look_again("things")
+        lake.invalidate("things")
         commit(lake, ("a", 1))  # of what is there, others have no count
         assert find_miscounted(lake, "things").slices == {}
         commit(lake, *sorted(new.items()), digest="2")
@@ -200,7 +200,7 @@ def test_slices_with_other_rows_than_were_committed_are_found(lake: Lake, merged
     for target in TARGETS:
         commit(lake, (target, 2))
     if merged:
-        merge_due(lake, "things", tmp_path, Bounds(few_files=1))
+        compact_due(lake, "things", tmp_path, Bounds(max_small_files=1))
     assert find_miscounted(lake, "things").slices == {}
     lose(lake, "d", 1)
     wrong = {("A", "d"): (2, 1)}
@@ -216,10 +216,10 @@ def test_a_file_that_is_not_whole_has_no_rows(lake: Lake, damage: str, merged: b
     for target in TARGETS:
         commit(lake, (target, 2))
     if merged:
-        merge_due(lake, "things", tmp_path, Bounds(few_files=1))
+        compact_due(lake, "things", tmp_path, Bounds(max_small_files=1))
     handle = lake.open(SPEC)
     assert handle is not None
-    [file] = [one for one in stored_files(SPEC, handle) if (one.first or "") <= "d" <= (one.last or "")]
+    [file] = [one for one in list_stored_files(SPEC, handle) if (one.first or "") <= "d" <= (one.last or "")]
     path = Path(lake.address("things"), file.path)
     data = path.read_bytes()
     path.unlink()
@@ -246,15 +246,15 @@ def test_what_changed_is_what_commits_name_and_what_lies_in_files_of_others(lake
     for target in TARGETS:
         commit(lake, (target, 2))
     before = lake.version("things")
-    assert changed_slices(lake, "things", before, before) == set()
+    assert find_changed_keys(lake, "things", before, before) == set()
     commit(lake, ("a", 1), ("d", 3), digest="2")
-    assert changed_slices(lake, "things", before, lake.version("things")) == {("A", "a"), ("A", "d")}
+    assert find_changed_keys(lake, "things", before, lake.version("things")) == {("A", "a"), ("A", "d")}
     before = lake.version("things")
     lose(lake, "d", 1)
-    assert ("A", "d") in (changed_slices(lake, "things", before, lake.version("things")) or ())
+    assert ("A", "d") in (find_changed_keys(lake, "things", before, lake.version("things")) or ())
     before = lake.version("things")
     lake.commit("things", rows(("a", 1), crawl="B"), slices("a", crawl="B"), {})
-    merge_due(lake, "things", tmp_path, Bounds(few_files=0))
-    assert ("B", "a") in (changed_slices(lake, "things", before, lake.version("things")) or ())
+    compact_due(lake, "things", tmp_path, Bounds(max_small_files=0))
+    assert ("B", "a") in (find_changed_keys(lake, "things", before, lake.version("things")) or ())
     (Path(lake.address("things")) / "_delta_log" / f"{before + 1:020}.json").unlink()
-    assert changed_slices(lake, "things", before, lake.version("things")) is None
+    assert find_changed_keys(lake, "things", before, lake.version("things")) is None

@@ -13,11 +13,11 @@ import pytest
 import cc_pipeline
 from cc_pipeline.api.giving import AddedCaptures, add_captures
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.purging import forget_unfound
+from cc_pipeline.defs.purging import forget_unfound_targets
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.blocked import block
-from cc_pipeline.extraction.crawl_plan import look
-from cc_pipeline.lake.slice import GIVEN, LOCATE, Slice
+from cc_pipeline.extraction.crawl_plan import plan_crawl
+from cc_pipeline.lake.slice import LOCATE, NAMED_CAPTURES, Slice
 from cc_pipeline.named_captures import adding
 from cc_pipeline.named_captures.adding import Adding
 from cc_pipeline.upkeep.purge_plan import plan_purge
@@ -57,7 +57,7 @@ def places(bucket: Bucket, crawl: str, *, prefix: str = "", length: bool = True)
             "offset": one.warc_record_offset,
             **({"length": one.warc_record_length, "url": one.url} if length else {}),
         }
-        for one in bucket[1].of(crawl)
+        for one in bucket[1].captures_of(crawl)
     ]
 
 
@@ -82,12 +82,12 @@ def test_places_of_three_crawls_through_to_pages(bucket: Bucket, tmp_path: Path)
     truth = {
         (one.crawl, one.warc_filename, one.warc_record_offset): one
         for crawl in (NEW, OLD, ARC)
-        for one in bucket[1].of(crawl)
+        for one in bucket[1].captures_of(crawl)
     }
     for crawl in (NEW, OLD, ARC):
         # no index was harvested, and none is asked
         extract(workspace, "captures:my-rows", crawl=crawl)
-        assert "captures_my-rows" in look(workspace, crawl, ["captures_my-rows"]).current
+        assert "captures_my-rows" in plan_crawl(workspace, crawl, ["captures_my-rows"]).current_targets
     odd = (NEW, wrong["filename"], wrong["offset"])
     assert there(workspace, "page_metadata", "captures_my-rows") == {*truth, odd}
     records = workspace.lake.read("records").to_pylist()
@@ -120,7 +120,7 @@ def test_nothing_is_added_or_taken_away_unasked(
         return str(row["version"])
 
     # killed between two crawls, the same command goes on
-    commit = GIVEN.commit
+    commit = NAMED_CAPTURES.commit
     killed = iter([True])
 
     def dies(*given: Any, **more: Any) -> int:
@@ -130,11 +130,11 @@ def test_nothing_is_added_or_taken_away_unasked(
         return count
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(GIVEN), "commit", lambda self, *given, **more: dies(*given, **more))
+        patch.setattr(type(NAMED_CAPTURES), "commit", lambda self, *given, **more: dies(*given, **more))
         with pytest.raises(Killed):
             add(first)
     assert add(first).held == {OLD: 10, NEW: 20}
-    assert not plan_purge(workspace, "captures_mine", "").found_nothing
+    assert not plan_purge(workspace, "captures_mine", "").is_empty
     before = version()
     assert (add(first).counts.new, version()) == (0, before)
 
@@ -149,7 +149,7 @@ def test_nothing_is_added_or_taken_away_unasked(
     extract(workspace, "captures:mine", "captures:mine where url like %a%")
     home = cc_pipeline.open(workspace.settings.home, source=str(bucket[0]), quiet=True)
     asked = home.add_captures(changed, "mine", replace=True)
-    assert (asked.held, asked.counts.gone) == ({OLD: 10, NEW: 20}, 5)
+    assert (asked.held, asked.counts.unmatched) == ({OLD: 10, NEW: 20}, 5)
     assert due(workspace, LOCATE, "captures:mine", "captures:mine where url like %a%") == {
         "captures_mine",
         parse_target("captures:mine where url like %a%").slug,
@@ -161,18 +161,18 @@ def test_nothing_is_added_or_taken_away_unasked(
         extract(workspace, "captures:others")
     with pytest.raises(UserInputError, match="a set, a list or captures in it"):
         parse_target("set:x = captures:mine")
-    assert adding.given_in(workspace.lake)["captures_mine"].keys() == {NEW, OLD}
+    assert adding.list_named_captures(workspace.lake)["captures_mine"].keys() == {NEW, OLD}
 
 
 def test_no_run_takes_away_what_was_given(bucket: Bucket, tmp_path: Path) -> None:
     workspace = workspace_of(bucket[0], tmp_path / "home")
     done = add_captures(workspace.settings, wrote(tmp_path / "mine.parquet", places(bucket, OLD)[:5]))
     part = parse_target("captures:mine where url like %nothing%").slug
-    assert not plan_purge(workspace, done.target.slug, "").found_nothing
+    assert not plan_purge(workspace, done.target.slug, "").is_empty
     extract(workspace, "captures:mine", "captures:mine where url like %nothing%")
     with dg.DagsterInstance.ephemeral() as instance:
         unfound = {slug: [Slice(NEW, slug)] for slug in (done.target.slug, part)}
-        assert forget_unfound(workspace, instance, unfound) == [part]
+        assert forget_unfound_targets(workspace, instance, unfound) == [part]
     extract(workspace, "captures:mine", crawl=OLD)
     assert len(there(workspace, "records", done.target.slug)) == 5
 
@@ -234,7 +234,7 @@ def test_of_two_at_once_none_loses_rows(
 def test_urls_and_times_are_looked_up_first(bucket: Bucket, tmp_path: Path) -> None:
     workspace = workspace_of(bucket[0], tmp_path / "home")
     harvest(workspace)
-    truth = [one for crawl in (NEW, OLD) for one in bucket[1].of(crawl, subset="warc")]
+    truth = [one for crawl in (NEW, OLD) for one in bucket[1].captures_of(crawl, subset="warc")]
     rows: list[dict[str, object]] = [
         {"url": one.url, "date": one.fetch_time.isoformat(), "dump": one.crawl if number % 2 else None}
         for number, one in enumerate(truth)
@@ -265,7 +265,7 @@ def test_blocked_sites_are_left_out(bucket: Bucket, tmp_path: Path) -> None:
     known, unknown = places(bucket, NEW), places(bucket, NEW, length=False)
     add_captures(workspace.settings, wrote(tmp_path / "known.parquet", known))
     block(workspace, [parse_target(site)])
-    mine = [one for one in bucket[1].of(NEW) if one.domain == site]
+    mine = [one for one in bucket[1].captures_of(NEW) if one.domain == site]
     assert add_captures(workspace.settings, wrote(tmp_path / "known.parquet", known)).blocked == len(mine) > 0
     # of whom nobody knows what site they are of, nothing is fetched
     add_captures(workspace.settings, wrote(tmp_path / "unknown.parquet", unknown))

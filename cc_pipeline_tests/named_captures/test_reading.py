@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.named_captures.places import Places
-from cc_pipeline.named_captures.reading import Wrong, read_chunks
+from cc_pipeline.named_captures.places import CaptureRowParser
+from cc_pipeline.named_captures.reading import RejectedRows, read_chunks
 
 _KEY = "crawl-data/CC-MAIN-2024-22/segments/1715/warc/CC-MAIN-20240518034305-20240518064305-00000.warc.gz"
 _OLD = "s3n://aws-publicdatasets/common-crawl/parse-output/segment/1341690147253/1341708194364_4.arc.gz"
@@ -21,13 +21,13 @@ _WHEN, _DIGITS = datetime(2024, 5, 18, 4, 5, 6, tzinfo=UTC), "20240518040506"
 _URL, _FACTS = "http://www.example.com/a", ("com,example)/a", "example.com", _KEY, 77)
 
 
-def read(path: Path, **named: str) -> tuple[list[dict[str, object]], list[dict[str, object]], Wrong]:
+def read(path: Path, **named: str) -> tuple[list[dict[str, object]], list[dict[str, object]], RejectedRows]:
     """The captures, the rows that are to be looked up, and what is wrong."""
-    wrong = Wrong()
-    places = Places({"CC-MAIN-2024-22", "CC-MAIN-2012"}.__contains__, wrong)
+    wrong = RejectedRows()
+    places = CaptureRowParser({"CC-MAIN-2024-22", "CC-MAIN-2012"}.__contains__, wrong)
     found: tuple[list[dict[str, object]], list[dict[str, object]]] = ([], [])
     for chunk in read_chunks(path, named, wrong):
-        captures, asked = places.of(chunk)
+        captures, asked = places.parse(chunk)
         found[0].extend(captures.to_pylist())
         found[1].extend(asked.to_pylist())
     return (*found, wrong)

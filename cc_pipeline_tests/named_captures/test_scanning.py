@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.api.asking import Question, asked_in
+from cc_pipeline.api.asking import LookupRequest, open_lookup
 from cc_pipeline.api.giving import add_captures
-from cc_pipeline.api.scanning import condition_of_all, forget_parts, scan
+from cc_pipeline.api.scanning import condition_of_all, delete_parts, scan
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline_tests.world import NEW, OLD, Bucket, Killed, harvest, workspace_of
@@ -29,11 +29,11 @@ _KNOWN_SINCE_2018 = {
 }
 
 
-def scanned(question: Question, where: str, out: Path) -> pa.Table:
+def scanned(question: LookupRequest, where: str, out: Path) -> pa.Table:
     """What a scan gives."""
     tables: list[pa.Table] = []
     scan(question, where, out, tables.append, harvest=False)
-    forget_parts(out)
+    delete_parts(out)
     return pa.concat_tables(tables) if tables else pa.table({"url": []})
 
 
@@ -50,7 +50,7 @@ def test_a_scan_has_what_the_index_says(bucket: Bucket, tmp_path: Path, crawl: s
         "tld=nowhere": "false",
         **(_KNOWN_SINCE_2018 if crawl == NEW else {}),
     }
-    with asked_in(workspace.settings, (), [crawl]) as question, duckdb.connect() as connection:
+    with open_lookup(workspace.settings, (), [crawl]) as question, duckdb.connect() as connection:
         for where, sql in asked.items():
             rows = connection.execute(
                 f"SELECT url FROM read_parquet('{table}', union_by_name=true, hive_partitioning=false) WHERE {sql}"
@@ -74,7 +74,7 @@ def test_a_killed_scan_goes_on_and_its_rows_are_taken(
         return whole(self, places, *given)
 
     monkeypatch.setattr(ParquetLocator, "scan", counted)
-    with asked_in(workspace.settings, (), [NEW]) as question:
+    with open_lookup(workspace.settings, (), [NEW]) as question:
         with pytest.raises(Killed):
             scanned(question, where, out)
         with pytest.raises(UserInputError, match="parts of another scan"):
@@ -89,7 +89,7 @@ def test_a_killed_scan_goes_on_and_its_rows_are_taken(
     pq.write_table(found, out)
     assert add_captures(workspace.settings, out).held == {NEW: found.num_rows}
     expensive = workspace_of(bucket[0], tmp_path / "home", max_requests=1)
-    with asked_in(expensive.settings, (), [NEW]) as question, pytest.raises(UserInputError, match="add --yes"):
+    with open_lookup(expensive.settings, (), [NEW]) as question, pytest.raises(UserInputError, match="add --yes"):
         scanned(question, where, out)
 
 
@@ -98,12 +98,12 @@ def test_parts_of_other_subsets_are_not_gone_on_with(bucket: Bucket, tmp_path: P
     settings = workspace_of(bucket[0], tmp_path / "home").settings
     for subset in ("warc", "robotstxt"):
         harvest(workspace_of(bucket[0], settings.home, subsets=(subset,)))
-    with asked_in(settings, (), [NEW]) as question:
+    with open_lookup(settings, (), [NEW]) as question:
         scan(question, where, out, lambda rows: None, harvest=False)
-    with asked_in(replace(settings, subsets=("robotstxt",)), (), [NEW]) as question:
+    with open_lookup(replace(settings, subsets=("robotstxt",)), (), [NEW]) as question:
         with pytest.raises(UserInputError, match="parts of another scan"):
             scanned(question, where, out)
-        forget_parts(out)
+        delete_parts(out)
         assert {*scanned(question, where, out)["subset"].to_pylist()} == {"robotstxt"}
 
 

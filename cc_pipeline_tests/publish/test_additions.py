@@ -10,7 +10,7 @@ import pytest
 from cc_pipeline.checks.outputs import publication_verdict
 from cc_pipeline.extension import Extension
 from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
-from cc_pipeline.publish.publish import behind, made_as, publish_warehouse
+from cc_pipeline.publish.publish import compute_build_digest, find_publication_lag, publish_warehouse
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.publish.lake_pages import commit_pages, make_workspace, page
 
@@ -51,7 +51,7 @@ def test_a_broken_extension_costs_itself_alone_and_is_named(
     assert verdict.severity == "warn"
     for name in published.left_out:
         assert name in verdict.message
-    assert behind(workspace) is None, "nothing would be otherwise now"
+    assert find_publication_lag(workspace) is None, "nothing would be otherwise now"
 
 
 def test_what_an_extension_adds_is_published_anew_when_it_comes_changes_or_goes(
@@ -61,9 +61,9 @@ def test_what_an_extension_adds_is_published_anew_when_it_comes_changes_or_goes(
     made = []
     for found in ((), (GOOD,), (other,), ()):
         with_extensions(monkeypatch, *found)
-        made.append(made_as(workspace))
+        made.append(compute_build_digest(workspace))
     assert made[0] == made[3]
     assert len({*made}) == 3
     publish_warehouse(workspace)
     with_extensions(monkeypatch, GOOD)
-    assert behind(workspace) is not None
+    assert find_publication_lag(workspace) is not None

@@ -11,7 +11,7 @@ import pytest
 
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.processes import this_process
-from cc_pipeline.publish.publish import clear_debris
+from cc_pipeline.publish.publish import delete_leftovers
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import publish, workspace_of
 
@@ -64,7 +64,7 @@ def test_what_belongs_to_the_living_and_to_others_stays(workspace: Workspace, de
     kept = [path for mark in (this_process(), elsewhere, number) for path in left_by(workspace, mark)]
     other = workspace.settings.home / "cc.duckdb.backup"
     other.write_bytes(b"somebody's")
-    assert clear_debris(workspace.settings) == 0
+    assert delete_leftovers(workspace.settings) == 0
     assert all(path.exists() for path in (*kept, other))
 
 
@@ -75,10 +75,10 @@ def test_what_nobody_can_know_goes_when_nobody_has_touched_it_for_a_day(workspac
     alive = left_by(workspace, str(os.getpid()))
     for path in (*left, *alive):
         os.utime(path, (1, 1))
-    assert clear_debris(workspace.settings) == len(left)
+    assert delete_leftovers(workspace.settings) == len(left)
     assert [path for path in left if path.exists()] == []
     assert all(path.exists() for path in alive)
 
 
 def test_a_new_home_has_none(workspace: Workspace) -> None:
-    assert clear_debris(workspace.settings) == 0
+    assert delete_leftovers(workspace.settings) == 0

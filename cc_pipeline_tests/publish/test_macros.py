@@ -46,7 +46,7 @@ def located(bucket: Bucket) -> list[oracle.Row]:
         asdict(capture)
         for crawl, domains in wanted.items()
         for domain in domains
-        for capture in bucket[1].of(crawl, subset=subsets[crawl], domain=domain)
+        for capture in bucket[1].captures_of(crawl, subset=subsets[crawl], domain=domain)
     ]
     for row in found:
         row["content_digest"] = row["content_digest"] or (row["payload_digest"] if row["crawl"] == ARC else None)

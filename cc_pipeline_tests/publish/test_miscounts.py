@@ -15,10 +15,10 @@ from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.outputs import publication_verdict
 from cc_pipeline.cli.commands.doctor import verify_and_repair
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.layout import stored_files
+from cc_pipeline.lake.layout import list_stored_files
 from cc_pipeline.lake.slice import PAGE_TABLES, Slice
 from cc_pipeline.workspace import miscounts
-from cc_pipeline.workspace.miscounts import find_changed_miscounts, find_new_miscounts, make_again, sentences
+from cc_pipeline.workspace.miscounts import describe_miscounts, find_changed_miscounts, find_new_miscounts, make_again
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, publish, workspace_of
 
@@ -39,7 +39,7 @@ def lose(lake: Lake, table: str, target: str) -> None:
     mine = pc.equal(every["target"], target)
     kept = pa.concat_tables([every.filter(pc.invert(mine)), every.filter(mine).slice(1)])
     write_deltalake(DeltaTable(lake.address(table)), kept, mode="overwrite")
-    lake.look_again(table)
+    lake.invalidate(table)
 
 
 def shown(workspace: Workspace) -> dict[str, dict[str, int]]:
@@ -101,13 +101,13 @@ def test_a_file_that_is_not_whole_costs_its_slices_and_no_publication(
     lake = workspace.lake
     handle = lake.open(lake.specs["records"])
     assert handle is not None
-    [file] = [one for one in stored_files(lake.specs["records"], handle) if one.first == one.last == LOSES]
+    [file] = [one for one in list_stored_files(lake.specs["records"], handle) if one.first == one.last == LOSES]
     Path(lake.address("records"), file.path).write_bytes(damage)
     publish(workspace)
     assert {name: set(of_table) for name, of_table in shown(workspace).items()} == {
         name: {KEEPS} for name in ("captures", "records", "page_metadata")
     }
-    [sentence] = sentences(find_new_miscounts(workspace.settings, lake))
+    [sentence] = describe_miscounts(find_new_miscounts(workspace.settings, lake))
     assert file.path in sentence and "records: 1 slices" in sentence
 
 
@@ -136,7 +136,7 @@ def test_a_file_that_is_brought_back_is_published_again(bucket: Bucket, tmp_path
     before = shown(workspace)
     handle = workspace.lake.open(workspace.lake.specs["records"])
     assert handle is not None
-    path = Path(workspace.lake.address("records"), stored_files(workspace.lake.specs["records"], handle)[0].path)
+    path = Path(workspace.lake.address("records"), list_stored_files(workspace.lake.specs["records"], handle)[0].path)
     path.rename(path.with_suffix(".away"))
     publish(workspace)
     assert shown(workspace) != before
@@ -214,9 +214,9 @@ def test_doctor_makes_index_tables_again_that_lost_rows(bucket: Bucket, tmp_path
     lake = workspace.lake
     before = lake.read(table)
     write_deltalake(DeltaTable(lake.address(table)), before.slice(1), mode="overwrite")
-    lake.look_again(table)
+    lake.invalidate(table)
     found = verify_and_repair(workspace.settings, verify=False, everything=False, repair=True)
     assert [f"{table}: 1 slices" in one.text for one in found] == [True]
-    lake.look_again(table)
+    lake.invalidate(table)
     assert lake.read(table).num_rows == before.num_rows
     assert [one.level for one in examine(workspace.settings) if one.topic == "rows"] == ["ok"]

@@ -13,7 +13,7 @@ from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.slice import PAGE_TABLES, Slice
-from cc_pipeline.publish.publish import interrupted_slices
+from cc_pipeline.publish.publish import find_partial_slices
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, Bucket, Killed, extract, harvested, publish, workspace_of
@@ -77,7 +77,7 @@ def test_captures_of_an_index_without_status_have_that_of_their_page(
     assert located == [status]
     truth = {
         (capture.warc_filename, capture.warc_record_offset): capture.fetch_status
-        for capture in bucket[1].of(NEW, domain=SITE)
+        for capture in bucket[1].captures_of(NEW, domain=SITE)
     }
     assert len(set(truth.values())) > 1
     with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
@@ -87,7 +87,7 @@ def test_captures_of_an_index_without_status_have_that_of_their_page(
             assert found, table
             assert all(truth[file, offset] == code for file, offset, code in found), table
         pages = connection.execute("SELECT sum(captures) FROM timeline()").fetchall()
-    wanted = [capture for capture in bucket[1].of(NEW, domain=SITE) if capture.subset == "warc"]
+    wanted = [capture for capture in bucket[1].captures_of(NEW, domain=SITE) if capture.subset == "warc"]
     assert pages == [(len(wanted),)]
 
 
@@ -111,11 +111,11 @@ def test_pages_of_an_interrupted_parse_are_held_back_until_it_has_run_again(
         with pytest.raises(Killed):
             parse_records(workspace, NEW, [SITE])
     assert workspace.lake.read("page_text", {"target": SITE}).num_rows > 0
-    assert interrupted_slices(workspace) == [Slice(NEW, SITE)]
+    assert find_partial_slices(workspace) == [Slice(NEW, SITE)]
     publish(workspace)
     assert {name: rows(workspace, name) for name in PAGE_TABLES} == other
     parse_records(workspace, NEW, [SITE])
-    assert interrupted_slices(workspace) == []
+    assert find_partial_slices(workspace) == []
     publish(workspace)
     grown = {name: rows(workspace, name) for name in PAGE_TABLES}
     assert all(grown[name] >= other[name] for name in PAGE_TABLES)
@@ -181,7 +181,7 @@ def test_pages_of_a_target_that_lost_its_captures_are_not_shown_by_halves(
 
 
 def test_a_capture_that_one_target_missed_is_shown_by_the_pages_of_another(bucket: Bucket, tmp_path: Path) -> None:
-    mine = bucket[1].of(NEW, subset="warc", domain=SITE)
+    mine = bucket[1].captures_of(NEW, subset="warc", domain=SITE)
     refused = sorted({capture.warc_filename for capture in mine})[0]
     with FaultServer(bucket[0], rules=[Rule("500", key=refused, times=None)]) as server:
         workspace = harvested(server.url, tmp_path, max_unsettled=1)
@@ -210,7 +210,7 @@ def test_settings_set_back_after_an_interrupted_stage_are_not_taken_for_done(
             with pytest.raises(Killed):
                 extract(other, SITE)
         extract(workspace, SITE)
-        assert interrupted_slices(workspace) == []
+        assert find_partial_slices(workspace) == []
         publish(workspace)
         now = {name: rows(workspace, name) for name in before}
         # what the killed run located of another subset stays

@@ -12,7 +12,7 @@ import pyarrow as pa
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.records.fetch import HELD_SCHEMA, Planned, RecordsResult, fetch_records
 from cc_pipeline.records.outcomes import with_this_round
-from cc_pipeline.records.places import PLACE_NAME, PlacesFound
+from cc_pipeline.records.places import PLACE_NAME, LocationCollector
 from cc_pipeline.records.range_plan import Order, RecordOptions
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
@@ -39,7 +39,7 @@ def fetch_table(
     in_table: Callable[[], Iterable[pa.RecordBatch]] | None = None,
 ) -> Fetched:
     """``fetch_records`` of a table; ``held`` are rows of ``records`` in any order."""
-    found = PlacesFound()
+    found = LocationCollector()
     found.add(captures)
     kept: list[pa.RecordBatch] = []
     with tempfile.TemporaryDirectory() as folder:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.stores.answer import Listed
+from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
 from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes
@@ -43,10 +43,10 @@ class Place:
         self.before("head", key)
         return ObjectInfo(key, len(self.objects[key][0]), None) if key in self.objects else None
 
-    def listing(self, prefix: str) -> list[Listed]:
+    def listing(self, prefix: str) -> list[ListedObject]:
         self.before("list", prefix)
         found = sorted(self.objects.items())
-        return [Listed(key, len(data), None, when) for key, (data, when) in found if key.startswith(prefix)]
+        return [ListedObject(key, len(data), None, when) for key, (data, when) in found if key.startswith(prefix)]
 
     def read_all(self, key: str, limit: int = 0) -> RangeBytes:
         self.before("read", key)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import DataFault, Kind
-from cc_pipeline.records.check import Promise, examine
+from cc_pipeline.records.check import ExpectedRecord, verify_record
 from cc_pipeline.records.schema import DIGEST_CHECKS
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.faultbodies import bit_flip, error_xml, garbage, truncated_gzip, wrong_target
@@ -24,7 +24,7 @@ from cc_pipeline_tests.records.reasons import REASONS
 URL = "https://example.com/page?b=1"
 BODY = b"<html>" + bytes(range(256)) * 8
 MEMBER = html_record(URL, BODY)
-PROMISE = Promise("CC-MAIN-2024-22", "warc", "x.warc.gz", 7, len(MEMBER), URL, surt_key(URL), sha1_base32(BODY))
+PROMISE = ExpectedRecord("CC-MAIN-2024-22", "warc", "x.warc.gz", 7, len(MEMBER), URL, surt_key(URL), sha1_base32(BODY))
 ARC = b"http://example.com/ 1.2.3.4 20120208213013 text/html %d\nHTTP/1.0 200 OK\r\n\r\nhello\n"
 ARC = ARC % (len(ARC) - ARC.index(b"\n") - 1)
 ARC_PROMISE = dataclasses.replace(
@@ -33,7 +33,7 @@ ARC_PROMISE = dataclasses.replace(
 
 
 def test_a_good_record_passes_with_its_exact_member() -> None:
-    found = examine(MEMBER, PROMISE)
+    found = verify_record(MEMBER, PROMISE)
     assert (found.reason, found.digest_check, found.detail) == (None, "match", None)
     assert found.member == MEMBER
     assert found.content == gzip.decompress(MEMBER)
@@ -58,7 +58,7 @@ def test_a_good_record_passes_with_its_exact_member() -> None:
     ],
 )
 def test_each_kind_of_damage_is_named(data: bytes, reason: str) -> None:
-    found = examine(data, PROMISE)
+    found = verify_record(data, PROMISE)
     # where a deflate stream breaks is chance: it may end early or turn to nonsense
     assert found.reason == reason or {found.reason, reason} <= {"gzip_corrupt", "gzip_truncated"}
     assert found.reason in REASONS
@@ -66,14 +66,14 @@ def test_each_kind_of_damage_is_named(data: bytes, reason: str) -> None:
 
 
 def test_bytes_behind_the_member_are_left_out_and_noted() -> None:
-    found = examine(MEMBER + MEMBER[:50], PROMISE)
+    found = verify_record(MEMBER + MEMBER[:50], PROMISE)
     assert found.reason is None
     assert found.member == MEMBER
     assert "50 bytes" in (found.detail or "")
 
 
 def test_an_uncompressed_record_is_read_too() -> None:
-    found = examine(gzip.decompress(MEMBER), PROMISE)
+    found = verify_record(gzip.decompress(MEMBER), PROMISE)
     assert (found.reason, found.digest_check) == (None, "match")
 
 
@@ -81,53 +81,57 @@ def test_an_uncompressed_record_is_read_too() -> None:
 def test_an_uncompressed_record_that_nobody_said_the_length_of_ends_where_it_says(which: str) -> None:
     plain, promise = (gzip.decompress(MEMBER), PROMISE) if which == "warc" else (ARC, ARC_PROMISE)
     promise = dataclasses.replace(promise, length=None)
-    alone = examine(plain, promise)
+    alone = verify_record(plain, promise)
     for behind in (plain, plain[:9]):
-        found = examine(plain + behind, promise)
+        found = verify_record(plain + behind, promise)
         assert (found.reason, found.member, found.content) == (None, plain, plain)
         assert found.record == alone.record or which == "arc"
     # in its header, before its block, within it
     for size in (30, plain.index(b"\n\r\n" if which == "warc" else b"\n") + 1, len(plain) - 12):
-        assert examine(plain[:size], promise).is_cut_off
+        assert verify_record(plain[:size], promise).is_cut_off
     # a member that was read to its end says no more
-    short = examine(gzip.compress(plain[:-12]), promise)
+    short = verify_record(gzip.compress(plain[:-12]), promise)
     assert short.reason != "gzip_truncated" and not short.is_cut_off
 
 
 def test_digests() -> None:
     wrong = "A" * 32
-    assert examine(MEMBER, dataclasses.replace(PROMISE, digest="sha1:" + sha1_base32(BODY))).digest_check == "match"
-    assert examine(MEMBER, dataclasses.replace(PROMISE, digest=None)).digest_check == "match"  # the record's own claim
-    noted = examine(MEMBER, dataclasses.replace(PROMISE, digest=wrong))
+    assert (
+        verify_record(MEMBER, dataclasses.replace(PROMISE, digest="sha1:" + sha1_base32(BODY))).digest_check == "match"
+    )
+    assert (
+        verify_record(MEMBER, dataclasses.replace(PROMISE, digest=None)).digest_check == "match"
+    )  # the record's own claim
+    noted = verify_record(MEMBER, dataclasses.replace(PROMISE, digest=wrong))
     assert (noted.reason, noted.digest_check) == (None, "mismatch")
     assert wrong in (noted.detail or "")
-    failed = examine(MEMBER, dataclasses.replace(PROMISE, digest=wrong), fail_on_digest=True)
+    failed = verify_record(MEMBER, dataclasses.replace(PROMISE, digest=wrong), fail_on_digest=True)
     assert (failed.reason, failed.digest_check) == ("digest_mismatch", "mismatch")
     known = dataclasses.replace(PROMISE, digest=wrong, crawl="CC-MAIN-2018-34")
-    assert examine(MEMBER, known, fail_on_digest=True).reason is None
-    assert examine(ARC, ARC_PROMISE).digest_check == "absent"
+    assert verify_record(MEMBER, known, fail_on_digest=True).reason is None
+    assert verify_record(ARC, ARC_PROMISE).digest_check == "absent"
 
 
 def test_a_target_may_differ_in_what_its_key_ignores() -> None:
-    assert examine(MEMBER, dataclasses.replace(PROMISE, url="http://www.example.com/page?b=1")).reason is None
-    assert examine(MEMBER, dataclasses.replace(PROMISE, url=None)).reason is None
+    assert verify_record(MEMBER, dataclasses.replace(PROMISE, url="http://www.example.com/page?b=1")).reason is None
+    assert verify_record(MEMBER, dataclasses.replace(PROMISE, url=None)).reason is None
     other = dataclasses.replace(PROMISE, url="https://example.com/other", surtkey="com,example)/other")
-    assert examine(MEMBER, other).reason == "wrong_target"
+    assert verify_record(MEMBER, other).reason == "wrong_target"
 
 
 def test_arc_members_and_lines() -> None:
     for data in (ARC, gzip.compress(ARC, mtime=0)):
-        found = examine(data, ARC_PROMISE)
+        found = verify_record(data, ARC_PROMISE)
         assert found.reason is None, found.detail
         assert found.record is not None
         assert found.record.payload == b"hello"
-    assert examine(b"garbage", ARC_PROMISE).reason == "not_gzip"
+    assert verify_record(b"garbage", ARC_PROMISE).reason == "not_gzip"
 
 
 def test_a_bomb_takes_no_more_memory_than_the_bound() -> None:
     bomb = gzip.compress(bytes(64 << 20), 9, mtime=0)
     tracemalloc.start()
-    found = examine(bomb, PROMISE, limit=4 << 20)
+    found = verify_record(bomb, PROMISE, limit=4 << 20)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found.reason == "too_large"
@@ -139,7 +143,7 @@ def test_no_flipped_bit_or_cut_goes_unnoticed(position: int, bit: int, length: i
     flipped = bytearray(MEMBER)
     flipped[position] ^= 1 << bit
     for data in (bytes(flipped[:length]), bytes(flipped)):
-        found = examine(data, PROMISE)
+        found = verify_record(data, PROMISE)
         assert found.reason is None or found.reason in REASONS
         assert found.digest_check is None or found.digest_check in DIGEST_CHECKS
         if found.reason is None:
@@ -152,7 +156,7 @@ def test_the_real_range_answer() -> None:
     folder = CORPUS / "cc_index" / "real_range_responses"
     for answer in json.loads((folder / "responses.json").read_text()):
         row = answer["index_row"]
-        promise = Promise(
+        promise = ExpectedRecord(
             "CC-MAIN-2025-33",
             "warc",
             row["filename"],
@@ -162,7 +166,7 @@ def test_the_real_range_answer() -> None:
             row["urlkey"],
             row["digest"],
         )
-        found = examine((folder / answer["file"]).read_bytes(), promise, fail_on_digest=True)
+        found = verify_record((folder / answer["file"]).read_bytes(), promise, fail_on_digest=True)
         assert (found.reason, found.digest_check) == (None, "match")
         assert found.record is not None
         assert [value for name, value in found.record.record_headers if name == "WARC-Protocol"] == ["http/1.1"]
@@ -185,7 +189,7 @@ def warc(header: bytes, block: bytes = b"") -> bytes:
     ],
 )
 def test_the_reason_follows_from_the_bytes_and_not_from_words(data: bytes, reason: str) -> None:
-    assert examine(data, PROMISE).reason == reason
+    assert verify_record(data, PROMISE).reason == reason
 
 
 def test_no_message_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,6 +206,6 @@ def test_no_message_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
         spoken(self, kind, source, offset, "")
 
     monkeypatch.setattr(DataFault, "__init__", silent)
-    assert {name: examine(data, PROMISE, limit=1 << 20).reason for name, data in cases.items()} == {
+    assert {name: verify_record(data, PROMISE, limit=1 << 20).reason for name, data in cases.items()} == {
         name: name for name in cases
     }

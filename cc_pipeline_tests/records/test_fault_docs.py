@@ -60,32 +60,32 @@ def test_kinds_of_bytes_are_on_the_page() -> None:
 
 def test_the_figures_are_those_of_the_code() -> None:
     state = patience.FileState(0)
-    waits = next(number for number in range(10) if patience.FileState(0, failed=number).doubtful)
-    assert not state.doubtful
+    waits = next(number for number in range(10) if patience.FileState(0, failed=number).is_suspect)
+    assert not state.is_suspect
     hour = timedelta(hours=1)
     assert [row[1] for row in rows("What a fetch does")] == [
         str(figure)
         for figure in (
-            patience.MOST_TRIES,
-            1 + patience._FEW,
+            patience.MAX_TRIES,
+            1 + patience._UNPROVEN_TRIES,
             patience._EXTRA,
             patience._RANGES_AN_EXTRA,
             waits,
             RecordOptions().tries,
             RecordOptions().give_up_after,
             patience._FILES,
-            f"{turns._WITNESSES} each",
+            f"{turns._SAMPLE_FILES} each",
             Settings.__dataclass_fields__["max_unsettled"].default,
-            shortfall.LEAST_CAPTURES,
+            shortfall.MIN_CAPTURES,
             Settings.__dataclass_fields__["max_lost"].default,
-            shortfall.MANY,
-            f"{shortfall.MISMATCHED:g}",
-            fetch_counts.MOST_ROUNDS,
-            shortfall._FIRST_DISTANCE // timedelta(minutes=1),
-            shortfall._LONGEST_DISTANCE // hour,
-            shortfall.LOOKS,
-            shortfall.SECOND_LOOK // hour,
-            shortfall._LONGEST_SECOND_LOOK.days,
+            shortfall.MANY_LOSSES,
+            f"{shortfall.MAX_MISMATCH_SHARE:g}",
+            fetch_counts.MAX_ROUNDS,
+            shortfall._FIRST_DELAY // timedelta(minutes=1),
+            shortfall._MAX_DELAY // hour,
+            shortfall.MAX_RECHECKED_FILES,
+            shortfall.RECHECK_DELAY // hour,
+            shortfall._MAX_RECHECK_DELAY.days,
         )
     ]
-    assert RetryPolicy().attempts == patience.MOST_TRIES
+    assert RetryPolicy().attempts == patience.MAX_TRIES

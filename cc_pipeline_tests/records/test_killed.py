@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.records.fetch import settle
+from cc_pipeline.records.fetch import retire_result_journals
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions
 from cc_pipeline.records.segments import OpenSegment, SegmentWriter, adopt, adopt_again, delete_committed
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
@@ -112,7 +112,7 @@ def test_twenty_kills_lose_nothing_and_fetch_nothing_twice(tmp_path: Path) -> No
     with shelf_at(lake) as storage, shelf_at(tmp_path / "other") as other:
         for mine, theirs in zip(result.table.to_pylist(), wanted.to_pylist(), strict=True):
             assert read_stored(storage, mine) == read_stored(other, theirs)
-        settle(storage, result)
+        retire_result_journals(storage, result)
         assert list(adopt(storage, CRAWL)) == []
         for left in storage.open_folder(CRAWL).iterdir():
             assert (left.suffix, left.stat().st_size) == (".new", 0)
@@ -133,12 +133,12 @@ def test_records_of_other_targets_stay_adoptable(tmp_path: Path) -> None:
         for part, commit, requests in ((captures.slice(0, 15), "c1", 0), (captures.slice(15), "c2", 0)):
             result = fetch_table(part, transport, storage, crawl=CRAWL, commit=commit, options=OPTIONS)
             assert (result.requests, result.adopted) == (requests, part.num_rows)
-            settle(storage, result)
+            retire_result_journals(storage, result)
         assert len(storage.journals(CRAWL)) <= 1  # the file that both targets share knows no better
         held = pa.concat_tables([result.table])
         result = fetch_table(captures, transport, storage, crawl=CRAWL, commit="c3", held=held, options=OPTIONS)
         assert result.outcomes == {"fetched": 40}
-        settle(storage, result)
+        retire_result_journals(storage, result)
         assert storage.journals(CRAWL) == []
 
 
@@ -150,7 +150,7 @@ def test_a_journal_is_adopted_no_more_once_its_rows_are_committed_and_goes_a_wee
         journals = storage.journals(CRAWL)
         rows = list(adopt(storage, CRAWL))
         assert (len(rows), len(journals) > 1) == (20, True)
-        settle(storage, result)
+        retire_result_journals(storage, result)
         assert list(adopt(storage, CRAWL)) == storage.journals(CRAWL) == []
         # a commit that is lost after all costs no request
         assert len(list((lake / "records").rglob("*.jsonl"))) == len(journals)
@@ -158,7 +158,7 @@ def test_a_journal_is_adopted_no_more_once_its_rows_are_committed_and_goes_a_wee
         assert list(adopt(storage, CRAWL)) == rows
         again = fetch_table(captures, transport, storage, crawl=CRAWL, commit="c2", options=OPTIONS)
         assert (again.requests, again.adopted) == (0, 20)
-        settle(storage, again)
+        retire_result_journals(storage, again)
         assert delete_committed(storage, CRAWL, time.time() - 60) == 0
         assert delete_committed(storage, CRAWL, time.time() + 60) == len(journals)
         assert not list((lake / "records").rglob("*.jsonl"))
@@ -216,7 +216,7 @@ def test_a_full_disk_says_so_and_keeps_what_is_complete(tmp_path: Path, monkeypa
 
 def test_a_file_has_so_many_records_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     captures = make_bucket(tmp_path, 25)
-    monkeypatch.setattr("cc_pipeline.records.segments.MOST_RECORDS", 10)
+    monkeypatch.setattr("cc_pipeline.records.segments.MAX_RECORDS", 10)
     result = fetch(str(tmp_path), tmp_path / "lake", captures, "c1")
     assert Counter(result.table["stored_file"].to_pylist()).total() == 25
     assert sorted(Counter(result.table["stored_file"].to_pylist()).values()) == [5, 10, 10]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.records.check import Promise, examine
+from cc_pipeline.records.check import ExpectedRecord, verify_record
 from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
@@ -17,8 +17,8 @@ from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline_tests.faultlies import LIES, lied
 from cc_pipeline_tests.faultserver import LIE_FAULTS, FaultServer, Rule
 
-#: What ``examine`` says of the record of a lie: the reason, else the digest check. ARC crawls have no digests, and
-#: revisits no payload that could be another.
+#: What ``verify_record`` says of the record of a lie: the reason, else the digest check. ARC crawls have no digests,
+#: and revisits no payload that could be another.
 EXPECTED = {
     "bit_each": {"gzip_corrupt"},
     "login_page": {"mismatch", "absent", "unchecked"},
@@ -42,15 +42,15 @@ def files(bucket: tuple[Path, MiniCrawlTruth]) -> Files:
     return Files(root, truth.captures)
 
 
-def promise(capture: Capture) -> Promise:
+def promise(capture: Capture) -> ExpectedRecord:
     place = (capture.warc_filename, capture.warc_record_offset, capture.warc_record_length)
     said = (capture.url, capture.url_surtkey, capture.content_digest)
-    return Promise(capture.crawl, capture.archive_format, *place, *said)
+    return ExpectedRecord(capture.crawl, capture.archive_format, *place, *said)
 
 
 def judged(data: bytes, capture: Capture) -> str | None:
     begin = capture.warc_record_offset
-    found = examine(data[begin : begin + capture.warc_record_length], promise(capture))
+    found = verify_record(data[begin : begin + capture.warc_record_length], promise(capture))
     return found.reason or found.digest_check
 
 

@@ -13,15 +13,15 @@ import pytest
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import Planned, fetch_records
 from cc_pipeline.records.pending import Pending
-from cc_pipeline.records.places import PlacesFound
+from cc_pipeline.records.places import LocationCollector
 from cc_pipeline.records.range_plan import (
     Coalescing,
     Order,
     PlannedRange,
     RecordOptions,
-    in_parts,
     part_of,
     plan_ranges,
+    split_range,
 )
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, range_fault
@@ -106,8 +106,8 @@ def test_etags_that_are_new_with_each_answer_lose_nothing(bucket: tuple[Path, pa
 def test_a_refused_answer_is_one_range_again() -> None:
     fault = range_fault(FaultKind.CHANGED_OBJECT, "a", 0, 10, "another", 1)
     pending = Pending(unread=[(PlannedRange("a", 0, 10, (0, 1)), fault), (PlannedRange("b", 0, 10, (2,)), fault)])
-    assert pending.goes_on(PlannedRange("a", 10, 5, (3,)))
-    assert not pending.goes_on(PlannedRange("a", 10, 5, (3,)))
+    assert pending.extend_unread(PlannedRange("a", 10, 5, (3,)))
+    assert not pending.extend_unread(PlannedRange("a", 10, 5, (3,)))
     assert [planned for planned, _ in pending.unread] == [
         PlannedRange("a", 0, 15, (0, 1, 3)),
         PlannedRange("b", 0, 10, (2,)),
@@ -124,7 +124,7 @@ def test_parts_hold_all_records_and_cut_none() -> None:
         ]
         offsets, lengths = [place[0] for place in places], [place[1] for place in places]
         for planned in plan_ranges(captures_table(rows, CRAWL), Coalescing(200, 2_000)):
-            parts = in_parts(planned, offsets, lengths, draw.choice((1, 300, 5_000)))
+            parts = split_range(planned, offsets, lengths, draw.choice((1, 300, 5_000)))
             assert [row for part in parts for row in part.rows] == list(planned.rows)
             for part in parts:
                 assert part.offset == min(offsets[row] for row in part.rows)
@@ -157,7 +157,7 @@ def test_a_fetch_holds_a_group_and_two_pieces_of_each_range(tmp_path: Path) -> N
 
 
 def _held(url: str, captures: pa.Table, lake: Path) -> int:
-    wanted = PlacesFound()
+    wanted = LocationCollector()
     wanted.add(captures)
     order = Order(CRAWL, "c", options=RecordOptions(group=60, examiners=0))
     with Transport(url, PlaceOptions(concurrency=1)) as transport, shelf_at(lake) as storage:

@@ -14,7 +14,7 @@ import pytest
 
 from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.archive.record import sha1_base32
-from cc_pipeline.records.fetch import settle
+from cc_pipeline.records.fetch import retire_result_journals
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.outage import OutagePolicy
@@ -84,7 +84,7 @@ def fetch(
     with transport, shelf_at(lake) as storage:
         chosen_options = RecordOptions(**chosen)
         result = fetch_table(captures, transport, storage, crawl=CRAWL, commit=commit, options=chosen_options)
-        settle(storage, result)
+        retire_result_journals(storage, result)
         return result
 
 

@@ -9,8 +9,8 @@ from itertools import groupby
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.records.places import PlacesFound
-from cc_pipeline.records.range_plan import in_groups
+from cc_pipeline.records.places import LocationCollector
+from cc_pipeline.records.range_plan import group_by_file
 
 SCHEMA = pa.schema([("warc_filename", pa.string()), ("warc_record_offset", pa.int64()), ("number", pa.int64())])
 
@@ -27,7 +27,7 @@ def test_a_place_is_found_by_file_and_offset_together() -> None:
     draw = random.Random(2)
     every = [(file, offset) for file in (None, "a", "b", "c") for offset in OFFSETS]
     mine = draw.choices(every, k=20)
-    found = PlacesFound()
+    found = LocationCollector()
     for start in range(0, len(mine), 5):
         found.add(table(mine[start : start + 5]))
     places = found.places()
@@ -35,18 +35,18 @@ def test_a_place_is_found_by_file_and_offset_together() -> None:
     named = {(file, -1 if offset is None else offset) for file, offset in mine}
     assert len(places) == len(named)
     asked = [*every, ("d", 0), ("a", 6), ("a", (1 << 63) - 2)]
-    among = places.among(table(asked)).to_pylist()
+    among = places.contains(table(asked)).to_pylist()
     assert among == [(file, -1 if offset is None else offset) in named for file, offset in asked]
     numbers = [number for number in places.positions(table(asked)).tolist() if number >= 0]
     assert set(numbers) == set(range(len(places)))
     assert set(places.files) == {file for file, _ in mine}
-    assert PlacesFound().places().among(table(every)).to_pylist() == [False] * len(every)
+    assert LocationCollector().places().contains(table(every)).to_pylist() == [False] * len(every)
 
 
 def test_a_place_takes_eight_bytes_and_no_more_than_thirty_while_it_is_numbered() -> None:
     count, step = 200_000, 10_000
     name = pa.array(["a", "b"]).take(pa.array([0, 1] * (step // 2)))
-    found = PlacesFound()
+    found = LocationCollector()
     tracemalloc.start()
     try:
         for start in range(0, count, step):
@@ -69,7 +69,7 @@ def test_groups_hold_whole_files_and_cut_only_those_that_are_too_large(most: int
     # some captures twice, as two targets ask for them
     places = sorted((file, draw.randrange(size)) for file, size in sizes.items() for _ in range(size))
     rows = table([(None, None), *places])
-    groups = list(in_groups(rows.to_batches(max_chunksize=batch), most))
+    groups = list(group_by_file(rows.to_batches(max_chunksize=batch), most))
     assert pa.concat_tables(groups).combine_chunks() == rows
     owners = [set(group["warc_filename"].to_pylist()) for group in groups]
     for file, size in sizes.items():

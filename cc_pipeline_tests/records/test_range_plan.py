@@ -11,7 +11,7 @@ from cc_pipeline.records.range_plan import (
     FIRST_READ,
     MAX_RECORD_BYTES,
     Coalescing,
-    FetchPrice,
+    FetchEstimate,
     check_budget,
     plan_ranges,
     price_of,
@@ -102,16 +102,16 @@ def test_the_price_is_that_of_the_plan(
 def test_the_price_counts_each_capture_once_and_what_lies_between() -> None:
     rows = [row("a", 0, 10), row("a", 20, 10), row("a", 20, 10), row("b", 5, 7)]
     price = price_of(captures_table(rows, CRAWL), Coalescing(gap=10))
-    assert price == FetchPrice(captures=3, files=2, requests=2, bytes=37, record_bytes=27)
-    assert price_of(captures_table([], CRAWL)) == FetchPrice(0, 0, 0, 0, 0)
+    assert price == FetchEstimate(captures=3, files=2, requests=2, bytes=37, record_bytes=27)
+    assert price_of(captures_table([], CRAWL)) == FetchEstimate(0, 0, 0, 0, 0)
 
 
 def test_the_gate_says_the_figure_and_how_to_allow_it() -> None:
-    price = FetchPrice(captures=3, files=1, requests=2, bytes=5_000, record_bytes=4_000)
+    price = FetchEstimate(captures=3, files=1, requests=2, bytes=5_000, record_bytes=4_000)
     check_budget(price, max_bytes=5_000, max_requests=2)
     check_budget(price, max_bytes=None, max_requests=None)
     with pytest.raises(UserInputError, match=r"5,000 bytes.*CC_PIPELINE_MAX_BYTES=5000"):
-        check_budget(price, max_bytes=4_999, max_requests=None, what="example.com in CC-MAIN-2024-22")
+        check_budget(price, max_bytes=4_999, max_requests=None, subject="example.com in CC-MAIN-2024-22")
     with pytest.raises(UserInputError, match=r"2 requests.*CC_PIPELINE_MAX_REQUESTS=2"):
         check_budget(price, max_bytes=None, max_requests=1)
-    assert price + price == FetchPrice(6, 2, 4, 10_000, 8_000)
+    assert price + price == FetchEstimate(6, 2, 4, 10_000, 8_000)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.records.reading import read_members
-from cc_pipeline.records.storage import RecordStorage, are_gone
+from cc_pipeline.records.storage import RecordStorage, are_bytes_missing
 from cc_pipeline.records.wrap import unwrap_member, wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
@@ -140,7 +140,7 @@ def test_a_file_cut_in_the_middle_loses_what_is_behind_the_cut(tmp_path: Path) -
         for place in (near, far):
             got = [found for _, found in read_members(kept, RecordStorage(place, spool=tmp_path))]
             assert all(isinstance(found, bytes) for found in got[:30])
-            assert all(isinstance(found, DataFault) and are_gone(found) for found in got[30:])
+            assert all(isinstance(found, DataFault) and are_bytes_missing(found) for found in got[30:])
 
 
 def test_a_file_that_is_gone_is_asked_for_once_a_range(tmp_path: Path) -> None:

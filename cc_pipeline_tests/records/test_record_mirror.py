@@ -18,7 +18,7 @@ from cc_pipeline.settings.places import may_be_mirrored
 from cc_pipeline.stores.answer import Answer
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified
-from cc_pipeline.transport.mirrored import Mirrored
+from cc_pipeline.transport.mirrored import MirrorSet
 from cc_pipeline.transport.place import Place
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -90,7 +90,7 @@ def test_records_alone_are_shared_and_the_home_does_not_change(
     front.hits.clear()
     shared = harvested(front.url, tmp_path / "shared", crawl=FRESH, record_mirror=True, collinfo=list_of(front))
     [_, fetched, _] = extract(shared, SITE, crawl=FRESH)
-    assert fetched.per_target[SITE]["fetched"] == len(recent[1].of(FRESH, domain=SITE, subset="warc"))
+    assert fetched.per_target[SITE]["fetched"] == len(recent[1].captures_of(FRESH, domain=SITE, subset="warc"))
     assert archive_keys(front) and archive_keys(mirror)
     assert archive_keys(front) | archive_keys(mirror) == alone
     assert {hit.key for hit in mirror.hits} == archive_keys(mirror), "no list, footer or index is asked for there"
@@ -115,7 +115,7 @@ def test_all_records_come_where_one_of_them_is_sound(
     both[at].set_rules([Rule(kind, "*.warc.gz", times=None)])
     workspace = harvested(front.url, tmp_path, crawl=FRESH, record_mirror=True, collinfo=list_of(front))
     [_, fetched, _] = extract(workspace, SITE, crawl=FRESH)
-    assert fetched.per_target[SITE]["fetched"] == len(recent[1].of(FRESH, domain=SITE, subset="warc"))
+    assert fetched.per_target[SITE]["fetched"] == len(recent[1].captures_of(FRESH, domain=SITE, subset="warc"))
 
 
 class _FakePlace:
@@ -139,11 +139,11 @@ class _FakePlace:
 
 
 @contextmanager
-def _sharing(*fakes: _FakePlace, shares: bool = True) -> Iterator[Mirrored]:
-    yield Mirrored(cast("list[Place]", list(fakes)), RetryPolicy(), TransportStats(), shares=shares)
+def _sharing(*fakes: _FakePlace, shares: bool = True) -> Iterator[MirrorSet]:
+    yield MirrorSet(cast("list[Place]", list(fakes)), RetryPolicy(), TransportStats(), shares=shares)
 
 
-async def _ask(mirrored: Mirrored, count: int, abreast: int) -> None:
+async def _ask(mirrored: MirrorSet, count: int, abreast: int) -> None:
     keys = iter(range(count))
 
     async def some() -> None:

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.records.fetch import settle
-from cc_pipeline.records.leases import lease, living
+from cc_pipeline.records.fetch import retire_result_journals
+from cc_pipeline.records.leases import lease, list_active_leases
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions
 from cc_pipeline.records.storage import RecordStorage, StoredSizes
-from cc_pipeline.records.sweep import Named, Swept, crawls_with_files, sweep
+from cc_pipeline.records.sweep import NamedFiles, SweepResult, crawls_with_files, sweep
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.records.fetching import fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, read_stored, shelf_at
@@ -45,7 +45,7 @@ def test_a_lake_in_a_bucket(endpoint: str, tmp_path: Path) -> None:
         again = fetch_table(captures, source, storage, crawl=CRAWL, commit="c2", options=options)
         assert (again.adopted, again.requests) == (len(members), 0)
         assert again.table == first.table
-        settle(storage, again)
+        retire_result_journals(storage, again)
         assert storage.journals(CRAWL) == []
 
 
@@ -64,15 +64,15 @@ def test_leases_notes_and_sweeping_in_a_bucket(endpoint: str, tmp_path: Path) ->
         )
         for few in (32, 0):
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr("cc_pipeline.records.storage._FEW", few)
+                patched.setattr("cc_pipeline.records.storage._LISTING_THRESHOLD", few)
                 assert StoredSizes(storage, CRAWL).lost(rows).to_pylist() == [False, False, True, True, False]
         with lease(storage, CRAWL, "c1") as mine:
-            assert sweep(storage, CRAWL, lambda: Named({named}, 1), 0) == Swept()
+            assert sweep(storage, CRAWL, lambda: NamedFiles({named}, 1), 0) == SweepResult()
             mine.hold([held])
-            assert sweep(storage, CRAWL, lambda: Named({named}, 1)) == Swept(0, 0, 1)
-            assert sweep(storage, CRAWL, lambda: Named({named}, 1)) == Swept()
-            assert sweep(storage, CRAWL, lambda: Named({named}, 1), 0) == Swept(1, 5, 0)
-        assert living(storage, CRAWL) == []
+            assert sweep(storage, CRAWL, lambda: NamedFiles({named}, 1)) == SweepResult(0, 0, 1)
+            assert sweep(storage, CRAWL, lambda: NamedFiles({named}, 1)) == SweepResult()
+            assert sweep(storage, CRAWL, lambda: NamedFiles({named}, 1), 0) == SweepResult(1, 5, 0)
+        assert list_active_leases(storage, CRAWL) == []
         assert [one.key for one in place.listing(f"records/{CRAWL}/") if one.key.endswith(".gz")] == [held, named]
         assert crawls_with_files(storage) == [CRAWL]
 

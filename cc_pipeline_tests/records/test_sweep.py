@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.locks import SKEW
-from cc_pipeline.records.leases import LIFE, Lease, left_behind, living
-from cc_pipeline.records.segments import set_apart
+from cc_pipeline.locks import MAX_CLOCK_SKEW
+from cc_pipeline.records.leases import LIFE, FileLease, list_active_leases, list_expired_leases
+from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
-from cc_pipeline.records.sweep import RETENTION_SECONDS, Named, Swept, crawls_with_files, note, sweep
+from cc_pipeline.records.sweep import RETENTION_SECONDS, NamedFiles, SweepResult, crawls_with_files, note, sweep
 from cc_pipeline_tests.records.lake_of_files import CRAWL, DAY, Place, file
 
-Sweep = Callable[..., Swept]
+Sweep = Callable[..., SweepResult]
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def storage(place: Place, tmp_path: Path) -> RecordStorage:
 
 @pytest.fixture
 def swept(place: Place, storage: RecordStorage) -> Sweep:
-    def run(*named: str, retention: float = RETENTION_SECONDS) -> Swept:
-        return sweep(storage, CRAWL, lambda: Named(set(named), named), retention, place.clock)
+    def run(*named: str, retention: float = RETENTION_SECONDS) -> SweepResult:
+        return sweep(storage, CRAWL, lambda: NamedFiles(set(named), named), retention, place.clock)
 
     return run
 
@@ -42,13 +42,13 @@ def test_nothing_goes_within_a_week_of_being_superseded_however_old_it_is(
 ) -> None:
     place.put(file("old"), b"12345")
     place.now += 400 * DAY
-    assert swept(file("old")) == Swept()
+    assert swept(file("old")) == SweepResult()
     note(storage, CRAWL, [file("old")], place.now)
     for days in (0.0, 3.0, 3.9):
         place.now += days * DAY
-        assert swept() == Swept()
+        assert swept() == SweepResult()
     place.now += 0.2 * DAY
-    assert swept() == Swept(1, 5, 0)
+    assert swept() == SweepResult(1, 5, 0)
     assert place.objects == {}, "the note has done its duty"
 
 
@@ -56,11 +56,11 @@ def test_a_file_without_a_note_is_noted_first(place: Place, swept: Sweep) -> Non
     # as in every home of before
     place.put(file("orphan"), b"12345")
     place.now += 400 * DAY
-    assert swept() == Swept(0, 0, 1)
+    assert swept() == SweepResult(0, 0, 1)
     place.now += 6.9 * DAY
-    assert swept() == Swept()
+    assert swept() == SweepResult()
     place.now += 0.2 * DAY
-    assert swept() == Swept(1, 5, 0)
+    assert swept() == SweepResult(1, 5, 0)
 
 
 def test_an_old_note_does_not_speak_for_a_file_that_another_slice_went_on_naming(
@@ -78,7 +78,7 @@ def test_a_note_that_cannot_be_read_deletes_nothing_earlier(place: Place, swept:
     place.put(file("a"), b"1")
     place.put(f"records/{CRAWL}/superseded/20200101T000000.000000Z-x.json", b"{")
     place.now += 20 * DAY
-    assert swept() == Swept(0, 0, 1)
+    assert swept() == SweepResult(0, 0, 1)
 
 
 def test_a_writer_whose_clock_is_behind_deletes_nothing_early(
@@ -87,7 +87,7 @@ def test_a_writer_whose_clock_is_behind_deletes_nothing_early(
     place.put(file("a"), b"1")
     place.now += 20 * DAY
     note(storage, CRAWL, [file("a")], place.now - 30 * DAY)
-    assert swept() == Swept()
+    assert swept() == SweepResult()
 
 
 def test_nothing_is_written_where_nothing_is_superseded(place: Place, storage: RecordStorage) -> None:
@@ -100,7 +100,7 @@ def test_a_journal_keeps_its_file(place: Place, swept: Sweep, where: str) -> Non
     place.put(file("a"), b"1")
     place.put(file("a").replace(f"{CRAWL}/", f"{CRAWL}/{where}", 1) + JOURNAL_SUFFIX, b"")
     place.now += 30 * DAY
-    assert swept(retention=0) == Swept()
+    assert swept(retention=0) == SweepResult()
 
 
 def test_a_journal_of_committed_rows_keeps_no_file_and_goes_itself_after_a_week(
@@ -108,12 +108,12 @@ def test_a_journal_of_committed_rows_keeps_no_file_and_goes_itself_after_a_week(
 ) -> None:
     place.put(file("a"), b"1")
     place.put(file("a") + JOURNAL_SUFFIX, b"")
-    set_apart(storage, [file("a")])
+    retire_journals(storage, [file("a")])
     place.now += 6 * DAY
-    assert swept() == Swept(0, 0, 1)
+    assert swept() == SweepResult(0, 0, 1)
     assert [key for key in place.objects if "/committed/" in key]
     place.now += 8 * DAY
-    assert swept() == Swept(1, 1, 0)
+    assert swept() == SweepResult(1, 1, 0)
     assert place.objects == {}
 
 
@@ -140,9 +140,9 @@ def test_a_lease_holds_first_everything_then_what_it_says_and_what_it_writes(
 ) -> None:
     for name in ("held", "free", "mine"):
         place.put(file(name), b"1")
-    lease = Lease(storage, CRAWL, "mine", place.clock)
+    lease = FileLease(storage, CRAWL, "mine", place.clock)
     lease.renew()
-    assert swept(retention=0) == Swept()
+    assert swept(retention=0) == SweepResult()
     lease.hold([file("held")])
     assert swept(retention=0).files == 1
     assert place.files() == {file(name).rpartition("/")[2] for name in ("held", "mine")}
@@ -151,16 +151,16 @@ def test_a_lease_holds_first_everything_then_what_it_says_and_what_it_writes(
 
 
 def test_a_lease_ends_by_itself_and_renewing_keeps_it(place: Place, storage: RecordStorage) -> None:
-    lease = Lease(storage, CRAWL, "c1", place.clock)
+    lease = FileLease(storage, CRAWL, "c1", place.clock)
     lease.renew()
     place.now += LIFE * 0.9
     lease.renew()
     lease.confirm()
-    place.now += LIFE + SKEW * 0.9
-    assert [held.commit for held in living(storage, CRAWL, place.clock)] == ["c1"]
-    place.now += SKEW * 0.2
-    assert living(storage, CRAWL, place.clock) == []
-    assert left_behind(storage, CRAWL, place.clock) == [lease.key]
+    place.now += LIFE + MAX_CLOCK_SKEW * 0.9
+    assert [held.commit for held in list_active_leases(storage, CRAWL, place.clock)] == ["c1"]
+    place.now += MAX_CLOCK_SKEW * 0.2
+    assert list_active_leases(storage, CRAWL, place.clock) == []
+    assert list_expired_leases(storage, CRAWL, place.clock) == [lease.key]
     with pytest.raises(EnvironmentFault, match=r"its lease .* expired"):
         lease.confirm()
 
@@ -168,7 +168,7 @@ def test_a_lease_ends_by_itself_and_renewing_keeps_it(place: Place, storage: Rec
 def test_a_lease_of_another_machine_holds_until_it_ends_and_one_of_a_dead_process_does_not(
     place: Place, storage: RecordStorage
 ) -> None:
-    lease = Lease(storage, CRAWL, "c1", place.clock)
+    lease = FileLease(storage, CRAWL, "c1", place.clock)
     lease.renew()
     content = json.loads(place.objects[lease.key][0])
     number, started, space, boot = content["process"].split("-")
@@ -179,7 +179,7 @@ def test_a_lease_of_another_machine_holds_until_it_ends_and_one_of_a_dead_proces
         ("", True),
     ):
         place.put(lease.key, json.dumps(content | {"process": process}).encode())
-        assert bool(living(storage, CRAWL, place.clock)) is holds, process
+        assert bool(list_active_leases(storage, CRAWL, place.clock)) is holds, process
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"process": "x", "expires": "soon", "files": 3}'])
@@ -188,8 +188,8 @@ def test_a_lease_that_cannot_be_understood_holds_everything_for_its_time(
 ) -> None:
     place.put(file("a"), b"1")
     place.put(f"records/{CRAWL}/leases/c1.json", content)
-    assert swept(retention=0) == Swept()
-    place.now += LIFE + SKEW + 1
+    assert swept(retention=0) == SweepResult()
+    place.now += LIFE + MAX_CLOCK_SKEW + 1
     assert swept(retention=0).files == 1
 
 
@@ -203,7 +203,7 @@ def test_crawls_without_rows_are_found_by_their_files(place: Place, storage: Rec
 def test_a_crawl_whose_rows_never_stand_still_is_left_to_the_next_sweep(place: Place, storage: RecordStorage) -> None:
     place.put(file("a"), b"1")
     states = iter(range(100))
-    assert sweep(storage, CRAWL, lambda: Named((), next(states)), 0, place.clock) == Swept()
+    assert sweep(storage, CRAWL, lambda: NamedFiles((), next(states)), 0, place.clock) == SweepResult()
     assert place.files() == {file("a").rpartition("/")[2]}
 
 
@@ -241,7 +241,7 @@ def test_a_file_written_at_a_time_to_come_goes_as_its_note_says(
 def test_an_empty_note_or_half_of_one_makes_no_file_older(place: Place, swept: Sweep, content: bytes) -> None:
     place.put(file("a"), b"1")
     place.put(f"records/{CRAWL}/superseded/20200101T000000.000000Z-x.json", content)
-    assert swept() == Swept(0, 0, 1)
+    assert swept() == SweepResult(0, 0, 1)
     place.now += 7.1 * DAY
     assert swept().files == 1
 
@@ -250,8 +250,8 @@ def test_a_fetch_lease_of_a_time_to_come_ends_like_any(place: Place, storage: Re
     key = f"records/{CRAWL}/leases/c1.json"
     content = json.dumps({"process": "", "expires": FUTURE, "files": None}).encode()
     place.put(key, content)
-    assert len(living(storage, CRAWL, place.clock)) == 1
-    place.now += LIFE + SKEW + 1
-    assert living(storage, CRAWL, place.clock) == []
+    assert len(list_active_leases(storage, CRAWL, place.clock)) == 1
+    place.now += LIFE + MAX_CLOCK_SKEW + 1
+    assert list_active_leases(storage, CRAWL, place.clock) == []
     place.objects[key] = (content, FUTURE)
-    assert living(storage, CRAWL, place.clock) == []
+    assert list_active_leases(storage, CRAWL, place.clock) == []

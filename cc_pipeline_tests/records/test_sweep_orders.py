@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.records.leases import Lease
+from cc_pipeline.records.leases import FileLease
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.records.sweep import Named, note, sweep
+from cc_pipeline.records.sweep import NamedFiles, note, sweep
 from cc_pipeline_tests.records.lake_of_files import CRAWL, Place, file
 
 OLD, NEW = file("old"), file("new")
@@ -38,9 +38,9 @@ class World:
         self.version += 1
         self.check()
 
-    def named(self) -> Named:
+    def named(self) -> NamedFiles:
         self.place.before("rows", "")
-        return Named({name for name in self.rows.values() if name}, self.version)
+        return NamedFiles({name for name in self.rows.values() if name}, self.version)
 
     def check(self) -> None:
         dangling = {name for name in self.rows.values() if name} - self.place.objects.keys()
@@ -49,7 +49,7 @@ class World:
 
 def fetch_of(world: World, target: str, commit: str, *, narrow: bool) -> list[Step]:
     """A fetch that takes over what any target holds, and fetches where none does: as ``extraction/fetch.py`` does."""
-    lease = Lease(world.storage, CRAWL, commit, world.place.clock)
+    lease = FileLease(world.storage, CRAWL, commit, world.place.clock)
     mine = file(commit)
     found: list[str | None] = [None]
 

@@ -21,7 +21,7 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.refusals import RefusalPolicy
-from cc_pipeline.upkeep.upkeep import leased
+from cc_pipeline.upkeep.upkeep import hold_lease
 from cc_pipeline_tests.motoserver import CREDENTIALS, moto_server
 
 #: Long enough for an answer on a busy machine, for the kinds that are not silent.
@@ -344,6 +344,6 @@ def test_a_write_whose_answer_was_lost_was_made() -> None:
 
 
 def test_a_lease_whose_answer_was_lost_is_held() -> None:
-    with forgetful() as (place, kept), leased(place, "merging") as mine:
+    with forgetful() as (place, kept), hold_lease(place, "merging") as mine:
         assert mine
         assert len(kept) == 1

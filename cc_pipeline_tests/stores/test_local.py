@@ -77,7 +77,7 @@ def test_no_link_leads_out_of_a_source(tmp_path: Path) -> None:
             for ask in (bounded.fetch_now, bounded.head_now):
                 with pytest.raises(EnvironmentFault) as refused:
                     ask(key)
-                assert refused.value.what.startswith(f"{place / link} is a link to {tmp_path / 'outside'}")
+                assert refused.value.problem.startswith(f"{place / link} is a link to {tmp_path / 'outside'}")
     assert LocalStore(root).fetch_now("file", Span(0, 5)).body == DATA[:5]
     workspace = workspace_of(root, tmp_path / "home")
     with pytest.raises(EnvironmentFault, match="is a link to"):

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.transport.ahead import ReadAhead
+from cc_pipeline.transport.ahead import ReadAheadStream
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.transport.ranges import RangeBytes
 
@@ -35,7 +35,7 @@ class Source:
 def test_every_byte_comes_in_its_order(piece: int) -> None:
     size = 300 if piece == 1 else len(DATA)
     source = Source()
-    with ReadAhead(source, "a", size, "one", piece) as stream:
+    with ReadAheadStream(source, "a", size, "one", piece) as stream:
         found = b""
         while got := stream.read(640):
             found += got
@@ -45,13 +45,13 @@ def test_every_byte_comes_in_its_order(piece: int) -> None:
 
 def test_no_more_than_a_few_pieces_wait() -> None:
     source = Source()
-    with ReadAhead(source, "a", len(DATA), "one", 100) as stream:
+    with ReadAheadStream(source, "a", len(DATA), "one", 100) as stream:
         assert stream.read(50) == DATA[:50]
     assert len(source.asked) <= 4
 
 
 def test_a_range_that_does_not_come_is_never_taken_for_damage() -> None:
-    with ReadAhead(Source(lost=250), "a", len(DATA), "one", 100) as stream:
+    with ReadAheadStream(Source(lost=250), "a", len(DATA), "one", 100) as stream:
         assert stream.read(100) + stream.read(100) == DATA[:200]
         with pytest.raises(EnvironmentFault, match="a cannot be read at byte 200") as raised:
             stream.read(100)
@@ -60,5 +60,5 @@ def test_a_range_that_does_not_come_is_never_taken_for_damage() -> None:
 
 
 def test_an_empty_object_has_no_bytes() -> None:
-    with ReadAhead(Source(), "a", 0, "one") as stream:
+    with ReadAheadStream(Source(), "a", 0, "one") as stream:
         assert stream.read(10) == b""

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.transport import refusals
-from cc_pipeline.transport.budget import Budget, Lease, Opening, openings, take_over
+from cc_pipeline.transport.budget import Budget, OpenBreaker, SlotReservation, openings, take_over
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.outage import Closed, OutagePolicy
+from cc_pipeline.transport.outage import BreakerOpen, OutagePolicy
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline.transport.rates import (
@@ -79,8 +79,8 @@ def test_leases_of_several_processes_never_overlap(tmp_path: Path) -> None:
     one, other = (Budget(path, HOST, SourceLimits(40.0, 8)) for _ in range(2))
     slots: list[float] = []
     for number in range(30):
-        lease = (one, other)[number % 2].lease(5)
-        assert isinstance(lease, Lease)
+        lease = (one, other)[number % 2].reserve_slots(5)
+        assert isinstance(lease, SlotReservation)
         assert lease.count <= 2  # not more than a lease may reach ahead
         slots += [lease.start + n * lease.spacing for n in range(lease.count)]
     assert slots == sorted(slots)
@@ -122,8 +122,8 @@ def test_a_dead_process_gives_its_share_back(tmp_path: Path) -> None:
 
 
 def spacing(budget: Budget) -> float:
-    lease = budget.lease(1)
-    assert isinstance(lease, Lease)
+    lease = budget.reserve_slots(1)
+    assert isinstance(lease, SlotReservation)
     return lease.spacing
 
 
@@ -136,17 +136,17 @@ def test_a_refusal_by_address_makes_cautious_for_a_day_and_is_noted(
     host = "data.commoncrawl.org"
     budget = Budget(path, host, default_limits(f"https://{host}"))
     for _ in range(1_000):
-        assert isinstance(budget.lease(1), Lease)
+        assert isinstance(budget.reserve_slots(1), SlotReservation)
         now += 0.2
-    budget.tell(forbidden())
+    budget.apply_event(forbidden())
     now += 6
-    lease = budget.lease(1)
-    assert isinstance(lease, Lease)
-    assert lease.asks
-    budget.tell(gave())
+    lease = budget.reserve_slots(1)
+    assert isinstance(lease, SlotReservation)
+    assert lease.is_probe
+    budget.apply_event(gave())
     assert spacing(budget) == slot_spacing(795 / 300)
     (state,) = budget_state(path)
-    assert (state.rate, state.full_rate, state.asked_before) == (795 / 300, 5.0, 1_000)
+    assert (state.rate, state.full_rate, state.requests_before) == (795 / 300, 5.0, 1_000)
     assert state.blocked_at is not None
     assert state.blocked_at.timestamp() == pytest.approx(began + 200, abs=1)
     now += 86_400
@@ -161,16 +161,16 @@ def test_a_wave_that_another_machine_met_is_no_refusal_of_the_address(
     monkeypatch.setattr(time, "time", lambda: now)
     host = "data.commoncrawl.org"
     there = Budget(tmp_path / "there.sqlite", host, default_limits(f"https://{host}"))
-    while not isinstance(there.lease(1), Closed):
-        there.tell(busy())
+    while not isinstance(there.reserve_slots(1), BreakerOpen):
+        there.apply_event(busy())
     there.close()
     [told] = openings(tmp_path / "there.sqlite")
-    take_over(tmp_path / "here.sqlite", [Opening(**json.loads(json.dumps(asdict(told))))])
+    take_over(tmp_path / "here.sqlite", [OpenBreaker(**json.loads(json.dumps(asdict(told))))])
     here = Budget(tmp_path / "here.sqlite", host, default_limits(f"https://{host}"))
-    assert isinstance(here.lease(1), Closed)
+    assert isinstance(here.reserve_slots(1), BreakerOpen)
     now += 6
-    assert isinstance(here.lease(1), Lease)
-    here.tell(gave())
+    assert isinstance(here.reserve_slots(1), SlotReservation)
+    here.apply_event(gave())
     assert spacing(here) == slot_spacing(5.0)
     here.close()
 
@@ -178,10 +178,10 @@ def test_a_wave_that_another_machine_met_is_no_refusal_of_the_address(
 def test_who_has_no_credentials_is_not_told_to_check_them(tmp_path: Path) -> None:
     for host, never in (("data.commoncrawl.org", False), ("cc.example.org", True)):
         budget = Budget(tmp_path / "budget.sqlite", host, default_limits(f"https://{host}"))
-        budget.tell(forbidden())
-        closed = budget.lease(1)
-        assert isinstance(closed, Closed)
-        assert closed.never is never
+        budget.apply_event(forbidden())
+        closed = budget.reserve_slots(1)
+        assert isinstance(closed, BreakerOpen)
+        assert closed.never_answered is never
         budget.close()
 
 
@@ -193,34 +193,34 @@ def test_a_refusal_stops_all_processes_but_for_a_probe_now_and_then(
     monkeypatch.setattr(time, "time", lambda: now)
     policy = RefusalPolicy(probes=(5.0, 15.0, 60.0))
     one, other = (Budget(path, HOST, SourceLimits(100.0, 8), policy) for _ in range(2))
-    one.tell(forbidden(now - 1))
+    one.apply_event(forbidden(now - 1))
     probes = []
     while now < began + 250:
         now += 0.5
-        lease = (one, other)[int(now) % 2].lease(50)
-        if isinstance(lease, Lease):
-            assert (lease.count, lease.asks) == (1, True)
+        lease = (one, other)[int(now) % 2].reserve_slots(50)
+        if isinstance(lease, SlotReservation):
+            assert (lease.count, lease.is_probe) == (1, True)
             probes.append(now - began)
-            one.tell(forbidden(now))
+            one.apply_event(forbidden(now))
             # of those that were under way with the first
-            other.tell(forbidden(began - 0.5))
+            other.apply_event(forbidden(began - 0.5))
         else:
-            assert lease.why == "status 403"
+            assert lease.reason == "status 403"
     assert probes == pytest.approx([5, 15, 60, 120, 180, 240], abs=1)
     (state,) = budget_state(path)
     assert state.breaker_open
-    one.tell(gave(now))
+    one.apply_event(gave(now))
     assert spacing(other) == slot_spacing(50.0)
     # an answer that was long under way closes nothing again
-    one.tell(forbidden(now - 1))
-    assert isinstance(other.lease(1), Lease)
+    one.apply_event(forbidden(now - 1))
+    assert isinstance(other.reserve_slots(1), SlotReservation)
     now += 1
-    one.tell(forbidden(now, 100.0))
-    closed = other.lease(1)
-    assert isinstance(closed, Closed)
+    one.apply_event(forbidden(now, 100.0))
+    closed = other.reserve_slots(1)
+    assert isinstance(closed, BreakerOpen)
     assert closed.until == pytest.approx(now + 100)
     assert reset_breaker(path, HOST)
-    assert isinstance(one.lease(1), Lease)
+    assert isinstance(one.reserve_slots(1), SlotReservation)
     assert not reset_breaker(path, "another.example")
     one.close()
     other.close()
@@ -229,8 +229,8 @@ def test_a_refusal_stops_all_processes_but_for_a_probe_now_and_then(
 def test_what_was_learnt_holds_for_whoever_asks_faster(tmp_path: Path) -> None:
     path = tmp_path / "budget.sqlite"
     one = Budget(path, HOST, SourceLimits(10.0, 8))
-    for _ in range(refusals.ASKED_FOR_LESS):
-        one.tell(asked_for_less(0.0))
+    for _ in range(refusals.RATE_REFUSALS):
+        one.apply_event(asked_for_less(0.0))
     for rate, used in ((2.0, 2.0), (20.0, 5.0)):
         other = Budget(path, HOST, SourceLimits(rate, 8))
         assert spacing(other) == slot_spacing(used)
@@ -252,8 +252,8 @@ def test_a_clock_set_back_does_not_stop_anybody(tmp_path: Path) -> None:
     budget = Budget(path, HOST, SourceLimits(10.0, 8))
     with sqlite3.connect(path) as db:
         db.execute("update hosts set next_slot = ?", (time.time() + 86_400,))
-    lease = budget.lease(1)
-    assert isinstance(lease, Lease)
+    lease = budget.reserve_slots(1)
+    assert isinstance(lease, SlotReservation)
     assert lease.start < time.time() + 1
     budget.close()
 
@@ -385,19 +385,19 @@ def test_a_clock_set_back_neither_lifts_the_rate_nor_stops_everything(
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
     assert budget.renew(0) == 8
-    for _ in range(refusals.ASKED_FOR_LESS):
-        budget.tell(asked_for_less())
-    budget.tell(forbidden(retry_after=120.0))
+    for _ in range(refusals.RATE_REFUSALS):
+        budget.apply_event(asked_for_less())
+    budget.apply_event(forbidden(retry_after=120.0))
     now -= back
     other = Budget(tmp_path / "budget.sqlite", HOST, SourceLimits(10.0, 8))
-    lease = other.lease(5)
-    assert isinstance(lease, Lease)
-    assert lease.asks
+    lease = other.reserve_slots(5)
+    assert isinstance(lease, SlotReservation)
+    assert lease.is_probe
     assert lease.spacing > slot_spacing(10.0)
     assert lease.start < now + CLOCK_JUMP + 2
-    other.tell(gave())
-    following = other.lease(5)
-    assert isinstance(following, Lease)
+    other.apply_event(gave())
+    following = other.reserve_slots(5)
+    assert isinstance(following, SlotReservation)
     assert following.start > lease.start
     assert other.renew(0) == 8
     budget.close()
@@ -412,18 +412,18 @@ def test_a_host_that_is_out_and_refuses_is_left_alone_by_one_rule(
     outage = OutagePolicy(first=100.0, longest=1_000.0)
     budget = Budget(tmp_path / "budget.sqlite", HOST, SourceLimits(100.0, 8), None, outage)
     for _ in range(outage.threshold):
-        budget.tell(silent())
-    budget.tell(forbidden(now))
+        budget.apply_event(silent())
+    budget.apply_event(forbidden(now))
     for wait in (100, 200, 400):
         now += wait - 1
-        assert isinstance(budget.lease(1), Closed)
+        assert isinstance(budget.reserve_slots(1), BreakerOpen)
         now += 2
-        probe = budget.lease(5)
-        assert isinstance(probe, Lease)
-        assert (probe.count, probe.asks) == (1, True)
-        budget.tell(forbidden(now))
-    budget.tell(gave(now))
-    lease = budget.lease(5)
-    assert isinstance(lease, Lease)
-    assert not lease.asks
+        probe = budget.reserve_slots(5)
+        assert isinstance(probe, SlotReservation)
+        assert (probe.count, probe.is_probe) == (1, True)
+        budget.apply_event(forbidden(now))
+    budget.apply_event(gave(now))
+    lease = budget.reserve_slots(5)
+    assert isinstance(lease, SlotReservation)
+    assert not lease.is_probe
     budget.close()

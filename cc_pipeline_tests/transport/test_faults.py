@@ -19,7 +19,7 @@ from cc_pipeline.transport.faults import (
     Finding,
     Verified,
     expected_at,
-    is_another,
+    is_changed_etag,
     judge_range,
     judge_status,
     judge_whole,
@@ -93,11 +93,11 @@ def test_a_place_need_not_say_how_long_the_object_is() -> None:
 def test_an_object_may_have_several_etags() -> None:
     assert judge_range(SPAN, 206, GOOD, BODY, '"b-15" | W/"a-15"') == Verified(100, 1000, '"a-15"')
     assert kind(206, GOOD, BODY, etag='"b-15" | "c-15"') is FaultKind.CHANGED_OBJECT
-    assert expected_at('"a" @ one | "b" @ two | "c" @ two', "two", alone=False) == '"b" | "c"'
-    assert expected_at('"a" @ one | "b"', "two", alone=False) is None
-    assert is_another('"d" @ two', '"a" @ one | "b" @ two')
-    assert not is_another('"b" @ two', '"a" @ one | "b" @ two')
-    assert not is_another('"d" @ three', '"a" @ one | "b" @ two')
+    assert expected_at('"a" @ one | "b" @ two | "c" @ two', "two", is_only_place=False) == '"b" | "c"'
+    assert expected_at('"a" @ one | "b"', "two", is_only_place=False) is None
+    assert is_changed_etag('"d" @ two', '"a" @ one | "b" @ two')
+    assert not is_changed_etag('"b" @ two', '"a" @ one | "b" @ two')
+    assert not is_changed_etag('"d" @ three', '"a" @ one | "b" @ two')
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,12 @@ import pytest
 from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.stores.answer import S3Options, Timeouts
-from cc_pipeline.transport.budget import Budget, Lease
+from cc_pipeline.transport.budget import Budget, SlotReservation
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.gate import Gate
+from cc_pipeline.transport.gate import RateLimiter
 from cc_pipeline.transport.mirrored import branch_of
-from cc_pipeline.transport.outage import Closed, OutagePolicy
+from cc_pipeline.transport.outage import BreakerOpen, OutagePolicy
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline.transport.rates import SourceLimits
@@ -124,7 +124,7 @@ def test_a_host_that_refuses_connections_is_left_alone_by_all_processes_that_sha
     [out] = [state for state in budget_state(budget) if state.out is not None]
     assert out.host in dead
     assert out.out is not None
-    assert "unreachable" in out.out.why
+    assert "unreachable" in out.out.reason
 
 
 @pytest.mark.parametrize("rate", [None, 40.0])
@@ -196,7 +196,7 @@ def test_a_file_that_fails_at_one_place_is_soon_asked_of_the_next_alone(servers:
         # nobody knows what the first would have said
         [got] = transport.read_many([ByteRange(key_of(7), 0, 4)])
         assert isinstance(got, RangeBytes)
-        assert got.unknown
+        assert got.is_inconclusive
         # where the next has it no more, it is asked again
         first.set_rules([])
         second.set_rules([Rule("404", times=None)])
@@ -222,7 +222,7 @@ def test_whose_file_fails_does_not_find_out_whether_its_host_is_back(
         host = first.url.removeprefix("http://").rstrip("/")
         told = Budget(budget, host, transport.limits, None, policy)
         for _ in range(policy.threshold):
-            told.tell(silent())
+            told.apply_event(silent())
         told.close()
         # the one that fails stands first, and the others come all the same
         asked = [ByteRange(key_of(number), 0, 4, tries=1) for number in (7, 1, 2, 3)]
@@ -230,17 +230,17 @@ def test_whose_file_fails_does_not_find_out_whether_its_host_is_back(
     assert [fault.key for fault in faults] == [key_of(7)], faults
 
 
-def _void_at_once(given: Lease | Closed) -> Lease | Closed:
-    return replace(given, life=-1.0) if isinstance(given, Lease) else given
+def _void_at_once(given: SlotReservation | BreakerOpen) -> SlotReservation | BreakerOpen:
+    return replace(given, life=-1.0) if isinstance(given, SlotReservation) else given
 
 
 def test_the_request_that_finds_out_is_sent_though_it_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits, policy = SourceLimits(rate=1_000.0, concurrency=4), OutagePolicy(first=0.0)
-    lease = Budget.lease
-    monkeypatch.setattr(Budget, "lease", lambda *given: _void_at_once(lease(*given)))
+    lease = Budget.reserve_slots
+    monkeypatch.setattr(Budget, "reserve_slots", lambda *given: _void_at_once(lease(*given)))
 
     async def asked() -> None:
-        gate = Gate(lambda: Budget(tmp_path / "budget.sqlite", "a.example", limits, None, policy), policy)
+        gate = RateLimiter(lambda: Budget(tmp_path / "budget.sqlite", "a.example", limits, None, policy), policy)
         try:
             await asyncio.wait_for(gate.enter(), 10)
             gate.leave()
@@ -249,7 +249,7 @@ def test_the_request_that_finds_out_is_sent_though_it_is_late(tmp_path: Path, mo
 
     budget = Budget(tmp_path / "budget.sqlite", "a.example", limits, None, policy)
     for _ in range(policy.threshold):
-        budget.tell(silent())
+        budget.apply_event(silent())
     budget.close()
     asyncio.run(asked())
 
@@ -342,7 +342,7 @@ def test_bytes_that_turned_out_wrong_are_asked_of_another_place(servers: list[Fa
         servers[2].set_rules([Rule("404", times=None)])
         got = asked(one)
         # one of the others may have better ones: that is not known
-        assert (got.source, got.unknown) == (one, True)
+        assert (got.source, got.is_inconclusive) == (one, True)
 
 
 def test_a_place_that_lacks_others_is_asked_before_bytes_are_asked_again_that_were_wrong(

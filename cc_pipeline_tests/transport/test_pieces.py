@@ -17,7 +17,7 @@ from cc_pipeline.stores.answer import Answer
 from cc_pipeline.transport import pieces as of_pieces
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, Finding, RangeFault, Verified
-from cc_pipeline.transport.pieces import PIECE, Pieces, held
+from cc_pipeline.transport.pieces import PIECE, Pieces, peak_memory
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -49,7 +49,7 @@ def test_pieces_are_the_range_cut_where_records_end(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(of_pieces, "PIECE", 500)
         asked = ByteRange("k", FIRST, sum(records), ends=ends)
-        pieces, most = Pieces(asked, None, give), held(asked)
+        pieces, most = Pieces(asked, None, give), peak_memory(asked)
         for number in range(len(breaks) + 1):
             pieces.start()
             start = pieces.span.offset
@@ -66,16 +66,16 @@ def test_pieces_are_the_range_cut_where_records_end(
                 if pieces.is_full or draw.random() < 0.5:
                     while waiting:
                         waiting -= 1
-                        pieces.taken()
+                        pieces.release_piece()
                 assert not pieces.is_full
                 pieces.take(data[at : at + chunk])
                 at = min(len(data), at + chunk)
                 # what arrives, and what nobody took: two pieces, with the record and the chunk that go beyond
-                assert len(pieces._came) <= 500 + 300 + 700
-                assert len(pieces._came) + (len(got[-1][1]) if waiting else 0) <= most + chunk
-            found = pieces.judged(Answer(206, head, b"", at - start))
+                assert len(pieces._buffer) <= 500 + 300 + 700
+                assert len(pieces._buffer) + (len(got[-1][1]) if waiting else 0) <= most + chunk
+            found = pieces.judge(Answer(206, head, b"", at - start))
             if isinstance(found, Verified):
-                got.append((found.offset, pieces.rest(Answer(206, head, b""))))
+                got.append((found.offset, pieces.take_remainder(Answer(206, head, b""))))
                 break
             assert found.kind in (FaultKind.SHORT_BODY, FaultKind.EMPTY_BODY)
         assert isinstance(found, Verified)
@@ -105,7 +105,7 @@ def arrive(seed: int) -> None:
         nonlocal held_by_caller
         while held_by_caller and draw.random() < share:
             held_by_caller -= 1
-            pieces.taken()
+            pieces.release_piece()
 
     pieces = Pieces(ByteRange("k", FIRST, sum(records), ends=ends), None, give)
     found: Verified | Finding | None = None
@@ -126,8 +126,8 @@ def arrive(seed: int) -> None:
             take(hurry)
         if at == len(data) and draw.random() < 0.05:
             pieces.take(b"one too many")
-        found = pieces.judged(Answer(206, head, b""))
-    given.append((found.offset, pieces.rest(Answer(206, head, b"")), pieces.request))
+        found = pieces.judge(Answer(206, head, b""))
+    given.append((found.offset, pieces.take_remainder(Answer(206, head, b"")), pieces.request))
     answers.append(answer)
     while held_by_caller:
         take(0.5)
@@ -154,7 +154,7 @@ def test_an_answer_that_is_something_else_gives_no_piece() -> None:
     ):
         pieces.start()
         assert not pieces.begins(status, head)
-        assert isinstance(pieces.judged(Answer(status, head, b"")), Finding)
+        assert isinstance(pieces.judge(Answer(status, head, b"")), Finding)
 
 
 RECORD = 60_000
@@ -281,7 +281,7 @@ def dies(transport: Transport, *, keeps: bool) -> BaseException:
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_consumer_that_died_keeps_nobody_waiting(folder: Path, monkeypatch: pytest.MonkeyPatch, keeps: bool) -> None:
-    monkeypatch.setattr("cc_pipeline.transport.place._HELD_UP", 0.02)
+    monkeypatch.setattr("cc_pipeline.transport.place._STALL_SECONDS", 0.02)
     with FaultServer(folder) as server, Transport(server.url, PlaceOptions(rate=1e6, concurrency=1)) as transport:
         error = dies(transport, keeps=keeps)
         assert transport.read("f", 5, 10).data == (folder / "f").read_bytes()[5:15]
@@ -289,7 +289,7 @@ def test_a_consumer_that_died_keeps_nobody_waiting(folder: Path, monkeypatch: py
 
 
 def test_a_consumer_that_reads_from_the_same_place_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cc_pipeline.transport.place._HELD_UP", 0.02)
+    monkeypatch.setattr("cc_pipeline.transport.place._STALL_SECONDS", 0.02)
     data = (folder / "f").read_bytes()
     with FaultServer(folder) as server, Transport(server.url, PlaceOptions(rate=1e6, concurrency=1)) as transport:
         got = []

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from cc_pipeline.transport import refusals
 from cc_pipeline.transport.budget import read_state
 from cc_pipeline.transport.faults import FaultKind, Refusal, judge_status
-from cc_pipeline.transport.outage import Closed, OutagePolicy
+from cc_pipeline.transport.outage import BreakerOpen, OutagePolicy
 from cc_pipeline.transport.rates import FRONT
 from cc_pipeline.transport.refusals import (
-    KEPT,
+    LOWERED_RATE_LIFE,
     Blocked,
     Cause,
     Comparing,
@@ -34,10 +34,10 @@ from cc_pipeline.transport.refusals import (
     State,
     Tally,
     as_text,
-    asked_by_hand,
+    blocked_elsewhere,
     from_text,
     remembered,
-    told_elsewhere,
+    reset_by_user,
 )
 from cc_pipeline_tests.frontmanners import Front as Recorded
 from cc_pipeline_tests.frontmanners import Manners, Request, Wave
@@ -98,7 +98,7 @@ class Drive:
     def _send(self) -> None:
         self._go_to(remembered(self.state, self.now))
         admitted = self.state.admits(self.now)
-        if isinstance(admitted, Closed):
+        if isinstance(admitted, BreakerOpen):
             self.now = admitted.until
             return
         sent = self.now
@@ -232,9 +232,9 @@ def test_a_better_day_is_found_within_minutes() -> None:
 def test_what_was_learnt_is_forgotten_after_hours() -> None:
     drive = Drive(bucket_of(1.0, 429)).for_requests(30)
     assert isinstance(drive.state, Slowed)
-    assert remembered(drive.state, drive.now + KEPT - 60) == drive.state
-    assert isinstance(remembered(drive.state, drive.now + KEPT + 60), Serving)
-    assert KEPT <= 12 * 3_600, "hours, and not a week"
+    assert remembered(drive.state, drive.now + LOWERED_RATE_LIFE - 60) == drive.state
+    assert isinstance(remembered(drive.state, drive.now + LOWERED_RATE_LIFE + 60), Serving)
+    assert LOWERED_RATE_LIFE <= 12 * 3_600, "hours, and not a week"
 
 
 def test_one_429_pauses_and_three_halve_the_rate() -> None:
@@ -243,7 +243,7 @@ def test_one_429_pauses_and_three_halve_the_rate() -> None:
         assert state.rate_at(RULES, number) == 5.0
         asks = Failed(number, number, FaultKind.THROTTLED, "status 429", Refusal.RATE, 10.0)
         state = state.next(asks, RULES)
-        assert state.admits(number) == Closed(number + 10.0, "status 429")
+        assert state.admits(number) == BreakerOpen(number + 10.0, "status 429")
     assert isinstance(state, Slowed)
     assert state.rate_at(RULES, 3) == 2.5
     # those that were under way by then say nothing new
@@ -329,7 +329,7 @@ def test_a_refusal_that_may_be_of_one_object_is_probed_at_once() -> None:
     well = probed.next(Gave(11, 1, 10.5), RULES)
     assert well.rate_at(RULES, 11) == 5.0, "it was the object"
     again = probed.next(forbidden(11), RULES)
-    assert isinstance(again.admits(11), Closed)
+    assert isinstance(again.admits(11), BreakerOpen)
     ended = again.next(Gave(20, 1, 19), RULES)
     assert ended.rate_at(RULES, 20) == FRONT.cautious
     # refused again within the day, and at once at a host of others
@@ -367,7 +367,7 @@ def test_of_several_places_one_that_gives_nothing_is_left_alone() -> None:
     for number, key in enumerate("aaab"):
         assert isinstance(state, Serving), "one object is no outage"
         state = state.next(Failed(number, number, FaultKind.TIMEOUT, "silent", key=key), rules)
-    assert state.admits(4) == Closed(13, "timeout: silent")
+    assert state.admits(4) == BreakerOpen(13, "timeout: silent")
     due = []
     for _ in range(4):
         assert isinstance(state, Blocked)
@@ -403,14 +403,14 @@ def test_objects_that_never_come_are_no_wave_while_they_are_asked_for_again() ->
 
 
 def test_what_another_machine_or_a_person_says() -> None:
-    told = told_elsewhere(Serving(), 10, 60, 2, "status 403")
-    assert told.admits(20) == Closed(60, "status 403")
-    assert told_elsewhere(told, 5, 90, 1, "status 403") == told
-    reset = asked_by_hand(told, 30)
+    told = blocked_elsewhere(Serving(), 10, 60, 2, "status 403")
+    assert told.admits(20) == BreakerOpen(60, "status 403")
+    assert blocked_elsewhere(told, 5, 90, 1, "status 403") == told
+    reset = reset_by_user(told, 30)
     assert reset.admits(30) is True
-    assert told_elsewhere(reset, 10, 60, 2, "status 403") == reset, "a person closed it"
-    assert isinstance(told_elsewhere(reset, 31, 60, 0, "status 403"), Blocked)
-    wave = told_elsewhere(told, 20, 60, 0, "status 503", Cause.WAVE)
+    assert blocked_elsewhere(reset, 10, 60, 2, "status 403") == reset, "a person closed it"
+    assert isinstance(blocked_elsewhere(reset, 31, 60, 0, "status 403"), Blocked)
+    wave = blocked_elsewhere(told, 20, 60, 0, "status 503", Cause.WAVE)
     assert wave.rate_at(RULES, 30) == FRONT.cautious, "a wave elsewhere takes nothing back"
 
 
@@ -423,10 +423,10 @@ def test_the_rate_of_a_blocked_host_is_the_one_that_follows() -> None:
 
 
 def test_a_person_who_has_a_host_asked_at_once_does_not_lift_its_caution() -> None:
-    reset = asked_by_hand(Serving().next(forbidden(10), RULES), 20)
+    reset = reset_by_user(Serving().next(forbidden(10), RULES), 20)
     assert reset.rate_at(RULES, 20) == FRONT.cautious
     assert reset.rate_at(RULES, 10 + refusals.CAUTION) == FRONT.rate
-    of_one_object = asked_by_hand(Serving().next(forbidden(10, at_once=True), RULES), 20)
+    of_one_object = reset_by_user(Serving().next(forbidden(10, at_once=True), RULES), 20)
     assert of_one_object.rate_at(RULES, 20) == FRONT.rate
 
 
@@ -475,7 +475,7 @@ def test_no_order_of_events_asks_more_than_allowed_or_never_again(
         elif name == "late":
             state = state.next(Gave(now, number, now - seconds - 300), rules)
         elif name == "sent":
-            if not isinstance(state.admits(now), Closed):
+            if not isinstance(state.admits(now), BreakerOpen):
                 state = state.next(Sent(now, number), rules)
         else:
             kind, refusal = _KINDS[name]
@@ -488,7 +488,7 @@ def test_no_order_of_events_asks_more_than_allowed_or_never_again(
     for _ in range(400):
         now += 61
         admitted = state.admits(now)
-        if isinstance(admitted, Closed):
+        if isinstance(admitted, BreakerOpen):
             assert admitted.until <= now + 3_600 + 600
             now = admitted.until
         state = state.next(Sent(now, 1), rules).next(Gave(now + 1, 40, now + 0.5), rules)
@@ -510,9 +510,9 @@ def test_a_clock_set_back_closes_no_host(back: float) -> None:
         earlier = now - back
         known = remembered(state, earlier)
         admitted = known.admits(earlier)
-        assert not isinstance(admitted, Closed) or admitted.until <= earlier + 3_600 + refusals.CLOCK_JUMP
+        assert not isinstance(admitted, BreakerOpen) or admitted.until <= earlier + 3_600 + refusals.CLOCK_JUMP
         if back > 4_000:
-            assert not isinstance(admitted, Closed)
+            assert not isinstance(admitted, BreakerOpen)
         assert known.rate_at(RULES, earlier) == state.rate_at(RULES, now)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline import progress
-from cc_pipeline.errors import NotNow
+from cc_pipeline.errors import SourceRefuses
 from cc_pipeline.transport import budget, gate
 from cc_pipeline.transport import refusals as states_of_refusals
 from cc_pipeline.transport.budget import Budget
@@ -77,7 +77,7 @@ def test_another_process_waits_too_and_goes_on_when_a_person_says_so(folder: Pat
     with FaultServer(folder, rules=CLOSED) as server:
         with (
             over(server.url, rate=500.0, budget_path=budget, refusals=RefusalPolicy((200.0,), 0.0)) as one,
-            pytest.raises(NotNow),
+            pytest.raises(SourceRefuses),
         ):
             one.read("f1", 0, 4)
         server.set_rules([])
@@ -153,14 +153,14 @@ def test_what_came_long_ago_is_not_asked_for(tmp_path: Path, monkeypatch: pytest
     budget_, now = budget.Budget(tmp_path / "b.sqlite", "example.org", SourceLimits(10.0, 8)), time.time()
     monkeypatch.setattr(time, "time", lambda: now)
     for days, sample in ((6, "f1"), (8, "")):
-        budget_.came("f1")
+        budget_.note_sample("f1")
         now += days * 86_400
-        budget_.tell(forbidden())
+        budget_.apply_event(forbidden())
         now += 6
-        lease = budget_.lease(1)
-        assert isinstance(lease, budget.Lease)
-        assert (lease.asks, lease.sample) == (True, sample)
-        budget_.tell(gave(now))
+        lease = budget_.reserve_slots(1)
+        assert isinstance(lease, budget.SlotReservation)
+        assert (lease.is_probe, lease.sample) == (True, sample)
+        budget_.apply_event(gave(now))
     budget_.close()
 
 
@@ -173,8 +173,8 @@ def test_a_source_that_refuses_everything_ends_with_when_to_come_back(folder: Pa
         assert {one.kind for one in outcomes if isinstance(one, RangeFault)} == {FaultKind.BREAKER_OPEN}
         assert len(outcomes) == 100
         fault = outcomes[0]
-        assert isinstance(fault, NotNow)
-        assert "nothing is sent before 20" in fault.what
+        assert isinstance(fault, SourceRefuses)
+        assert "nothing is sent before 20" in fault.problem
         assert "credentials" in fault.advice
         # on a busy machine more probes may be due before all are told
         assert len(server.hits) <= 4 + 4
@@ -184,10 +184,10 @@ def test_a_long_pause_is_told_at_once_and_not_waited_for(folder: Path, tmp_path:
     with FaultServer(folder, rules=[Rule("503", times=None, retry_after=3_000)]) as server:
         attended = RefusalPolicy(wait=1e6)
         with over(server.url, refusals=attended, rate=100.0, budget_path=tmp_path / "b.sqlite") as transport:
-            with pytest.raises(NotNow, match=r"refuses .status 503, SlowDown.; nothing is sent before"):
+            with pytest.raises(SourceRefuses, match=r"refuses .status 503, SlowDown.; nothing is sent before"):
                 transport.read("f1", 0, 4)
             assert len(server.hits) == 1
-            with pytest.raises(NotNow):
+            with pytest.raises(SourceRefuses):
                 transport.read("f2", 0, 4)
         assert len(server.hits) == 1
 
@@ -213,7 +213,7 @@ def test_who_watches_sees_how_long_it_takes_and_what_to_do(folder: Path) -> None
     assert "Ctrl-C keeps everything" in told[0]
     assert "status.commoncrawl.org" not in told[0], "it is no host of theirs"
     with progress.progress_to(sink):
-        progress.waiting("data.commoncrawl.org", "status 403", 15, "12:00:00 UTC")
+        progress.report_refusal("data.commoncrawl.org", "status 403", 15, "12:00:00 UTC")
     assert "status.commoncrawl.org" in told[-1]
 
 
@@ -241,7 +241,7 @@ def test_the_rate_is_halved_after_a_refusal_and_found_again(
 
 
 def test_who_waits_for_other_processes_is_told(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "_CROWDED_OUT", 0.3)
+    monkeypatch.setattr(gate, "_WARN_AFTER", 0.3)
     told: list[str] = []
     path = tmp_path / "budget.sqlite"
     with (
@@ -279,7 +279,7 @@ def test_who_does_not_wait_learns_that_one_object_is_refused_all_the_same(folder
         assert raised.value.kind is FaultKind.FORBIDDEN
         assert transport.read("f2", 0, 4).attempts == 1
         server.set_rules(CLOSED)
-        with pytest.raises(NotNow):
+        with pytest.raises(SourceRefuses):
             transport.read("f3", 0, 4)
 
 

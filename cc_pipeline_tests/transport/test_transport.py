@@ -17,7 +17,7 @@ from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.gate import Gate
+from cc_pipeline.transport.gate import RateLimiter
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -295,7 +295,7 @@ def test_a_forked_process_is_told_instead_of_waiting_for_ever(folder: Path) -> N
 def test_closing_ends_the_thread_even_if_the_budget_cannot_be_given_back(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def full_disk(_: Gate) -> None:
+    async def full_disk(_: RateLimiter) -> None:
         raise EnvironmentFault("the budget cannot be written", "free some space")
 
     with FaultServer(folder) as server:
@@ -303,7 +303,7 @@ def test_closing_ends_the_thread_even_if_the_budget_cannot_be_given_back(
         transport.read("f1.bin", 0, 1)
         assert transport._thread.started
         with monkeypatch.context() as patch:
-            patch.setattr(Gate, "close", full_disk)
+            patch.setattr(RateLimiter, "close", full_disk)
             with pytest.raises(EnvironmentFault, match="cannot be written"):
                 transport.close()
         assert not transport._thread.started
@@ -313,7 +313,7 @@ def test_closing_ends_the_thread_even_if_the_budget_cannot_be_given_back(
 def test_a_range_is_taken_out_of_a_whole_object_within_its_bound(tmp_path: Path, offset: int, length: int) -> None:
     content = random.Random(1).randbytes(10_000)
     (tmp_path / "shard.gz").write_bytes(content)
-    asked = ByteRange("shard.gz", offset, length, whole_up_to=10_000)
+    asked = ByteRange("shard.gz", offset, length, max_object_bytes=10_000)
     with (
         FaultServer(tmp_path, rules=[Rule("whole_object", times=None)]) as server,
         Transport(server.url, PlaceOptions(retry=RetryPolicy(base=0.001, longest=0.005))) as transport,

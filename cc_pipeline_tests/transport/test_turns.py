@@ -6,7 +6,7 @@ import asyncio
 
 from cc_pipeline.stores.answer import Answer
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified
-from cc_pipeline.transport.mirrored import Mirrored
+from cc_pipeline.transport.mirrored import MirrorSet
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
 
 
@@ -28,7 +28,7 @@ class _Place:
 def test_a_place_that_failed_for_a_while_is_asked_before_one_whose_bytes_are_wrong() -> None:
     asked: list[str] = []
     wrong, other = _Place("wrong", asked), _Place("other", asked)
-    places = Mirrored([wrong, other], RetryPolicy(attempts=3, base=0.001), TransportStats())
+    places = MirrorSet([wrong, other], RetryPolicy(attempts=3, base=0.001), TransportStats())
     wanted = ByteRange("k", 0, 1, avoid=frozenset({"wrong"}))
 
     async def turns() -> None:

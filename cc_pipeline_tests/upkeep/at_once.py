@@ -21,7 +21,7 @@ from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.settings import load_settings
 from cc_pipeline.upkeep.purge import purge
 from cc_pipeline.upkeep.purge_plan import plan_purge
-from cc_pipeline.upkeep.upkeep import keep_up, merge_and_publish
+from cc_pipeline.upkeep.upkeep import merge_and_publish, run_upkeep
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.world import NEW, OLD
 
@@ -54,7 +54,7 @@ def publish(workspace: Workspace) -> None:
 
 def tidy(workspace: Workspace) -> None:
     """Merges nearly everything, publishes, and deletes what nobody needs."""
-    keep_up(workspace, max_files=_FEW_FILES, retention_hours=1)
+    run_upkeep(workspace, max_files=_FEW_FILES, retention_hours=1)
 
 
 def purge_target(workspace: Workspace) -> int:

@@ -19,12 +19,12 @@ from pathlib import Path
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import LOCATE, Slice
 from cc_pipeline.processes import this_process
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.settings import load_settings
-from cc_pipeline.upkeep.upkeep import _sweep_records, keep_up
+from cc_pipeline.upkeep.upkeep import _sweep_records, run_upkeep
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.extraction.stored import dangling, without_varying
 from cc_pipeline_tests.world import NEW, harvest
@@ -82,7 +82,7 @@ def prepare(workspace: Workspace) -> None:
     # another look-up finds none of them any more; the fetch of that is left to each round
     slice_ = Slice(NEW, BEFORE.slug)
     none = workspace.lake.read("captures", slice_.where).slice(0, 0)
-    digests = {LOCATE.digest_name(slice_): input_digest({"no captures": True})}
+    digests = {LOCATE.digest_name(slice_): compute_input_digest({"no captures": True})}
     workspace.lake.commit("captures", none, [slice_.where], digests)
 
 
@@ -92,7 +92,7 @@ def upkeep(workspace: Workspace, whole: bool) -> None:
     for _ in range(3):
         _sweep_records(workspace, 0)
     if whole:
-        keep_up(workspace, retention_hours=0)
+        run_upkeep(workspace, retention_hours=0)
 
 
 def plain_run(workspace: Workspace) -> None:

@@ -16,12 +16,12 @@ from cc_pipeline.checks.doctor import examine
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extension import Extension, find_extensions
 from cc_pipeline.lake.lake import TableSpec
-from cc_pipeline.lake.slice import Slice, Stage, note_slices
-from cc_pipeline.publish.publish import behind
-from cc_pipeline.upkeep.purge import drop_subset, purge, remove_whole
+from cc_pipeline.lake.slice import Slice, Stage, write_notes
+from cc_pipeline.publish.publish import find_publication_lag
+from cc_pipeline.upkeep.purge import drop_subset, purge, remove_empty_targets
 from cc_pipeline.upkeep.purge_plan import plan_purge
-from cc_pipeline.upkeep.receipts import look_for_rest, receipts
-from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.upkeep.receipts import find_leftovers, read_receipts
+from cc_pipeline.upkeep.upkeep import run_upkeep
 from cc_pipeline.workspace.tables import all_tables
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, Bucket, publish, workspace_of
@@ -43,7 +43,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Installer]:
 
     def installed(*values: Extension) -> None:
         found = [(value.name, "cc_pipeline", lambda value=value: value) for value in values]
-        monkeypatch.setattr(extension, "_own", lambda: found)
+        monkeypatch.setattr(extension, "_find_own", lambda: found)
         forget()
 
     yield installed
@@ -92,7 +92,7 @@ def test_a_purge_clears_a_table_whose_extension_is_left_out(
     assert "titles" not in {spec.name for spec in all_tables()}
     [finding] = [finding for finding in examine(without.settings) if finding.topic == "titles"]
     assert (finding.level, "the extension titles, which is not in use" in finding.text) == ("note", True)
-    keep_up(without)
+    run_upkeep(without)
     publish(without)
     with duckdb.connect(str(without.settings.published_path), read_only=True) as connection:
         [(shown,)] = connection.execute("SELECT count(*) FROM duckdb_views() WHERE view_name = 'titles'").fetchall()
@@ -103,16 +103,16 @@ def test_a_purge_clears_a_table_whose_extension_is_left_out(
     assert (plan.rows["titles"], plan.slices) == (2, (Slice(NEW, GOES),))
     assert files_with(lake, GOES)
     report = purge(without, plan, now=True)
-    assert report.gone_after is None
+    assert report.deleted_after is None
     assert stored(lake) == [f"{number} of {STAYS}" for number in range(2)]
     assert files_with(lake, GOES) == [] and files_with(lake, STAYS)
-    [receipt] = receipts(without, GOES)
-    assert receipt.held[0].rows["titles"] == 2 and look_for_rest(without, receipt).nothing
+    [receipt] = read_receipts(without, GOES)
+    assert receipt.held[0].rows["titles"] == 2 and find_leftovers(without, receipt).is_clean
     without.close()
 
     monkeypatch.delenv("CC_PIPELINE_WITHOUT")
     again = workspace_of(bucket[0], home)
-    assert TITLES.here(again.lake) == [Slice(NEW, STAYS)], "what was purged is not taken for made"
+    assert TITLES.list_slices(again.lake) == [Slice(NEW, STAYS)], "what was purged is not taken for made"
     again.close()
 
 
@@ -170,7 +170,7 @@ def test_no_target_is_purged_where_a_table_is_in_nobodys_hands(
     for ask in (
         lambda: plan_purge(without, GOES, GOES),
         lambda: drop_subset(without, GOES, "robotstxt"),
-        lambda: remove_whole(without, [GOES], []),
+        lambda: remove_empty_targets(without, [GOES], []),
     ):
         with pytest.raises(EnvironmentFault, match="tables/titles may have rows of targets"):
             ask()
@@ -230,7 +230,7 @@ def test_a_purge_clears_rows_beside_a_stage_and_rows_without_digests(
     lake = tmp_path / "home" / "lake"
     workspace = workspace_of(bucket[0], tmp_path / "home")
     slice_ = Slice(NEW, GOES)
-    note_slices(workspace.lake, "title_notes", {slice_: {"title": "noted"}}, but="at")
+    write_notes(workspace.lake, "title_notes", {slice_: {"title": "noted"}}, ignored_column="at")
     workspace.lake.commit(
         "titles", pa.Table.from_pylist([slice_.where | {"title": "bare"}], SCHEMA), [slice_.where], {}
     )
@@ -251,7 +251,7 @@ def test_no_extension_takes_a_table_that_another_one_left(bucket: Bucket, tmp_pa
     workspace.close()
     install(titles(name="thief"))
     other = workspace_of(bucket[0], tmp_path / "home")
-    assert other.lake.specs["titles"].left_by == "titles"
+    assert other.lake.specs["titles"].former_extension == "titles"
     assert [(one.name, "that the extension titles made" in one.problem) for one in find_extensions()] == [
         ("thief", True)
     ]
@@ -265,13 +265,13 @@ def test_a_published_file_is_made_anew_when_an_extension_with_tables_alone_goes(
     workspace = workspace_of(bucket[0], tmp_path / "home")
     made(workspace, GOES)
     publish(workspace)
-    assert behind(workspace) is None
+    assert find_publication_lag(workspace) is None
     workspace.close()
     monkeypatch.setenv("CC_PIPELINE_WITHOUT", "titles")
     without = workspace_of(bucket[0], tmp_path / "home")
-    assert behind(without) is not None
+    assert find_publication_lag(without) is not None
     publish(without)
-    assert behind(without) is None
+    assert find_publication_lag(without) is None
     without.close()
 
 
@@ -316,7 +316,7 @@ def test_upkeep_calls_extensions_and_names_those_that_fail(bucket: Bucket, tmp_p
         Extension(name="sound", summary="Counts.", maintenance=counts),
     )
     workspace = workspace_of(bucket[0], tmp_path / "home")
-    report = keep_up(workspace)
+    report = run_upkeep(workspace)
     assert homes == [tmp_path / "home"]
     assert (report.deleted["files of sound"], report.failed) == (3, {"broken": "KeyError: 'shelf'"})
     workspace.close()

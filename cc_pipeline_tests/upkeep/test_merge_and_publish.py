@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.layout import FEW_FILES
+from cc_pipeline.lake.layout import MAX_SMALL_FILES
 from cc_pipeline.locks import locked
 from cc_pipeline.publish.views import Sharing, publication_views
 from cc_pipeline.upkeep import upkeep
-from cc_pipeline.upkeep.upkeep import keep_up, merge_and_publish
+from cc_pipeline.upkeep.upkeep import merge_and_publish, run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import workspace_of
 
@@ -25,7 +25,7 @@ def workspace(tmp_path: Path) -> Workspace:
     """A home with as many small files of fetches as it may have, and one more."""
     made = workspace_of(tmp_path / "source", tmp_path / "home")
     schema = made.lake.specs["lookups"].schema
-    for number in range(FEW_FILES + 1):
+    for number in range(MAX_SMALL_FILES + 1):
         target = f"t{number:02}"
         row = {"crawl": CRAWL, "target": target, "located_by": "parquet", "subsets": ["warc"], "complete": True}
         row |= {"unread_files": 0, "unread": [], "captures": 1, "looked_up_at": 0, "made_from": "a"}
@@ -47,9 +47,9 @@ def files(workspace: Workspace) -> int:
 
 def test_a_publication_merges_what_is_due_and_readers_of_before_keep_theirs(workspace: Workspace) -> None:
     before = workspace.lake.pin("lookups").files
-    assert merge_and_publish(workspace).rows["lookups"] == FEW_FILES + 1
+    assert merge_and_publish(workspace).rows["lookups"] == MAX_SMALL_FILES + 1
     assert files(workspace) == 1
-    assert shown(workspace) == [(f"t{number:02}",) for number in range(FEW_FILES + 1)]
+    assert shown(workspace) == [(f"t{number:02}",) for number in range(MAX_SMALL_FILES + 1)]
     assert all(Path(path).exists() for path in before)
     # where nothing repeats no view looks for repeats or joins records
     with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
@@ -68,9 +68,9 @@ def test_a_publication_merges_what_is_due_and_readers_of_before_keep_theirs(work
 def test_it_waits_for_nobody_who_merges(workspace: Workspace) -> None:
     with locked(workspace.settings.home / "upkeep.lock"):
         merge_and_publish(workspace)
-    assert len(shown(workspace)) == FEW_FILES + 1
-    assert files(workspace) == FEW_FILES + 1
-    assert keep_up(workspace).merged["lookups"] == FEW_FILES + 1
+    assert len(shown(workspace)) == MAX_SMALL_FILES + 1
+    assert files(workspace) == MAX_SMALL_FILES + 1
+    assert run_upkeep(workspace).merged["lookups"] == MAX_SMALL_FILES + 1
 
 
 def test_what_cannot_be_merged_is_published_all_the_same_and_told(
@@ -79,7 +79,7 @@ def test_what_cannot_be_merged_is_published_all_the_same_and_told(
     def full(*_: object) -> int:
         raise EnvironmentFault("the disk is full", "Free some space.")
 
-    monkeypatch.setattr(upkeep, "merge_due", full)
+    monkeypatch.setattr(upkeep, "compact_due", full)
     with pytest.raises(EnvironmentFault, match="disk is full"):
         merge_and_publish(workspace)
-    assert len(shown(workspace)) == FEW_FILES + 1
+    assert len(shown(workspace)) == MAX_SMALL_FILES + 1

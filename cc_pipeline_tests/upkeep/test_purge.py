@@ -29,16 +29,16 @@ from cc_pipeline.lake.vacuum import vacuum_now
 from cc_pipeline.records.leases import lease
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.records.sweep import sweep
-from cc_pipeline.stores.answer import Listed
+from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.upkeep import moved_records, upkeep
 from cc_pipeline.upkeep import moved_records as moving
 from cc_pipeline.upkeep import purge as purging
 from cc_pipeline.upkeep.purge import PurgeReport, purge
-from cc_pipeline.upkeep.purge_plan import PurgePlan, begun, plan_purge, purged_tables
-from cc_pipeline.upkeep.receipts import look_for_rest, receipts, sentences
-from cc_pipeline.upkeep.stored_files import lost_records, verify
-from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.upkeep.purge_plan import PurgePlan, list_unfinished_purges, plan_purge, purged_tables
+from cc_pipeline.upkeep.receipts import describe_leftovers, find_leftovers, read_receipts
+from cc_pipeline.upkeep.stored_files import find_lost_records, verify
+from cc_pipeline.upkeep.upkeep import run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files
 from cc_pipeline_tests.oracles.published import list_differences
@@ -148,8 +148,8 @@ def test_nothing_is_left_and_others_are_as_before(
     export_slices(workspace, NEW, [GOES, STAYS])
     before = views(workspace, tmp_path / "before.duckdb")
     plan = plan_purge(workspace, GOES, GOES)
-    assert plan.files_where(shared=True) >= 2, "WARC and ARC files that others need"
-    assert plan.kept > 0
+    assert plan.count_files(shared=True) >= 2, "WARC and ARC files that others need"
+    assert plan.kept_records > 0
     assert plan.holders == ("host_www.example.com",)
 
     def behind_a_checkpoint(lake: Lake, table: str, *rest: object) -> int:
@@ -163,25 +163,25 @@ def test_nothing_is_left_and_others_are_as_before(
     part = next(path for path in parts if GOES in pq.read_table(path, columns=["target"])["target"].to_pylist())
     back = {path: path.read_bytes() for path in (home / "lake" / stored, part)}
     report = purge(workspace, plan, now=True)
-    assert (report.waiting, report.gone_after) == (0, None)
+    assert (report.waiting, report.deleted_after) == (0, None)
     assert traces(home, wanted) == []
     assert list_differences(before, views(workspace, tmp_path / "after.duckdb")) == []
     for spec in purged_tables(workspace.lake):
         assert workspace.lake.read(spec.name, {"target": GOES}).num_rows == 0
     assert GOES not in workspace.lake.read("targets").column("slug").to_pylist()
     assert dangling(workspace) == []
-    assert lost_records(workspace) == []
+    assert find_lost_records(workspace) == []
     done = verify(workspace.lake, workspace.storage, None)
-    assert (done.records, done.whole) == (0, True)
+    assert (done.records, done.is_complete) == (0, True)
     assert [path.name for path in (home / "lake" / "exports" / NEW).iterdir() if any(path.iterdir())] == [STAYS]
-    assert begun(workspace.place) == []
+    assert list_unfinished_purges(workspace.place) == []
     told_by_the_receipt(workspace, plan)
-    [receipt] = receipts(workspace, GOES)
+    [receipt] = read_receipts(workspace, GOES)
     for path, data in back.items():
         path.write_bytes(data)
-        found = look_for_rest(workspace, receipt)
-        assert (found.files, found.superseded, found.nothing) == (1, int(path == part), False)
-    assert sentences(workspace, receipt, found)[2:4] == [
+        found = find_leftovers(workspace, receipt)
+        assert (found.files, found.superseded, found.is_clean) == (1, int(path == part), False)
+    assert describe_leftovers(workspace, receipt, found)[2:4] == [
         "LEFT: 1 stored or exported files that the receipt names",
         "LEFT: 1 superseded files of tables with rows of it; readers may have them open",
     ]
@@ -191,17 +191,17 @@ def test_nothing_is_left_and_others_are_as_before(
     reports = extract(workspace, GOES)
     assert reports[0].rows > 0
     assert sum(int(one["fetched"]) for one in reports[1].per_target.values()) > 0
-    assert look_for_rest(workspace, receipt).rows["records"] > 0
+    assert find_leftovers(workspace, receipt).rows["records"] > 0
 
 
 def told_by_the_receipt(workspace: Workspace, plan: PurgePlan) -> None:
     """Asserts that one receipt tells of all that was held, that nothing is left, and of nobody else's matters."""
-    [receipt] = receipts(workspace, plan.slug)
+    [receipt] = read_receipts(workspace, plan.slug)
     assert receipt.held[0].rows == {table: count for table, count in plan.rows.items() if count}
-    assert (receipt.held[0].records, receipt.held[0].kept) == (plan.records, plan.kept)
+    assert (receipt.held[0].records, receipt.held[0].kept) == (plan.records, plan.kept_records)
     names = {one.file for own in plan.files.values() for one in own if one.records} | {*plan.exports}
     assert {hashlib.sha256(name.encode()).hexdigest() for name in names} <= {*receipt.files}
-    assert receipt.ended and receipt.left and receipt.left.nothing
+    assert receipt.ended and receipt.left and receipt.left.is_clean
     there = [spec for spec in purged_tables(workspace.lake) if workspace.lake.version(spec.name) >= 0]
     assert receipt.left.names and receipt.left.tables == len(there) > 5, "it looked"
     text = workspace.place.read_all(receipt.key).data.decode()
@@ -214,17 +214,17 @@ def test_a_look_costs_the_crawls_of_the_receipt_and_waits_for_the_end(
 ) -> None:
     real, asked = Transport.listing, list[str]()
 
-    def noted(self: Transport, prefix: str) -> list[Listed]:
+    def noted(self: Transport, prefix: str) -> list[ListedObject]:
         asked.append(prefix)
         return real(self, prefix)
 
     monkeypatch.setattr(Transport, "listing", noted)
-    monkeypatch.setattr("cc_pipeline.upkeep.receipts.look_for_rest", None)
+    monkeypatch.setattr("cc_pipeline.upkeep.receipts.find_leftovers", None)
     purged(small)
-    [receipt] = receipts(small, GOES)
+    [receipt] = read_receipts(small, GOES)
     assert receipt.hidden and receipt.ended is receipt.left is None
     asked.clear()
-    found = look_for_rest(small, receipt)
+    found = find_leftovers(small, receipt)
     assert found.files and found.superseded
     assert receipt.crawls == [NEW]
     assert asked and all(NEW in prefix for prefix in asked)
@@ -247,7 +247,7 @@ def test_a_reader_of_before_reads_until_the_retention_has_passed(
         before = reader.execute(count).fetchone()
         report = purged(workspace)
         assert report.waiting >= 2
-        assert report.gone_after is not None
+        assert report.deleted_after is not None
         assert reader.execute(count).fetchone() == before
     assert old <= stored_files(workspace), "and the bytes are there"
     with duckdb.connect(str(workspace.settings.published_path), read_only=True) as reader:
@@ -255,13 +255,13 @@ def test_a_reader_of_before_reads_until_the_retention_has_passed(
         assert reader.execute("SELECT count(*) FROM targets WHERE slug = 'example.com'").fetchone() == (0,)
     assert traces(home, wanted) != []
     # upkeep meanwhile does not begin the week anew
-    [note] = begun(workspace.place)
+    [note] = list_unfinished_purges(workspace.place)
     for days in (3, 3, 2):
-        assert begun(workspace.place) == [note]
+        assert list_unfinished_purges(workspace.place) == [note]
         days_later(monkeypatch, days)
-        keep_up(workspace)
+        run_upkeep(workspace)
     assert not {home / "lake" / file for files in note.old.values() for file in files} & set(home.rglob("*"))
-    assert begun(workspace.place) == []
+    assert list_unfinished_purges(workspace.place) == []
 
 
 #: What is stopped, in the order of the steps, and whether behind its first call or before it.
@@ -301,7 +301,7 @@ def test_stopped_at_any_step_it_finishes_the_next_time(
     assert traces(workspace.settings.home, wanted) == []
     assert list_differences(before, views(workspace, tmp_path / "after.duckdb")) == []
     assert dangling(workspace) == []
-    assert begun(workspace.place) == []
+    assert list_unfinished_purges(workspace.place) == []
     told_by_the_receipt(workspace, plan)
 
 
@@ -379,14 +379,14 @@ def test_records_that_a_fetch_takes_over_meanwhile_stay(workspace: Workspace, mo
     def meanwhile(*given: object) -> int:
         monkeypatch.setattr(purging, "move_records", real)
         late = rows.set_column(rows.schema.get_field_index("target"), "target", [["late"] * rows.num_rows])
-        follow = moving._follow
+        follow = moving._relocate_rows
 
         def taken_over(*passed: object) -> None:
-            monkeypatch.setattr(moving, "_follow", follow)
+            monkeypatch.setattr(moving, "_relocate_rows", follow)
             workspace.lake.commit("records", late.select(rows.schema.names), [{"crawl": NEW, "target": "late"}], {})
             follow(*passed)
 
-        monkeypatch.setattr(moving, "_follow", taken_over)
+        monkeypatch.setattr(moving, "_relocate_rows", taken_over)
         return real(*given)
 
     monkeypatch.setattr(purging, "move_records", meanwhile)
@@ -412,14 +412,14 @@ def test_another_home_on_the_lake_keeps_what_it_shows_and_is_named(bucket: Bucke
         with duckdb.connect(str(workspace.settings.published_path), read_only=True) as reader:
             [rows, texts] = reader.execute(count).fetchone() or (0, 0)
             assert bool(rows and texts) is shows
-    [receipt] = receipts(other, GOES)
-    seen = look_for_rest(other, receipt)
-    assert (seen.published > 0, seen.superseded > 0, seen.rows, seen.nothing) == (True, True, {}, False)
-    assert any("cc.duckdb of 1 other homes" in text for text in sentences(mine, receipt, seen))
+    [receipt] = read_receipts(other, GOES)
+    seen = find_leftovers(other, receipt)
+    assert (seen.published > 0, seen.superseded > 0, seen.rows, seen.is_clean) == (True, True, {}, False)
+    assert any("cc.duckdb of 1 other homes" in text for text in describe_leftovers(mine, receipt, seen))
     publish(other)
     assert purged(other, now=True).waiting == 0, "begun by one home, ended by another"
     for workspace in (mine, other):
-        assert look_for_rest(workspace, receipt).nothing
+        assert find_leftovers(workspace, receipt).is_clean
     left = list((tmp_path / "lake" / "tables" / "page_text").rglob("*.parquet"))
     assert {target for path in left for target in pq.read_table(path)["target"].to_pylist()} == {STAYS}
 
@@ -439,16 +439,16 @@ def test_parts_of_a_set_go_and_its_members_targets_stay(bucket: Bucket, tmp_path
     assert workspace.lake.read("targets").column("slug").to_pylist() == [STAYS]
     assert dangling(workspace) == []
     again = plan_purge(workspace, "set-press", "set:press")
-    assert again.found_nothing
+    assert again.is_empty
 
 
 def test_a_target_that_found_nothing_goes_whole(small: Workspace) -> None:
     workspace = small
     extract(workspace, "exmaple.test")
     plan = plan_purge(workspace, "exmaple.test", "exmaple.test")
-    assert plan.found_nothing
-    assert not plan_purge(workspace, GOES, GOES).found_nothing
-    purging.remove_whole(workspace, {plan.slug}, plan.slices)
+    assert plan.is_empty
+    assert not plan_purge(workspace, GOES, GOES).is_empty
+    purging.remove_empty_targets(workspace, {plan.slug}, plan.slices)
     assert "exmaple.test" not in workspace.lake.read("targets").column("slug").to_pylist()
     assert workspace.lake.read("lookups", {"target": "exmaple.test"}).num_rows == 0
     assert workspace.lake.read("fetches", {"target": "exmaple.test"}).num_rows == 0

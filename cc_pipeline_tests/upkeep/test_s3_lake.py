@@ -20,20 +20,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.checks.doctor import examine
-from cc_pipeline.cli.sql_results import answer as write_answer
+from cc_pipeline.cli.sql_results import run_statements as write_answer
 from cc_pipeline.derived_files.export import export_slices
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.harvesting.build_index import build_index
 from cc_pipeline.home import LAKE_NOTE as NOTE
 from cc_pipeline.lake import reading
-from cc_pipeline.lake.reading import open_answers
+from cc_pipeline.lake.reading import open_for_queries
 from cc_pipeline.lake.slice import PARSE, Slice
-from cc_pipeline.lake.snapshot import pinned_versions
+from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.upkeep.purge import purge
-from cc_pipeline.upkeep.purge_plan import begun, plan_purge
-from cc_pipeline.upkeep.stored_files import lost_records, verify
-from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.upkeep.purge_plan import list_unfinished_purges, plan_purge
+from cc_pipeline.upkeep.stored_files import find_lost_records, verify
+from cc_pipeline.upkeep.upkeep import run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.testing.mini_crawl.news import NewsSpec, write_news
 from cc_pipeline_tests.weedserver import REGION, S3Server, weed_server
@@ -112,7 +112,7 @@ def with_httpfs(workspace: Workspace, *arguments: str, **more: str) -> subproces
 def answer(workspace: Workspace, query: str, capsys: pytest.CaptureFixture[str]) -> Counter[str]:
     capsys.readouterr()
     settings = workspace.settings
-    with open_answers(settings) as connection:
+    with open_for_queries(settings) as connection:
         write_answer(connection, query, "csv")
     return Counter(map(str, list(csv.reader(capsys.readouterr().out.splitlines()))[1:]))
 
@@ -172,7 +172,7 @@ def test_without_the_extension_views_are_refused_with_both_ways_out(
     assert "CC_PIPELINE_PUBLISH=copy" in refused.value.advice
     assert not far.settings.published_path.exists()
     [found] = [found for found in examine(far.settings) if found.topic == "publishing"]
-    assert (found.level, found.text, found.advice) == ("bad", refused.value.what, refused.value.advice)
+    assert (found.level, found.text, found.advice) == ("bad", refused.value.problem, refused.value.advice)
 
 
 def test_a_copy_answers_when_the_server_is_gone(
@@ -183,7 +183,7 @@ def test_a_copy_answers_when_the_server_is_gone(
         far = on_s3(server, bucket[0], tmp_path / "far", "copy", publish="copy")
         harvest(far)
         extract(far, SITE)
-        monkeypatch.setattr(reading, "let_read", None)  # neither the extension nor a secret is asked for
+        monkeypatch.setattr(reading, "enable_s3_reads", None)  # neither the extension nor a secret is asked for
         publish(far)
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     here = near(bucket, tmp_path / "near", SITE)
@@ -200,7 +200,7 @@ def test_pages_are_parsed_with_a_handful_of_requests(bucket: Bucket, server: S3S
     harvest(far)
     extract(far, SITE)
     stored = sum(file is not None for file in far.lake.read("records", columns=["stored_file"])[0].to_pylist())
-    PARSE.forget(far.lake, [Slice(NEW, SITE)])
+    PARSE.invalidate(far.lake, [Slice(NEW, SITE)])
     before = far.place.stats.requests
     assert parse_records(far, NEW, [SITE]).fresh_slices == 1
     assert stored > 20
@@ -248,16 +248,16 @@ def test_two_homes_on_one_lake_run_publish_and_sweep_side_by_side(
         harvest(workspace)
         extract(workspace, work[workspace])
         publish(workspace)
-        keep_up(workspace, max_files=1)
+        run_upkeep(workspace, max_files=1)
 
     with ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(at_work, workspace) for workspace in (one, two)]:
             done.result()
     whole = answer(near(bucket, tmp_path / "near", SITE, OTHER), CAPTURES, capsys)
     for workspace in (one, two):
-        keep_up(workspace, max_files=1)
+        run_upkeep(workspace, max_files=1)
         assert answer(workspace, CAPTURES, capsys) == whole
-    assert pinned_versions(one.place) == {}
+    assert read_pinned_versions(one.place) == {}
 
 
 def test_commits_of_many_writers_all_stand(server: S3Server, tmp_path: Path) -> None:
@@ -323,14 +323,14 @@ def test_a_purge_leaves_nothing_in_the_bucket_and_others_as_they_were(
     assert {row["stored_file"] for row in theirs} & {row["stored_file"] for row in rows if row["target"] == SITE}
 
     report = purge(workspace, plan_purge(workspace, SITE, SITE), now=True)
-    assert (report.waiting, report.gone_after) == (0, None)
+    assert (report.waiting, report.deleted_after) == (0, None)
     left = everything()
     in_logs = {key for key in left if "/_delta_log/" in key}
     assert not {key for key in left.keys() - in_logs if any(one in said(key, left[key]) for one in own)}
     assert {key.split("/")[2] for key in left if key.startswith("exports/")} == {OTHER}
     now = [row for row in workspace.lake.read("records").to_pylist() if row["target"] == OTHER]
     assert [row["url"] for row in now] == [row["url"] for row in theirs]
-    assert lost_records(workspace) == []
+    assert find_lost_records(workspace) == []
     done = verify(workspace.lake, workspace.storage, None)
-    assert (done.records, done.whole) == (0, True)
-    assert begun(workspace.place) == []
+    assert (done.records, done.is_complete) == (0, True)
+    assert list_unfinished_purges(workspace.place) == []

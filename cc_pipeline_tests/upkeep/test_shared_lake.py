@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from cc_pipeline import home as homes
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.extraction.locate import captures_of
+from cc_pipeline.extraction.locate import find_captures
 from cc_pipeline.harvesting.catalog import open_catalog
 from cc_pipeline.harvesting.crawl_index import is_harvested
 from cc_pipeline.home import LAKE_NOTE as NOTE
@@ -29,11 +29,11 @@ from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.merging import Bounds
 from cc_pipeline.lake.slice import Slice
-from cc_pipeline.lake.snapshot import pinned_versions
-from cc_pipeline.publish.publish import behind
+from cc_pipeline.lake.snapshot import read_pinned_versions
+from cc_pipeline.publish.publish import find_publication_lag
 from cc_pipeline.upkeep import upkeep
 from cc_pipeline.upkeep import upkeep as lease
-from cc_pipeline.upkeep.upkeep import keep_up, leased
+from cc_pipeline.upkeep.upkeep import hold_lease, run_upkeep
 from cc_pipeline.workspace import workspace as workspaces
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
@@ -127,7 +127,7 @@ def test_what_one_home_harvested_another_one_looks_up_at_once(bucket: Bucket, tm
         assert catalog.crawls() == (OLD, NEW)
     assert two.transport.stats.requests == asked
     # the same captures, from the same index
-    found = [captures_of(home, NEW, [parse_target(SITE)]) for home in (one, two)]
+    found = [find_captures(home, NEW, [parse_target(SITE)]) for home in (one, two)]
     assert found[0].index == found[1].index == "parquet"
     assert found[0].captures[SITE].equals(found[1].captures[SITE])
     # nothing is harvested again here, until the list of the crawl changes
@@ -137,7 +137,7 @@ def test_what_one_home_harvested_another_one_looks_up_at_once(bucket: Bucket, tm
     rows = one.lake.read("row_groups", {"crawl": OLD})
     one.lake.commit("row_groups", rows, [Slice(OLD).where], {})
     [report] = extract(two, SITE, crawl=OLD)[:1]
-    assert report.rows == len(bucket[1].of(OLD, subset="warc", domain=SITE))
+    assert report.rows == len(bucket[1].captures_of(OLD, subset="warc", domain=SITE))
 
 
 @pytest.mark.process
@@ -152,14 +152,14 @@ def test_upkeep_of_one_home_keeps_the_files_that_another_one_shows(
     extract(two, OTHER)
     # the files that the first home shows are merged into others, and superseded for longer than the retention
     monkeypatch.setattr(upkeep, "vacuum", _without_patience(upkeep.vacuum))
-    swept = keep_up(two, max_files=1, retention_hours=0)
+    swept = run_upkeep(two, max_files=1, retention_hours=0)
     assert swept.merged["captures"] > 1
     assert captures(one) == before
     assert captures(two) > before
     # once it has published again, they may go
     publish(one)
     assert captures(one) == captures(two)
-    assert keep_up(two, max_files=1, retention_hours=0).deleted["captures"] > 0
+    assert run_upkeep(two, max_files=1, retention_hours=0).deleted["captures"] > 0
     assert captures(one) == captures(two)
 
 
@@ -174,7 +174,7 @@ def test_two_homes_that_merge_at_once_leave_each_row_once(
     publish(one)
     whole = captures(one)
     together = Barrier(2)
-    merge_due = upkeep.merge_due
+    merge_due = upkeep.compact_due
 
     def at_once(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:
         if table == "captures":
@@ -182,9 +182,11 @@ def test_two_homes_that_merge_at_once_leave_each_row_once(
                 together.wait(2)
         return merge_due(lake, table, scratch, bounds)
 
-    monkeypatch.setattr(upkeep, "merge_due", at_once)
+    monkeypatch.setattr(upkeep, "compact_due", at_once)
     with ThreadPoolExecutor(2) as pool:
-        merged = [report.merged["captures"] for report in pool.map(lambda home: keep_up(home, max_files=1), (one, two))]
+        merged = [
+            report.merged["captures"] for report in pool.map(lambda home: run_upkeep(home, max_files=1), (one, two))
+        ]
     assert sorted(merged) == [0, 2]
     publish(one)
     assert captures(one) == whole
@@ -193,14 +195,14 @@ def test_two_homes_that_merge_at_once_leave_each_row_once(
 def test_a_lease_is_one_homes_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = (shared("https://one.example", tmp_path, name).place for name in ("one", "two"))
     for _ in range(3):
-        with leased(one, "work") as mine, leased(two, "work") as other, leased(two, "else") as another:
+        with hold_lease(one, "work") as mine, hold_lease(two, "work") as other, hold_lease(two, "else") as another:
             assert (mine, other, another) == (True, False, True)
     assert len(list((tmp_path / "lake" / "leases" / "work").iterdir())) == 1
-    with leased(two, "work") as mine:
+    with hold_lease(two, "work") as mine:
         assert mine
     # a home that was killed never gave it back
-    monkeypatch.setattr(lease, "LASTS", -timedelta(seconds=1))
-    with leased(one, "work") as mine, leased(two, "work") as after:
+    monkeypatch.setattr(lease, "LEASE_DURATION", -timedelta(seconds=1))
+    with hold_lease(one, "work") as mine, hold_lease(two, "work") as after:
         assert (mine, after) == (True, True)
 
 
@@ -211,12 +213,12 @@ def test_a_merge_lease_that_says_no_time_or_one_to_come_ends_a_day_after_it_was_
     place = shared("https://one.example", tmp_path, "one").place
     place.put("leases/merging/000000000001", content)
     lease_file = tmp_path / "lake" / "leases" / "merging" / "000000000001"
-    with leased(place, "merging") as mine:
+    with hold_lease(place, "merging") as mine:
         assert not mine
-    for written in (time.time() - lease.LASTS.total_seconds() - 1, 4_070_908_800.0):
+    for written in (time.time() - lease.LEASE_DURATION.total_seconds() - 1, 4_070_908_800.0):
         place.put("leases/merging/000000000001", content)
         os.utime(lease_file, (written, written))
-        with leased(place, "merging") as mine:
+        with hold_lease(place, "merging") as mine:
             assert mine
         for left in lease_file.parent.iterdir():
             left.unlink()
@@ -227,11 +229,11 @@ def test_a_note_of_a_publication_that_does_not_say_what_it_pins_lets_nothing_go(
     place = shared("https://one.example", tmp_path, "one").place
     place.put("published/0123456789abcdef.json", content)
     note = tmp_path / "lake" / "published" / "0123456789abcdef.json"
-    assert pinned_versions(place) is None
-    for written in (time.time() - pins.KEPT.total_seconds() - 1, 4_070_908_800.0):
+    assert read_pinned_versions(place) is None
+    for written in (time.time() - pins.PIN_LIFETIME.total_seconds() - 1, 4_070_908_800.0):
         place.put("published/0123456789abcdef.json", content)
         os.utime(note, (written, written))
-        assert pinned_versions(place) == {}
+        assert read_pinned_versions(place) == {}
         assert not note.exists()
 
 
@@ -240,27 +242,27 @@ def test_a_publication_of_a_time_to_come_pins_for_a_month_at_most(tmp_path: Path
     note = tmp_path / "lake" / "published" / "0123456789abcdef.json"
     noted = {"published_at": "2099-01-01T00:00:00+00:00", "versions": {"records": {"3": "its commit"}}}
     place.put("published/0123456789abcdef.json", json.dumps(noted).encode())
-    assert pinned_versions(place) == {"records": {3: "its commit"}}
-    os.utime(note, (time.time() - pins.KEPT.total_seconds() - 1,) * 2)
-    assert pinned_versions(place) == {}
+    assert read_pinned_versions(place) == {"records": {3: "its commit"}}
+    os.utime(note, (time.time() - pins.PIN_LIFETIME.total_seconds() - 1,) * 2)
+    assert read_pinned_versions(place) == {}
 
 
 def test_a_copy_pins_nothing_and_a_home_that_is_gone_pins_for_a_while(bucket: Bucket, tmp_path: Path) -> None:
     one = shared(bucket[0], tmp_path, "one")
     harvest(one)
     publish(one)
-    pinned = pinned_versions(one.place)
+    pinned = read_pinned_versions(one.place)
     assert pinned is not None
     assert pinned["row_groups"].keys() == {one.lake.pin("row_groups").version}
     [note] = (tmp_path / "lake" / "published").iterdir()
     old = json.loads(note.read_bytes())
-    old["published_at"] = (datetime.now(UTC) - pins.KEPT - timedelta(hours=1)).isoformat()
+    old["published_at"] = (datetime.now(UTC) - pins.PIN_LIFETIME - timedelta(hours=1)).isoformat()
     note.write_text(json.dumps(old))
-    assert pinned_versions(one.place) == {}
+    assert read_pinned_versions(one.place) == {}
     assert not note.exists()
     publish(one)
     publish(shared(bucket[0], tmp_path, "one", publish="copy"))
-    assert pinned_versions(one.place) == {}
+    assert read_pinned_versions(one.place) == {}
 
 
 def _without_patience(vacuum):
@@ -280,12 +282,12 @@ def test_a_home_that_publishes_nothing_leaves_it_to_another(bucket: Bucket, tmp_
     one, two = shared(bucket[0], tmp_path, "one"), shared(bucket[0], tmp_path, "two", publish="none")
     harvest(one)
     extract(two, SITE)
-    assert behind(two) is None
+    assert find_publication_lag(two) is None
     with pytest.raises(UserInputError, match="publishes no"):
         publish(two)
-    keep_up(two)
+    run_upkeep(two)
     assert not two.settings.published_path.exists()
-    assert behind(one) is not None
+    assert find_publication_lag(one) is not None
     publish(one)
     assert captures(one)
 
@@ -300,9 +302,9 @@ def test_homes_on_a_lake_make_its_rows_with_the_same_settings(bucket: Bucket, tm
         extract(other, OTHER)
     note = read_note(other.settings.home)
     assert note is not None
-    assert not note.chosen
+    assert not note.choices
     # the way out: one of them changes, and the others are told
-    other.choose(anew=True)
+    other.choose(overwrite=True)
     other.choose()
     with pytest.raises(UserInputError, match="settings markdown=yes"):
         one.choose()

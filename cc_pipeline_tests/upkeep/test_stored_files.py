@@ -13,7 +13,7 @@ from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.lake.slice import FETCH, Slice
-from cc_pipeline.upkeep.stored_files import holders, lost_records, verify
+from cc_pipeline.upkeep.stored_files import find_holders, find_lost_records, verify
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files
 from cc_pipeline_tests.world import ARC, NEW, Bucket, copy_of, extract, harvest, rehome, workspace_of
@@ -56,7 +56,7 @@ def spoil(workspace: Workspace, row: dict[str, object]) -> None:
 
 
 def test_a_sound_home_has_nothing_to_say(workspace: Workspace) -> None:
-    assert lost_records(workspace) == []
+    assert find_lost_records(workspace) == []
     assert [finding.level for finding in findings(workspace)] == ["ok"]
     assert asset_checks.stored_files.verdict(workspace, Scope()).severity == "ok"
     done = verify(workspace.lake, workspace.storage, None)
@@ -82,17 +82,17 @@ def test_a_damaged_record_is_found_and_fetched_again(workspace: Workspace, crawl
     place = (bad["warc_filename"], bad["warc_record_offset"])
     done = verify(workspace.lake, workspace.storage, None)
     assert {crawl: set(places) for crawl, places in done.damaged.items()} == {crawl: {place}}
-    assert lost_records(workspace) == []
+    assert find_lost_records(workspace) == []
     finding = verified_finding(done)
     assert finding.level == "bad"
     assert str(bad["warc_filename"]) in finding.text
-    slugs = holders(workspace.lake, crawl, done.damaged[crawl])
+    slugs = find_holders(workspace.lake, crawl, done.damaged[crawl])
     assert bad["target"] in slugs
     assert fetch_captures(workspace, crawl, slugs).requests == 0
     report = fetch_captures(workspace, crawl, slugs, distrusted=[*done.damaged[crawl]])
     assert report.requests == 1
     assert verify(workspace.lake, workspace.storage, None).damaged == {}
-    assert FETCH.made_from(workspace.lake, [Slice(crawl, slug) for slug in slugs])
+    assert FETCH.read_input_digests(workspace.lake, [Slice(crawl, slug) for slug in slugs])
 
 
 def test_another_payload_of_the_same_length_is_damage_too(workspace: Workspace) -> None:
@@ -115,7 +115,7 @@ def test_another_payload_of_the_same_length_is_damage_too(workspace: Workspace) 
 def test_lost_records_are_listed_counted_and_no_error_of_the_doctor(workspace: Workspace) -> None:
     for path in stored_files(workspace, ARC):
         path.unlink()
-    [lost] = lost_records(workspace)
+    [lost] = find_lost_records(workspace)
     assert (lost.crawl, lost.records) == (ARC, len(stored_rows(workspace, ARC)))
     assert set(lost.targets) == {row["target"] for row in stored_rows(workspace, ARC)}
     [finding] = findings(workspace)
@@ -124,7 +124,7 @@ def test_lost_records_are_listed_counted_and_no_error_of_the_doctor(workspace: W
     assert "doctor --repair" in finding.advice
     verdict = asset_checks.stored_files.verdict(workspace, Scope())
     assert verdict.severity == "error"
-    assert verdict.figures["lost records"] == lost.records
+    assert verdict.metrics["lost records"] == lost.records
     done = verify(workspace.lake, workspace.storage, None)
     assert done.damaged == {}, "what is lost is counted as lost"
     assert fetch_captures(workspace, ARC, sorted(lost.targets)).requests > 0
@@ -134,5 +134,5 @@ def test_lost_records_are_listed_counted_and_no_error_of_the_doctor(workspace: W
 
 def test_a_home_without_records_has_nothing_stored(bucket: Bucket, tmp_path: Path) -> None:
     workspace = workspace_of(bucket[0], tmp_path)
-    assert lost_records(workspace) == []
+    assert find_lost_records(workspace) == []
     assert verify(workspace.lake, workspace.storage).read == 0

@@ -21,10 +21,10 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.harvesting.crawls import commit_crawls
 from cc_pipeline.lake import target_definitions
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.row_counts import committed_counts
-from cc_pipeline.lake.torn import TornTable
+from cc_pipeline.lake.row_counts import read_committed_counts
+from cc_pipeline.lake.torn import DamagedTable
 from cc_pipeline.upkeep import torn_tables
-from cc_pipeline.upkeep.torn_tables import mend_tables, torn_slices
+from cc_pipeline.upkeep.torn_tables import find_incomplete_slices, repair_tables
 from cc_pipeline.workspace.tables import CORE_TABLES, all_tables
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 from cc_pipeline_tests.world import NEW, OLD, Bucket, Killed, extract, harvest, publish, workspace_of
@@ -134,7 +134,7 @@ def run_again(workspace: Workspace, world: World) -> None:
     assert counts(workspace) == world.shown
     assert rows_of(workspace) == world.rows
     assert bad(workspace) == []
-    assert torn_slices(workspace.lake) == []
+    assert find_incomplete_slices(workspace.lake) == []
 
 
 #: Table, kind of file, and what is left of it.
@@ -214,7 +214,7 @@ def test_what_others_built_on_is_not_taken_back(world: World, workspace: Workspa
     assert "1 later ones were built on it" in finding.text
     assert "from a backup" in finding.advice
     assert _mend_tables(workspace, open_lake(workspace.settings)) == ([], False)
-    with pytest.raises(TornTable, match="built on it"):
+    with pytest.raises(DamagedTable, match="built on it"):
         publish(workspace)
     before.write_bytes(half)
     run_again(workspace_of(world.bucket, workspace.settings.home), world)
@@ -248,9 +248,9 @@ def test_a_commit_that_is_taken_back_leaves_the_count_of_rows_that_were_not_coun
     lake.commit("records", rows, [where], {f"fetch:{NEW}:example.org": "1"})
     cut(last_file(workspace, "records"), "empty")
     lake = open_lake(workspace.settings)
-    mend_tables(lake)
+    repair_tables(lake)
     key = (NEW, "example.org")
-    assert committed_counts(lake, "records", [key]) == {key: rows.num_rows}
+    assert read_committed_counts(lake, "records", [key]) == {key: rows.num_rows}
     lake.commit("records", rows, [where], {f"fetch:{NEW}:example.org": "2"})
 
 
@@ -258,7 +258,7 @@ def test_a_torn_definition_names_no_slices(workspace: Workspace) -> None:
     lake = open_lake(workspace.settings)
     target_definitions.note_purge(lake, TARGETS)
     cut(last_file(workspace, "targets"), "empty")
-    [done] = mend_tables(open_lake(workspace.settings))
+    [done] = repair_tables(open_lake(workspace.settings))
     assert done.slices == []
 
 

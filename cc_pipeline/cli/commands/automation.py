@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cc_pipeline.api.running import all_runs, step
+from cc_pipeline.api.running import run_step, start_all_runs
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.commands.settings import init
@@ -26,44 +26,44 @@ _Yes = Annotated[bool | None, typer.Option("--yes/--no", help="Parse these pages
 
 
 @app.command("on")
-def on(home: options.Home = None) -> None:
+def enable(home: options.Home = None) -> None:
     """Turn all sensors and schedules on. They work while a UI or a daemon runs on this home (cc-pipeline ui)."""
-    _turn(load_settings(home=home), on=True)
+    _switch_all(load_settings(home=home), enable=True)
 
 
 @app.command("off")
-def off(home: options.Home = None) -> None:
+def disable(home: options.Home = None) -> None:
     """Turn all sensors and schedules off. Queued and running runs continue."""
     settings = load_settings(home=home)
     if _is_home(settings):
-        _turn(settings, on=False)
+        _switch_all(settings, enable=False)
 
 
 @app.command()
 def status(home: options.Home = None) -> None:
     """Show each sensor and schedule: whether it is on, its last tick with its message, and its next tick."""
-    from cc_pipeline.defs.automation.switches import standings
-    from cc_pipeline.defs.instance import open_instance, silent_servers
+    from cc_pipeline.defs.automation.switches import read_automation_statuses
+    from cc_pipeline.defs.instance import find_silent_servers, open_instance
 
     settings = load_settings(home=home)
     if not _is_home(settings):
         return
     with open_instance(settings) as instance:
-        automations = list(standings(instance))
-        silent = silent_servers(instance)
+        automations = list(read_automation_statuses(instance))
+        silent = find_silent_servers(instance)
     rows = [
         (
             automation.name,
             automation.kind,
-            "on" if automation.on else "off",
-            _when(automation.last),
-            automation.said,
-            _when(automation.next),
+            "on" if automation.is_enabled else "off",
+            _format_time(automation.last),
+            automation.last_message,
+            _format_time(automation.next),
         )
         for automation in automations
     ]
     show_table("automation", ["name", "kind", "", "last tick", "said", "next"], rows)
-    if not any(automation.on for automation in automations):
+    if not any(automation.is_enabled for automation in automations):
         console.print("all are off; turn them on with: cc-pipeline automation on")
     for server, runs in silent.items():
         warn(
@@ -86,7 +86,7 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
 
       cc-pipeline automation reparse --yes
     """
-    from cc_pipeline.automation.reparse import agree, is_agreed, outdated_of_all, price_in_words
+    from cc_pipeline.automation.reparse import describe_cost, find_all_outdated, is_agreed, write_agreement
     from cc_pipeline.extraction.plan import options_of
     from cc_pipeline.workspace.workspace import open_workspace
 
@@ -94,14 +94,14 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
     if not _is_home(settings):
         return
     if yes is not None:
-        agree(settings, yes=yes)
+        write_agreement(settings, yes=yes)
     with open_workspace(settings) as workspace:
-        older = outdated_of_all(workspace)
+        older = find_all_outdated(workspace)
     if not older:
         parser = options_of(settings).parser
         console.print(f"all pages are up to date (parser version {parser})")
         return
-    console.print(price_in_words(settings, older))
+    console.print(describe_cost(settings, older))
     next_step = (
         "The schedule backfill_missing parses them again, an hour of work at a time." if is_agreed(settings) else ""
     )
@@ -122,7 +122,7 @@ def upkeep(home: options.Home = None) -> None:
     if not _is_home(settings):
         return
     with open_workspace(settings) as workspace, Launcher(workspace) as launcher, progress_bars():
-        step("upkeep", lambda: all_runs(launcher.keep_up()))
+        run_step("upkeep", lambda: start_all_runs(launcher.run_maintenance()))
 
 
 @app.command()
@@ -146,22 +146,22 @@ def _is_home(settings: Settings) -> bool:
     return False
 
 
-def _turn(settings: Settings, *, on: bool) -> None:
-    from cc_pipeline.defs.automation.switches import turn
+def _switch_all(settings: Settings, *, enable: bool) -> None:
+    from cc_pipeline.defs.automation.switches import set_all_automations
     from cc_pipeline.defs.instance import open_instance
 
     with open_instance(settings) as instance:
-        changed = turn(instance, on=on)
-    word = "on" if on else "off"
+        changed = set_all_automations(instance, is_enabled=enable)
+    word = "on" if enable else "off"
     for name in changed:
         console.print(f"{word}: {name}")
     if not changed:
         console.print(f"all sensors and schedules are {word} already")
-    elif on:
+    elif enable:
         console.print("They tick while a UI or a daemon runs on this home: cc-pipeline ui")
 
 
-def _when(moment: datetime | None) -> str:
+def _format_time(moment: datetime | None) -> str:
     return f"{moment:%Y-%m-%d %H:%M}" if moment is not None else ""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.addresses import scheme_of
-from cc_pipeline.api.meaning import checked_format
+from cc_pipeline.api.meaning import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.output import notice, progress_bars, write_rows
@@ -31,7 +31,7 @@ app = typer.Typer(
 _Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 
 
-def _opened(settings: Settings) -> Catalog:
+def _open_catalog(settings: Settings) -> Catalog:
     """Opens the catalog of the home's lake. Raises ``EnvironmentFault`` if nothing was harvested."""
     from cc_pipeline.harvesting.catalog import open_catalog
     from cc_pipeline.workspace.workspace import open_lake
@@ -46,7 +46,7 @@ def _opened(settings: Settings) -> Catalog:
 
 def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str = "table") -> None:
     """Writes the catalog's coverage of ``crawls`` (``None``: all). Raises ``EnvironmentFault`` without a catalog."""
-    with _opened(settings) as catalog:
+    with _open_catalog(settings) as catalog:
         crawl_filters = [None] if crawls is None else dict.fromkeys(crawls)
         rows = [row for crawl in crawl_filters for row in catalog.coverage(crawl).to_pylist()]
     ordered = sorted(rows, key=lambda row: (row["crawl"], row["subset"]))
@@ -55,7 +55,7 @@ def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str 
 
 @app.command()
 def coverage(
-    crawl: options.CrawlsHere = None,
+    crawl: options.HomeCrawls = None,
     output: _Format = "table",
     home: options.Home = None,
 ) -> None:
@@ -70,20 +70,20 @@ def coverage(
       cc-pipeline catalog coverage -c CC-MAIN-2018-05 --format jsonl
     """
 
-    show_coverage(load_settings(home=home), crawl, checked_format(output))
+    show_coverage(load_settings(home=home), crawl, check_format(output))
 
 
 def query_catalog(settings: Settings, sql: str, output: str, out: Path | None) -> None:
     """Runs read-only queries on the catalog of all crawls."""
-    from cc_pipeline.cli.sql_results import answer
-    from cc_pipeline.lake.reading import explained
+    from cc_pipeline.cli.sql_results import run_statements
+    from cc_pipeline.lake.reading import translate_errors
 
-    with explained(settings.home), _opened(settings) as catalog:
-        _refuse_orders(sql)
-        answer(catalog.connection(), sql, output, out)
+    with translate_errors(settings.home), _open_catalog(settings) as catalog:
+        _refuse_changes(sql)
+        run_statements(catalog.connection(), sql, output, out)
 
 
-def _refuse_orders(sql: str) -> None:
+def _refuse_changes(sql: str) -> None:
     """Raises ``UserInputError`` for statements that change tables, which DuckDB would allow: the tables are views."""
     from duckdb import StatementType
 
@@ -163,7 +163,7 @@ def import_(
     settings = load_settings(source=source, home=home)
     claim_home(settings)
     with open_workspace(settings) as workspace, workspace.scratch_folder("fetched") as folder, progress_bars():
-        local_file = _fetched(settings, file, folder)
+        local_file = _fetch_catalog(settings, file, folder)
         notice(f"comparing with the source: its path list, {FOOTERS} footers (about 1.3 MB)")
         imported = import_catalog(workspace, local_file, sha256=sha256, believe_repaired=believe_repaired)
     if imported.subsets:
@@ -189,18 +189,18 @@ def import_(
 
 
 #: Maximum bytes of a catalog file; most have 8 MB.
-_MOST_FETCHED = 256 << 20
+_MAX_CATALOG_BYTES = 256 << 20
 
 
-def _fetched(settings: Settings, address: str, folder: Path) -> Path:
+def _fetch_catalog(settings: Settings, address: str, folder: Path) -> Path:
     """Returns the local file, or downloads an address into ``folder``."""
     from cc_pipeline.errors import disk_trouble
-    from cc_pipeline.workspace.workspace import fetched_whole
+    from cc_pipeline.workspace.workspace import fetch_object
 
     if scheme_of(address):
         copy = folder / address.rpartition("/")[2]
         with disk_trouble(copy):
-            copy.write_bytes(fetched_whole(settings, address, _MOST_FETCHED))
+            copy.write_bytes(fetch_object(settings, address, _MAX_CATALOG_BYTES))
         return copy
     if not Path(address).is_file():
         raise UserInputError(f"there is no file {address}")

@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cc_pipeline import children
-from cc_pipeline.api.running import all_runs, step
+from cc_pipeline.api.running import run_step, start_all_runs
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import coloured, console, console_err, progress_bars
 from cc_pipeline.errors import Incomplete, UserInputError
-from cc_pipeline.interruption import BY_SIGNAL
+from cc_pipeline.interruption import SIGNAL_STATUS_BASE
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from cc_pipeline.checks.finding import Finding
     from cc_pipeline.lake.lake import Lake
-    from cc_pipeline.upkeep.stored_files import Verified
+    from cc_pipeline.upkeep.stored_files import VerificationReport
     from cc_pipeline.workspace.workspace import Workspace
 
 #: Signals to the process group, in order, and the seconds to wait after each; the first is that of Ctrl-C.
-_ENDINGS: Final = ((signal.SIGINT, 12.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
-_LOOK_SECONDS: Final = 0.05
+_END_SIGNALS: Final = ((signal.SIGINT, 12.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
+_POLL_SECONDS: Final = 0.05
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
@@ -102,7 +102,7 @@ def doctor(
 
       cc-pipeline doctor --migrate
     """
-    from cc_pipeline.api.extensions import refuse_undefinable
+    from cc_pipeline.api.extensions import exclude_invalid_extensions
     from cc_pipeline.checks.doctor import budget_findings, examine
     from cc_pipeline.defs.engines import find_engine
     from cc_pipeline.transport.states import reset_breaker
@@ -130,12 +130,12 @@ def doctor(
             raise UserInputError(f"{settings.home} is no home yet, so there is nothing to check; see --home")
         with open_workspace(settings) as workspace, progress_bars():
             findings = list(evaluate_checks(workspace))
-        _tell(findings)
+        _print_findings(findings)
         return
     if live:
-        from cc_pipeline.checks.live import look_live
+        from cc_pipeline.checks.live import probe_source
 
-        _tell(look_live(settings))
+        _print_findings(probe_source(settings))
         return
     if migrate:
         migrate_home(settings, yes=yes)
@@ -145,11 +145,11 @@ def doctor(
         # it fetches and parses
         engine.check_ready(settings)
     record_findings = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
-    refuse_undefinable()
-    _tell([*examine(settings), *record_findings, *engine.examine(settings), *budget_findings(settings)])
+    exclude_invalid_extensions()
+    _print_findings([*examine(settings), *record_findings, *engine.examine(settings), *budget_findings(settings)])
 
 
-def _tell(findings: Iterable[Finding]) -> None:
+def _print_findings(findings: Iterable[Finding]) -> None:
     """Prints findings as they come. Ends the command with status 1 if one is bad."""
     marks = {"ok": ("ok  ", "green"), "note": ("note", "yellow"), "bad": ("bad ", "red")}
     is_bad = False
@@ -165,7 +165,7 @@ def _tell(findings: Iterable[Finding]) -> None:
 def migrate_home(settings: Settings, *, yes: bool) -> None:
     """Migrates the home to this version's layout. A stopped migration continues."""
     from cc_pipeline.home import LAYOUT, read_note
-    from cc_pipeline.lake.evolution import pending
+    from cc_pipeline.lake.evolution import find_pending
     from cc_pipeline.workspace.tables import MIGRATIONS
     from cc_pipeline.workspace.workspace import open_lake, open_workspace
 
@@ -174,13 +174,13 @@ def migrate_home(settings: Settings, *, yes: bool) -> None:
     with open_workspace(settings) as workspace:
         workspace.claim()
         lake = open_lake(settings)
-        steps = pending(settings.home, MIGRATIONS)
+        steps = find_pending(settings.home, MIGRATIONS)
         if not steps:
             console.print(f"{settings.home} needs no migration (layout {LAYOUT})", soft_wrap=True)
             return
         price = sum(step.price(lake) for step in steps)
         for step in steps:
-            console.print(f"layout {step.layout}: {step.what}; rewrites {step.price(lake):,} bytes")
+            console.print(f"layout {step.layout}: {step.description}; rewrites {step.price(lake):,} bytes")
         if price and not yes and not typer.confirm(f"This rewrites {price:,} bytes and needs as many free. Go on?"):
             raise typer.Exit(1)
         workspace.migrate(MIGRATIONS, rewrite=True)
@@ -191,8 +191,8 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
     """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C or SIGTERM."""
     from cc_pipeline.defs.instance import (
         DAEMON_VARIABLES,
-        end_runs_of_gone_servers,
-        missing_in,
+        end_runs_of_dead_servers,
+        find_missing_keys,
         prepare_instance,
         workspace_file,
     )
@@ -200,13 +200,13 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
     settings = load_settings(home=home)
     prepare_instance(settings)
     # of a UI that was killed
-    end_runs_of_gone_servers(settings)
+    end_runs_of_dead_servers(settings)
     console.print(f"http://127.0.0.1:{port}  ({settings.source}, home {settings.home})", soft_wrap=True)
     dagster_home = os.environ.get("DAGSTER_HOME")
     if dagster_home and Path(dagster_home).expanduser().resolve() != settings.dagster_home:
         note = f"note: DAGSTER_HOME={dagster_home} is not used: this shows the runs of {settings.dagster_home}"
         console_err.print(note, soft_wrap=True)
-    if missing := missing_in(settings):
+    if missing := find_missing_keys(settings):
         note = f"note: {settings.dagster_home / 'dagster.yaml'} is your own file and lacks {' and '.join(missing)}"
         console_err.print(f"{note}: docs/dagster.md (Restarts) has the lines", soft_wrap=True)
     arguments = ("-w", workspace_file(settings), "-h", "127.0.0.1", "-p", port)
@@ -218,18 +218,18 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
         program = children.python_command("cc_pipeline.defs.dev", *arguments)
         status = serve(program, settings.dagster_home, environment)
     finally:
-        end_runs_of_gone_servers(settings)
-    raise typer.Exit(status if status >= 0 else BY_SIGNAL - status)
+        end_runs_of_dead_servers(settings)
+    raise typer.Exit(status if status >= 0 else SIGNAL_STATUS_BASE - status)
 
 
 def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, repair: bool) -> list[Finding]:
     """Verifies a sample of the stored records (or ``everything``), fetches lost and damaged ones again, parses and
     publishes them. Returns the findings. Raises ``EnvironmentFault`` if the source or the lake fails; ``Incomplete`` at
     the end, if the source does not return everything."""
-    from cc_pipeline.checks.conservation import balance, to_make_again
+    from cc_pipeline.checks.conservation import count_balance, find_slices_to_remake
     from cc_pipeline.checks.doctor import verified_finding
     from cc_pipeline.checks.finding import Finding
-    from cc_pipeline.checks.scope import key_of, some
+    from cc_pipeline.checks.scope import abbreviate_keys, key_of
     from cc_pipeline.upkeep import stored_files
     from cc_pipeline.workspace.workspace import open_lake, open_workspace
 
@@ -244,31 +244,36 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
             findings += mended
             if not is_readable:
                 return findings
-        verified = stored_files.Verified(0, 0)
+        verified = stored_files.VerificationReport(0, 0)
         if verify:
             verified = stored_files.verify(lake, storage, None if everything else stored_files.SAMPLE)
             findings.append(verified_finding(verified))
         if repair:
-            lost, unbalanced = stored_files.lost_records(workspace), to_make_again(balance(workspace))
+            lost, unbalanced = (
+                stored_files.find_lost_records(workspace),
+                find_slices_to_remake(count_balance(workspace)),
+            )
             slugs_to_refetch: dict[str, set[str]] = defaultdict(set)
             for lost_file in lost:
                 slugs_to_refetch[lost_file.crawl] |= lost_file.targets.keys()
             for crawl, places in verified.damaged.items():
-                slugs_to_refetch[crawl] |= {*stored_files.holders(lake, crawl, places)}
+                slugs_to_refetch[crawl] |= {*stored_files.find_holders(lake, crawl, places)}
             for stage, slices in unbalanced.items():
                 # runs cannot see that these rows are wrong
-                stage.forget(lake, slices)
+                stage.invalidate(lake, slices)
                 for slice_ in slices:
-                    slugs_to_refetch[slice_.crawl].add(slice_.whole.target)
+                    slugs_to_refetch[slice_.crawl].add(slice_.partition.target)
             count = sum(lost_file.records for lost_file in lost) + verified.records
-            miscounted = _have_miscounted_made_again(workspace, slugs_to_refetch)
+            miscounted = _remake_miscounted(workspace, slugs_to_refetch)
             if slugs_to_refetch:
-                _repair(workspace, verified, slugs_to_refetch)
+                _refetch_lost(workspace, verified, slugs_to_refetch)
                 text = f"{count:,} records were fetched again, parsed and published; the ledger has those still missing"
                 findings = mended + ([Finding("ok", "repaired", text)] if count else [])
                 if unbalanced:
                     keys = {key_of(slice_) for slices in unbalanced.values() for slice_ in slices}
-                    findings.append(Finding("ok", "repaired", f"{some(keys)} did not balance and were rebuilt"))
+                    findings.append(
+                        Finding("ok", "repaired", f"{abbreviate_keys(keys)} did not balance and were rebuilt")
+                    )
             elif mended or miscounted:
                 _publish(workspace)
             else:
@@ -281,29 +286,36 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
     """Undoes incomplete commits. Returns the findings, and whether all tables can be read afterwards."""
     from cc_pipeline.automation import watch_list
     from cc_pipeline.checks.finding import Finding
-    from cc_pipeline.lake.slice import slices_of, targets_by_crawl
+    from cc_pipeline.lake.slice import group_targets_by_crawl, slices_of
     from cc_pipeline.records.segments import adopt_again
-    from cc_pipeline.upkeep.torn_tables import lost_definitions, mend_tables, run_command, torn_slices, torn_tables
+    from cc_pipeline.upkeep.torn_tables import (
+        find_incomplete_files,
+        find_incomplete_slices,
+        repair_tables,
+        restore_definitions,
+        run_command,
+    )
     from cc_pipeline.workspace.claim import is_home_of
 
     if not is_home_of(workspace.settings):
         return [], True
     findings = []
-    for mended in mend_tables(lake):
-        copy_note = "no copy is left" if mended.kept is None else f"a copy is kept as {mended.kept}"
+    for mended in repair_tables(lake):
+        copy_note = "no copy is left" if mended.kept_path is None else f"a copy is kept as {mended.kept_path}"
         commands = [
-            run_command(lake, slices_of(crawl, targets)) for crawl, targets in targets_by_crawl(mended.slices).items()
+            run_command(lake, slices_of(crawl, targets))
+            for crawl, targets in group_targets_by_crawl(mended.slices).items()
         ]
         remake_note = f"{len(mended.slices):,} slices must be rebuilt" if mended.slices else ""
-        text = "; ".join(part for part in (mended.torn.text, copy_note, remake_note) if part)
+        text = "; ".join(part for part in (mended.incomplete_file.text, copy_note, remake_note) if part)
         findings.append(Finding("ok", "repaired", text, "; ".join(commands)))
-    is_readable = all(incomplete_file.is_harmless for incomplete_file in torn_tables(lake))
+    is_readable = all(incomplete_file.is_harmless for incomplete_file in find_incomplete_files(lake))
     if is_readable:
         # the fetched records are stored, with journals that name them
-        for crawl in {slice_.crawl for slice_ in torn_slices(lake, ("records",))}:
+        for crawl in {slice_.crawl for slice_ in find_incomplete_slices(lake, ("records",))}:
             adopt_again(workspace.storage, crawl)
     if is_readable and findings:
-        for slug in lost_definitions(lake, watch_list.read(workspace.settings.watch_list_path)):
+        for slug in restore_definitions(lake, watch_list.read(workspace.settings.watch_list_path)):
             text = f"the definition of {slug} is lost"
             findings.append(Finding("bad", "targets", text, "Run it again as it was named: cc-pipeline run …"))
     return findings, is_readable
@@ -313,41 +325,41 @@ def _publish(workspace: Workspace) -> None:
     from cc_pipeline.defs.launch import Launcher
 
     with Launcher(workspace) as launcher:
-        step("cc.duckdb", launcher.publish, aside=False)
+        run_step("cc.duckdb", launcher.publish, is_notice=False)
 
 
-def _have_miscounted_made_again(workspace: Workspace, slugs_to_refetch: dict[str, set[str]]) -> list[str]:
+def _remake_miscounted(workspace: Workspace, slugs_to_refetch: dict[str, set[str]]) -> list[str]:
     """Has slices rebuilt whose rows differ from their commit, and returns what was wrong. Their targets are added to
     ``slugs_to_refetch``, by crawl, and reuse their stored records. Index tables are rebuilt here.
     """
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.records.segments import adopt_again
-    from cc_pipeline.workspace.miscounts import find_changed_miscounts, make_again, sentences
+    from cc_pipeline.workspace.miscounts import describe_miscounts, find_changed_miscounts, make_again
 
-    miscounts = find_changed_miscounts(workspace.settings, workspace.lake, every=True)
+    miscounts = find_changed_miscounts(workspace.settings, workspace.lake, check_all=True)
     slices = make_again(workspace.lake, miscounts)
     for slice_ in slices:
         adopt_again(workspace.storage, slice_.crawl)
         if slice_.target:
-            slugs_to_refetch[slice_.crawl].add(slice_.whole.target)
+            slugs_to_refetch[slice_.crawl].add(slice_.partition.target)
     if crawls := sorted({slice_.crawl for slice_ in slices if not slice_.target}):
         with Launcher(workspace) as launcher:
-            step(f"index of {', '.join(crawls)}", partial(launcher.harvest, crawls), aside=False)
-    return [*sentences(miscounts)]
+            run_step(f"index of {', '.join(crawls)}", partial(launcher.harvest, crawls), is_notice=False)
+    return [*describe_miscounts(miscounts)]
 
 
-def _repair(workspace: Workspace, verified: Verified, slugs_to_refetch: dict[str, set[str]]) -> None:
+def _refetch_lost(workspace: Workspace, verified: VerificationReport, slugs_to_refetch: dict[str, set[str]]) -> None:
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.extraction.fetch import fetch_captures
-    from cc_pipeline.extraction.target_slices import part_slices
+    from cc_pipeline.extraction.target_slices import find_part_slices
     from cc_pipeline.lake.slice import slices_of
     from cc_pipeline.workspace.workspace import open_workspace
 
     trouble: Incomplete | None = None
     for crawl, slugs in sorted(slugs_to_refetch.items()):
         subsets: dict[str, set[str]] = defaultdict(set)
-        for slice_ in part_slices(workspace, slices_of(crawl, sorted(slugs))):
-            subsets[slice_.whole.target].add(slice_.subset)
+        for slice_ in find_part_slices(workspace, slices_of(crawl, sorted(slugs))):
+            subsets[slice_.partition.target].add(slice_.subset)
         targets = workspace.targets(sorted(slugs))
         if places := verified.damaged.get(crawl):
             try:
@@ -363,10 +375,10 @@ def _repair(workspace: Workspace, verified: Verified, slugs_to_refetch: dict[str
                 Launcher(group_workspace) as launcher,
             ):
                 try:
-                    step(
+                    run_step(
                         f"lost records of {crawl}",
-                        partial(all_runs, launcher.extract([crawl], group_targets)),
-                        aside=False,
+                        partial(start_all_runs, launcher.extract([crawl], group_targets)),
+                        is_notice=False,
                     )
                 except Incomplete as error:
                     # a failure in one crawl must not stop the others
@@ -386,21 +398,21 @@ def serve(command: Sequence[str], folder: Path, environment: Mapping[str, str]) 
     try:
         return process.wait()
     finally:
-        _end(process)
+        _end_group(process)
 
 
-def _end(process: children.Process) -> None:
-    for number, timeout in _ENDINGS:
+def _end_group(process: children.Process) -> None:
+    for number, timeout in _END_SIGNALS:
         try:
             os.killpg(process.pid, number)
         except (ProcessLookupError, PermissionError):  # the latter for a group of zombies, on some systems
             break
-        if _gone(process, timeout):
+        if _wait_for_group_end(process, timeout):
             break
     process.poll()
 
 
-def _gone(process: children.Process, timeout: float) -> bool:
+def _wait_for_group_end(process: children.Process, timeout: float) -> bool:
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -409,7 +421,7 @@ def _gone(process: children.Process, timeout: float) -> bool:
             os.killpg(process.pid, 0)
         except ProcessLookupError:
             return True
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return False
 
 

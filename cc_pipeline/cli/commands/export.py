@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from cc_pipeline.api.export import Said
+from cc_pipeline.api.export import Attribution
 from cc_pipeline.api.export import export as export_home
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.output import guarding, show_export
+from cc_pipeline.cli.output import guards_formulas, show_export
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.export.formats import describe_formats, find_formats
 from cc_pipeline.settings import load_settings
@@ -22,7 +22,7 @@ def export(
     targets: Annotated[
         list[str] | None, typer.Argument(metavar="TARGET…", help="Only rows of these targets (default: all).")
     ] = None,
-    crawl: options.CrawlsHere = None,
+    crawl: options.HomeCrawls = None,
     output: Annotated[
         str | None,
         typer.Option(
@@ -74,8 +74,8 @@ def export(
             query=query,
             folder=folder,
             allow_missing=allow_missing,
-            guard_formulas=guarding(),
-            said=Said(creator, url),
+            guard_formulas=guards_formulas(),
+            attribution=Attribution(creator, url),
         )
     except Incomplete as incomplete:
         if incomplete.report is not None:

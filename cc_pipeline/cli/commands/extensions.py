@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cc_pipeline.api.meaning import checked_format
+from cc_pipeline.api.meaning import check_format
 from cc_pipeline.cli.command import HOME, Command
 from cc_pipeline.cli.output import console, notice, write_rows
 from cc_pipeline.errors import CcPipelineError
@@ -29,7 +29,7 @@ def extensions(
     """
     from cc_pipeline.api.extensions import installed_extensions
 
-    checked_format(output)
+    check_format(output)
     installed = installed_extensions(_settings())
     if output == "table" and not installed:
         console.print("no extensions are installed")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.api.running import agreed_builds, build_indexes, despite_gaps, say_damage, step
+from cc_pipeline.api.running import build_indexes, find_agreed_builds, harvest_despite_gaps, report_damage, run_step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.commands.catalog import show_coverage
@@ -69,13 +69,17 @@ def add_captures(
       cc-pipeline run captures:rows -c CC-MAIN-2024-22
     """
     from cc_pipeline.api.giving import add_captures as add
-    from cc_pipeline.named_captures.reading import NAMES
+    from cc_pipeline.named_captures.reading import COLUMN_ALIASES
 
     columns = dict(pair.partition("=")[::2] for pair in column or ())
     if unknown_columns := [
-        column_name for column_name, file_column in columns.items() if column_name not in NAMES or not file_column
+        column_name
+        for column_name, file_column in columns.items()
+        if column_name not in COLUMN_ALIASES or not file_column
     ]:
-        raise UserInputError(f"--column {unknown_columns[0]}: write COLUMN=NAME; columns are {', '.join(NAMES)}")
+        raise UserInputError(
+            f"--column {unknown_columns[0]}: write COLUMN=NAME; columns are {', '.join(COLUMN_ALIASES)}"
+        )
     settings = load_settings(source=source, home=home, via=via, subsets=tuple(subset) if subset else None)
     added = add(settings, file, name, columns=columns, extend=extend, replace=replace, harvest=harvest, yes=yes)
     for row, reason in sorted(added.wrong.first):
@@ -84,7 +88,7 @@ def add_captures(
     console.print(
         f"{added.target.definition}: {sum(added.held.values()):,} captures in {len(added.held):,} crawls, "
         f"{counts.new:,} "
-        f"new, {counts.changed if replace else 0:,} changed, {counts.gone if replace else 0:,} removed"
+        f"new, {counts.changed if replace else 0:,} changed, {counts.unmatched if replace else 0:,} removed"
     )
     if counts.changed and not replace:
         notice(f"{counts.changed:,} existing captures differ in {file} and were kept; --replace overwrites them")
@@ -153,19 +157,22 @@ def add_source(
         show_table(
             "files read whole",
             ["file", "crawl", "partition key", ""],
-            [(_name(file.location), file.crawl, file.slug, "new" if file in new else "known") for file in source_files],
+            [
+                (_file_name(file.location), file.crawl, file.slug, "new" if file in new else "known")
+                for file in source_files
+            ],
         )
         with Launcher(workspace) as launcher:
             if register_only:
                 launcher.add_source_files(slugs)
                 return
             with progress_bars():
-                step("files", lambda: launcher.read_source_files(slugs), aside=False)
-                step("cc.duckdb", launcher.publish, aside=False)
-        counts = {file: _rows(settings, file.slug) for file in source_files}
-        rows = [(_name(file.location), *row_counts) for file, row_counts in counts.items()]
+                run_step("files", lambda: launcher.read_source_files(slugs), is_notice=False)
+                run_step("cc.duckdb", launcher.publish, is_notice=False)
+        counts = {file: _count_rows(settings, file.slug) for file in source_files}
+        rows = [(_file_name(file.location), *row_counts) for file, row_counts in counts.items()]
         show_table("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
-        _say_unread(workspace, {file: sum(row_counts[:-1]) for file, row_counts in counts.items()})
+        _report_unread(workspace, {file: sum(row_counts[:-1]) for file, row_counts in counts.items()})
     if any(row[-1] for row in rows):
         console.print('to see what could not be read: cc-pipeline sql "SELECT * FROM source_faults"')
 
@@ -181,20 +188,20 @@ def _add_archives(
     claim_home(settings)
     with open_workspace(settings) as workspace:
         added = register_archives(workspace, files, crawl)
-        show_table("archive files", ["file", "collection"], [(_name(file.location), crawl) for file in added])
+        show_table("archive files", ["file", "collection"], [(_file_name(file.location), crawl) for file in added])
         if register_only:
             return
-        to_build = agreed_builds(workspace, [crawl], yes)
+        to_build = find_agreed_builds(workspace, [crawl], yes)
         with Launcher(workspace) as launcher, progress_bars():
-            build_indexes(launcher, to_build, aside=False)
-            despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new([crawl]), aside=False))
-        say_damage(workspace, [crawl])
-        _say_unread(workspace, _captures(workspace, crawl, added))
+            build_indexes(launcher, to_build, is_notice=False)
+            harvest_despite_gaps(lambda: run_step("index", lambda: launcher.harvest_changed([crawl]), is_notice=False))
+        report_damage(workspace, [crawl])
+        _report_unread(workspace, _count_captures(workspace, crawl, added))
     show_coverage(settings, [crawl])
     console.print(f"the pages of a site in them: cc-pipeline run … --crawl {crawl}")
 
 
-def _captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -> dict[SourceFile, int]:
+def _count_captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -> dict[SourceFile, int]:
     """Returns the number of captures in the index of each file, by the catalog; 0 without an index."""
     from cc_pipeline.harvesting.archives import archive_files
     from cc_pipeline.harvesting.catalog import open_catalog
@@ -206,7 +213,7 @@ def _captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -> dict
     return {file: rows.get(keys.get(file.location, ""), 0) for file in files}
 
 
-def _say_unread(workspace: Workspace, rows: dict[SourceFile, int]) -> None:
+def _report_unread(workspace: Workspace, rows: dict[SourceFile, int]) -> None:
     """Prints the files that could not be read completely, each with its first reason. ``rows`` are the numbers of rows
     of all files. Raises ``UserInputError`` if no file has any."""
     unread: list[tuple[str, int, int, str]] = []
@@ -217,7 +224,7 @@ def _say_unread(workspace: Workspace, rows: dict[SourceFile, int]) -> None:
             reason = (
                 f"at byte {faults[0]['byte_offset'] or 0:,}: {faults[0]['reason']}" if faults else "no page was found"
             )
-            unread.append((_name(file.location), count, len(faults), reason))
+            unread.append((_file_name(file.location), count, len(faults), reason))
     if rows and not any(rows.values()):
         examples = "; ".join(f"{name} ({count:,} unreadable ranges, {reason})" for name, _, count, reason in unread[:3])
         raise UserInputError(f"no record could be read from {len(rows):,} files: {examples}")
@@ -225,15 +232,15 @@ def _say_unread(workspace: Workspace, rows: dict[SourceFile, int]) -> None:
         show_table("not readable", ["file", "rows", "ranges", "first reason"], unread)
 
 
-def _name(location: str) -> str:
+def _file_name(location: str) -> str:
     return location.rpartition("/")[2]
 
 
-def _rows(settings: Settings, slug: str) -> list[int]:
-    from cc_pipeline.lake.reading import open_settled
+def _count_rows(settings: Settings, slug: str) -> list[int]:
+    from cc_pipeline.lake.reading import open_home_publication
 
     tables = ("page_metadata", "page_text", "page_links", "feed_items", "source_faults")
-    with open_settled(settings) as connection:
+    with open_home_publication(settings) as connection:
         counts = [
             connection.execute(f"SELECT count(*) FROM lake.{table} WHERE target = ?", [slug]).fetchone()
             for table in tables

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cc_pipeline.api import meaning
-from cc_pipeline.api.asking import crawls_named, without_a_home
-from cc_pipeline.api.voice import voice
+from cc_pipeline.api.asking import find_named_crawls, load_settings_without_home
+from cc_pipeline.api.voice import get_reporter
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import notice, warn, whole_file
@@ -21,10 +21,10 @@ from cc_pipeline.settings import Settings
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.export.one_page import Form
-    from cc_pipeline.extraction.nearest import Asked, Nearest
+    from cc_pipeline.extraction.nearest import CrawlLookup, Nearest
 
 #: The content of each form, for messages.
-_FORMS: dict[Form, str] = {
+_FORM_CONTENTS: dict[Form, str] = {
     "html": "the page",
     "body": "the bytes of the body",
     "text": "its text",
@@ -35,12 +35,12 @@ _FORMS: dict[Form, str] = {
 }
 
 #: The form of a file's suffix, for a file without --format.
-_NAMED: Final = {".md": "markdown", ".txt": "text", ".json": "json", ".warc": "warc", ".warc.gz": "warc"}
+_FORM_BY_SUFFIX: Final = {".md": "markdown", ".txt": "text", ".json": "json", ".warc": "warc", ".warc.gz": "warc"}
 
 
 def get(
     url: Annotated[str, typer.Argument(metavar="URL", help="The address of a page.")],
-    at: Annotated[
+    date: Annotated[
         str | None, typer.Option("--at", help="The capture nearest to then: 2019, 2019-05, 2019-05-01 …")
     ] = None,
     crawl: options.MaybeCrawls = None,
@@ -76,44 +76,46 @@ def get(
       cc-pipeline get example.com --at 2012 --format warc --out example.warc.gz
     """
     from cc_pipeline.commoncrawl.filters import period
-    from cc_pipeline.export.one_page import rendered, start_parser
-    from cc_pipeline.extraction.nearest import NotCaptured, nearest_capture
+    from cc_pipeline.export.one_page import render_capture, start_parser
+    from cc_pipeline.extraction.nearest import NoSuchCapture, find_nearest_capture
     from cc_pipeline.workspace.workspace import open_workspace
 
-    form = _form(output)
+    form = _read_form(output)
     if out is not None and output is None:
-        _ask_about(out)
+        _confirm_form(out)
     if out is None and form in ("warc", "record", "body") and sys.stdout.isatty():
         raise UserInputError(f"a terminal cannot show --format {form}; add --out FILE or pipe the output somewhere")
-    target, wanted_time = _page(url), None if at is None else period(at)
-    settings = without_a_home(
-        home, source=source, via=via, subsets=tuple(subset) if subset else None, wait=options.patience(wait)
+    target, wanted_time = _page_target(url), None if date is None else period(date)
+    settings = load_settings_without_home(
+        home, source=source, via=via, subsets=tuple(subset) if subset else None, wait=options.wait_seconds(wait)
     )
     start_parser(form, settings.extractor)
     with open_workspace(settings) as workspace:
-        crawl_ids = crawls_named(workspace, crawl)
+        crawl_ids = find_named_crawls(workspace, crawl)
         try:
-            nearest = nearest_capture(
-                workspace, target, wanted_time, crawls=crawl_ids, most_crawls=max_crawls, told=_tell
+            nearest = find_nearest_capture(
+                workspace, target, wanted_time, crawls=crawl_ids, max_crawls=max_crawls, on_lookup=_report_lookup
             )
-        except NotCaptured as not_captured:
+        except NoSuchCapture as not_captured:
             if workspace.crawl_list.note is not None:
                 notice(workspace.crawl_list.note)
-            raise NotCaptured(not_captured.what, _guess(settings, target) + not_captured.advice) from None
+            raise NoSuchCapture(not_captured.problem, _suggest_host(settings, target) + not_captured.advice) from None
         # a page that is stored here may have been found without the list
         if (crawl_ids is not None or not nearest.stored) and workspace.crawl_list.note is not None:
             notice(workspace.crawl_list.note)
         requests, size = workspace.transport.stats.requests, workspace.transport.stats.bytes
-        data, note = rendered(nearest, form, settings.extractor)
+        data, note = render_capture(nearest, form, settings.extractor)
         if out is None:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
         else:
             with whole_file(out) as temporary_path:
                 temporary_path.write_bytes(data)
-        _say(nearest, requests, size)
+        _report_capture(nearest, requests, size)
         if out is not None:
-            notice(f"{out}: {_FORMS[form]} ({nearest.record.declared_mime or 'no type'}), {human_bytes(len(data))}")
+            notice(
+                f"{out}: {_FORM_CONTENTS[form]} ({nearest.record.declared_mime or 'no type'}), {human_bytes(len(data))}"
+            )
         if note:
             notice(note)
     if nearest.digest_check == "mismatch":
@@ -126,49 +128,52 @@ def get(
         )
 
 
-def _form(form_name: str | None) -> Form:
-    form = next((known_form for known_form in _FORMS if known_form == (form_name or "html")), None)
+def _read_form(form_name: str | None) -> Form:
+    form = next((known_form for known_form in _FORM_CONTENTS if known_form == (form_name or "html")), None)
     if form is None:
-        raise UserInputError(f"--format is {form_name!r}; choose one of {', '.join(_FORMS)}")
+        raise UserInputError(f"--format is {form_name!r}; choose one of {', '.join(_FORM_CONTENTS)}")
     return form
 
 
-def _ask_about(out: Path) -> None:
+def _confirm_form(out: Path) -> None:
     """Asks for confirmation if the suffix of the file is that of another form than HTML. Raises ``UserInputError``
     without a terminal."""
-    suffix_form = next((form for suffix, form in _NAMED.items() if out.name.lower().endswith(suffix)), None)
-    if suffix_form and not voice().agrees(f"{out.name} would contain {_FORMS['html']}. Write it anyway?"):
+    suffix_form = next((form for suffix, form in _FORM_BY_SUFFIX.items() if out.name.lower().endswith(suffix)), None)
+    if suffix_form and not get_reporter().agrees(
+        f"{out.name} would contain {_FORM_CONTENTS['html']}. Write it anyway?"
+    ):
         raise UserInputError(
-            f"{out.name} would contain {_FORMS['html']}: add --format {suffix_form}, or --format html to keep that"
+            f"{out.name} would contain {_FORM_CONTENTS['html']}: add --format {suffix_form}, or --format html to "
+            "keep that"
         )
 
 
-def _page(url: str) -> Target:
+def _page_target(url: str) -> Target:
     from cc_pipeline.commoncrawl.target_text import parse_target
 
     return parse_target(url if url.strip().lower().startswith("url:") else f"url:{url.strip()}")
 
 
-def _guess(settings: Settings, target: Target) -> str:
+def _suggest_host(settings: Settings, target: Target) -> str:
     """Returns a suggestion for an unknown host that resembles a known one; else an empty text."""
     from urllib.parse import urlsplit
 
     host, known_hosts = (urlsplit(target.value).hostname or "").removeprefix("www."), meaning.known_names(settings)
-    guess = None if host in known_hosts else meaning.meant(host, known_hosts)
+    guess = None if host in known_hosts else meaning.find_closest_name(host, known_hosts)
     return f"Did you mean {guess}? " if guess else ""
 
 
-def _tell(crawl_lookup: Asked) -> None:
+def _report_lookup(crawl_lookup: CrawlLookup) -> None:
     if not crawl_lookup.captures:
         notice(f"{crawl_lookup.crawl}: {crawl_lookup.note or 'page not found'}")
     elif crawl_lookup.note:
         notice(f"{crawl_lookup.crawl}: {crawl_lookup.note}")
 
 
-def _say(nearest: Nearest, requests: int, size: int) -> None:
-    from cc_pipeline.extraction.nearest import moment_of
+def _report_capture(nearest: Nearest, requests: int, size: int) -> None:
+    from cc_pipeline.extraction.nearest import read_capture_time
 
-    moment = nearest.record.fetch_time or moment_of(nearest.row)
+    moment = nearest.record.fetch_time or read_capture_time(nearest.row)
     capture_time = f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else "at an unknown time"
     cost = "stored in this home" if nearest.stored else f"{requests} requests, {human_bytes(size)}"
     status = nearest.record.http_status

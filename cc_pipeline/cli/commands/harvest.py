@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.api.running import harvest_crawls, resolve_crawls, step
+from cc_pipeline.api.running import harvest_crawls, resolve_crawls, run_step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.output import notice, progress_bars, warn
@@ -66,12 +66,12 @@ def harvest(
         source=source,
         home=home,
         subsets=subsets,
-        max_index_gaps=options.most_gaps(allow_gaps),
-        wait=options.patience(wait),
+        max_index_gaps=options.index_gap_limit(allow_gaps),
+        wait=options.wait_seconds(wait),
     )
     claim_home(settings)
     if index_files is not None:
-        _keep_list(settings, crawl, index_files)
+        _store_index_list(settings, crawl, index_files)
     with open_workspace(settings) as workspace:
         crawl_ids = resolve_crawls(workspace, crawl)
         try:
@@ -82,12 +82,12 @@ def harvest(
         gaps = catalog_gaps(workspace, crawl_ids)
     show_coverage(settings, crawl_ids)
     for gap in gaps:
-        warn(f"{gap.what} could not be read: {gap.named}")
+        warn(f"{gap.summary} could not be read: {gap.file_summary}")
 
 
-def _keep_list(settings: Settings, crawls: Sequence[str], file: Path) -> None:
-    from cc_pipeline.harvesting.archives import keep_own_list
-    from cc_pipeline.harvesting.crawl_index import MOST_INDEX_FILES
+def _store_index_list(settings: Settings, crawls: Sequence[str], file: Path) -> None:
+    from cc_pipeline.harvesting.archives import store_user_list
+    from cc_pipeline.harvesting.crawl_index import MAX_INDEX_FILES
 
     if len(crawls) != 1:
         raise UserInputError("--index-files lists the files of one crawl: name it with --crawl")
@@ -95,7 +95,7 @@ def _keep_list(settings: Settings, crawls: Sequence[str], file: Path) -> None:
         data = file.read_bytes()
     except OSError as error:
         raise UserInputError(f"{file} cannot be read: {error.strerror}") from error
-    count = keep_own_list(settings, crawls[0], data, str(file), MOST_INDEX_FILES)
+    count = store_user_list(settings, crawls[0], data, str(file), MAX_INDEX_FILES)
     notice(f"{count:,} index files of {crawls[0]} are listed in this home, instead of a path list of the source")
 
 
@@ -120,5 +120,5 @@ def repair(crawl: options.Crawls, source: options.Source = None, home: options.H
     with open_workspace(settings) as workspace, Launcher(workspace) as launcher, progress_bars():
         crawl_ids = resolve_crawls(workspace, crawl)
         for crawl_id in crawl_ids:
-            step(f"repair {crawl_id}", partial(launcher.repair, crawl_id))
+            run_step(f"repair {crawl_id}", partial(launcher.repair, crawl_id))
     show_coverage(settings, crawl_ids)

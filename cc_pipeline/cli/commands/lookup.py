@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.api import meaning
-from cc_pipeline.api.asking import PLACE, Question, captures_of, columns_to_read, each_crawl, refuse_failed
-from cc_pipeline.api.meaning import checked_format
+from cc_pipeline.api.asking import (
+    PLACE,
+    LookupRequest,
+    columns_to_read,
+    look_up_captures,
+    look_up_each_crawl,
+    refuse_failed,
+)
+from cc_pipeline.api.meaning import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.lookups import open_question
@@ -26,7 +33,7 @@ Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
 
 #: Maximum number of crawls for which ``--count`` counts what was left out: each needs another look-up.
-_MOST_LEFT_OUT = 5
+_MAX_COUNTED_CRAWLS = 5
 
 
 def lookup(
@@ -85,7 +92,7 @@ def lookup(
     records. [bold]to read[/] is how many bytes a fetch would read: neighbouring records are read together.
     """
     from cc_pipeline.api.scanning import condition_of_all
-    from cc_pipeline.cli.capture_output import capture_writer, chosen_columns, chosen_format
+    from cc_pipeline.cli.capture_output import capture_writer, choose_columns, choose_format
     from cc_pipeline.commoncrawl.filters import parse_condition
 
     condition = parse_condition(where).text if where else ""
@@ -104,12 +111,12 @@ def lookup(
         if out is not None or columns is not None or limit:
             raise UserInputError("--count goes without --out, --columns and --limit")
         with question_context as question:
-            _count(question, harvest, checked_format(output or "table"))
+            _print_counts(question, harvest, check_format(output or "table"))
         return
-    output_format = chosen_format(output, out)
-    names = chosen_columns(columns, output_format)
+    output_format = choose_format(output, out)
+    names = choose_columns(columns, output_format)
     if scan_condition := condition_of_all(targets):
-        _scan(
+        _scan_crawls(
             scan_condition,
             crawl,
             names,
@@ -130,12 +137,12 @@ def lookup(
         remaining = limit or None
 
         def ask(crawl: str) -> list[pa.Table]:
-            return captures_of(question, crawl, read, harvest)
+            return look_up_captures(question, crawl, read, harvest)
 
         failed: list[str] = []
         found_slugs: set[str] = set()
         # one crawl's captures are held at a time
-        for _, tables in each_crawl(question.crawls, ask, failed):
+        for _, tables in look_up_each_crawl(question.crawls, ask, failed):
             found_slugs.update(
                 target.slug for target, table in zip(question.targets, tables, strict=True) if table.num_rows
             )
@@ -151,12 +158,12 @@ def lookup(
             # an incomplete file must not appear
             refuse_failed(question, failed)
         if not any(target.where for target in question.targets):
-            _say_what_may_be_meant(question, found_slugs)
+            _suggest_targets(question, found_slugs)
     refuse_failed(question, failed)
     _refuse_unfound(question, found_slugs)
 
 
-def _refuse_unfound(question: Question, found_slugs: Collection[str]) -> None:
+def _refuse_unfound(question: LookupRequest, found_slugs: Collection[str]) -> None:
     """Raises ``UserInputError`` if no target has a capture in any of the crawls. With index gaps, that is unknown."""
     if not found_slugs and question.targets and question.crawls and not question.settings.max_index_gaps:
         first_target, *more_targets = question.targets
@@ -165,7 +172,7 @@ def _refuse_unfound(question: Question, found_slugs: Collection[str]) -> None:
         raise UserInputError(f"no capture of {first_target.definition}{more_note} in {where}")
 
 
-def _scan(
+def _scan_crawls(
     where: str,
     crawl: Sequence[str],
     names: Sequence[str],
@@ -179,28 +186,28 @@ def _scan(
     home: str | None,
 ) -> None:
     """Writes all captures of crawls that match a condition to a file."""
-    from cc_pipeline.api.asking import asked_in
-    from cc_pipeline.api.scanning import forget_parts, scan
+    from cc_pipeline.api.asking import open_lookup
+    from cc_pipeline.api.scanning import delete_parts, scan
     from cc_pipeline.cli.capture_output import capture_writer
     from cc_pipeline.settings import load_settings
 
     if out is None:
         raise UserInputError("a scan of a crawl needs a file, so that it can be continued: add --out FILE.parquet")
-    limit = options.at_any_price(yes)
+    limit = options.cost_limit(yes)
     settings = load_settings(
         source=source, home=home, subsets=tuple(subset) if subset else None, max_bytes=limit, max_requests=limit
     )
-    with asked_in(settings, (), crawl) as question, capture_writer(output_format, names, out) as write:
+    with open_lookup(settings, (), crawl) as question, capture_writer(output_format, names, out) as write:
         capture_count = scan(question, where, out, write, harvest=harvest)
-    forget_parts(out)
+    delete_parts(out)
     notice(f"{capture_count:,} captures in {out}")
 
 
-def _count(original_question: Question, harvest: bool, output: str) -> None:
+def _print_counts(original_question: LookupRequest, harvest: bool, output: str) -> None:
     """Writes the counts of each target by crawl: pages, captures, archive files, bytes, and the cost of a fetch."""
     import pyarrow as pa
 
-    from cc_pipeline.checks.left_out import left_out
+    from cc_pipeline.checks.left_out import describe_omitted_captures
     from cc_pipeline.commoncrawl.index_schema import distinct_captures
 
     columns = ["crawl", "target", "pages", "captures", "files", "bytes", "requests to fetch", "to read"]
@@ -214,33 +221,33 @@ def _count(original_question: Question, harvest: bool, output: str) -> None:
             for single_target in (target.members or (target,))
         }.values()
     )
-    question = Question(original_question.workspace, original_question.crawls, single)
+    question = LookupRequest(original_question.workspace, original_question.crawls, single)
 
     def rows() -> Iterator[Sequence[object]]:
-        for crawl_id, tables in each_crawl(
-            question.crawls, lambda crawl: captures_of(question, crawl, PLACE, harvest), failed
+        for crawl_id, tables in look_up_each_crawl(
+            question.crawls, lambda crawl: look_up_captures(question, crawl, PLACE, harvest), failed
         ):
             yield from (
-                (crawl_id, single_target.definition, *_counted(table))
+                (crawl_id, single_target.definition, *_measure_captures(table))
                 for single_target, table in zip(single, tables, strict=True)
             )
             if len(single) > 1:
-                yield (crawl_id, "all of them", *_counted(distinct_captures(pa.concat_tables(tables))))
+                yield (crawl_id, "all of them", *_measure_captures(distinct_captures(pa.concat_tables(tables))))
             counts[crawl_id] = {
                 single_target.slug: table.num_rows for single_target, table in zip(single, tables, strict=True)
             }
 
     # lines for programs appear as they are found
     write_rows("what there is", columns, rows(), output)
-    for note in left_out(question.workspace, single, [*counts][:_MOST_LEFT_OUT]):
+    for note in describe_omitted_captures(question.workspace, single, [*counts][:_MAX_COUNTED_CRAWLS]):
         warn(note)
     found_slugs = {slug for crawl_counts in counts.values() for slug, count in crawl_counts.items() if count}
-    _say_what_may_be_meant(question, found_slugs)
+    _suggest_targets(question, found_slugs)
     refuse_failed(question, failed)
     _refuse_unfound(question, found_slugs)
 
 
-def _say_what_may_be_meant(question: Question, found_slugs: Collection[str]) -> None:
+def _suggest_targets(question: LookupRequest, found_slugs: Collection[str]) -> None:
     """Prints suggestions for targets without captures whose names resemble known ones: nothing else tells a typo from a
     site that was never crawled."""
     absent_targets = [
@@ -251,11 +258,11 @@ def _say_what_may_be_meant(question: Question, found_slugs: Collection[str]) -> 
     found_names = [
         target.value for target in question.targets if target.slug in found_slugs and target.place is not None
     ]
-    for target, guess in meaning.guesses(question.settings, absent_targets, found_names):
+    for target, guess in meaning.guess_names(question.settings, absent_targets, found_names):
         warn(f"{target.definition} has no captures; did you mean {guess}?")
 
 
-def _counted(captures: pa.Table) -> tuple[int, int, int, int, int, int]:
+def _measure_captures(captures: pa.Table) -> tuple[int, int, int, int, int, int]:
     import pyarrow.compute as pc
 
     from cc_pipeline.records.range_plan import price_of

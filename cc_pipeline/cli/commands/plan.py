@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.api.asking import PLACE, Question, captures_of, sources_for
-from cc_pipeline.api.meaning import checked_format
+from cc_pipeline.api.asking import PLACE, LookupRequest, find_index_sources, look_up_captures
+from cc_pipeline.api.meaning import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.commands.lookup import Format, Harvest
-from cc_pipeline.cli.known_hosts import find_known_hosts, required_known_hosts
+from cc_pipeline.cli.known_hosts import find_known_hosts, require_known_hosts
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
@@ -22,15 +22,15 @@ from cc_pipeline.settings import Settings
 if TYPE_CHECKING:
     from cc_pipeline.extraction.crawl_plan import CrawlPlan
     from cc_pipeline.extraction.plan import Price
-    from cc_pipeline.index.locator import LookupPrice
-    from cc_pipeline.records.range_plan import FetchPrice
+    from cc_pipeline.index.locator import LookupEstimate
+    from cc_pipeline.records.range_plan import FetchEstimate
 
 AskFacts = Annotated[
     bool, typer.Option("--facts", help="Show how large and important the hosts are, even if that costs requests.")
 ]
 
 #: Maximum number of targets with lines of their own.
-_MOST_TARGETS = 40
+_MAX_TARGET_ROWS = 40
 
 
 def plan(
@@ -65,11 +65,11 @@ def plan(
 
       cc-pipeline plan suffix:gov.uk example.org -c newest -c CC-MAIN-2018-05 --via parquet --locate
     """
-    checked_format(output)
+    check_format(output)
     with open_question(
         targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps
     ) as question:
-        rows, notes = _rows(question, hosts, locate=locate, harvest=harvest, facts=facts)
+        rows, notes = _plan_rows(question, hosts, locate=locate, harvest=harvest, facts=facts)
     columns = [
         "crawl", "step", "target", "files", "row groups", "requests", "bytes at most", "bytes likely", "seconds",
         "because",
@@ -79,13 +79,13 @@ def plan(
         notice(note)
 
 
-def _rows(
-    question: Question, where: str | None, *, locate: bool, harvest: bool, facts: bool
+def _plan_rows(
+    question: LookupRequest, where: str | None, *, locate: bool, harvest: bool, facts: bool
 ) -> tuple[list[Sequence[object]], list[str]]:
     """Returns the rows of the plan, and the notes below it."""
     from cc_pipeline.commoncrawl.target import GIVEN_KIND, by_subsets
-    from cc_pipeline.extraction.crawl_plan import look_for
-    from cc_pipeline.extraction.shortest import said, short_ways
+    from cc_pipeline.extraction.crawl_plan import plan_targets
+    from cc_pipeline.extraction.shortest import choose_indexes, explain_index_choices
     from cc_pipeline.index.lookup import price_lookup
     from cc_pipeline.lake.slice import LOCATE
     from cc_pipeline.workspace.workspace import rate_now
@@ -99,32 +99,32 @@ def _rows(
             known_hosts.show_predicted(question, crawl, ask=facts)
         crawl_question = question
         if where is not None:
-            matching_targets = required_known_hosts().choose_hosts(question.workspace, crawl, question.targets, where)
+            matching_targets = require_known_hosts().choose_hosts(question.workspace, crawl, question.targets, where)
             crawl_question = replace(question, targets=matching_targets)
         if not crawl_question.targets:
             continue
-        crawl_plan = look_for(question.workspace, crawl, crawl_question.targets)
-        unlocated = {slice_.whole.target for slice_ in crawl_plan.plan.of(LOCATE)}
+        crawl_plan = plan_targets(question.workspace, crawl, crawl_question.targets)
+        unlocated = {slice_.partition.target for slice_ in crawl_plan.plan.reasons_for(LOCATE)}
         unlocated_question = replace(
             crawl_question, targets=tuple(target for target in crawl_question.targets if target.slug in unlocated)
         )
         lookup_targets = [target for target in unlocated_question.targets if target.kind != GIVEN_KIND]
         for subsets, subset_targets in by_subsets(lookup_targets, settings.subsets).items():
-            sources = sources_for(question.workspace, crawl, settings.via, harvest=harvest)
-            lookup_price = price_lookup(crawl, subsets, subset_targets, sources, via=settings.via)
+            sources = find_index_sources(question.workspace, crawl, settings.index, harvest=harvest)
+            lookup_price = price_lookup(crawl, subsets, subset_targets, sources, via=settings.index)
             likely = lookup_price.bytes if lookup_price.likely_bytes is None else lookup_price.likely_bytes
             rows.append(
                 (crawl, "look-up", None, lookup_price.files, lookup_price.row_groups, lookup_price.requests,
-                 lookup_price.bytes, likely, _seconds(rate, lookup_price.requests), lookup_price.why)
+                 lookup_price.bytes, likely, _seconds(rate, lookup_price.requests), lookup_price.reason)
             )  # fmt: skip
             notes += [
                 f"{crawl}: {note}"
-                for note in (*lookup_price.notes, *_of_the_catalog(unlocated_question, crawl, lookup_price))
+                for note in (*lookup_price.notes, *_catalog_notes(unlocated_question, crawl, lookup_price))
             ]
-        notes += said(short_ways(question.workspace, [crawl_plan], crawl_question.targets))
+        notes += explain_index_choices(choose_indexes(question.workspace, [crawl_plan], crawl_question.targets))
         if unlocated and not locate:
             notes.append(f"{crawl}: the fetch has no estimate until its captures are known; add --locate to find them")
-        elif fetch := _fetch_price(unlocated_question, crawl_plan):
+        elif fetch := _estimate_fetch(unlocated_question, crawl_plan):
             reason = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
             rows.append(
                 (crawl, "fetch", None, fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes,
@@ -132,19 +132,19 @@ def _rows(
             )  # fmt: skip
         if mirror := settings.record_mirror_for(crawl):
             notes.append(f"{crawl}: requests for records are shared with {mirror} (CC_PIPELINE_RECORD_MIRROR)")
-        if current_count := len(crawl_plan.current):
+        if current_count := len(crawl_plan.current_targets):
             amount = (
                 "all targets are"
                 if current_count == len(crawl_question.targets)
                 else f"{current_count:,} of {len(crawl_question.targets):,} targets are"
             )
             notes.append(f"{crawl}: {amount} up to date: a run would not change them")
-        rows += _steps(settings, rate, crawl_plan)
+        rows += _step_rows(settings, rate, crawl_plan)
     notes += _duration_note(settings, rate, sum(row[5] for row in rows if isinstance(row[5], int)))
     return rows, notes
 
 
-def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Sequence[str]:
+def _catalog_notes(question: LookupRequest, crawl: str, price: LookupEstimate) -> Sequence[str]:
     """Returns notes on an imported catalog, and on row groups that are read because they have no key bounds."""
     from cc_pipeline.commoncrawl.key_ranges import merge_ranges
     from cc_pipeline.harvesting.catalog import open_catalog
@@ -164,7 +164,7 @@ def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Seque
     return [*notes, *([f"{message}: cc-pipeline index repair --crawl {crawl}"] if unbounded else [])]
 
 
-def _fetch_price(unlocated_question: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:
+def _estimate_fetch(unlocated_question: LookupRequest, crawl_plan: CrawlPlan) -> FetchEstimate | None:
     """Estimates the cost of the captures that a run would fetch: those of the targets of ``unlocated_question``, which
     are looked up for it, and those of located slices with a pending fetch. ``None`` without any. The few pending or
     lost captures of a slice have a line of their own."""
@@ -172,52 +172,54 @@ def _fetch_price(unlocated_question: Question, crawl_plan: CrawlPlan) -> FetchPr
 
     from cc_pipeline.capture_columns import CAPTURE
     from cc_pipeline.commoncrawl.index_schema import distinct_captures
-    from cc_pipeline.extraction.fetch import OF_FEW
+    from cc_pipeline.extraction.fetch import PARTIAL_FETCH_REASONS
     from cc_pipeline.lake.slice import FETCH
     from cc_pipeline.records.range_plan import price_of
 
-    crawl, unlocated = crawl_plan.asked.crawl, {target.slug for target in unlocated_question.targets}
+    crawl, unlocated = crawl_plan.target_slices.crawl, {target.slug for target in unlocated_question.targets}
     due = [
         slice_.target
-        for slice_, reason in crawl_plan.plan.of(FETCH).items()
-        if reason.why not in OF_FEW and slice_.whole.target not in unlocated
+        for slice_, reason in crawl_plan.plan.reasons_for(FETCH).items()
+        if reason.kind not in PARTIAL_FETCH_REASONS and slice_.partition.target not in unlocated
     ]
     columns = [*CAPTURE, "warc_record_length"]
     tables = (
         [unlocated_question.workspace.lake.read("captures", {"crawl": crawl, "target": due}, columns)] if due else []
     )
     if unlocated_question.targets:
-        tables += [table.select(columns) for table in captures_of(unlocated_question, crawl, PLACE, harvest=False)]
+        tables += [table.select(columns) for table in look_up_captures(unlocated_question, crawl, PLACE, harvest=False)]
     return price_of(distinct_captures(pa.concat_tables(tables))) if tables else None
 
 
-def _steps(settings: Settings, rate: float | None, crawl_plan: CrawlPlan) -> list[Sequence[object]]:
+def _step_rows(settings: Settings, rate: float | None, crawl_plan: CrawlPlan) -> list[Sequence[object]]:
     """Returns a row for each planned step; for many targets, one for each step and reason."""
-    from cc_pipeline.automation.reparse import seconds_of
-    from cc_pipeline.extraction.plan import price_of
+    from cc_pipeline.automation.reparse import estimate_seconds
+    from cc_pipeline.extraction.plan import estimate_price
     from cc_pipeline.extraction.standing import STAGES
 
     prices_by_step: dict[tuple[str, str, str], list[Price]] = {}
-    is_grouped = len(crawl_plan.plan.todos) > _MOST_TARGETS
-    for todo in crawl_plan.plan.todos:
+    is_grouped = len(crawl_plan.plan.slice_plans) > _MAX_TARGET_ROWS
+    for todo in crawl_plan.plan.slice_plans:
         subset = "" if todo.slice_.subset == PLAIN else f" ({todo.slice_.subset})"
-        steps = [stage for stage in STAGES if todo.of(stage) is not None]
-        reason, words = todo.first, ", then ".join(stage.label for stage in steps)
+        steps = [stage for stage in STAGES if todo.reason_for(stage) is not None]
+        reason, words = todo.first_reason, ", then ".join(stage.label for stage in steps)
         assert reason is not None, "something is to be done"
-        key = ("" if is_grouped else f"{todo.slice_.whole.target}{subset}", words, str(reason))
-        prices_by_step.setdefault(key, []).append(price_of(crawl_plan.standings[todo.slice_], steps[0], reason))
+        key = ("" if is_grouped else f"{todo.slice_.partition.target}{subset}", words, str(reason))
+        prices_by_step.setdefault(key, []).append(
+            estimate_price(crawl_plan.slice_states[todo.slice_], steps[0], reason)
+        )
     rows: list[Sequence[object]] = []
     for (target, step, words), prices in prices_by_step.items():
         requests, size, pages = (
-            _sum(getattr(price, name) for price in prices) for name in ("requests", "bytes", "pages")
+            _sum_known(getattr(price, name) for price in prices) for name in ("requests", "bytes", "pages")
         )
-        seconds = round(seconds_of(settings, pages), 1) if pages else _seconds(rate, requests)
+        seconds = round(estimate_seconds(settings, pages), 1) if pages else _seconds(rate, requests)
         label = target or f"{len(prices):,} targets"
-        rows.append((crawl_plan.asked.crawl, step, label, None, None, requests, size, size, seconds, words))
+        rows.append((crawl_plan.target_slices.crawl, step, label, None, None, requests, size, size, seconds, words))
     return rows
 
 
-def _sum(values: Iterable[int | None]) -> int | None:
+def _sum_known(values: Iterable[int | None]) -> int | None:
     amounts = list(values)
     return None if None in amounts else sum(value or 0 for value in amounts)
 

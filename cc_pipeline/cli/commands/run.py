@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.api import meaning
-from cc_pipeline.api.choices import as_the_home_has_it
+from cc_pipeline.api.choices import confirm_choices
 from cc_pipeline.api.materializing import Part, run_targets
-from cc_pipeline.api.running import all_runs, resolve_crawls, step
-from cc_pipeline.api.voice import told_to
+from cc_pipeline.api.running import resolve_crawls, run_step, start_all_runs
+from cc_pipeline.api.voice import use_reporter
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.lookups import open_question
-from cc_pipeline.cli.output import Spoken, notice, progress_bars, write_rows
+from cc_pipeline.cli.output import ConsoleReporter, notice, progress_bars, write_rows
 from cc_pipeline.cli.run_report import (
-    named_shortly,
     note,
-    say_crawl,
-    say_new_home,
-    say_summary,
-    say_totals,
-    say_what_was_done,
+    print_crawl_line,
+    print_home_totals,
+    print_run_summary,
+    print_summary_of_crawls,
+    shorten_definition,
+    warn_if_not_compiled,
 )
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.engines import describe_engines, find_engine
@@ -34,12 +34,12 @@ from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
-    from cc_pipeline.extraction.crawl_plan import Done
+    from cc_pipeline.extraction.crawl_plan import PartitionChange
     from cc_pipeline.extraction.replay import Replay
     from cc_pipeline.lake.slice import Slice
 
 #: Maximum number of targets named in an error.
-_NAMED = 20
+_MAX_NAMED = 20
 
 
 def run(
@@ -111,39 +111,39 @@ def run(
         subsets=tuple(subset) if subset else None,
         via=via,
         engine=engine,
-        max_index_gaps=options.most_gaps(allow_gaps),
-        max_bytes=options.at_any_price(yes),
-        max_requests=options.at_any_price(yes),
+        max_index_gaps=options.index_gap_limit(allow_gaps),
+        max_bytes=options.cost_limit(yes),
+        max_requests=options.cost_limit(yes),
         accept_losses=tuple(accept_losses) if accept_losses else None,
-        wait=options.patience(wait),
+        wait=options.wait_seconds(wait),
     )
     find_engine(settings.engine).check_ready(settings)
-    requested = _asked_for(settings, targets or (), watched)
-    say_new_home(settings)
-    settings = as_the_home_has_it(settings, yes=yes)
+    requested = _requested_targets(settings, targets or (), watched)
+    warn_if_not_compiled(settings)
+    settings = confirm_choices(settings, yes=yes)
     if accept_losses:
         _refuse_unknown(settings, accept_losses)
-    changes: dict[Slice, Done] = {}
+    changes: dict[Slice, PartitionChange] = {}
 
     parts: list[Part] = []
 
     def report_part(part: Part) -> None:
-        changes.update(part.done)
-        if part.turn[1] > 1 or parts:
+        changes.update(part.changes)
+        if part.position[1] > 1 or parts:
             parts.append(part)
-            say_crawl(part)
+            print_crawl_line(part)
             return
-        say_what_was_done(part.settings, part.done, part.targets, part.forgotten, is_held_back=part.is_held_back)
+        print_run_summary(part.settings, part.changes, part.targets, part.forgotten, is_withheld=part.is_withheld)
         for note_text in part.notes:
             note(note_text)
 
-    target_chooser = None if hosts is None else partial(_chosen, settings, targets=requested, where=hosts)
-    with told_to(Spoken(details=details)):
-        troubles = run_targets(settings, crawl, requested, narrowed=target_chooser, yes=yes, told=report_part)
+    target_chooser = None if hosts is None else partial(_choose_by_hosts, settings, targets=requested, where=hosts)
+    with use_reporter(ConsoleReporter(details=details)):
+        troubles = run_targets(settings, crawl, requested, narrowed=target_chooser, yes=yes, on_part=report_part)
     if parts:
-        say_summary(parts, details=details)
+        print_summary_of_crawls(parts, details=details)
     if details:
-        say_totals(settings)
+        print_home_totals(settings)
     for trouble in troubles:
         raise trouble
     # with index gaps, it is unknown whether a target is in no crawl
@@ -153,40 +153,40 @@ def run(
 
 def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:
     """Raises ``UserInputError`` for unknown numbers of losses: a mistyped number would accept nothing."""
-    from cc_pipeline.extraction.removals import numbers_of_losses
+    from cc_pipeline.extraction.removals import read_loss_numbers
     from cc_pipeline.workspace.workspace import open_workspace
 
     claim_home(settings)
     with open_workspace(settings) as workspace:
-        known_numbers, unconfirmed_numbers = numbers_of_losses(workspace.lake)
+        known_numbers, unconfirmed_numbers = read_loss_numbers(workspace.lake)
     if unknown_numbers := [number for number in numbers if number not in known_numbers]:
         hint = (
-            f"Unconfirmed: {', '.join(unconfirmed_numbers[:_NAMED])}"
+            f"Unconfirmed: {', '.join(unconfirmed_numbers[:_MAX_NAMED])}"
             if unconfirmed_numbers
             else "This home has no unconfirmed losses"
         )
         raise UserInputError(f"--accept-losses: no losses have the number {', '.join(unknown_numbers)}. {hint}")
 
 
-def _refuse_unfound(targets: Sequence[Target], changes: Mapping[Slice, Done], *, strict: bool) -> None:
+def _refuse_unfound(targets: Sequence[Target], changes: Mapping[Slice, PartitionChange], *, strict: bool) -> None:
     """Raises ``UserInputError`` if no target was found in any crawl; with ``strict``, if any was not found."""
     found_slugs = {slice_.target for slice_, change in changes.items() if change.after.captures}
     run_slugs = {slice_.target for slice_ in changes}
-    unfound = [named_shortly(target) for target in targets if target.slug in run_slugs - found_slugs]
+    unfound = [shorten_definition(target) for target in targets if target.slug in run_slugs - found_slugs]
     if unfound and (strict or not found_slugs):
-        more_note = f" and {len(unfound) - _NAMED:,} more" if len(unfound) > _NAMED else ""
-        raise UserInputError(f"found in none of the crawls: {'; '.join(unfound[:_NAMED])}{more_note}")
+        more_note = f" and {len(unfound) - _MAX_NAMED:,} more" if len(unfound) > _MAX_NAMED else ""
+        raise UserInputError(f"found in none of the crawls: {'; '.join(unfound[:_MAX_NAMED])}{more_note}")
 
 
-def _chosen(
+def _choose_by_hosts(
     settings: Settings, crawl: Sequence[str], *, targets: Sequence[Target], where: str
 ) -> list[tuple[tuple[str, ...], tuple[Target, ...]]]:
     """Returns groups of crawls, each with the targets on matching hosts. Crawls with the same hosts are one group;
     crawls without matching hosts are left out."""
-    from cc_pipeline.cli.known_hosts import NothingKnown, required_known_hosts
+    from cc_pipeline.cli.known_hosts import NoHostFacts, require_known_hosts
     from cc_pipeline.workspace.workspace import open_workspace
 
-    known_hosts = required_known_hosts()
+    known_hosts = require_known_hosts()
     crawls_by_targets: dict[tuple[Target, ...], list[str]] = {}
     crawls_without_facts = 0
     claim_home(settings)
@@ -195,12 +195,12 @@ def _chosen(
         for number, crawl_id in enumerate(crawls):
             try:
                 matching_targets = known_hosts.choose_hosts(workspace, crawl_id, targets, where)
-            except NothingKnown as fault:
+            except NoHostFacts as fault:
                 # a crawl without facts is skipped with a note; if all crawls lack facts, that is an error
                 if not crawls_by_targets and number == len(crawls) - 1 and crawls_without_facts == number:
                     raise
                 crawls_without_facts += 1
-                note(fault.what)
+                note(fault.problem)
                 continue
             if matching_targets:
                 crawls_by_targets.setdefault(matching_targets, []).append(crawl_id)
@@ -209,7 +209,7 @@ def _chosen(
     return [(tuple(crawls), matching_targets) for matching_targets, crawls in crawls_by_targets.items()]
 
 
-def _asked_for(settings: Settings, texts: Sequence[str], watched: bool) -> tuple[Target, ...]:
+def _requested_targets(settings: Settings, texts: Sequence[str], watched: bool) -> tuple[Target, ...]:
     typed_targets = meaning.read_targets(texts, settings)
     watched_targets = watch_list.read(settings.watch_list_path) if watched else ()
     if watched and not watched_targets and not typed_targets:
@@ -246,9 +246,9 @@ def _refetch(
                 rows.append(
                     (crawl_id, slug, *(text for name in metrics for text in (earlier_metrics[name], metrics[name])))
                 )
-            if replay.again:
-                step(f"pages {crawl_id}", partial(all_runs, launcher.parse(crawl_id, replay.again)))
-        step("cc.duckdb", launcher.publish)
+            if replay.refetched:
+                run_step(f"pages {crawl_id}", partial(start_all_runs, launcher.parse(crawl_id, replay.refetched)))
+        run_step("cc.duckdb", launcher.publish)
     columns = ["crawl", "target", "fetched", "now", "quarantined", "now", "missing", "now", "other payload", "now"]
     write_rows("what was fetched again", columns, rows)
     if any(row[5] or row[7] or row[9] for row in rows):
@@ -257,7 +257,7 @@ def _refetch(
     for replay in replays:
         if replay.trouble is not None:
             raise replay.trouble
-    if any(replay.again for replay in replays) and not any(replay.recovered for replay in replays):
+    if any(replay.refetched for replay in replays) and not any(replay.recovered for replay in replays):
         raise Incomplete(
             "no missing, quarantined or mismatching record was recovered",
             "The source returned the same as before. The view ledger has the reason for each record.",

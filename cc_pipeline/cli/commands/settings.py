@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from cc_pipeline.api.choices import choose_anew, read_choices
+from cc_pipeline.api.choices import change_choices, read_choices
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import HOME, Command
 from cc_pipeline.cli.output import console, write_rows
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.home import read_note
-from cc_pipeline.settings import CHOICES, PREFIX, choices_of, in_environment, load_settings
+from cc_pipeline.settings import CHOICES, PREFIX, choices_of, environment_value, load_settings
 from cc_pipeline.settings.declaration import as_text
 from cc_pipeline.settings.reading import process_values, values_by_declaration
 
@@ -39,7 +39,9 @@ def settings(
     """
     home_settings = load_settings(home=home)
     if choice:
-        choose_anew(home_settings, read_choices(home_settings, dict(_pair(text) for text in choice)), yes=yes)
+        change_choices(
+            home_settings, read_choices(home_settings, dict(_parse_choice(text) for text in choice)), yes=yes
+        )
         return
     note = read_note(home_settings.home)
     home_choices = choices_of(note) if note is not None else {}
@@ -47,7 +49,7 @@ def settings(
         (
             declaration.name,
             as_text(value),
-            _origin(declaration.name, home_choices, noted=note is not None, told=home is not None),
+            _find_origin(declaration.name, home_choices, is_home=note is not None, has_home_option=home is not None),
         )
         for declaration, value in (*values_by_declaration(home_settings), *process_values())
         if not declaration.facts.is_secret
@@ -55,19 +57,19 @@ def settings(
     write_rows(f"settings of {home_settings.home}", ["setting", "value", "from"], rows)
 
 
-def _origin(name: str, home_choices: Container[str], *, noted: bool, told: bool) -> str:
-    """Returns where a setting comes from. ``noted``: the home exists; ``told``: ``--home`` was given."""
+def _find_origin(name: str, home_choices: Container[str], *, is_home: bool, has_home_option: bool) -> str:
+    """Returns where a setting comes from. ``is_home``: the home exists; ``has_home_option``: ``--home`` was given."""
     variable = PREFIX + name.upper()
-    if name == "home" and told:
+    if name == "home" and has_home_option:
         return "--home"
     if name in home_choices:
         return "the home"
-    if in_environment(name):
+    if environment_value(name):
         return variable
-    return "the home" if noted and name == "source" else f"default ({variable})"
+    return "the home" if is_home and name == "source" else f"default ({variable})"
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _parse_choice(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not value:
         raise UserInputError(f"{text!r} is not NAME=VALUE; write it like extractor=quality")

@@ -74,30 +74,30 @@ def sql(
 
       cc-pipeline sql --catalog "SELECT crawl, count(*), sum(rows) FROM row_groups GROUP BY crawl ORDER BY crawl"
     """
-    from cc_pipeline.cli.sql_results import answer, chosen_format
-    from cc_pipeline.lake.reading import explained, open_answers
+    from cc_pipeline.cli.sql_results import choose_format, run_statements
+    from cc_pipeline.lake.reading import open_for_queries, translate_errors
 
     settings = load_settings(home=home)
-    output_format = chosen_format(output, out, csv=as_csv, json=as_json)
+    output_format = choose_format(output, out, csv=as_csv, json=as_json)
     if query is None and not sys.stdin.isatty():
         query = "-"
-    text = None if query is None else meaning.text_meant(query)
+    text = None if query is None else meaning.read_text_argument(query)
     if catalog:
         if text is None:
             raise UserInputError("--catalog takes a query: there is no prompt of the catalog")
         query_catalog(settings, text, output_format, out)
         return
-    with open_answers(settings) as connection:
+    with open_for_queries(settings) as connection:
         if text is None:
-            from cc_pipeline.cli.prompt import converse
+            from cc_pipeline.cli.prompt import prompt_statements
 
             def run_statement(typed: str) -> None:
-                with explained(settings.published_path):
-                    answer(connection, typed, output_format, out)
+                with translate_errors(settings.published_path):
+                    run_statements(connection, typed, output_format, out)
 
-            converse(connection, settings.home / "sql_history", run_statement)
+            prompt_statements(connection, settings.home / "sql_history", run_statement)
         else:
-            answer(connection, text, output_format, out)
+            run_statements(connection, text, output_format, out)
 
 
 COMMANDS = {

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cc_pipeline.workspace.workspace import Workspace
 
 #: Maximum number of keys that are shown.
-_SHOWN = 50
+_MAX_SHOWN_KEYS = 50
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -35,9 +35,9 @@ app = typer.Typer(
     help="The watch list (domains.txt in the home), blocked sites, and removing targets.",
 )
 #: Maximum characters of a definition in the list; that of a set may have thousands.
-_MOST_SHOWN = 120
+_MAX_DEFINITION_CHARS = 120
 #: Maximum number of added targets that are printed one by one.
-_MOST_NAMED = 100
+_MAX_NAMED_TARGETS = 100
 _Texts = Annotated[
     list[str], typer.Argument(help="Domains or other targets, @FILE with one a line, or - for standard input.")
 ]
@@ -57,94 +57,94 @@ def remove_targets(
 ) -> None:
     """Removes the targets that ``texts`` name, or only their rows of a ``subset``. ``watched_definitions`` are the
     definitions on the watch list, by slug. ``agreed`` is the digest of a purge plan that needs no confirmation."""
-    from cc_pipeline.automation.known_keys import defined, purges_begun, which_target
+    from cc_pipeline.automation.known_keys import find_target, find_unfinished_purges, read_defined_slugs
     from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.lake import target_definitions as targets
     from cc_pipeline.upkeep.purge_plan import plan_purge
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace, open_instance(settings) as instance:
-        unfinished_purges = purges_begun(workspace)
+        unfinished_purges = find_unfinished_purges(workspace)
         known_slugs = {
             *watched_definitions,
-            *defined(workspace.lake),
+            *read_defined_slugs(workspace.lake),
             *unfinished_purges,
             *instance.get_dynamic_partitions("target"),
         }
-        slugs = list(dict.fromkeys(which_target(text, known_slugs) for text in texts))
+        slugs = list(dict.fromkeys(find_target(text, known_slugs) for text in texts))
         if subset is not None:
             _drop_subset(workspace, slugs, subset, yes=yes)
             return
-        written = {**unfinished_purges, **targets.definitions(workspace.lake, slugs), **watched_definitions}
+        written = {**unfinished_purges, **targets.read_definitions(workspace.lake, slugs), **watched_definitions}
         plans = {slug: plan_purge(workspace, slug, written.get(slug, slug), files=purge) for slug in slugs}
         if purge:
             _purge(workspace, instance, [*plans.values()], now=now, dry_run=dry_run, yes=yes, agreed=agreed)
             return
         for slug, plan in plans.items():
-            if plan.found_nothing:
-                _remove_whole(workspace, instance, plan, listed=slug in watched_definitions)
+            if plan.is_empty:
+                _remove_completely(workspace, instance, plan, is_watched=slug in watched_definitions)
                 continue
             was_watched = watch_list.remove(settings.watch_list_path, [slug])
             message = (
                 f"removed from the watch list: {plan.definition}" if was_watched else f"not on the watch list: {slug}"
             )
-            _say(f"{message}; extracted rows are kept. To delete them: cc-pipeline targets remove {slug} --purge")
+            _print(f"{message}; extracted rows are kept. To delete them: cc-pipeline targets remove {slug} --purge")
 
 
 def verify_purges(settings: Settings, texts: Sequence[str], watched_slugs: Collection[str]) -> None:
     """Searches for leftovers of purged targets, by their newest receipts. Ends with status 1 if there are any."""
-    from cc_pipeline.automation.known_keys import which_target
-    from cc_pipeline.upkeep.receipts import look_for_rest, purged, receipts, sentences
+    from cc_pipeline.automation.known_keys import find_target
+    from cc_pipeline.upkeep.receipts import describe_leftovers, find_leftovers, list_purged_slugs, read_receipts
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace:
-        purged_slugs = purged(workspace)
+        purged_slugs = list_purged_slugs(workspace)
         if not purged_slugs:
             raise UserInputError("nothing was purged in this lake: it has no receipts")
-        slugs = dict.fromkeys(which_target(text, purged_slugs) for text in texts)
-        newest = {slug: receipts(workspace, slug)[-1] for slug in slugs}
-        leftovers_by_slug = {slug: look_for_rest(workspace, receipt) for slug, receipt in newest.items()}
+        slugs = dict.fromkeys(find_target(text, purged_slugs) for text in texts)
+        newest = {slug: read_receipts(workspace, slug)[-1] for slug in slugs}
+        leftovers_by_slug = {slug: find_leftovers(workspace, receipt) for slug, receipt in newest.items()}
         for slug, leftovers in leftovers_by_slug.items():
-            for text in sentences(workspace, newest[slug], leftovers):
-                _say(text)
+            for text in describe_leftovers(workspace, newest[slug], leftovers):
+                _print(text)
             if slug in watched_slugs:
-                _say("it is on the watch list again")
-    if not all(leftovers.nothing for leftovers in leftovers_by_slug.values()):
+                _print("it is on the watch list again")
+    if not all(leftovers.is_clean for leftovers in leftovers_by_slug.values()):
         raise typer.Exit(1)
 
 
 def clean_home(settings: Settings, *, yes: bool) -> None:
     """Deletes unknown partition keys after a confirmation."""
     from cc_pipeline.automation.known_keys import known_keys
-    from cc_pipeline.defs.dynamic_keys import delete_keys, strange_keys
+    from cc_pipeline.defs.dynamic_keys import delete_keys, find_unknown_keys
     from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace, open_instance(settings) as instance:
-        unknown_keys = strange_keys(instance, known_keys(workspace))
-        if unknown_keys.unjudged:
-            _say(f"crawls were not checked: {unknown_keys.unjudged}")
+        unknown_keys = find_unknown_keys(instance, known_keys(workspace))
+        if unknown_keys.unchecked_reason:
+            _print(f"crawls were not checked: {unknown_keys.unchecked_reason}")
         key_rows = [("target", *key_and_reason) for key_and_reason in unknown_keys.domains.items()] + [
             ("crawl", *key_and_reason) for key_and_reason in unknown_keys.crawls.items()
         ]
         if not key_rows:
-            _say("no unknown partition keys")
+            _print("no unknown partition keys")
             return
-        show_table(f"{len(key_rows):,} unknown partition keys", ["of", "key", "why"], key_rows[:_SHOWN])
-        if len(key_rows) > _SHOWN:
-            _say(f"and {len(key_rows) - _SHOWN:,} more")
-        _ask(f"Delete {len(key_rows):,} keys?", yes=yes)
+        show_table(f"{len(key_rows):,} unknown partition keys", ["of", "key", "why"], key_rows[:_MAX_SHOWN_KEYS])
+        if len(key_rows) > _MAX_SHOWN_KEYS:
+            _print(f"and {len(key_rows) - _MAX_SHOWN_KEYS:,} more")
+        _confirm(f"Delete {len(key_rows):,} keys?", yes=yes)
         delete_keys(instance, domains=[*unknown_keys.domains], crawls=[*unknown_keys.crawls])
-        _say(f"{len(key_rows):,} keys deleted")
+        _print(f"{len(key_rows):,} keys deleted")
 
 
 def _drop_subset(workspace: Workspace, slugs: Sequence[str], subset: str, *, yes: bool) -> None:
     from cc_pipeline.upkeep.purge import drop_subset
 
-    _ask(f"Delete the {subset} captures of {', '.join(slugs)} in every crawl? This cannot be undone.", yes=yes)
+    _confirm(f"Delete the {subset} captures of {', '.join(slugs)} in every crawl? This cannot be undone.", yes=yes)
     for slug in slugs:
         count = drop_subset(workspace, slug, subset)
-        _say(f"{slug}: {count:,} captures of {subset} deleted; upkeep deletes their unreferenced bytes in a week")
+        _print(f"{slug}: {count:,} captures of {subset} deleted; upkeep deletes their unreferenced bytes in a week")
 
 
 def _purge(
@@ -158,69 +158,74 @@ def _purge(
     agreed: str | None,
 ) -> None:
     from cc_pipeline.defs.purging import purge_target
-    from cc_pipeline.upkeep.purge_plan import digest_of_all, refuse_unseen
+    from cc_pipeline.upkeep.purge_plan import combine_digests, require_plan_digest
 
     for plan in plans:
-        _show(plan)
+        _show_plan(plan)
     if dry_run:
-        digest = digest_of_all(plans)
-        _say(f"nothing was changed. The digest of this plan is {digest}; to purge unasked: --plan {digest}")
+        digest = combine_digests(plans)
+        _print(f"nothing was changed. The digest of this plan is {digest}; to purge unasked: --plan {digest}")
         return
     if yes or agreed is not None or not sys.stdin.isatty():
-        refuse_unseen(workspace.place, plans, agreed or "")
+        require_plan_digest(workspace.place, plans, agreed or "")
     deletion_time = "now" if now else "in a week"
     if now:
-        _say(
+        _print(
             "With --now, all superseded files of the lake are deleted at once. Running queries on cc.duckdb fail, and "
             "readers must open it again."
         )
     names = ", ".join(plan.slug for plan in plans)
-    _ask(
+    _confirm(
         f"Hide {names} at once, and delete its rows and bytes {deletion_time}? This cannot be undone.",
         yes=agreed is not None,
     )
     for plan in plans:
         with progress_bars():
             report = purge_target(workspace, instance, plan, now=now)
-        _say_done(report)
+        _report_purge(report)
 
 
-def _remove_whole(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan, *, listed: bool) -> None:
+def _remove_completely(
+    workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan, *, is_watched: bool
+) -> None:
     from cc_pipeline.defs.purging import remove_target
     from cc_pipeline.publish.publish import publish_warehouse
 
     remove_target(workspace, instance, plan)
     if workspace.settings.published_path.exists():
         publish_warehouse(workspace)
-    place = "the watch list, its partition key" if listed else "its partition key"
-    _say(f"removed: {plan.definition} has no captures, so {place} and its definition were deleted too")
+    place = "the watch list, its partition key" if is_watched else "its partition key"
+    _print(f"removed: {plan.definition} has no captures, so {place} and its definition were deleted too")
 
 
-def _show(plan: PurgePlan) -> None:
+def _show_plan(plan: PurgePlan) -> None:
     rows = [(table, count) for table, count in plan.rows.items() if count]
     show_table(
         f"rows of {plan.slug} in {len({slice_.crawl for slice_ in plan.slices}):,} crawls", ["table", "rows"], rows
     )
     for text in plan.sentences:
-        _say(text)
+        _print(text)
 
 
-def _say_done(report: PurgeReport) -> None:
+def _report_purge(report: PurgeReport) -> None:
     slug = report.plan.slug
-    _say(f"its receipt is in the lake; to check for leftovers: cc-pipeline targets remove {slug} --verify")
-    if report.gone_after is None:
-        _say(f"purged: {slug}; its rows and bytes are deleted, except for the copies named above")
+    _print(f"its receipt is in the lake; to check for leftovers: cc-pipeline targets remove {slug} --verify")
+    if report.deleted_after is None:
+        _print(f"purged: {slug}; its rows and bytes are deleted, except for the copies named above")
         return
-    deletion_time = f"{report.gone_after:%Y-%m-%d %H:%M} UTC"
-    _say(f"hidden: {slug}. Its rows and bytes are deleted by the first upkeep after {deletion_time}")
+    deletion_time = f"{report.deleted_after:%Y-%m-%d %H:%M} UTC"
+    _print(f"hidden: {slug}. Its rows and bytes are deleted by the first upkeep after {deletion_time}")
     if report.waiting:
-        _say(f"{report.waiting:,} stored files are deleted then")
-    _say(f"without schedules, run after that time: cc-pipeline targets remove {slug} --purge")
-    if report.held:
-        _say(f"fetches that are running in {', '.join(report.held)} still use some files; upkeep deletes those later")
+        _print(f"{report.waiting:,} stored files are deleted then")
+    _print(f"without schedules, run after that time: cc-pipeline targets remove {slug} --purge")
+    if report.fetching_crawls:
+        _print(
+            f"fetches that are running in {', '.join(report.fetching_crawls)} still use some files; upkeep deletes "
+            "those later"
+        )
 
 
-def _ask(question: str, *, yes: bool) -> None:
+def _confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
@@ -246,12 +251,12 @@ def add(targets: _Texts, home: options.Home = None) -> None:
     claim_home(settings)
     _refuse_too_many(settings, [*watch_list.read(settings.watch_list_path), *parsed])
     added = watch_list.add(settings.watch_list_path, parsed)
-    if len(parsed) > _MOST_NAMED:
-        _say(f"added {len(added):,} targets; {len(parsed) - len(added):,} more were on the list already")
+    if len(parsed) > _MAX_NAMED_TARGETS:
+        _print(f"added {len(added):,} targets; {len(parsed) - len(added):,} more were on the list already")
         return
     for target in parsed:
         word = "added" if target in added else "already there"
-        _say(f"{word}: {target.definition}  (partition key {target.slug})")
+        _print(f"{word}: {target.definition}  (partition key {target.slug})")
 
 
 @app.command()
@@ -304,17 +309,17 @@ def remove(
     if subset is not None and (purge or subset not in SUBSETS):
         raise UserInputError(f"--subset takes one of {', '.join(SUBSETS)}, and goes without --purge")
     settings = load_settings(home=home)
-    targets = meaning.lines_meant(targets)
+    targets = meaning.expand_lists(targets)
     watched_definitions = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
     if verify:
         verify_purges(settings, targets, watched_definitions)
         return
-    if not settings.lake_is_apart and not (settings.dagster_home / "dagster.yaml").exists():
+    if not settings.has_separate_lake and not (settings.dagster_home / "dagster.yaml").exists():
         # nothing was ever extracted here
-        from cc_pipeline.automation.known_keys import which_target
+        from cc_pipeline.automation.known_keys import find_target
 
-        for slug in [which_target(text, watched_definitions) for text in targets]:
-            _say(f"removed from the watch list: {watched_definitions[slug]}")
+        for slug in [find_target(text, watched_definitions) for text in targets]:
+            _print(f"removed from the watch list: {watched_definitions[slug]}")
             watch_list.remove(settings.watch_list_path, [slug])
         return
 
@@ -336,7 +341,7 @@ def block(
     targets: Annotated[
         list[str] | None, typer.Argument(help="Sites: domains or other targets, @FILE with one a line, or -.")
     ] = None,
-    why: Annotated[str, typer.Option("--why", help="The reason, shown wherever the block applies.")] = "",
+    reason: Annotated[str, typer.Option("--why", help="The reason, shown wherever the block applies.")] = "",
     home: options.Home = None,
 ) -> None:
     """Block sites: no run, copy, get, set or schedule of any home on this lake fetches them. Without a site, shows what
@@ -357,11 +362,11 @@ def block(
     settings = load_settings(home=home)
     parsed = meaning.read_targets(targets or (), settings)
     with open_workspace(settings) as workspace:
-        blocklist = blocked.block(workspace, parsed, why) if parsed else blocked.blocked(workspace)
+        blocklist = blocked.block(workspace, parsed, reason) if parsed else blocked.read_blocklist(workspace)
     for site_block in blocklist.blocks:
-        _say(str(site_block))
+        _print(str(site_block))
     if not blocklist.blocks:
-        _say("nothing is blocked")
+        _print("nothing is blocked")
 
 
 @app.command()
@@ -375,7 +380,7 @@ def unblock(targets: _Texts, home: options.Home = None) -> None:
     with open_workspace(settings) as workspace:
         blocked.unblock(workspace, parsed)
     for target in parsed:
-        _say(f"no longer blocked: {target.definition}")
+        _print(f"no longer blocked: {target.definition}")
 
 
 @app.command("list")
@@ -389,7 +394,10 @@ def list_(home: options.Home = None) -> None:
     show_table(
         str(settings.watch_list_path),
         ["target", "kind", "members", "partition key"],
-        [(_shown(target), target.kind, len(target.members) or None, target.slug) for target in watched_targets],
+        [
+            (_short_definition(target), target.kind, len(target.members) or None, target.slug)
+            for target in watched_targets
+        ],
     )
 
 
@@ -403,13 +411,13 @@ def _refuse_too_many(settings: Settings, targets: Sequence[Target]) -> None:
         refuse_too_many(instance, domains=[target.slug for target in targets])
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     console.print(text, soft_wrap=True)
 
 
-def _shown(target: Target) -> str:
+def _short_definition(target: Target) -> str:
     text = target.definition
-    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 1] + "…"
+    return text if len(text) <= _MAX_DEFINITION_CHARS else text[: _MAX_DEFINITION_CHARS - 1] + "…"
 
 
 COMMANDS = {"targets": Command(app, EVERYDAY, 80)}

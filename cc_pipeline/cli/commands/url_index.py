@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.api.asking import Question, needs_harvest, sources_for
-from cc_pipeline.api.meaning import checked_format
+from cc_pipeline.api.asking import LookupRequest, find_index_sources, needs_harvest
+from cc_pipeline.api.meaning import check_format
 from cc_pipeline.api.running import (
-    agreed_builds,
     build_indexes,
-    despite_gaps,
+    find_agreed_builds,
     harvest_crawls,
+    harvest_despite_gaps,
+    report_damage,
     resolve_crawls,
-    say_damage,
-    step,
+    run_step,
 )
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
@@ -48,7 +48,7 @@ def build_index(
         list[str], typer.Option("--crawl", "-c", help="CC-NEWS-YYYY-MM, or LOCAL-… of files add; may be repeated.")
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Agree to the cost without being asked.")] = False,
-    most: Annotated[
+    max_files: Annotated[
         int | None, typer.Option("--most", min=1, help="Maximum archive files to read now; the next call continues.")
     ] = None,
     btree: Annotated[
@@ -85,7 +85,7 @@ def build_index(
       cc-pipeline index build --btree --crawl CC-MAIN-2009-2010 --arcs arc-files.txt
     """
     if btree:
-        if most is not None:
+        if max_files is not None:
             raise UserInputError("--most is for an index of CC-NEWS; a B-tree is built whole")
         _build_btree(crawl, arcs, subset, source, home)
         return
@@ -102,11 +102,13 @@ def build_index(
         published = [crawl_id for crawl_id in crawl_ids if not index_is_built(crawl_id)]
         if published:
             raise UserInputError(f"{published[0]} has an index: cc-pipeline index harvest --crawl {published[0]}")
-        to_build = agreed_builds(workspace, crawl_ids, yes, most)
+        to_build = find_agreed_builds(workspace, crawl_ids, yes, max_files)
         with Launcher(workspace) as launcher, progress_bars():
-            build_indexes(launcher, to_build, most, aside=False)
-            despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(crawl_ids), aside=False))
-        say_damage(workspace, crawl_ids)
+            build_indexes(launcher, to_build, max_files, is_notice=False)
+            harvest_despite_gaps(
+                lambda: run_step("index", lambda: launcher.harvest_changed(crawl_ids), is_notice=False)
+            )
+        report_damage(workspace, crawl_ids)
     if not to_build:
         notice("every archive file is indexed")
     show_coverage(settings, crawl_ids)
@@ -124,15 +126,15 @@ def _build_btree(
     from cc_pipeline.harvesting.url_index import keep_arc_list
 
     with open_question([], crawl, source=source, home=home, subset=subset) as question:
-        workspace, name = question.workspace, _single(question)
+        workspace, name = question.workspace, _single_crawl(question)
         if arcs is not None:
             if name not in ARC_CRAWLS:
                 raise UserInputError(f"{name} has a columnar index; --arcs is for {', '.join(ARC_CRAWLS)}")
-            notice(f"{keep_arc_list(workspace, name, _bytes_of(Path(arcs))):,} ARC files listed")
+            notice(f"{keep_arc_list(workspace, name, _read_file(Path(arcs))):,} ARC files listed")
         elif needs_harvest(workspace, name):
             harvest_crawls(workspace, [name])
         with Launcher(workspace) as launcher, progress_bars():
-            step(f"url index of {name}", lambda: launcher.build_url_index(name))
+            run_step(f"url index of {name}", lambda: launcher.build_url_index(name))
     _describe(question.settings, name)
 
 
@@ -158,10 +160,10 @@ def search(
     from cc_pipeline.harvesting.url_index import archive_names
     from cc_pipeline.index.lookup import open_locators
 
-    checked_format(output)
+    check_format(output)
     with open_question(targets, [crawl], source=source, home=home) as question:
-        name = _single(question)
-        sources = sources_for(question.workspace, name, "btree")
+        name = _single_crawl(question)
+        sources = find_index_sources(question.workspace, name, "btree")
         with open_locators(name, question.settings.subsets, sources, "btree") as available:
             locator = _btree(available["btree"]())
             names = archive_names(question.settings.home / "url-index", name)
@@ -193,7 +195,7 @@ def verify(
     from cc_pipeline.harvesting.url_index import check_records, check_tree
 
     with open_question([], [crawl], source=source, home=home) as question, progress_bars():
-        workspace, name = question.workspace, _single(question)
+        workspace, name = question.workspace, _single_crawl(question)
         tree_report = check_tree(workspace.settings.home / "url-index", name, sample)
         wrong = (*tree_report.faults, *check_records(name, tree_report.sample, workspace.transport))
     _describe(workspace.settings, name)
@@ -208,7 +210,7 @@ def verify(
     notice("no faults found")
 
 
-def _single(question: Question) -> str:
+def _single_crawl(question: LookupRequest) -> str:
     """Returns the only crawl. Raises ``UserInputError`` for several."""
     if len(question.crawls) != 1:
         raise UserInputError(f"this command takes one crawl, not {len(question.crawls)}: {', '.join(question.crawls)}")
@@ -216,10 +218,10 @@ def _single(question: Question) -> str:
 
 
 def _describe(settings: Settings, crawl: str) -> None:
-    from cc_pipeline.index.btree.files import index_folder, read_about
+    from cc_pipeline.index.btree.files import index_folder, read_metadata
 
     folder = index_folder(settings.home / "url-index", crawl)
-    metadata = read_about(folder)
+    metadata = read_metadata(folder)
     if metadata is None:
         raise EnvironmentFault(
             f"there is no URL index of {crawl} in {settings.home}",
@@ -255,7 +257,7 @@ def _btree(locator: object) -> BTreeLocator:
     return locator
 
 
-def _bytes_of(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:

@@ -5,22 +5,22 @@ from collections.abc import Callable, Mapping
 import dagster as dg
 import pyarrow as pa
 
-from cc_pipeline.defs.checks.looks import look_at_made
+from cc_pipeline.defs.checks.looks import check_made_partitions
 from cc_pipeline.defs.declared.assets import BuildConfig, FootersConfig
-from cc_pipeline.defs.metadata import as_list, crawl_links, figures, row_counts, stage_metadata
+from cc_pipeline.defs.metadata import crawl_links, format_list, row_counts, stage_metadata, to_metadata
 from cc_pipeline.defs.partition_runs import Yielded, logged_progress
-from cc_pipeline.defs.placement import Placement
-from cc_pipeline.defs.recording import Described, PartitionRun, partition_of_job, wanted_keys
+from cc_pipeline.defs.placement import HomeNamespace
+from cc_pipeline.defs.recording import Described, PartitionRun, read_job_partition, read_planned_keys
 from cc_pipeline.harvesting.build_index import build_index
 from cc_pipeline.harvesting.catalog import read_catalog_table
 from cc_pipeline.harvesting.crawl_index import (
     commit_manifest,
     commit_row_groups,
-    coverage_figures,
+    coverage_metrics,
     harvest_footers,
-    key_range_picture,
     key_ranges_digest,
     refused_gaps,
+    render_key_ranges,
     repair_statistics,
 )
 from cc_pipeline.harvesting.crawls import commit_crawls
@@ -30,43 +30,45 @@ from cc_pipeline.index.gaps import index_incomplete
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Metadata of ``row_groups``: the chart, preceded by the digest of its data.
-_PICTURE = "key ranges"
+_CHART = "key ranges"
 
 
 def index_archives(
-    context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement, config: BuildConfig
+    context: dg.OpExecutionContext, workspace: Workspace, namespace: HomeNamespace, config: BuildConfig
 ) -> Yielded:
     """Records ``built_index``: a Parquet file for each archive file. A stopped build goes on where it stopped."""
 
     def build(crawl: str) -> dict[str, Described]:
-        report = build_index(workspace, crawl, agreed=config.yes, most=config.most_files or None)
-        crawl_metadata = figures(report.per_target[crawl]) | crawl_links(workspace, crawl)
+        report = build_index(workspace, crawl, agreed=config.yes, max_files=config.most_files or None)
+        crawl_metadata = to_metadata(report.per_target[crawl]) | crawl_links(workspace, crawl)
         return {"built_index": (row_counts(report.rows) | stage_metadata(report) | crawl_metadata, None)}
 
-    yield from _of_one_crawl(context, workspace, namespace, "built_index", build)
+    yield from _run_for_crawl(context, workspace, namespace, "built_index", build)
 
 
-def _of_one_crawl(
+def _run_for_crawl(
     context: dg.OpExecutionContext,
     workspace: Workspace,
-    namespace: Placement,
+    namespace: HomeNamespace,
     asset: str,
     make: Callable[[str], Mapping[str, Described]],
 ) -> Yielded:
     """Runs a job of one op for its crawl: records ``asset``, or why it was not made, and evaluates its checks."""
-    crawl = partition_of_job(context)
+    crawl = read_job_partition(context)
     run = PartitionRun(context, workspace, namespace, [crawl], [asset])
     with logged_progress(context.log):
         try:
             metadata_by_asset = make(crawl)
         except Exception as error:
-            run.failed(crawl, error)
+            run.record_failure(crawl, error)
             raise
-        yield from run.done(crawl, metadata_by_asset)
+        yield from run.record_done(crawl, metadata_by_asset)
     yield from run.end()
 
 
-def crawls(context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement) -> dg.MaterializeResult[None]:
+def crawls(
+    context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace
+) -> dg.MaterializeResult[None]:
     """One row per crawl in collinfo.json, including the three of the ARC years."""
     report = commit_crawls(workspace)
     # the version is the digest of the rows: an equal list is the same version
@@ -77,10 +79,10 @@ def crawls(context: dg.AssetExecutionContext, workspace: Workspace, namespace: P
 
 
 def index_manifest(
-    context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement
+    context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace
 ) -> dg.MaterializeResult[None]:
     """One row per index file that the crawl's path list names; no row for a crawl of the ARC years."""
-    reports = {crawl: commit_manifest(workspace, crawl) for crawl in wanted_keys(context)}
+    reports = {crawl: commit_manifest(workspace, crawl) for crawl in read_planned_keys(context)}
     table_rows = workspace.lake.row_count("index_manifest")
     for crawl, report in reports.items():
         metadata = row_counts(report.rows, table_rows) | stage_metadata(report) | crawl_links(workspace, crawl)
@@ -89,12 +91,12 @@ def index_manifest(
 
 
 def index_footers(
-    context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement, config: FootersConfig
+    context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace, config: FootersConfig
 ) -> dg.MaterializeResult[None]:
     """The raw footer of every index file of the wanted subsets (CC_PIPELINE_SUBSETS): fetched once, with one request
     each, and kept in the home."""
     with logged_progress(context.log):
-        for crawl in wanted_keys(context):
+        for crawl in read_planned_keys(context):
             report = harvest_footers(workspace, crawl, refresh=config.refresh)
             context.add_asset_metadata(row_counts(report.rows) | stage_metadata(report), partition_key=crawl)
     return dg.MaterializeResult()
@@ -109,27 +111,27 @@ def _key_ranges(context: dg.AssetExecutionContext, table: pa.Table, crawl: str) 
     chart_prefix = f"![{key_ranges_digest(table, crawl)}]"
     partition_filter = dg.AssetRecordsFilter(asset_key=context.asset_key, asset_partitions=[crawl])
     for record in context.instance.fetch_materializations(partition_filter, limit=1).records:
-        previous_chart = (record.asset_materialization.metadata if record.asset_materialization else {}).get(_PICTURE)
+        previous_chart = (record.asset_materialization.metadata if record.asset_materialization else {}).get(_CHART)
         if previous_chart is not None and str(previous_chart.value).startswith(chart_prefix):
-            return {_PICTURE: previous_chart}
-    chart = key_range_picture(table, crawl)
-    return {} if chart is None else {_PICTURE: dg.MetadataValue.md(chart)}
+            return {_CHART: previous_chart}
+    chart = render_key_ranges(table, crawl)
+    return {} if chart is None else {_CHART: dg.MetadataValue.md(chart)}
 
 
 def row_groups(
-    context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement
+    context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace
 ) -> dg.MaterializeResult[None]:
     """One row per row group: where it is, how large, and which keys it holds. Replaces the crawl in the catalog.
 
     Fails where index files could not be read (CC_PIPELINE_MAX_INDEX_GAPS), after everything else is in the catalog.
     """
-    crawl_keys = wanted_keys(context)
+    crawl_keys = read_planned_keys(context)
     with logged_progress(context.log):
         reports = commit_row_groups(workspace, crawl_keys)
     for crawl, report in reports.items():
         table = read_catalog_table(workspace.lake, "row_groups", crawl)
         metadata = row_counts(report.rows) | stage_metadata(report)
-        metadata |= figures(coverage_figures(workspace, crawl))
+        metadata |= to_metadata(coverage_metrics(workspace, crawl))
         context.add_asset_metadata(metadata | _key_ranges(context, table, crawl), partition_key=crawl)
     refused = refused_gaps(workspace, crawl_keys)
     if refused:
@@ -138,34 +140,34 @@ def row_groups(
             context.log_event(dg.AssetMaterialization(namespace.key("row_groups"), partition=crawl))
         # the row groups of all crawls are in the catalog
         catalog_assets = ("index_manifest", "index_footers", "row_groups")
-        for evaluation in look_at_made(context, workspace, namespace, catalog_assets, crawl_keys, {}):
+        for evaluation in check_made_partitions(context, workspace, namespace, catalog_assets, crawl_keys, {}):
             context.log_event(evaluation)
         raise index_incomplete(refused)
     return dg.MaterializeResult()
 
 
-def repair_key_bounds(context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement) -> Yielded:
+def repair_key_bounds(context: dg.OpExecutionContext, workspace: Workspace, namespace: HomeNamespace) -> Yielded:
     """Records ``repaired_statistics``: reads the key column of each row group without key bounds, once."""
 
     def repair(crawl: str) -> dict[str, Described]:
         report = repair_statistics(workspace, crawl)
         metadata = row_counts(report.rows) | stage_metadata(report)
-        return {"repaired_statistics": (metadata | figures(coverage_figures(workspace, crawl)), None)}
+        return {"repaired_statistics": (metadata | to_metadata(coverage_metrics(workspace, crawl)), None)}
 
-    yield from _of_one_crawl(context, workspace, namespace, "repaired_statistics", repair)
+    yield from _run_for_crawl(context, workspace, namespace, "repaired_statistics", repair)
 
 
-def index_urls(context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement) -> Yielded:
+def index_urls(context: dg.OpExecutionContext, workspace: Workspace, namespace: HomeNamespace) -> Yielded:
     """Records ``url_index``: reads four columns of the crawl's whole columnar index, or all its ARC files."""
 
     def build(crawl: str) -> dict[str, Described]:
         return {"url_index": (_metadata(build_url_index(workspace, crawl)), None)}
 
-    yield from _of_one_crawl(context, workspace, namespace, "url_index", build)
+    yield from _run_for_crawl(context, workspace, namespace, "url_index", build)
 
 
 def _metadata(report: UrlIndexReport) -> dict[str, dg.MetadataValue]:
-    build_note = report.about
+    build_note = report.metadata
     values: dict[str, dg.MetadataValue] = {
         **row_counts(build_note.items),
         "path": dg.MetadataValue.path(str(report.folder)),
@@ -179,5 +181,5 @@ def _metadata(report: UrlIndexReport) -> dict[str, dg.MetadataValue]:
         "seconds": dg.MetadataValue.float(round(report.seconds, 3)),
     }
     if report.faults:
-        values["notes"] = as_list(map(str, report.faults))
+        values["notes"] = format_list(map(str, report.faults))
     return values

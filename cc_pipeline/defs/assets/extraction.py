@@ -8,14 +8,14 @@ from cc_pipeline.defs.declared.collected import asset_name
 from cc_pipeline.defs.declared.jobs import ExtractTargetsConfig
 from cc_pipeline.defs.partition_runs import Yielded, extract_partitions
 from cc_pipeline.defs.partitions import listed_keys
-from cc_pipeline.defs.placement import Placement
-from cc_pipeline.defs.recording import PartitionRun, wanted_keys
-from cc_pipeline.errors import UserInputError, no_such
+from cc_pipeline.defs.placement import HomeNamespace
+from cc_pipeline.defs.recording import PartitionRun, read_planned_keys
+from cc_pipeline.errors import UserInputError, describe_unknown_name
 from cc_pipeline.workspace.workspace import Workspace
 
 
 def extract(
-    context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement, config: ExtractConfig
+    context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace, config: ExtractConfig
 ) -> Yielded:
     """Looks targets up in the cheapest index their crawl has, fetches and verifies their records, and parses each once.
 
@@ -25,22 +25,22 @@ def extract(
     workspace.accepted_losses.update(config.accept_losses)
     selected = {asset_name(namespace, key) for key in context.selected_asset_keys}
     tables = [table for table in EXTRACTED if table in selected]
-    keys = wanted_keys(context)
+    keys = read_planned_keys(context)
     define_watched(workspace, namespace, keys)
     run = PartitionRun(context, workspace, namespace, keys, tables)
     yield from extract_partitions(context, workspace, namespace, run, tables)
 
 
 def extract_listed(
-    context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement, config: ExtractTargetsConfig
+    context: dg.OpExecutionContext, workspace: Workspace, namespace: HomeNamespace, config: ExtractTargetsConfig
 ) -> Yielded:
     """Runs :func:`extract` for the partitions in the configuration."""
     for table in config.tables:
         if table not in EXTRACTED:
-            raise UserInputError(no_such("table", table, EXTRACTED))
+            raise UserInputError(describe_unknown_name("table", table, EXTRACTED))
     workspace.accepted_losses.update(config.accept_losses)
     tables = [table for table in EXTRACTED if table in config.tables or not config.tables]
     keys = listed_keys(config.partitions)
     define_watched(workspace, namespace, keys)
-    run = PartitionRun(context, workspace, namespace, keys, tables, listed=True)
+    run = PartitionRun(context, workspace, namespace, keys, tables, from_config=True)
     yield from extract_partitions(context, workspace, namespace, run, tables)

@@ -7,14 +7,14 @@ import dagster as dg
 
 from cc_pipeline.defs.declared.assets import SequenceFileConfig
 from cc_pipeline.defs.declared.collected import asset_name
-from cc_pipeline.defs.metadata import figures, row_counts, stage_metadata
-from cc_pipeline.defs.partition_runs import Yielded, each_alone
-from cc_pipeline.defs.placement import Placement
-from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
+from cc_pipeline.defs.metadata import row_counts, stage_metadata, to_metadata
+from cc_pipeline.defs.partition_runs import Yielded, run_each
+from cc_pipeline.defs.placement import HomeNamespace
+from cc_pipeline.defs.recording import Described, PartitionRun, read_planned_keys
 from cc_pipeline.derived_files.export import Codec, ExportKind, ExportOptions, export_slices
 from cc_pipeline.derived_files.sequencefile import Compression
 from cc_pipeline.derived_files.stage import read_sources
-from cc_pipeline.workspace.source_files import registered
+from cc_pipeline.workspace.source_files import read_source_files
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
 #: The table of each asset.
@@ -27,15 +27,15 @@ _WRITTEN = {
 }
 
 
-def read_files(context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement) -> Yielded:
+def read_files(context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace) -> Yielded:
     """Reads each file once, from its beginning to its end, into the tables of parsed pages."""
 
     def read(slug: str) -> dict[str, Described]:
         report = read_sources(workspace, [slug])
         for note in report.notes:
             context.log.warning(note)
-        file = registered(workspace, [slug])[slug]
-        file_metadata = figures({"file": file.location, "kind": file.kind, "crawl": file.crawl})
+        file = read_source_files(workspace, [slug])[slug]
+        file_metadata = to_metadata({"file": file.location, "kind": file.kind, "crawl": file.crawl})
         metadata_by_asset: dict[str, Described] = {}
         for asset, table in _WRITTEN.items():
             target_metrics = report.per_target[slug]
@@ -43,14 +43,16 @@ def read_files(context: dg.AssetExecutionContext, workspace: Workspace, namespac
             metadata_by_asset[asset] = counts | stage_metadata(report) | file_metadata, None
         return metadata_by_asset
 
-    yield from each_alone(context, PartitionRun(context, workspace, namespace, wanted_keys(context), _WRITTEN), read)
+    yield from run_each(
+        context, PartitionRun(context, workspace, namespace, read_planned_keys(context), _WRITTEN), read
+    )
 
 
 _KINDS: dict[str, ExportKind] = {"text_sequencefile": "textData", "metadata_sequencefile": "metadata"}
 
 
 def export_sequencefiles(
-    context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement, config: SequenceFileConfig
+    context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace, config: SequenceFileConfig
 ) -> Yielded:
     """Writes records as text and as metadata: both have the same records, in the same order and files."""
     selected = {asset_name(namespace, key) for key in context.selected_asset_keys}
@@ -70,9 +72,11 @@ def export_sequencefiles(
         for asset in assets:
             kind = _KINDS[asset]
             metadata = row_counts(int(target_metrics[f"{kind} records"])) | stage_metadata(report)
-            metadata |= figures({name: value for name, value in target_metrics.items() if name.startswith(kind)})
+            metadata |= to_metadata({name: value for name, value in target_metrics.items() if name.startswith(kind)})
             path_pattern = f"{workspace.settings.lake}/{export_prefix(crawl, slug)}{kind}-*"
             metadata_by_asset[asset] = metadata | {"path": dg.MetadataValue.path(path_pattern)}, None
         return metadata_by_asset
 
-    yield from each_alone(context, PartitionRun(context, workspace, namespace, wanted_keys(context), assets), export)
+    yield from run_each(
+        context, PartitionRun(context, workspace, namespace, read_planned_keys(context), assets), export
+    )

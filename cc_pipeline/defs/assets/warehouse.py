@@ -2,14 +2,14 @@
 
 import dagster as dg
 
-from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.placement import HomeNamespace
 from cc_pipeline.defs.publication import publication_metadata
 from cc_pipeline.upkeep.upkeep import merge_and_publish
 from cc_pipeline.workspace.workspace import Workspace
 
 
 def warehouse(
-    context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement
+    context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace
 ) -> dg.MaterializeResult[None]:
     """``cc.duckdb``: a view per table over the files of fixed versions. Each capture is there once.
 

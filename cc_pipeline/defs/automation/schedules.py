@@ -11,31 +11,31 @@ from typing import TYPE_CHECKING, Final
 import dagster as dg
 
 from cc_pipeline.automation.due import (
-    MOST_FAILURES,
-    AskedRun,
+    MAX_FAILURES,
     BackfillDecision,
     Bounds,
     Pace,
     Pair,
+    RunProposal,
     decide_backfill,
-    pace_of,
+    estimate_pace,
+    format_duration,
     select_crawls,
-    spoken,
 )
 from cc_pipeline.defs.declarations import Schedule, schedule
 from cc_pipeline.defs.declared.bodies import LOADING
-from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, config_of, partition_key
-from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.partitions import KIND_TAG, SUMMARY_TAG, config_of, partition_key
+from cc_pipeline.defs.placement import HomeNamespace
 from cc_pipeline.errors import CcPipelineError
 
 if TYPE_CHECKING:
-    from cc_pipeline.automation.outlook import Outlook
+    from cc_pipeline.automation.outlook import StalenessReport
     from cc_pipeline.workspace.workspace import Workspace
 
 #: The most queued and running runs of schedules and sensors, so that the queue fits on one screen.
-_MOST_RUNS = 10
+_MAX_RUNS = 10
 #: The most partitions that a message names.
-_NAMED = 5
+_MAX_NAMED_PARTITIONS = 5
 #: In Dagster's queue, runs that a person launches (0) come first.
 _PRIORITY = {"watch": "-1", "repair": "-2", "backfill": "-3"}
 
@@ -52,14 +52,16 @@ weekly_checks: Final = Schedule(
 
 
 @schedule(cron="20 * * * *", job="trim_history")
-def history(context: dg.ScheduleEvaluationContext, _: Workspace, at: Placement) -> dg.RunRequest | dg.SkipReason:
+def history(
+    context: dg.ScheduleEvaluationContext, _: Workspace, namespace: HomeNamespace
+) -> dg.RunRequest | dg.SkipReason:
     """Once a day deletes runs older than CC_PIPELINE_HISTORY_DAYS, ten minutes at a time."""
     with LOADING:
         from cc_pipeline.defs.flight import UNFINISHED
         from cc_pipeline.defs.history import is_recent
 
     instance = context.instance
-    running = dg.RunsFilter(job_name=at.of("trim_history"), statuses=list(UNFINISHED))
+    running = dg.RunsFilter(job_name=namespace.qualify("trim_history"), statuses=list(UNFINISHED))
     if instance.get_run_records(running, limit=1):
         return dg.SkipReason("old runs are being deleted")
     if is_recent(instance):
@@ -69,33 +71,38 @@ def history(context: dg.ScheduleEvaluationContext, _: Workspace, at: Placement) 
 
 @schedule(cron="*/30 * * * *", job="extract_targets")
 def backfill_missing(
-    context: dg.ScheduleEvaluationContext, workspace: Workspace, at: Placement
+    context: dg.ScheduleEvaluationContext, workspace: Workspace, namespace: HomeNamespace
 ) -> list[dg.RunRequest] | dg.SkipReason:
     """Extracts missing pages of watched targets from the selected crawls, an hour of work at a time.
 
     A tick starts runs over lists of partitions, as many as the work in flight leaves room for.
     """
     try:
-        return _tick(context, workspace, at)
+        return _tick(context, workspace, namespace)
     except CcPipelineError as fault:
         return dg.SkipReason(str(fault))
 
 
 def _tick(
-    context: dg.ScheduleEvaluationContext, workspace: Workspace, namespace: Placement
+    context: dg.ScheduleEvaluationContext, workspace: Workspace, namespace: HomeNamespace
 ) -> list[dg.RunRequest] | dg.SkipReason:
     with LOADING:
-        from cc_pipeline.automation.outlook import outlook
-        from cc_pipeline.automation.reparse import is_agreed, price_in_words
-        from cc_pipeline.automation.source_state import trouble_of_source
+        from cc_pipeline.automation.outlook import assess_staleness
+        from cc_pipeline.automation.reparse import describe_cost, is_agreed
+        from cc_pipeline.automation.source_state import find_source_trouble
         from cc_pipeline.defs.automation.watched import watched_targets
-        from cc_pipeline.defs.flight import ended_runs, flight, left_failed, recorded
+        from cc_pipeline.defs.flight import (
+            find_in_flight,
+            find_unresolved_failures,
+            read_ended_runs,
+            read_recorded_partitions,
+        )
         from cc_pipeline.defs.instance import end_runs_of_dead_processes
         from cc_pipeline.workspace.workspace import rate_now
 
     instance, settings, now = context.instance, workspace.settings, _now()
     # the daemon does not monitor runs of the command line: a killed one would count as running for ever
-    end_runs_of_dead_processes(instance, settings.hosts, namespace)
+    end_runs_of_dead_processes(instance, settings.rate_shares, namespace)
     watched = watched_targets(workspace, namespace)
     # runs read the stored definitions, so a set that changed since the sensor's last tick counts from now on
     workspace.register_targets(watched.targets)
@@ -108,17 +115,23 @@ def _tick(
     warnings = [watched.note] if watched.note is not None else []
 
     fetches = workspace.lake.read("fetches", columns=["target", "planned"])
-    in_flight = flight(instance, namespace)
-    failed = left_failed(instance, namespace, now=now)
-    report = outlook(workspace, runnable, [target.slug for target in targets], now)
-    wanted_pairs = _wanted(report, selected_crawls, recorded(instance, "page_metadata", namespace), failed)
+    in_flight = find_in_flight(instance, namespace)
+    failed = find_unresolved_failures(instance, namespace, now=now)
+    report = assess_staleness(workspace, runnable, [target.slug for target in targets], now)
+    wanted_pairs = _select_pairs(
+        report, selected_crawls, read_recorded_partitions(instance, "page_metadata", namespace), failed
+    )
     if is_agreed(settings):
-        wanted_pairs += sorted(((old_slice.crawl, old_slice.target) for old_slice in report.older), reverse=True)
-    elif report.older:
-        warnings.append(price_in_words(settings, report.older) + ". To agree: cc-pipeline automation reparse --yes")
+        wanted_pairs += sorted(
+            ((old_slice.crawl, old_slice.target) for old_slice in report.reparse_costs), reverse=True
+        )
+    elif report.reparse_costs:
+        warnings.append(
+            describe_cost(settings, report.reparse_costs) + ". To agree: cc-pipeline automation reparse --yes"
+        )
     pairs_to_run = [pair for pair in dict.fromkeys(wanted_pairs) if pair not in report.waiting]
     startable_pairs = [pair for pair in pairs_to_run if pair not in in_flight.pairs]
-    pace = pace_of(fetches, ended_runs(instance, namespace), rate_now(workspace))
+    pace = estimate_pace(fetches, read_ended_runs(instance, namespace), rate_now(workspace))
     busy_seconds = pace.total(in_flight.pairs)
     failures = {pair: (failure.times, failure.last) for pair, failure in failed.items() if failure.times}
     unreached = {
@@ -135,16 +148,16 @@ def _tick(
         bounds=Bounds(
             settings.backfill_per_tick,
             settings.backfill_hours * 3600 - busy_seconds,
-            _MOST_RUNS - sum(in_flight.runs.get(kind, 0) for kind in _PRIORITY),
+            _MAX_RUNS - sum(in_flight.runs.get(kind, 0) for kind in _PRIORITY),
             settings.partitions_per_run,
         ),
     )
-    warnings += _left(decision)
+    warnings += _describe_abandoned(decision)
     if decision.runs:
-        trouble = trouble_of_source(workspace, decision.runs[0].pairs[0][0])
+        trouble = find_source_trouble(workspace, decision.runs[0].pairs[0][0])
         if trouble is not None:
             return dg.SkipReason("; ".join([f"{trouble}; {len(startable_pairs):,} partitions wait for it", *warnings]))
-    summary = _rest(decision, pace, len(pairs_to_run) - len(startable_pairs), busy_seconds)
+    summary = _summarize_tick(decision, pace, len(pairs_to_run) - len(startable_pairs), busy_seconds)
     for warning in warnings:
         context.log.warning(warning)
     if not decision.runs:
@@ -158,8 +171,8 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _wanted(
-    report: Outlook, crawls: Collection[str], recorded: Collection[Pair], failed: Collection[Pair]
+def _select_pairs(
+    report: StalenessReport, crawls: Collection[str], recorded: Collection[Pair], failed: Collection[Pair]
 ) -> list[Pair]:
     """Returns the pairs of ``crawls`` that are not recorded, then the pairs of any crawl that have to be made again:
     those that are stale or due, and those that ``failed`` after they were recorded. Each group has the newest crawl
@@ -173,47 +186,50 @@ def _wanted(
     return missing + repeated
 
 
-def _request(namespace: Placement, tick: str, run: AskedRun, summary: str) -> dg.RunRequest:
+def _request(namespace: HomeNamespace, tick: str, run: RunProposal, summary: str) -> dg.RunRequest:
     with LOADING:
         from cc_pipeline.defs.declared.collected import listed_ops
 
     keys = [partition_key(*pair) for pair in run.pairs]
-    tags = {KIND_TAG: run.kind, "dagster/priority": _PRIORITY[run.kind], LEFT_TAG: summary}
+    tags = {KIND_TAG: run.kind, "dagster/priority": _PRIORITY[run.kind], SUMMARY_TAG: summary}
     # if the daemon is killed during a tick, the tick is repeated for the remaining pairs, which need another run key
     digest = hashlib.sha256("\n".join(keys).encode()).hexdigest()[:16]
-    run_config = config_of(namespace.of(listed_ops()["extract_targets"]), keys)
+    run_config = config_of(namespace.qualify(listed_ops()["extract_targets"]), keys)
     return dg.RunRequest(run_key=f"{tick}:{digest}", run_config=run_config, tags=tags)
 
 
-def _rest(decision: BackfillDecision, pace: Pace, in_flight: int, busy_seconds: float) -> str:
+def _summarize_tick(decision: BackfillDecision, pace: Pace, in_flight: int, busy_seconds: float) -> str:
     """Describes for a person what is started, what is in flight, and how long the rest will take."""
     pair_count = sum(len(run.pairs) for run in decision.runs)
     texts = []
     if pair_count:
-        texts.append(f"starts {pair_count:,} partitions ({spoken(sum(run.seconds for run in decision.runs))})")
+        texts.append(f"starts {pair_count:,} partitions ({format_duration(sum(run.seconds for run in decision.runs))})")
     if in_flight:
-        texts.append(f"{in_flight:,} wanted partitions are in flight ({spoken(busy_seconds)} with all others)")
-    if decision.rest:
-        texts.append(f"{decision.rest:,} are left for later, {spoken(decision.rest_seconds)} of work")
-    if decision.resting:
-        texts.append(f"{len(decision.resting):,} failed and are tried again later")
-    if decision.held:
-        texts.append(f"{len(decision.held):,} were not tried, since their runs ended early, and are tried later")
-    if texts and not pace.measured:
+        texts.append(f"{in_flight:,} wanted partitions are in flight ({format_duration(busy_seconds)} with all others)")
+    if decision.remaining:
+        texts.append(f"{decision.remaining:,} are left for later, {format_duration(decision.rest_seconds)} of work")
+    if decision.delayed:
+        texts.append(f"{len(decision.delayed):,} failed and are tried again later")
+    if decision.postponed:
+        texts.append(f"{len(decision.postponed):,} were not tried, since their runs ended early, and are tried later")
+    if texts and not pace.is_measured:
         texts.append("no run has ended yet, so times are those of the request budget")
     return "; ".join(texts)
 
 
-def _left(decision: BackfillDecision) -> list[str]:
-    if not decision.left:
+def _describe_abandoned(decision: BackfillDecision) -> list[str]:
+    if not decision.abandoned:
         return []
     return [
-        f"{len(decision.left)} partitions failed {MOST_FAILURES} times in a row and are not tried again: "
-        f"{named(decision.left)}. See why in their runs, then run them by hand or wait until a week has passed"
+        f"{len(decision.abandoned)} partitions failed {MAX_FAILURES} times in a row and are not tried again: "
+        f"{abbreviate_pairs(decision.abandoned)}. See why in their runs, then run them by hand or wait until a week "
+        "has passed"
     ]
 
 
-def named(pairs: Iterable[Pair]) -> str:
+def abbreviate_pairs(pairs: Iterable[Pair]) -> str:
     """Returns the first few partitions as text."""
     keys = [partition_key(*pair) for pair in pairs]
-    return ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED:,} more" if len(keys) > _NAMED else "")
+    return ", ".join(keys[:_MAX_NAMED_PARTITIONS]) + (
+        f" and {len(keys) - _MAX_NAMED_PARTITIONS:,} more" if len(keys) > _MAX_NAMED_PARTITIONS else ""
+    )

@@ -18,9 +18,9 @@ from cc_pipeline.automation.due import decide_crawls
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.declarations import sensor
 from cc_pipeline.defs.declared.bodies import LOADING
-from cc_pipeline.defs.partitions import KIND_TAG, PARTITION_TAG, STATE_TAG, range_of, room_for_crawls, too_many
-from cc_pipeline.defs.placement import Placement
-from cc_pipeline.defs.webhook import tell
+from cc_pipeline.defs.partitions import KIND_TAG, PARTITION_TAG, STATE_TAG, explain_too_many, range_of, room_for_crawls
+from cc_pipeline.defs.placement import HomeNamespace
+from cc_pipeline.defs.webhook import post_event
 from cc_pipeline.errors import CcPipelineError
 
 if TYPE_CHECKING:
@@ -32,26 +32,26 @@ _SIX_HOURS: Final = 6 * 3600
 #: The most partition keys that one tick adds; the next tick adds the others.
 _NEW_KEYS_PER_TICK = 200
 #: The most failures of a harvest in a row before a person has to act. The delay between them doubles.
-_MOST_FAILURES = 3
+_MAX_FAILURES = 3
 #: The newest runs of the sensor that are read to count a crawl's failures.
-_RUNS_LOOKED_AT = 500
+_MAX_READ_RUNS = 500
 
 #: Harvested crawls whose path lists are compared: the lists of older crawls do not change any more.
-_NEWEST = 2
+_NEWEST_CRAWLS = 2
 
 #: The most characters of a run's error in a message.
-_REASON = 2_000
+_MAX_REASON_LENGTH = 2_000
 #: The most characters of a failed partition's reason in a message.
-_PARTITION_REASON = 500
+_MAX_PARTITION_REASON_LENGTH = 500
 #: The most partitions of a run in a message.
-_NAMED = 10
+_MAX_NAMED_PARTITIONS = 10
 #: The most failed publications of one state of the tables.
-_MOST_FAILED_PUBLICATIONS = 3
+_MAX_FAILED_PUBLICATIONS = 3
 
 
 @sensor(seconds=_SIX_HOURS, job="harvest_crawl")
 def new_crawls(
-    context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
+    context: dg.SensorEvaluationContext, workspace: Workspace, namespace: HomeNamespace
 ) -> dg.SensorResult | dg.SkipReason:
     """Registers crawls as partitions and harvests those of CC_PIPELINE_CRAWLS once they are published.
 
@@ -63,7 +63,7 @@ def new_crawls(
 
     # the list is fetched once a day
     crawl_list = workspace.crawl_list
-    configured_crawls, lookup_faults = _named_crawls(workspace)
+    configured_crawls, lookup_faults = _find_configured_crawls(workspace)
     note = "".join(
         f"; {remark}" for remark in (*([crawl_list.note] if crawl_list.note is not None else []), *lookup_faults)
     )
@@ -82,18 +82,18 @@ def new_crawls(
             return False
 
     cursor = json.loads(context.cursor) if context.cursor else {"requested": []}
-    failures, due = _failures_in_a_row(context.instance, at, _now())
+    failures, due = _count_failures(context.instance, namespace, _now())
     requested = [crawl for crawl in cursor["requested"] if crawl not in due]
-    registered = set(at.crawl_keys(context.instance))
-    domains = len(at.target_keys(context.instance))
+    registered = set(namespace.crawl_keys(context.instance))
+    domains = len(namespace.target_keys(context.instance))
     room = room_for_crawls(len(registered), domains)
     new = [crawl for crawl in listed_crawls if crawl not in registered]
     if len(new) > room:
         # the newest ones that there is room for
-        note += f"; {too_many(len(registered) + len(new), domains)}"
+        note += f"; {explain_too_many(len(registered) + len(new), domains)}"
     excess_crawls = set(new[room:])
     decision = decide_crawls(
-        listed=[crawl for crawl in listed_crawls if crawl not in excess_crawls],
+        listed_crawls=[crawl for crawl in listed_crawls if crawl not in excess_crawls],
         registered=registered,
         requested=set(requested),
         selection=workspace.settings.crawls if current else configured_crawls,
@@ -105,24 +105,26 @@ def new_crawls(
             f"the source does not answer ({source_faults[0]}), so these wait" if source_faults else "not published yet"
         )
         waiting = f"; {reason}: {', '.join(decision.waiting)}" if decision.waiting else ""
-        abandoned = [crawl for crawl in requested if failures.get(crawl, 0) >= _MOST_FAILURES]
+        abandoned = [crawl for crawl in requested if failures.get(crawl, 0) >= _MAX_FAILURES]
         abandoned_text = (
-            f"; failed {_MOST_FAILURES} times, so launch by hand: {', '.join(abandoned)}" if abandoned else ""
+            f"; failed {_MAX_FAILURES} times, so launch by hand: {', '.join(abandoned)}" if abandoned else ""
         )
         return dg.SkipReason(f"no new crawl{waiting}{abandoned_text}{note}")
     cursor["requested"] = [*requested, *decision.run]
     return dg.SensorResult(
-        dynamic_partitions_requests=[at.crawl.build_add_request(list(decision.register))] if decision.register else [],
+        dynamic_partitions_requests=[namespace.crawl.build_add_request(list(decision.register))]
+        if decision.register
+        else [],
         run_requests=[
             # Dagster does not run a key again, so every attempt has its own
-            dg.RunRequest(run_key=f"harvest:{crawl}{_attempt(failures.get(crawl, 0))}", partition_key=crawl)
+            dg.RunRequest(run_key=f"harvest:{crawl}{_attempt_suffix(failures.get(crawl, 0))}", partition_key=crawl)
             for crawl in decision.run
         ],
         cursor=json.dumps(cursor),
     )
 
 
-def _named_crawls(workspace: Workspace) -> tuple[list[str], list[str]]:
+def _find_configured_crawls(workspace: Workspace) -> tuple[list[str], list[str]]:
     """Returns the crawls that CC_PIPELINE_CRAWLS names and the source has, and the errors of the others. For each crawl
     that no list has, the source is asked at most once a day."""
     with LOADING:
@@ -144,22 +146,22 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _attempt(failures: int) -> str:
+def _attempt_suffix(failures: int) -> str:
     return f":{failures + 1}" if failures else ""
 
 
-def _failures_in_a_row(
-    instance: dg.DagsterInstance, namespace: Placement, now: datetime
+def _count_failures(
+    instance: dg.DagsterInstance, namespace: HomeNamespace, now: datetime
 ) -> tuple[dict[str, int], set[str]]:
     """Counts the failed harvests of each crawl since its last run that did not fail; crawls without failures are left
     out. Also returns the crawls among them that are to be tried again ``now``: after six hours, then twelve."""
     sensor_runs = dg.RunsFilter(
-        job_name=namespace.of("harvest_crawl"), tags={"dagster/sensor_name": namespace.of("new_crawls")}
+        job_name=namespace.qualify("harvest_crawl"), tags={"dagster/sensor_name": namespace.qualify("new_crawls")}
     )
     failures: dict[str, int] = {}
     recovered: set[str] = set()
     last_failures: dict[str, datetime] = {}
-    for record in instance.get_run_records(sensor_runs, limit=_RUNS_LOOKED_AT):
+    for record in instance.get_run_records(sensor_runs, limit=_MAX_READ_RUNS):
         crawl = record.dagster_run.tags.get(PARTITION_TAG, "")
         if record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
             recovered.add(crawl)
@@ -171,20 +173,20 @@ def _failures_in_a_row(
         crawl
         for crawl, count in failures.items()
         # ticks are six hours apart, not to the second, so the delay ends a little before the tick
-        if count < _MOST_FAILURES and last_failures[crawl] + wait * (2 ** (count - 1) - 0.5) <= now
+        if count < _MAX_FAILURES and last_failures[crawl] + wait * (2 ** (count - 1) - 0.5) <= now
     }
     return failures, due
 
 
 @sensor(seconds=60)
 def watch_list(
-    context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
+    context: dg.SensorEvaluationContext, workspace: Workspace, namespace: HomeNamespace
 ) -> dg.SensorResult | dg.SkipReason:
     """Registers the targets of domains.txt as partitions. The schedule backfill_missing extracts them."""
     with LOADING:
         from cc_pipeline.defs.automation.watched import watched_targets
 
-    watched = watched_targets(workspace, at)
+    watched = watched_targets(workspace, namespace)
     targets, note = watched.targets, f"; {watched.note}" if watched.note is not None else ""
     try:
         # a definition may change under the same key (a set gains a member), so it is stored each time; no commit if
@@ -192,40 +194,40 @@ def watch_list(
         workspace.register_targets(targets)
     except CcPipelineError as fault:
         return dg.SkipReason(f"{fault}{note}")
-    registered = set(at.target_keys(context.instance))
+    registered = set(namespace.target_keys(context.instance))
     new = [target.slug for target in targets if target.slug not in registered][:_NEW_KEYS_PER_TICK]
     if not new:
         return dg.SkipReason(f"every target of the watch list is a partition already{note}")
-    refused = too_many(len(at.crawl_keys(context.instance)), len(registered) + len(new))
+    refused = explain_too_many(len(namespace.crawl_keys(context.instance)), len(registered) + len(new))
     if refused is not None:
         return dg.SkipReason(f"{refused}{note}")
     if watched.note is not None:
         context.log.warning(watched.note)
-    return dg.SensorResult(dynamic_partitions_requests=[at.target.build_add_request(new)])
+    return dg.SensorResult(dynamic_partitions_requests=[namespace.target.build_add_request(new)])
 
 
 @sensor(seconds=86_400, job="harvest_crawl")
 def path_lists(
-    context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
+    context: dg.SensorEvaluationContext, workspace: Workspace, namespace: HomeNamespace
 ) -> dg.SensorResult | dg.SkipReason:
     """Harvests the newest crawls again if their path lists have changed.
 
     Each new content is harvested once. A failed harvest is shown among the failed runs.
     """
     with LOADING:
-        from cc_pipeline.harvesting.crawl_index import list_as_it_is
+        from cc_pipeline.harvesting.crawl_index import changed_list_digest
 
     requested_digests: dict[str, str] = json.loads(context.cursor) if context.cursor else {}
     # records of deleted keys stay
-    harvested = context.instance.get_materialized_partitions(at.key("row_groups")).intersection(
-        at.crawl_keys(context.instance)
+    harvested = context.instance.get_materialized_partitions(namespace.key("row_groups")).intersection(
+        namespace.crawl_keys(context.instance)
     )
     changed: dict[str, str] = {}
     try:
         # an index that is built in this home grows only if a person agrees
         published = [crawl for crawl in harvested if not index_is_built(crawl)]
-        for crawl in sorted(published, reverse=True)[:_NEWEST]:
-            list_digest = list_as_it_is(workspace, crawl)
+        for crawl in sorted(published, reverse=True)[:_NEWEST_CRAWLS]:
+            list_digest = changed_list_digest(workspace, crawl)
             if list_digest is not None and requested_digests.get(crawl) != list_digest:
                 changed[crawl] = list_digest
     except CcPipelineError as fault:
@@ -238,22 +240,22 @@ def path_lists(
             for crawl, digest in changed.items()
         ],
         cursor=json.dumps(
-            {crawl: requested_digests[crawl] for crawl in sorted(requested_digests)[-_NEWEST:]} | changed
+            {crawl: requested_digests[crawl] for crawl in sorted(requested_digests)[-_NEWEST_CRAWLS:]} | changed
         ),
     )
 
 
 @sensor(seconds=60, is_of_failed_runs=True)
-def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, at: Placement) -> None:
+def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, namespace: HomeNamespace) -> None:
     """Reports each failed run and its reason once, in the log and to CC_PIPELINE_WEBHOOK."""
     with LOADING:
         from cc_pipeline.defs.declared.collected import owns
         from cc_pipeline.defs.run_failures import describe_failure
 
     run = context.dagster_run
-    if not owns(at, run):
+    if not owns(namespace, run):
         return
-    partitions = partitions_named(run, at)
+    partitions = name_partitions(run, namespace)
     failure = describe_failure(context.get_step_failure_events())
     # a run without a failed step was ended from outside: its process was killed, or a person cancelled it
     reason = failure.reason if failure.error_class is not None else context.failure_event.message or ""
@@ -263,19 +265,22 @@ def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, at: P
         "run_id": run.run_id,
         "kind": run.tags.get(KIND_TAG, ""),
         "partitions": partitions,
-        "reason": reason[:_REASON],
+        "reason": reason[:_MAX_REASON_LENGTH],
         "failed_partitions": [
-            {"partition": partition_failure.partition, "reason": partition_failure.reason[:_PARTITION_REASON]}
-            for partition_failure in failure.partitions[:_NAMED]
+            {
+                "partition": partition_failure.partition,
+                "reason": partition_failure.reason[:_MAX_PARTITION_REASON_LENGTH],
+            }
+            for partition_failure in failure.partitions[:_MAX_NAMED_PARTITIONS]
         ],
         "failed_partitions_count": len(failure.partitions),
     }
     partitions_text = f" ({', '.join(partitions)})" if partitions else ""
     context.log.error(f"run {run.run_id} of {run.job_name}{partitions_text} failed: {event['reason']}")
-    _tell(context.log, workspace.settings, event)
+    _notify(context.log, workspace.settings, event)
 
 
-def partitions_named(run: dg.DagsterRun, namespace: Placement) -> list[str]:
+def name_partitions(run: dg.DagsterRun, namespace: HomeNamespace) -> list[str]:
     """Returns the first partitions of a run; for a range its two ends."""
     with LOADING:
         from cc_pipeline.defs.run_notes import listed_partitions
@@ -283,22 +288,22 @@ def partitions_named(run: dg.DagsterRun, namespace: Placement) -> list[str]:
     partitions = listed_partitions(run, namespace)
     if partitions is None:
         return [key for key in dict.fromkeys(range_of(run.tags)) if key]
-    remainder = [f"{len(partitions) - _NAMED:,} more"] if len(partitions) > _NAMED else []
-    return partitions[:_NAMED] + remainder
+    remainder = [f"{len(partitions) - _MAX_NAMED_PARTITIONS:,} more"] if len(partitions) > _MAX_NAMED_PARTITIONS else []
+    return partitions[:_MAX_NAMED_PARTITIONS] + remainder
 
 
 @sensor(seconds=300)
 def source_breaker(
-    context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
+    context: dg.SensorEvaluationContext, workspace: Workspace, namespace: HomeNamespace
 ) -> dg.SensorResult | dg.SkipReason:
     """Reports when the source refuses so often that no request is sent to it; the backfill waits meanwhile.
 
     Each change is reported once, also to the webhook.
     """
     with LOADING:
-        from cc_pipeline.automation.source_state import breaker
+        from cc_pipeline.automation.source_state import find_open_breaker
 
-    open_breaker = breaker(workspace)
+    open_breaker = find_open_breaker(workspace)
     previous_state = context.cursor or "closed"
     if open_breaker is None:
         words, breaker_state = f"{workspace.settings.source} answers as usual", "closed"
@@ -311,45 +316,45 @@ def source_breaker(
         breaker_state = "open"
     if breaker_state != previous_state:
         context.log.warning(words)
-        _tell(context.log, workspace.settings, {"event": f"circuit breaker {breaker_state}", "reason": words})
+        _notify(context.log, workspace.settings, {"event": f"circuit breaker {breaker_state}", "reason": words})
     return dg.SensorResult(skip_reason=words, cursor=breaker_state)
 
 
 @sensor(seconds=60, job="publish")
 def publication(
-    context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
+    context: dg.SensorEvaluationContext, workspace: Workspace, namespace: HomeNamespace
 ) -> dg.RunRequest | dg.SkipReason:
     """Publishes cc.duckdb when it is behind: at most every CC_PIPELINE_PUBLISH_EVERY minutes, or when all runs have
     ended."""
     with LOADING:
-        from cc_pipeline.defs.flight import UNFINISHED, flight
-        from cc_pipeline.publish.publish import behind, is_being_published
+        from cc_pipeline.defs.flight import UNFINISHED, find_in_flight
+        from cc_pipeline.publish.publish import find_publication_lag, is_being_published
 
     try:
-        lag = behind(workspace)
+        lag = find_publication_lag(workspace)
     except CcPipelineError as fault:
         return dg.SkipReason(str(fault))
     if lag is None:
         return dg.SkipReason("cc.duckdb is up to date")
-    instance, minutes, publish = context.instance, workspace.settings.publish_every, at.of("publish")
+    instance, minutes, publish = context.instance, workspace.settings.publish_every, namespace.qualify("publish")
     # a command publishes without a run
     if is_being_published(workspace.settings) or instance.get_runs(
         dg.RunsFilter(job_name=publish, statuses=list(UNFINISHED)), limit=1
     ):
         return dg.SkipReason("cc.duckdb is being published")
-    if not lag.longer_than(minutes) and flight(instance, at).is_any:
+    if not lag.longer_than(minutes) and find_in_flight(instance, namespace).is_busy:
         return dg.SkipReason(f"runs go on, and cc.duckdb is not {minutes:g} minutes old")
     # the same state of the tables is published again only after a failure, and a limited number of times
     state = {STATE_TAG: lag.state}
     failed = instance.get_runs_count(
         dg.RunsFilter(job_name=publish, tags=state, statuses=[dg.DagsterRunStatus.FAILURE])
     )
-    if failed >= _MOST_FAILED_PUBLICATIONS:
+    if failed >= _MAX_FAILED_PUBLICATIONS:
         return dg.SkipReason(f"publishing failed {failed} times; see why in its runs, then launch {publish} by hand")
     return dg.RunRequest(run_key=f"{lag.state}:{failed}", tags=state)
 
 
-def _tell(log: logging.Logger, settings: Settings, event: Mapping[str, object]) -> None:
-    problem = tell(settings.webhook, event)
+def _notify(log: logging.Logger, settings: Settings, event: Mapping[str, object]) -> None:
+    problem = post_event(settings.webhook, event)
     if problem is not None:
         log.warning(f"the webhook failed: {problem}")

@@ -2,32 +2,32 @@
 
 from collections.abc import Iterable
 
-from cc_pipeline.automation.watch_list import Watched, read_what_is_right
+from cc_pipeline.automation.watch_list import WatchedTargets, read_valid_targets
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.placement import HomeNamespace
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.lake.target_definitions import definitions
+from cc_pipeline.lake.target_definitions import read_definitions
 from cc_pipeline.workspace.workspace import Workspace
 
 
-def watched_targets(workspace: Workspace, namespace: Placement) -> Watched:
+def watched_targets(workspace: Workspace, namespace: HomeNamespace) -> WatchedTargets:
     """Returns all watched targets, each once. Raises ``UserInputError`` for an invalid target of the code location."""
-    watch_list = read_what_is_right(workspace.settings.watch_list_path, workspace.settings.watch_list_copy)
+    watch_list = read_valid_targets(workspace.settings.watch_list_path, workspace.settings.watch_list_copy)
     targets_by_slug = {target.slug: target for target in (*map(parse_target, namespace.targets), *watch_list.targets)}
-    return Watched(tuple(targets_by_slug.values()), watch_list.note)
+    return WatchedTargets(tuple(targets_by_slug.values()), watch_list.note)
 
 
-def define_watched(workspace: Workspace, namespace: Placement, keys: Iterable[str]) -> None:
+def define_watched(workspace: Workspace, namespace: HomeNamespace, keys: Iterable[str]) -> None:
     """Stores the definitions of the targets of partitions (``keys``) that only the watch list has yet: a person may add
     a key in the UI before the sensor does."""
     slugs = {key.partition("|")[2] for key in keys}
-    undefined = slugs - definitions(workspace.lake, sorted(slugs)).keys()
+    undefined = slugs - read_definitions(workspace.lake, sorted(slugs)).keys()
     if undefined:
         watched = watched_targets(workspace, namespace).targets
         workspace.register_targets([target for target in watched if target.slug in undefined])
 
 
-def refuse_watched(namespace: Placement, slug: str) -> None:
+def refuse_watched(namespace: HomeNamespace, slug: str) -> None:
     """Raises ``UserInputError`` if the code location names the target, since it would be made again."""
     matching_texts = [text for text in namespace.targets if parse_target(text).slug == slug]
     if matching_texts:

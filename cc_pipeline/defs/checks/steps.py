@@ -7,27 +7,30 @@ from typing import Final
 import dagster as dg
 
 from cc_pipeline.checks.check import Check
-from cc_pipeline.defs.declared.bodies import later
-from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.declared.bodies import load_later
+from cc_pipeline.defs.placement import HomeNamespace
 
 #: The name of the check that reads failed partitions from the instance.
 LEFT_FAILED: Final = "partitions_left_failed"
 
 
-def check_steps(namespace: Placement, checks: Iterable[Check]) -> list[dg.AssetChecksDefinition]:
+def check_steps(namespace: HomeNamespace, checks: Iterable[Check]) -> list[dg.AssetChecksDefinition]:
     """Returns all checks of a home, with one step for several: each step of a run costs more than most checks."""
     by_step: dict[str, list[Check]] = {}
     for check in checks:
         by_step.setdefault(check.step, []).append(check)
-    return [_left_failed(namespace), *(_step(namespace, name, group) for name, group in by_step.items())]
+    return [
+        _make_left_failed_check(namespace),
+        *(_make_step(namespace, name, group) for name, group in by_step.items()),
+    ]
 
 
-def check_key(namespace: Placement, check: Check) -> dg.AssetCheckKey:
+def check_key(namespace: HomeNamespace, check: Check) -> dg.AssetCheckKey:
     """Returns the key of a check in Dagster."""
     return dg.AssetCheckKey(namespace.key(check.asset), check.name)
 
 
-def _left_failed(namespace: Placement) -> dg.AssetChecksDefinition:
+def _make_left_failed_check(namespace: HomeNamespace) -> dg.AssetChecksDefinition:
     # on a rarely made asset: a check of a table would be a step of every run over its partitions
     @dg.asset_check(
         asset=namespace.key("warehouse"),
@@ -35,7 +38,7 @@ def _left_failed(namespace: Placement) -> dg.AssetChecksDefinition:
         description="Every partition that failed in the last week, in any run, was made since.",
     )
     def partitions_left_failed(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        check_result: dg.AssetCheckResult = later("cc_pipeline.defs.checks.looks.left_failed_result")(
+        check_result: dg.AssetCheckResult = load_later("cc_pipeline.defs.checks.looks.left_failed_result")(
             context.instance, namespace
         )
         return check_result
@@ -43,16 +46,16 @@ def _left_failed(namespace: Placement) -> dg.AssetChecksDefinition:
     return partitions_left_failed
 
 
-def _step(namespace: Placement, name: str, group: Sequence[Check]) -> dg.AssetChecksDefinition:
+def _make_step(namespace: HomeNamespace, name: str, group: Sequence[Check]) -> dg.AssetChecksDefinition:
     specs = [
         dg.AssetCheckSpec(check.name, asset=namespace.key(check.asset), description=check.description)
         for check in group
     ]
 
     @dg.multi_asset_check(
-        name=namespace.of(name), specs=specs, can_subset=True, required_resource_keys={namespace.resource}
+        name=namespace.qualify(name), specs=specs, can_subset=True, required_resource_keys={namespace.resource}
     )
     def run_checks(context: dg.AssetCheckExecutionContext) -> Iterable[dg.AssetCheckResult]:
-        yield from later("cc_pipeline.defs.checks.looks.results")(context, namespace, group)
+        yield from load_later("cc_pipeline.defs.checks.looks.results")(context, namespace, group)
 
     return run_checks

@@ -42,9 +42,9 @@ EXTRACTED: Final[Mapping[str, Sequence[Column]]] = {
     **PAGE_COLUMNS,
 }
 #: One run takes several files: each file fails by itself.
-_TEN: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
+_TEN_PER_RUN: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
 #: Each crawl has its own run: its steps follow each other, and later ones are skipped if the crawl failed.
-_ONE: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
+_ONE_PER_RUN: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
 _SITE: Final = "https://commoncrawl.org"
 _BODIES: Final = "cc_pipeline.defs.assets"
 
@@ -80,7 +80,7 @@ class SequenceFileConfig(dg.Config):
     compat: str = Field(default="", description="2012: write the metadata JSON with the bugs of the writer of 2012.")
 
 
-def _made(place: str, asset: Asset, **step_options: Any) -> Step:
+def _make_step(place: str, asset: Asset, **step_options: Any) -> Step:
     """Returns a step that makes one asset."""
     return Step(function=f"{_BODIES}.{place}", assets=[asset], **step_options)
 
@@ -88,13 +88,13 @@ def _made(place: str, asset: Asset, **step_options: Any) -> Step:
 def catalog() -> list[Step]:
     """Returns the steps from the list of crawls to the row-group catalog."""
     fresh, days = dg.FreshnessPolicy.time_window, timedelta
-    by_crawl: dict[str, Any] = {"partitions": "crawl", "backfill": _ONE}
+    by_crawl: dict[str, Any] = {"partitions": "crawl", "backfill": _ONE_PER_RUN}
 
     def asset(name: str, kinds: Sequence[str], description: str, **asset_fields: Any) -> Asset:
         return Asset(name=name, group="catalog", kinds=kinds, description=description, **asset_fields)
 
     return [
-        _made(
+        _make_step(
             "catalog.crawls",
             asset(
                 "crawls",
@@ -111,7 +111,7 @@ def catalog() -> list[Step]:
                 "freshness_policy": fresh(fail_window=days(days=60), warn_window=days(days=14)),
             },
         ),
-        _made(
+        _make_step(
             "catalog.index_manifest",
             asset(
                 "index_manifest",
@@ -123,7 +123,7 @@ def catalog() -> list[Step]:
             ),
             **by_crawl,
         ),
-        _made(
+        _make_step(
             "catalog.index_footers",
             asset(
                 "index_footers",
@@ -136,7 +136,7 @@ def catalog() -> list[Step]:
             config=FootersConfig,
             **by_crawl,
         ),
-        _made(
+        _make_step(
             "catalog.row_groups",
             asset(
                 "row_groups",
@@ -304,7 +304,7 @@ def sources() -> list[Step]:
             description="Reads each file once, from its beginning to its end, into the tables of parsed pages.",
             partitions="source_file",
             # a file takes minutes; more files in one run save only the seconds that a run costs
-            backfill=_TEN,
+            backfill=_TEN_PER_RUN,
         )
     ]
 
@@ -316,7 +316,7 @@ def analytics(published: Iterable[str]) -> list[Step]:
         return Asset(name=name, group="analytics", kinds=[kind], description=description, **asset_fields)
 
     return [
-        _made(
+        _make_step(
             "warehouse.warehouse",
             asset(
                 "warehouse",
@@ -343,7 +343,7 @@ def common_crawl() -> list[ExternalAsset]:
     def spec(
         key: dg.AssetKey, description: str, page_url: str, era: Any, *kinds: str, **asset_fields: Any
     ) -> ExternalAsset:
-        return ExternalAsset(key=key, description=description, about=page_url, era=era, kinds=kinds, **asset_fields)
+        return ExternalAsset(key=key, description=description, page_url=page_url, era=era, kinds=kinds, **asset_fields)
 
     index = [("crawl", "string"), ("subset", "string"), *((column.name, str(column.type)) for column in INDEX_COLUMNS)]
     return [

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import dagster as dg
 
-from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.placement import HomeNamespace
 
 #: Threads of a code server hold it while they load modules: Python reports a deadlock if their first imports cross.
 LOADING: Final = RLock()
 
 
-def later(place: str) -> Callable[..., Any]:
+def load_later(place: str) -> Callable[..., Any]:
     """Returns a function that calls the one at ``place`` (``package.module.name``). The module is loaded at the first
     call."""
     module, _, name = place.rpartition(".")
@@ -26,10 +26,10 @@ def later(place: str) -> Callable[..., Any]:
     return call
 
 
-def body(namespace: Placement, place: str, config: type[dg.Config] | None = None) -> Callable[..., Any]:
+def body(namespace: HomeNamespace, place: str, config: type[dg.Config] | None = None) -> Callable[..., Any]:
     """Returns the body of an asset or op: it calls the function at ``place`` with the context, the open workspace, the
     home's namespace and the run's ``config``, if there is one."""
-    call = later(place)
+    call = load_later(place)
 
     if config is None:
         return lambda context: call(context, namespace.workspace(context), namespace)

@@ -17,13 +17,13 @@ from cc_pipeline.defs.declarations import (
     Sensor,
     Step,
 )
-from cc_pipeline.defs.declared.bodies import body, later, schema_of
+from cc_pipeline.defs.declared.bodies import body, load_later, schema_of
 from cc_pipeline.defs.declared.collected import CHECK_EVERYTHING, Part, leave_out, parts
 from cc_pipeline.defs.internals import LOCATION
 from cc_pipeline.defs.lineage import checked_owners, table_metadata
-from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
-from cc_pipeline.defs.placement import OURS, Placement
-from cc_pipeline.errors import UserInputError, no_such
+from cc_pipeline.defs.partitions import CHECK_SCOPE_TAG, EVERYTHING
+from cc_pipeline.defs.placement import OWN_HOME, HomeNamespace
+from cc_pipeline.errors import UserInputError, describe_unknown_name
 from cc_pipeline.index.locators import refuse_unknown_kind
 from cc_pipeline.settings import PREFIX, owners
 from cc_pipeline.settings.reading import settable_names
@@ -46,61 +46,63 @@ _CONFIG: Final = {
 def everything() -> dg.Definitions:
     """Returns the definitions of our own code location: one home, and the executor (one process per run, parallel work
     inside the stages)."""
-    return _loadable(OURS, executor=dg.in_process_executor)
+    return _load_definitions(OWN_HOME, executor=dg.in_process_executor)
 
 
 def listed_job(name: str) -> dg.JobDefinition:
     """Returns a job of our own code location over listed partitions (``listed_ops``). It resolves no other definitions,
     which would take half a second."""
-    jobs = [job for part in parts(OURS) for job in part.definitions.jobs if isinstance(job, OpJob)]
-    [declared_job] = [job for job in jobs if job.is_listed and job.name == name]
+    jobs = [job for part in parts(OWN_HOME) for job in part.definitions.jobs if isinstance(job, OpJob)]
+    [declared_job] = [job for job in jobs if job.takes_partition_list and job.name == name]
     job_definitions = dg.Definitions(
-        jobs=[_op_job(OURS, declared_job)], resources={OURS.resource: resource(OURS)}, executor=dg.in_process_executor
+        jobs=[_op_job(OWN_HOME, declared_job)],
+        resources={OWN_HOME.resource: resource(OWN_HOME)},
+        executor=dg.in_process_executor,
     )
     return job_definitions.resolve_job_def(name)
 
 
-def placement(
+def build_namespace(
     prefix: tuple[str, ...],
     group: str,
     automation: bool,
     targets: Sequence[str],
     places: Mapping[str, object],
     settings: Mapping[str, object],
-) -> Placement:
+) -> HomeNamespace:
     """Returns the namespace of a home beside others, as ``cc_pipeline.dagster.build_defs`` describes it. Raises as that
     does."""
     setting_names = settable_names()
     for name in settings:
         if name.lower() not in (*setting_names, "lake", "collinfo"):
-            raise UserInputError(no_such("setting", name, setting_names))
-    namespace = Placement(
+            raise UserInputError(describe_unknown_name("setting", name, setting_names))
+    namespace = HomeNamespace(
         prefix,
         group,
-        alone=False,
+        is_only_home=False,
         automation=automation,
         targets=tuple(targets),
         places={name: str(place) for name, place in places.items() if place},
-        settings={PREFIX + name.upper(): _text(value) for name, value in settings.items()},
+        settings={PREFIX + name.upper(): _to_text(value) for name, value in settings.items()},
     )
     for text in targets:
-        later("cc_pipeline.commoncrawl.target_text.parse_target")(text)
+        load_later("cc_pipeline.commoncrawl.target_text.parse_target")(text)
     # wrong settings are reported where they were written, not in the first run
-    refuse_unknown_kind(namespace.load_settings().via)
+    refuse_unknown_kind(namespace.load_settings().index)
     return namespace
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     """Returns a value as text for its variable."""
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def definitions(namespace: Placement) -> dg.Definitions:
+def definitions(namespace: HomeNamespace) -> dg.Definitions:
     """Returns a home's assets, checks, jobs, sensors, schedules and its resource, without an executor."""
-    return _loadable(namespace)
+    return _load_definitions(namespace)
 
 
-def _loadable(namespace: Placement, **definition_options: Any) -> dg.Definitions:
+def _load_definitions(namespace: HomeNamespace, **definition_options: Any) -> dg.Definitions:
     """Returns the definitions of the core and of the extensions that Dagster accepts beside it; other extensions are
     left out."""
     with warnings.catch_warnings():
@@ -108,41 +110,45 @@ def _loadable(namespace: Placement, **definition_options: Any) -> dg.Definitions
         warnings.simplefilter("ignore", dg.BetaWarning)
         core, *extension_parts = parts(namespace)
         try:
-            return _resolved(namespace, [core, *extension_parts], **definition_options)
+            return _resolve(namespace, [core, *extension_parts], **definition_options)
         except Exception:
             if not extension_parts:
                 raise
         accepted = [core]
         for part in extension_parts:
             try:
-                _resolved(namespace, [*accepted, part], **definition_options)
+                _resolve(namespace, [*accepted, part], **definition_options)
             except Exception as error:  # any error: it affects only this extension
                 leave_out(part.origin, f"{type(error).__name__}: {error}")
             else:
                 accepted.append(part)
-        return _resolved(namespace, parts(namespace), **definition_options)
+        return _resolve(namespace, parts(namespace), **definition_options)
 
 
-def _resolved(namespace: Placement, home_parts: Sequence[Part], **definition_options: Any) -> dg.Definitions:
+def _resolve(namespace: HomeNamespace, home_parts: Sequence[Part], **definition_options: Any) -> dg.Definitions:
     """Resolves definitions. Raises Dagster's errors if they do not fit together. Dagster keeps the resolved
     definitions, so nothing is done twice."""
-    merged = _merged(namespace, home_parts, **definition_options)
+    merged = _merge(namespace, home_parts, **definition_options)
     merged.get_repository_def()
     return merged
 
 
-def _merged(namespace: Placement, home_parts: Sequence[Part], **definition_options: Any) -> dg.Definitions:
+def _merge(namespace: HomeNamespace, home_parts: Sequence[Part], **definition_options: Any) -> dg.Definitions:
     part_definitions = [part.definitions for part in home_parts]
     asset_owners = checked_owners(owners())
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = [
         *(
-            _external(namespace, external, asset_owners)
+            _external_spec(namespace, external, asset_owners)
             for definitions in part_definitions
             for external in definitions.external
         ),
-        *(_step(namespace, step, asset_owners) for definitions in part_definitions for step in definitions.steps),
         *(
-            _recorded(namespace, recorded, asset_owners)
+            _step_definition(namespace, step, asset_owners)
+            for definitions in part_definitions
+            for step in definitions.steps
+        ),
+        *(
+            _recorded_spec(namespace, recorded, asset_owners)
             for definitions in part_definitions
             for recorded in definitions.recorded
         ),
@@ -175,19 +181,19 @@ def _merged(namespace: Placement, home_parts: Sequence[Part], **definition_optio
     )
 
 
-def resource(namespace: Placement) -> dg.ResourceDefinition:
+def resource(namespace: HomeNamespace) -> dg.ResourceDefinition:
     """Returns the resource of the open workspace of a run or a tick."""
 
     def opened(context: dg.InitResourceContext) -> Iterator[Any]:
-        yield from later("cc_pipeline.defs.resources.workspace_of_run")(context, namespace)
+        yield from load_later("cc_pipeline.defs.resources.workspace_of_run")(context, namespace)
 
     return dg.ResourceDefinition(
         opened, config_schema=_CONFIG, description="The source and the home, open for one run."
     )
 
 
-def _external(namespace: Placement, asset: ExternalAsset, asset_owners: Sequence[str]) -> dg.AssetSpec:
-    metadata: dict[str, Any] = {"about": dg.MetadataValue.url(asset.about)}
+def _external_spec(namespace: HomeNamespace, asset: ExternalAsset, asset_owners: Sequence[str]) -> dg.AssetSpec:
+    metadata: dict[str, Any] = {"about": dg.MetadataValue.url(asset.page_url)}
     if asset.columns:
         columns = [dg.TableColumn(name, kind) for name, kind in asset.columns]
         metadata["dagster/column_schema"] = dg.TableSchema(columns)
@@ -204,7 +210,7 @@ def _external(namespace: Placement, asset: ExternalAsset, asset_owners: Sequence
     )
 
 
-def _described(namespace: Placement, asset: Asset, asset_owners: Sequence[str]) -> dict[str, Any]:
+def _asset_arguments(namespace: HomeNamespace, asset: Asset, asset_owners: Sequence[str]) -> dict[str, Any]:
     """Returns the arguments that ``dg.asset`` and ``dg.AssetSpec`` have in common."""
     return {
         "key": namespace.key(asset.name),
@@ -218,38 +224,40 @@ def _described(namespace: Placement, asset: Asset, asset_owners: Sequence[str]) 
     }
 
 
-def _step(namespace: Placement, step: Step, asset_owners: Sequence[str]) -> dg.AssetsDefinition:
+def _step_definition(namespace: HomeNamespace, step: Step, asset_owners: Sequence[str]) -> dg.AssetsDefinition:
     shared: dict[str, Any] = {
         "required_resource_keys": {namespace.resource},
         "config_schema": schema_of(step.config),
         "partitions_def": getattr(namespace, step.partitions) if step.partitions is not None else None,
         "backfill_policy": step.backfill,
-        "pool": namespace.of(step.pool) if step.pool is not None else None,
+        "pool": namespace.qualify(step.pool) if step.pool is not None else None,
         **step.options,
     }
     compute = body(namespace, step.function, step.config)
     if len(step.assets) == 1:
-        single_asset: dg.AssetsDefinition = dg.asset(**_described(namespace, step.assets[0], asset_owners), **shared)(
-            compute
-        )
+        single_asset: dg.AssetsDefinition = dg.asset(
+            **_asset_arguments(namespace, step.assets[0], asset_owners), **shared
+        )(compute)
         return single_asset
     return dg.multi_asset(
-        name=namespace.of(step.function.rpartition(".")[2]),
+        name=namespace.qualify(step.function.rpartition(".")[2]),
         # a run may make a subset, and partitions are recorded without outputs
-        specs=[dg.AssetSpec(**_described(namespace, asset, asset_owners), skippable=True) for asset in step.assets],
+        specs=[
+            dg.AssetSpec(**_asset_arguments(namespace, asset, asset_owners), skippable=True) for asset in step.assets
+        ],
         description=step.description,
         **shared,
     )(compute)
 
 
-def _recorded(namespace: Placement, recorded: RecordedAsset, asset_owners: Sequence[str]) -> dg.AssetSpec:
+def _recorded_spec(namespace: HomeNamespace, recorded: RecordedAsset, asset_owners: Sequence[str]) -> dg.AssetSpec:
     """Returns an asset that no run plans: for Dagster it is external, and the UI shows what the job logs about it."""
-    described = _described(namespace, recorded.asset, asset_owners)
+    described = _asset_arguments(namespace, recorded.asset, asset_owners)
     metadata: dict[str, Any] = dict(described["metadata"] or {})
-    if namespace.alone:
-        metadata["made by the job"] = dg.MetadataValue.job(namespace.of(recorded.job), LOCATION)
+    if namespace.is_only_home:
+        metadata["made by the job"] = dg.MetadataValue.job(namespace.qualify(recorded.job), LOCATION)
     description = (
-        f"{described['description']}\n\nNo selection includes it: launch the job {namespace.of(recorded.job)}."
+        f"{described['description']}\n\nNo selection includes it: launch the job {namespace.qualify(recorded.job)}."
     )
     return dg.AssetSpec(
         **described | {"description": description, "metadata": metadata},
@@ -258,43 +266,45 @@ def _recorded(namespace: Placement, recorded: RecordedAsset, asset_owners: Seque
     )
 
 
-def _asset_job(namespace: Placement, job: AssetJob) -> Any:
+def _asset_job(namespace: HomeNamespace, job: AssetJob) -> Any:
     selection = dg.AssetSelection.assets(*map(namespace.key, job.assets))
-    return dg.define_asset_job(namespace.of(job.name), selection, tags=namespace.tags, description=job.description)
+    return dg.define_asset_job(namespace.qualify(job.name), selection, tags=namespace.tags, description=job.description)
 
 
-def _check_everything(namespace: Placement, keys: Sequence[dg.AssetCheckKey]) -> Any:
+def _check_everything(namespace: HomeNamespace, keys: Sequence[dg.AssetCheckKey]) -> Any:
     return dg.define_asset_job(
-        namespace.of(CHECK_EVERYTHING),
+        namespace.qualify(CHECK_EVERYTHING),
         dg.AssetSelection.checks(*keys),
-        tags={LOOK_TAG: EVERYTHING, **namespace.tags},
+        tags={CHECK_SCOPE_TAG: EVERYTHING, **namespace.tags},
         description="Runs every check over the whole lake. By itself, a check examines recent changes.",
     )
 
 
-def _op_job(namespace: Placement, job: OpJob) -> dg.JobDefinition:
+def _op_job(namespace: HomeNamespace, job: OpJob) -> dg.JobDefinition:
     """Returns a job of one op: its steps have a fixed order, or it makes any partitions."""
     op = dg.op(
-        name=namespace.of(job.op),
-        out={} if job.is_listed or job.partitions is not None else None,
-        pool=namespace.of(job.pool) if job.pool is not None else None,
+        name=namespace.qualify(job.op),
+        out={} if job.takes_partition_list or job.partitions is not None else None,
+        pool=namespace.qualify(job.pool) if job.pool is not None else None,
         required_resource_keys={namespace.resource},
         config_schema=schema_of(job.config),
     )(body(namespace, job.function, job.config))
 
     partitions = getattr(namespace, job.partitions) if job.partitions is not None else None
 
-    @dg.job(name=namespace.of(job.name), tags=namespace.tags, description=job.description, partitions_def=partitions)
+    @dg.job(
+        name=namespace.qualify(job.name), tags=namespace.tags, description=job.description, partitions_def=partitions
+    )
     def run_op() -> None:
         op()
 
     return run_op
 
 
-def _sensor(namespace: Placement, sensor: Sensor, jobs: Mapping[str, Any]) -> dg.SensorDefinition:
+def _sensor(namespace: HomeNamespace, sensor: Sensor, jobs: Mapping[str, Any]) -> dg.SensorDefinition:
     call = sensor.function
     shared: dict[str, Any] = {
-        "name": namespace.of(sensor.name),
+        "name": namespace.qualify(sensor.name),
         "minimum_interval_seconds": sensor.seconds,
         "default_status": _status(namespace, dg.DefaultSensorStatus),
         "description": sensor.description,
@@ -320,22 +330,22 @@ def _sensor(namespace: Placement, sensor: Sensor, jobs: Mapping[str, Any]) -> dg
     return sensor_definition
 
 
-def _conditions(namespace: Placement, assets: dg.AssetSelection) -> dg.AutomationConditionSensorDefinition:
+def _conditions(namespace: HomeNamespace, assets: dg.AssetSelection) -> dg.AutomationConditionSensorDefinition:
     """Returns the sensor of assets without partitions that have a condition (``crawls``). For crawl × target such
     conditions would cost seconds per tick, and ask for nothing or for everything at once; the schedule replaces
     them."""
     return dg.AutomationConditionSensorDefinition(
         # Dagster's own sensor of this name covers all assets without a sensor; with the same name ours replaces it
-        "default_automation_condition_sensor" if namespace.alone else namespace.of("conditions"),
+        "default_automation_condition_sensor" if namespace.is_only_home else namespace.qualify("conditions"),
         target=assets,
         default_status=_status(namespace, dg.DefaultSensorStatus),
         minimum_interval_seconds=300,
     )
 
 
-def _schedule(namespace: Placement, schedule: Schedule, job: Any) -> dg.ScheduleDefinition:
+def _schedule(namespace: HomeNamespace, schedule: Schedule, job: Any) -> dg.ScheduleDefinition:
     shared: dict[str, Any] = {
-        "name": namespace.of(schedule.name),
+        "name": namespace.qualify(schedule.name),
         "job": job,
         "cron_schedule": schedule.cron,
         "default_status": _status(namespace, dg.DefaultScheduleStatus),
@@ -350,5 +360,5 @@ def _schedule(namespace: Placement, schedule: Schedule, job: Any) -> dg.Schedule
     return schedule_definition
 
 
-def _status(namespace: Placement, status_class: Any) -> Any:
+def _status(namespace: HomeNamespace, status_class: Any) -> Any:
     return status_class.RUNNING if namespace.automation else status_class.STOPPED

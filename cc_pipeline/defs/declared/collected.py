@@ -18,7 +18,7 @@ from cc_pipeline.checks import asset_checks
 from cc_pipeline.checks.check import Check
 from cc_pipeline.defs.declarations import Asset, AssetJob, HomeDefinitions, OpJob, Schedule, Sensor
 from cc_pipeline.defs.declared.core import core_definitions
-from cc_pipeline.defs.placement import OURS, Placement
+from cc_pipeline.defs.placement import OWN_HOME, HomeNamespace
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extension import collect, extensions, refuse
 from cc_pipeline.settings import Settings, load_settings
@@ -48,13 +48,13 @@ class Part:
         return Counter(names)
 
 
-def parts(namespace: Placement) -> list[Part]:
+def parts(namespace: HomeNamespace) -> list[Part]:
     """Returns the core's definitions of a home, then those of each usable extension."""
     own_checks = tuple(asset_checks.CHECKS)
-    accepted = [Part("", core_definitions((), alone=namespace.alone), own_checks)]
-    for part in _of_extensions(namespace):
+    accepted = [Part("", core_definitions((), is_only_home=namespace.is_only_home), own_checks)]
+    for part in _extension_parts(namespace):
         try:
-            problem = _problem(part, accepted)
+            problem = _find_problem(part, accepted)
         except Exception as error:  # any error: it affects only this extension
             problem = f"{type(error).__name__}: {error}"
         if problem:
@@ -62,10 +62,10 @@ def parts(namespace: Placement) -> list[Part]:
         else:
             accepted.append(part)
     published = [asset.name for part in accepted[1:] for asset in part.definitions.assets if asset.is_published]
-    return [Part("", core_definitions(published, alone=namespace.alone), own_checks), *accepted[1:]]
+    return [Part("", core_definitions(published, is_only_home=namespace.is_only_home), own_checks), *accepted[1:]]
 
 
-def _of_extensions(namespace: Placement) -> Iterator[Part]:
+def _extension_parts(namespace: HomeNamespace) -> Iterator[Part]:
     checks, definitions = collect("checks", _settings(namespace)), collect("definitions", namespace)
     for name, home_definitions in definitions.items():
         extension_checks = tuple(checks.get(name, ()))
@@ -73,7 +73,7 @@ def _of_extensions(namespace: Placement) -> Iterator[Part]:
             yield Part(name, home_definitions or HomeDefinitions(), extension_checks)
 
 
-def _settings(namespace: Placement) -> Settings:
+def _settings(namespace: HomeNamespace) -> Settings:
     """Returns the settings of a home. If they are invalid, returns those of no home; the first run reports the
     error."""
     try:
@@ -88,7 +88,7 @@ def leave_out(name: str, problem: str) -> None:
     warnings.warn(f"the extension {name} is left out: {problem}", stacklevel=2)
 
 
-def _problem(part: Part, accepted: list[Part]) -> str:
+def _find_problem(part: Part, accepted: list[Part]) -> str:
     """Returns why ``part`` cannot be used beside the ``accepted`` parts, of which the first is the core; empty if it
     can. Raises any error of values of wrong types."""
     if not isinstance(part.definitions, HomeDefinitions):
@@ -108,7 +108,7 @@ def _problem(part: Part, accepted: list[Part]) -> str:
         for asset in step.assets
     }
     recorded = {recorded_asset.asset.name for definitions in definition_pair for recorded_asset in definitions.recorded}
-    for name in _named(part):
+    for name in _referenced_assets(part):
         if name not in partitions_by_asset and name not in recorded:
             return f"it names the asset {name!r}, which neither the core nor the extension makes"
     for job in part.definitions.jobs:
@@ -133,7 +133,7 @@ def _problem(part: Part, accepted: list[Part]) -> str:
     return ""
 
 
-def _named(part: Part) -> Iterator[str]:
+def _referenced_assets(part: Part) -> Iterator[str]:
     """Yields the assets of the home that a part refers to."""
     for asset in part.definitions.assets:
         yield from asset.deps
@@ -149,7 +149,7 @@ CHECK_EVERYTHING = "check_everything"
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
+class _CollectedNames:
     assets: frozenset[str]
     families: tuple[str, ...]
     listed_ops: Mapping[str, str]
@@ -158,55 +158,55 @@ class _Names:
 
 
 @lru_cache(maxsize=8)
-def _names(_installed: tuple[str, ...]) -> _Names:
-    home_parts = parts(OURS)
+def _collect_names(_installed: tuple[str, ...]) -> _CollectedNames:
+    home_parts = parts(OWN_HOME)
     definitions = [part.definitions for part in home_parts]
     assets = [asset for home_definitions in definitions for asset in home_definitions.assets]
-    return _Names(
+    return _CollectedNames(
         frozenset(asset.name for asset in assets),
         tuple(family for home_definitions in definitions for family in home_definitions.families),
         {
             job.name: job.op
             for home_definitions in definitions
             for job in home_definitions.jobs
-            if isinstance(job, OpJob) and job.is_listed
+            if isinstance(job, OpJob) and job.takes_partition_list
         },
         tuple(asset for asset in assets if asset.is_published),
         tuple(check for part in home_parts for check in part.checks),
     )
 
 
-def _names_now() -> _Names:
-    return _names(tuple(extension.name for extension in extensions()))
+def _collect_current_names() -> _CollectedNames:
+    return _collect_names(tuple(extension.name for extension in extensions()))
 
 
-def asset_name(namespace: Placement, key: dg.AssetKey) -> str:
+def asset_name(namespace: HomeNamespace, key: dg.AssetKey) -> str:
     """Returns the name of an asset of this home; empty for any other asset."""
     *prefix, name = key.path
     if tuple(prefix) != namespace.prefix:
         return ""
     # without a prefix, assets of others have keys of one part too
-    names = _names_now()
+    names = _collect_current_names()
     return name if name in names.assets or name.startswith(names.families) else ""
 
 
-def owns(namespace: Placement, run: dg.DagsterRun) -> bool:
+def owns(namespace: HomeNamespace, run: dg.DagsterRun) -> bool:
     """Whether a run belongs to this home: it is of one of its jobs or assets."""
-    is_tagged = namespace.alone or namespace.tags.items() <= run.tags.items()
+    is_tagged = namespace.is_only_home or namespace.tags.items() <= run.tags.items()
     return is_tagged or any(asset_name(namespace, key) for key in run.asset_selection or ())
 
 
 def listed_ops() -> Mapping[str, str]:
     """Returns the op of each job over listed partitions, which may be of several crawls in any order. Dagster takes one
     partition or a range, so the configuration of the op lists them; Dagster learns of each when it is made."""
-    return _names_now().listed_ops
+    return _collect_current_names().listed_ops
 
 
 def published_assets() -> tuple[Asset, ...]:
     """Returns the assets whose tables the published file shows."""
-    return _names_now().published
+    return _collect_current_names().published
 
 
 def checks_of(asset: str) -> list[Check]:
     """Returns the checks of an asset."""
-    return [check for check in _names_now().checks if check.asset == asset]
+    return [check for check in _collect_current_names().checks if check.asset == asset]

@@ -8,7 +8,7 @@ from cc_pipeline.defs.declared import assets
 from cc_pipeline.defs.declared.jobs import JOBS, TRIM_HISTORY
 
 
-def core_definitions(published: Iterable[str], *, alone: bool) -> HomeDefinitions:
+def core_definitions(published: Iterable[str], *, is_only_home: bool) -> HomeDefinitions:
     """Returns the definitions of the core. ``published`` are the published assets of extensions. The only home of an
     instance also deletes old runs there."""
     steps = [
@@ -23,7 +23,7 @@ def core_definitions(published: Iterable[str], *, alone: bool) -> HomeDefinition
         external=assets.common_crawl(),
         steps=[*steps, *assets.analytics([*published_names, *published])],
         recorded=assets.on_request(),
-        jobs=[*JOBS, TRIM_HISTORY] if alone else JOBS,
+        jobs=[*JOBS, TRIM_HISTORY] if is_only_home else JOBS,
         sensors=[declaration for declaration in vars(sensors).values() if isinstance(declaration, Sensor)],
-        schedules=[schedule for schedule in declared_schedules if alone or schedule.job != TRIM_HISTORY.name],
+        schedules=[schedule for schedule in declared_schedules if is_only_home or schedule.job != TRIM_HISTORY.name],
     )

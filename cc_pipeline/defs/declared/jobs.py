@@ -108,7 +108,7 @@ _OP_JOBS: Final = (
         "line launch it.",
         function="cc_pipeline.defs.assets.extraction.extract_listed",
         config=ExtractTargetsConfig,
-        is_listed=True,
+        takes_partition_list=True,
     ),
 )
 #: The jobs of a home, except that of all checks.

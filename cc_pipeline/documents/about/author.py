@@ -27,20 +27,20 @@ _GRAPH = """
 articleauthor articleauthorname ogarticleauthor ogauthor author bookauthor dccreator dctermscreator schemaauthor
 """.split()
 _LD = ("author", "creator")
-_MOST_NAMES = 20
-_MOST_CHARS = 300
+_MAX_NAMES = 20
+_MAX_CHARS = 300
 #: The longest name in a byline: a longer text is no name.
 _NAME_CHARS = 60
 _NAME_WORDS = 6
 
 _TAGS = re.compile(r"<[^<>]{0,500}>")
 _ADDRESS = re.compile(r"\s*(?:https?://|www\.|//|/|@)\S*\s*\Z|\S[^\s@]*@\S+\Z", re.IGNORECASE)
-_BY = (
+_BYLINE_PREFIXES = (
     r"by|written by|posted by|published by|words by|story by|text by|reported by|author|authors|von|par|por"
     r"|escrito por|publicado por|di|de|door|af|av|text|texte|testo|texto|autor|autora|autore"
     r"|auteur|автор|текст|작성자|글|作者|文|記者"
 )
-_PREFIX = re.compile(rf"(?:posts? )?(?:{_BY})(?:\s*[:：|]\s*|\s+)(?=\S)", re.IGNORECASE)
+_PREFIX = re.compile(rf"(?:posts? )?(?:{_BYLINE_PREFIXES})(?:\s*[:：|]\s*|\s+)(?=\S)", re.IGNORECASE)
 _PREFIX_STATED = re.compile(
     r"(?:(?:written|posted|published|story|words|text)\s+)?by(?:\s*:\s*|\s+)(?=\S)", re.IGNORECASE
 )
@@ -60,7 +60,7 @@ _END = re.compile(
 _DATED = re.compile(
     rf"(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\.?,?\s+)?(?:{_MONTH})\.?,?\s+\d", re.I
 )
-_SEVERAL = re.compile(r"(?:(?<!\s)\s+)?(?:,|;|&|\band\b|\bund\b|\bet\b|\by\b|\be\b)\s+", re.IGNORECASE)
+_NAME_SEPARATOR = re.compile(r"(?:(?<!\s)\s+)?(?:,|;|&|\band\b|\bund\b|\bet\b|\by\b|\be\b)\s+", re.IGNORECASE)
 _NO_NAME = """
 author authors admin administrator by byline editor editors editorial staff guest anonymous unknown username user
 none null undefined contributor contributors writer writers reporter website webmaster share comments read more
@@ -70,7 +70,7 @@ _NO_NAMES = frozenset(_NO_NAME.split())
 
 #: Parts of class names and ids that elements with the author's name have.
 _BYLINE_WORDS = ("author", "byline", "by-line", "autor", "auteur", "writer", "contributor")
-_WANTED = Selection(
+_AUTHOR_ELEMENTS = Selection(
     ("h1", "address"),
     (
         Rule("rel", "~=", "author"),
@@ -79,17 +79,19 @@ _WANTED = Selection(
         Rule("id", "*=", "byline"),
     ),
 )
-_MOST_BYLINES = 40
+_MAX_BYLINES = 40
 _BYLINE_CHARS = 300
 #: Parts of class names and ids of elements about other authors than the page's own.
-_ELSEWHERE = re.compile(r"comment|repl(?:y|ies)|related|recommend|popular|trending|more-?from|teaser|card-list|\bnav\b")
+_FOREIGN_PARTS = re.compile(
+    r"comment|repl(?:y|ies)|related|recommend|popular|trending|more-?from|teaser|card-list|\bnav\b"
+)
 #: The same, unless the element is also marked as being about an author.
-_BESIDE = re.compile(r"sidebar|widget|footer")
-_ABOVE = 8
+_SIDE_PARTS = re.compile(r"sidebar|widget|footer")
+_ANCESTORS = 8
 _UNNAMED_TAGS = frozenset({"body", "html", "img", "form", "input", "textarea", "button", "svg", "ul", "ol", "table"})
 
 
-class Who(NamedTuple):
+class AuthorNames(NamedTuple):
     """Names, and the reader that found them."""
 
     names: str
@@ -98,23 +100,23 @@ class Who(NamedTuple):
 
 def author(
     nodes: Nodes, metas: Metas, marks: Marks, tree: LexborHTMLParser, site: Iterable[str | None] = ()
-) -> Who | None:
+) -> AuthorNames | None:
     """Returns the answer of the most certain reader that has one.
 
     If that is only a name of the site (``site``), a byline with a name is preferred.
     """
     site_names = {plain(name) for name in site if name}
-    last: Who | None = None
-    for source, value in _stated(nodes, metas, marks):
+    last: AuthorNames | None = None
+    for source, value in _read_author_values(nodes, metas, marks):
         if names := list(dict.fromkeys(_names(value, nodes))):
-            credit = Who(", ".join(names), source)
+            credit = AuthorNames(", ".join(names), source)
             if plain(credit.names) not in site_names:
                 return credit
             last = last or credit
     return _byline(tree, marks.reading) or last
 
 
-def _stated(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any]]:
+def _read_author_values(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any]]:
     for node in nodes.about_page:
         for key in _LD:
             yield "json-ld", node.get(key)
@@ -143,11 +145,11 @@ def _names(value: Any, nodes: Nodes, depth: int = 2) -> list[str]:
     """Returns the names in the value of a property or tag: a text, a node with a name, a list of them."""
     if isinstance(value, list):
         author_names: list[str] = []
-        for part in value[:_MOST_NAMES]:
+        for part in value[:_MAX_NAMES]:
             author_names += _names(part, nodes, depth)
         return author_names
     if isinstance(value, dict) and depth:
-        value = nodes.whole(value)
+        value = nodes.dereference(value)
         properties = value.get("properties", value)
         for key in (
             "name",
@@ -165,12 +167,12 @@ def _names(value: Any, nodes: Nodes, depth: int = 2) -> list[str]:
 
 def _stated_name(text: str) -> str | None:
     """Returns a property's name without markup, ``By`` and addresses; ``None`` if nothing is left."""
-    if len(text) > 2 * _MOST_CHARS:
+    if len(text) > 2 * _MAX_CHARS:
         return None
     text = collapsed(_TAGS.sub(" ", unescape(text)))
     text = _PREFIX_STATED.sub("", text, count=1) if _PREFIX_STATED.match(text) else text
     text = text.strip(" ,;|")
-    if not text or len(text) > _MOST_CHARS or _ADDRESS.match(text) or not _has_letter(text):
+    if not text or len(text) > _MAX_CHARS or _ADDRESS.match(text) or not _has_letter(text):
         return None
     return None if text.lower() in ("author", "by", "null", "none", "undefined", "unknown", "n/a") else text
 
@@ -179,7 +181,7 @@ def _has_letter(text: str) -> bool:
     return any(letter.isalpha() for letter in text)
 
 
-def _byline(tree: LexborHTMLParser, reading: Reading) -> Who | None:
+def _byline(tree: LexborHTMLParser, reading: Reading) -> AuthorNames | None:
     """Returns the name in a link to the author, or else in an element that is marked as the byline.
 
     Elements after the page's main heading are preferred to those before it.
@@ -187,8 +189,8 @@ def _byline(tree: LexborHTMLParser, reading: Reading) -> Who | None:
     level_one = 0
     links: list[tuple[int, str]] = []
     bylines: list[tuple[int, str]] = []
-    for node in selected(tree, _WANTED):
-        if len(links) + len(bylines) >= _MOST_BYLINES or not reading.node():
+    for node in selected(tree, _AUTHOR_ELEMENTS):
+        if len(links) + len(bylines) >= _MAX_BYLINES or not reading.node():
             break
         tag = node.tag
         if tag == "h1":
@@ -197,7 +199,7 @@ def _byline(tree: LexborHTMLParser, reading: Reading) -> Who | None:
         attributes = node.attributes
         class_and_id = f"{attributes.get('class') or ''} {attributes.get('id') or ''}".lower()
         rel = "author" in (attributes.get("rel") or "").lower().split()
-        if tag in _UNNAMED_TAGS or tag in ("link", "meta") or _elsewhere(node, class_and_id):
+        if tag in _UNNAMED_TAGS or tag in ("link", "meta") or _is_foreign(node, class_and_id):
             continue
         text = reading.text(node, _BYLINE_CHARS, " ")
         if text:
@@ -205,7 +207,7 @@ def _byline(tree: LexborHTMLParser, reading: Reading) -> Who | None:
     for source, texts in (("rel-author", links), ("byline", bylines)):
         for _, text in sorted(texts, key=lambda level_and_text: level_and_text[0] != 1):
             if names := byline_names(text):
-                return Who(names, source)
+                return AuthorNames(names, source)
     return None
 
 
@@ -219,7 +221,7 @@ def byline_names(text: str) -> str | None:
         return None
     if ended := _END.search(text):
         text = text[: ended.start()]
-    names = [name for part in _SEVERAL.split(text)[:_MOST_NAMES] if (name := part.strip(" ,;:|-–—•·."))]
+    names = [name for part in _NAME_SEPARATOR.split(text)[:_MAX_NAMES] if (name := part.strip(" ,;:|-–—•·."))]
     if not names or not all(_is_name(name) for name in names):
         return None
     return ", ".join(dict.fromkeys(names))
@@ -237,12 +239,12 @@ def _is_name(name: str) -> bool:
     return not words[-1][:1].islower() and 2 * small <= len(words)
 
 
-def _elsewhere(node: Node, class_and_id: str) -> bool:
+def _is_foreign(node: Node, class_and_id: str) -> bool:
     current: Node | None = node
-    for _ in range(_ABOVE):
-        if _ELSEWHERE.search(class_and_id):
+    for _ in range(_ANCESTORS):
+        if _FOREIGN_PARTS.search(class_and_id):
             return True
-        if _BESIDE.search(class_and_id) and not any(word in class_and_id for word in _BYLINE_WORDS):
+        if _SIDE_PARTS.search(class_and_id) and not any(word in class_and_id for word in _BYLINE_WORDS):
             return True
         current = current.parent if current is not None else None
         if current is None or current.tag in ("body", "html"):

@@ -24,7 +24,7 @@ _HEADING_CHARS = 1_000
 _MAX_TIMES = 50
 _MAX_ITEMS = 500
 _DEPTH = 16
-_WANTED = Selection(
+_MARKED_ELEMENTS = Selection(
     (*_HEADINGS, "time"),
     (
         Rule("itemscope"),
@@ -84,7 +84,7 @@ class Structured(NamedTuple):
 
 
 class Marks:
-    """The facts that ``look`` collected; nodes of the tree are not kept."""
+    """The facts that ``collect`` collected; nodes of the tree are not kept."""
 
     def __init__(self, limits: Limits) -> None:
         self.reading = Reading(limits)
@@ -96,12 +96,12 @@ class Marks:
         self.loose: dict[str, list[Any]] = {}
         self.loose_rdfa: dict[str, list[Any]] = {}
 
-    def look(self, tree: LexborHTMLParser, resolve: Callable[[str], Resolved]) -> None:
+    def collect(self, tree: LexborHTMLParser, resolve: Callable[[str], Resolved]) -> None:
         """Reads the tree."""
         reading = self.reading
         items, subjects = Microdata(reading, resolve), Rdfa(reading, resolve)
         marked_nodes = []
-        for node in selected(tree, _WANTED):
+        for node in selected(tree, _MARKED_ELEMENTS):
             if not reading.node():
                 break
             attributes = node.attributes

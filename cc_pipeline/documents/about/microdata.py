@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from cc_pipeline.documents.about.budget import Reading
-from cc_pipeline.documents.about.nodes import alone, is_article, is_other, kinds_of
+from cc_pipeline.documents.about.nodes import is_article, is_foreign, keep_unique_kinds, kinds_of
 from cc_pipeline.documents.html.scan import Node
 from cc_pipeline.documents.html.urls import Resolved
 
@@ -66,7 +66,7 @@ _MAX_PREFIXES = 64
 RDFA_ATTRIBUTES = ("property", "typeof", "vocab", "prefix", "about", "resource")
 
 
-def _above(node: Node, values_by_node: Mapping[int, T], nearest: dict[int, T], outside: T) -> T:
+def _find_ancestor_value(node: Node, values_by_node: Mapping[int, T], nearest: dict[int, T], outside: T) -> T:
     """Returns the value of the nearest element around ``node`` that has one, else ``outside``. Caches it in ``nearest``
     for the elements on the way."""
     passed, inherited = [], outside
@@ -138,7 +138,7 @@ class Microdata:
 
     def _owners(self, node: Node) -> list[Item]:
         owners = []
-        nearest: Item | None = _above(node, self._by_node, self._nearest, None)
+        nearest: Item | None = _find_ancestor_value(node, self._by_node, self._nearest, None)
         if nearest is not None:
             owners.append(nearest)
         if self._referenced:
@@ -180,7 +180,7 @@ def about_page(items: list[Item]) -> list[Item]:
         kinds = kinds_of(item, "type")
         if is_article(kinds):
             articles.append(item)
-        elif is_other(kinds):
+        elif is_foreign(kinds):
             continue
         elif depth == _NESTED:
             other_items.append(item)
@@ -189,7 +189,7 @@ def about_page(items: list[Item]) -> list[Item]:
                 value for values in item["properties"].values() for value in values if isinstance(value, dict)
             ]
             waiting.extend((value, depth - 1) for value in nested_items[: max(0, _MAX_ABOUT - len(waiting))])
-    return articles + alone(other_items, "type")
+    return articles + keep_unique_kinds(other_items, "type")
 
 
 def written(item: Item, depth: int, seen: set[int], reading: Reading) -> Item:
@@ -237,11 +237,11 @@ class Rdfa:
         self._resolve = resolve
         self._scopes: dict[int, _Scope] = {}
         self._nearest: dict[int, _Scope] = {}
-        self._named: dict[str, Item] = {}
+        self._subjects: dict[str, Item] = {}
 
     def add(self, node: Node, tag: str, attributes: dict[str, str | None]) -> None:
         """Adds an element with one of ``RDFA_ATTRIBUTES``."""
-        outer_scope = _above(node, self._scopes, self._nearest, _OUTSIDE)
+        outer_scope = _find_ancestor_value(node, self._scopes, self._nearest, _OUTSIDE)
         vocab, prefixes = outer_scope.vocab, outer_scope.prefixes
         if "vocab" in attributes:
             vocab = (attributes["vocab"] or "").strip() or None
@@ -292,7 +292,7 @@ class Rdfa:
     def items(self) -> list[Item]:
         """Returns the page itself, typed subjects that are no property's value, and named subjects without a type."""
         typed = {id(item) for item in self._items}
-        untyped_subjects = (item for item in self._named.values() if "type" not in item and id(item) not in typed)
+        untyped_subjects = (item for item in self._subjects.values() if "type" not in item and id(item) not in typed)
         return [item for item in (self._page, *self._items, *untyped_subjects) if item["properties"] or "type" in item]
 
     def _state(self, holder: Item | None, names: list[str], value: Any, tag: str) -> None:
@@ -307,9 +307,9 @@ class Rdfa:
         if name is None:
             return {"properties": {}}
         iri = self._address(name, prefixes)
-        if iri not in self._named:
-            self._named[iri] = {"id": iri, "properties": {}}
-        return self._named[iri]
+        if iri not in self._subjects:
+            self._subjects[iri] = {"id": iri, "properties": {}}
+        return self._subjects[iri]
 
     def _address(self, name: str, prefixes: dict[str, str]) -> str:
         name = name.strip()

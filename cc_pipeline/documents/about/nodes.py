@@ -16,12 +16,12 @@ ARTICLE = re.compile(
     r"Scholarly|MedicalScholarly|SocialMedia|Tech)?(?:Article|BlogPosting|Posting|Report|LiveBlogPosting|APIReference)\Z"
 )
 #: Kinds whose dates and authors are not the page's.
-_OTHERS = re.compile(
+_FOREIGN_KINDS = re.compile(
     r"(?:.*(?:Comment|Review|Rating|Organization|Person|Offer|Product|Image|ImageObject|List|ListItem|Breadcrumb|Action)"
     r"|WebSite|Answer|Blog|WPHeader|WPFooter|WPSideBar|SiteNavigationElement)\Z",
     re.DOTALL,
 )
-_WITHIN = ("@graph", "mainEntity", "mainEntityOfPage", "hasPart")
+_NESTING_KEYS = ("@graph", "mainEntity", "mainEntityOfPage", "hasPart")
 _MAX_NODES = 2_000
 
 
@@ -41,42 +41,43 @@ def is_article(kinds: Iterable[str]) -> bool:
     return any(ARTICLE.match(kind) for kind in kinds)
 
 
-def is_other(kinds: Iterable[str]) -> bool:
+def is_foreign(kinds: Iterable[str]) -> bool:
     """Whether these types describe something other than the page: comments, products, navigation."""
-    return any(_is_other(kind[:100]) for kind in kinds)
+    return any(_is_foreign_kind(kind[:100]) for kind in kinds)
 
 
 @lru_cache(maxsize=1024)
-def _is_other(kind: str) -> bool:
-    return _OTHERS.match(kind) is not None
+def _is_foreign_kind(kind: str) -> bool:
+    return _FOREIGN_KINDS.match(kind) is not None
 
 
 class Nodes:
-    """``about_page``: nodes with types that can be the page's, articles first; ``named``: nodes by their ``@id``."""
+    """``about_page``: nodes with types that can be the page's, articles first; ``nodes_by_id``: nodes by their
+    ``@id``."""
 
     def __init__(self, values: Iterable[Any]) -> None:
         articles: list[Node] = []
         other_nodes: list[Node] = []
-        self.named: dict[str, Node] = {}
+        self.nodes_by_id: dict[str, Node] = {}
         for node in _walk(values):
             kinds = kinds_of(node)
             if isinstance(name := node.get("@id"), str) and len(node) > 1:
-                self.named.setdefault(name, node)
+                self.nodes_by_id.setdefault(name, node)
             if is_article(kinds):
                 articles.append(node)
-            elif kinds and not is_other(kinds):
+            elif kinds and not is_foreign(kinds):
                 other_nodes.append(node)
         self.article: Node = articles[0] if articles else {}
-        self.about_page = articles[:1] + alone(other_nodes, "@type")
+        self.about_page = articles[:1] + keep_unique_kinds(other_nodes, "@type")
 
-    def whole(self, value: Any) -> Any:
+    def dereference(self, value: Any) -> Any:
         """Returns the node that a reference names; any other value unchanged."""
         if isinstance(value, dict) and "name" not in value and isinstance(name := value.get("@id"), str):
-            return self.named.get(name, value)
+            return self.nodes_by_id.get(name, value)
         return value
 
 
-def alone(nodes: list[Node], key: str) -> list[Node]:
+def keep_unique_kinds(nodes: list[Node], key: str) -> list[Node]:
     """Returns the nodes that are the only one of their kind: several of a kind are a list of other pages."""
     kinds = [tuple(kinds_of(node, key)[:1]) for node in nodes]
     counts: dict[tuple[str, ...], int] = {}
@@ -95,7 +96,7 @@ def _walk(values: Iterable[Any]) -> Iterator[Node]:
             waiting.extend(reversed(node[:_MAX_NODES]))
         elif isinstance(node, dict):
             yield node
-            nested_nodes = [node[key] for key in _WITHIN if isinstance(node.get(key), (dict, list))]
+            nested_nodes = [node[key] for key in _NESTING_KEYS if isinstance(node.get(key), (dict, list))]
             waiting.extend(reversed(nested_nodes))
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.documents.about.author import Who, author
+from cc_pipeline.documents.about.author import AuthorNames, author
 from cc_pipeline.documents.about.marks import Marks, Metas, Structured
 from cc_pipeline.documents.about.nodes import Nodes, is_article, kinds_of
-from cc_pipeline.documents.about.published import TEXT, When, guessed_date, modified, on_day, published
+from cc_pipeline.documents.about.published import TEXT, SourcedDate, guessed_date, modified, on_day, published
 from cc_pipeline.documents.about.relations import refresh, relations
 from cc_pipeline.documents.about.robots import robots
 from cc_pipeline.documents.html.description import JsonLd, PageFacts, json_ld, page_facts, types_of
@@ -24,7 +24,7 @@ _STRUCTURED_CHARS = 512 * 1024
 _MAX_STRUCTURED = 1_000
 _ARTICLE_TYPES = frozenset({"article", "blog", "news", "post", "news.article", "blogpost"})
 #: The distance of an article's date from its heading, in characters of the page's text.
-_BEFORE, _BEHIND = 200, 600
+_CHARS_BEFORE, _CHARS_AFTER = 200, 600
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 #: A note of copyright: the years before the mark, and up to 60 characters after it.
 _COPYRIGHT = re.compile(r"(?:\d{4}\s*[-–]\s*)?(?:\d{4}\s*)?(?:©|\(c\)|\bcopyright\b).{0,60}", re.IGNORECASE)
@@ -33,34 +33,34 @@ _COPYRIGHT = re.compile(r"(?:\d{4}\s*[-–]\s*)?(?:\d{4}\s*)?(?:©|\(c\)|\bcopyr
 def header_columns(page: PageInput) -> dict[str, Any]:
     """Returns the columns that the headers alone give for a capture of any kind: robots, canonical URL, languages."""
     resolve = browser_resolver(page.url)
-    return _said(page, HtmlDocument(), resolve, resolve, None)
+    return _read_relation_columns(page, HtmlDocument(), resolve, resolve, None)
 
 
-class About:
-    """Reads a page's metadata. ``parse_html`` calls ``look``; ``columns`` comes after it."""
+class PageMetadataReader:
+    """Reads a page's metadata. ``parse_html`` calls ``collect``; ``columns`` comes after it."""
 
     def __init__(self, page: PageInput, limits: Limits) -> None:
         self._page = page
         self._limits = limits
         self._marks = Marks(limits)
-        self._own = self._resolve = browser_resolver(page.url)
+        self._resolve_by_url = self._resolve = browser_resolver(page.url)
         self._structured: list[Structured] = []
         self._nodes = Nodes(())
         self._graph_types: Set[str] = frozenset()
-        self._published: When | None = None
-        self._modified: When | None = None
-        self._author: Who | None = None
+        self._published: SourcedDate | None = None
+        self._modified: SourcedDate | None = None
+        self._author: AuthorNames | None = None
         self.json_ld = JsonLd([], [], [])
         self.facts = PageFacts(None, None, None)
 
-    def look(self, tree: LexborHTMLParser, document: HtmlDocument, resolve: Callable[[str], Resolved]) -> None:
+    def collect(self, tree: LexborHTMLParser, document: HtmlDocument, resolve: Callable[[str], Resolved]) -> None:
         """Reads the tree; ``resolve`` makes its references absolute."""
         fetched = self._page.fetch_time
         self._resolve = resolve
         self.json_ld = json_ld(document.json_ld, self._limits, document.flags)
         nodes, metas, marks = Nodes(self.json_ld.values), Metas(document.meta_tags), self._marks
         self.facts = page_facts(document.title, document.meta_tags, nodes.article)
-        marks.look(tree, resolve)
+        marks.collect(tree, resolve)
         self._nodes = nodes
         self._graph_types = {kind.strip().lower() for kind in metas.graph.get("ogtype", ())}
         self._structured = marks.structured()
@@ -77,28 +77,28 @@ class About:
         if self._marks.reading.cut:
             document.flags.add("facts_cut")
         return {
-            "published": publication.stated.moment if publication else None,
-            "published_precision": publication.stated.precision if publication else None,
-            "published_day": publication.stated.day if publication else None,
+            "published": publication.stated_date.moment if publication else None,
+            "published_precision": publication.stated_date.precision if publication else None,
+            "published_day": publication.stated_date.day if publication else None,
             "published_from": publication.source if publication else None,
-            "modified": self._modified.stated.moment if self._modified else None,
-            "modified_precision": self._modified.stated.precision if self._modified else None,
-            "modified_day": self._modified.stated.day if self._modified else None,
+            "modified": self._modified.stated_date.moment if self._modified else None,
+            "modified_precision": self._modified.stated_date.precision if self._modified else None,
+            "modified_day": self._modified.stated_date.day if self._modified else None,
             "modified_from": self._modified.source if self._modified else None,
             "author": self._author.names if self._author else None,
             "author_from": self._author.source if self._author else None,
             "headings": self._marks.headings or None,
             "structured": structured or None,
-            **_said(self._page, document, self._own, self._resolve, self._marks.refresh),
+            **_read_relation_columns(self._page, document, self._resolve_by_url, self._resolve, self._marks.refresh),
         }
 
-    def _guessed(self, document: HtmlDocument, markup: str) -> When | None:
+    def _guessed(self, document: HtmlDocument, markup: str) -> SourcedDate | None:
         if document.work > self._limits.extractor_work:
             return None
         guess = guessed_date(markup, self._page.url, self._page.fetch_time, article=self._is_article(document))
         if guess is None or (guess[1] == TEXT and _is_copyright(guess[0], document.body_text)):
             return None
-        return When(on_day(guess[0], guess[1] == TEXT), guess[1])
+        return SourcedDate(on_day(guess[0], guess[1] == TEXT), guess[1])
 
     def _is_article(self, document: HtmlDocument) -> bool:
         """Whether the page declares itself an article, names its author, or has a year near its main heading."""
@@ -114,7 +114,9 @@ class About:
         for heading in self._marks.headings:
             if heading["level"] == 1 and (start := text.find(heading["text"])) >= 0:
                 end = start + len(heading["text"])
-                if _YEAR.search(text[max(0, start - _BEFORE) : start]) or _YEAR.search(text[end : end + _BEHIND]):
+                if _YEAR.search(text[max(0, start - _CHARS_BEFORE) : start]) or _YEAR.search(
+                    text[end : end + _CHARS_AFTER]
+                ):
                     return True
         return False
 
@@ -134,7 +136,7 @@ class About:
         return structured_rows
 
 
-def _said(
+def _read_relation_columns(
     page: PageInput,
     document: HtmlDocument,
     resolve_by_url: Callable[[str], Resolved],
@@ -146,7 +148,7 @@ def _said(
     return {
         **related._asdict(),
         "robots": robot_rules.rules,
-        "robots_directives": robot_rules.for_all,
+        "robots_directives": robot_rules.global_directives,
         "tdm_reservation": robot_rules.reserved,
         "tdm_policy": resolve_by_url(robot_rules.policy)[0] if robot_rules.policy else None,
         "refresh": refresh(refresh_content, page.http_headers, resolve, resolve_by_url),

@@ -22,9 +22,9 @@ from cc_pipeline.documents.about.nodes import Nodes
 from cc_pipeline.documents.dates import Precision, parse_date, read_date
 
 #: Characters of a page that htmldate gets: its regular expressions take a second for a few megabytes.
-_MOST_CHARS = 256 * 1024
+_MAX_CHARS = 256 * 1024
 #: Short texts with digits that htmldate may try to read in every language, five milliseconds each.
-_MOST_TEXTS = 50
+_MAX_TEXTS = 50
 _SHORT = 64
 _FIRST_GUESS = "1995-01-01"
 _LAST_GUESS = "2099-12-31"
@@ -93,7 +93,7 @@ _MODIFIED_KIND = ("modif", "updated", "update")
 #: ``time`` elements outside the page's own article.
 _OTHER_KIND = ("comment", "related", "event")
 #: A page with more ``time`` elements is a list of other pages.
-_MOST_TIMES = 12
+_MAX_TIMES = 12
 
 
 @lru_cache(maxsize=1)
@@ -116,7 +116,7 @@ def guessed_date(markup: str, url: str, fetched: datetime | None, *, article: bo
     parser = html.HTMLParser(encoding="utf-8", collect_ids=False, remove_comments=True, remove_pis=True)
     latest = _LAST_GUESS if fetched is None else (fetched + _GUESSES_AHEAD).date().isoformat()
     with contextlib.suppress(Exception):  # htmldate and lxml raise many errors on hostile pages
-        tree = html.document_fromstring(markup[:_MOST_CHARS].encode("utf-8", "replace"), parser=parser)
+        tree = html.document_fromstring(markup[:_MAX_CHARS].encode("utf-8", "replace"), parser=parser)
         for source, extensive in ((MARKUP, False), (TEXT, True))[: 1 + article]:
             if extensive:
                 bound_texts(tree)
@@ -129,18 +129,18 @@ def guessed_date(markup: str, url: str, fetched: datetime | None, *, article: bo
 
 
 def bound_texts(tree: html.HtmlElement) -> None:
-    """Removes all but the first ``_MOST_TEXTS`` short texts with digits."""
+    """Removes all but the first ``_MAX_TEXTS`` short texts with digits."""
     count = 0
     for element in tree.iter():
         for place in ("text", "tail"):
             text = getattr(element, place)
             if text and len(text.strip()) <= _SHORT and _DIGIT.search(text):
                 count += 1
-                if count > _MOST_TEXTS:
+                if count > _MAX_TEXTS:
                     setattr(element, place, None)
 
 
-class Stated(NamedTuple):
+class StatedDate(NamedTuple):
     """A moment in UTC, how exact it is (``dates.Precision``), and the day in the page's own zone."""
 
     moment: datetime
@@ -148,7 +148,7 @@ class Stated(NamedTuple):
     day: date
 
 
-def stated(text: object, fetched: datetime | None) -> Stated | None:
+def read_stated_date(text: object, fetched: datetime | None) -> StatedDate | None:
     """Returns the date in a text. ``None`` if it is no date, an ambiguous one, or impossible for a page fetched at
     ``fetched``."""
     parsed = read_date(text) if isinstance(text, str) else None
@@ -163,7 +163,7 @@ def stated(text: object, fetched: datetime | None) -> Stated | None:
         or parsed.moment > (fetched + _MOMENTS_AHEAD if fetched is not None else _LAST_MOMENT)
     ):
         return None
-    return Stated(parsed.moment, parsed.precision, day)
+    return StatedDate(parsed.moment, parsed.precision, day)
 
 
 def _day_as_written(text: str) -> date | None:
@@ -175,70 +175,70 @@ def _day_as_written(text: str) -> date | None:
     return moment.date() if moment else None
 
 
-def in_url(url: str, fetched: datetime | None) -> Stated | None:
+def read_url_date(url: str, fetched: datetime | None) -> StatedDate | None:
     """Returns the day in a URL's path, as news sites write it."""
     _, _, path = url[:_URL_CHARS].partition("://")
     for year, _, month, day in _IN_URL.findall(path):
         day_in_path = f"{year}-{month:0>2}-{day:0>2}" if month.isdigit() else f"{day} {month} {year}"
-        if url_date := stated(day_in_path, fetched):
+        if url_date := read_stated_date(day_in_path, fetched):
             return url_date
     return None
 
 
-def on_day(day: date, guessed: bool) -> Stated:
+def on_day(day: date, guessed: bool) -> StatedDate:
     """Returns a day as midnight in UTC. If it is ``guessed``, the first of a month means the month or the year."""
     precision: Precision = "day"
     if guessed and day.day == 1:
         precision = "year" if day.month == 1 else "month"
-    return Stated(datetime(day.year, day.month, day.day, tzinfo=UTC), precision, day)
+    return StatedDate(datetime(day.year, day.month, day.day, tzinfo=UTC), precision, day)
 
 
-class When(NamedTuple):
+class SourcedDate(NamedTuple):
     """A date and the reader that found it."""
 
-    stated: Stated
+    stated_date: StatedDate
     source: str
 
 
-def published(nodes: Nodes, metas: Metas, marks: Marks, url: str, fetched: datetime | None) -> When | None:
+def published(nodes: Nodes, metas: Metas, marks: Marks, url: str, fetched: datetime | None) -> SourcedDate | None:
     """Returns the first date of publication that is readable and possible for a page fetched at ``fetched``.
 
     A page gets its address when it is published. So a day in the address overrules dates more than a day from it: they
     belong to another page, a later edition, or the template.
     """
-    day = in_url(url, fetched)
+    day = read_url_date(url, fetched)
     for source, text in _published(nodes, metas, marks):
-        stated_date = stated(text, fetched)
+        stated_date = read_stated_date(text, fetched)
         if stated_date and (day is None or abs((stated_date.day - day.day).days) <= 1):
             # the moment may be stated in another zone than the page's own
-            return When(stated_date if day is None else stated_date._replace(day=day.day), source)
-    return When(day, "url") if day else None
+            return SourcedDate(stated_date if day is None else stated_date._replace(day=day.day), source)
+    return SourcedDate(day, "url") if day else None
 
 
-def modified(nodes: Nodes, metas: Metas, marks: Marks, fetched: datetime | None) -> When | None:
+def modified(nodes: Nodes, metas: Metas, marks: Marks, fetched: datetime | None) -> SourcedDate | None:
     """Returns the first date of the last change that is readable and possible."""
     for source, text in _modified(nodes, metas, marks):
-        if stated_date := stated(text, fetched):
-            return When(stated_date, source)
+        if stated_date := read_stated_date(text, fetched):
+            return SourcedDate(stated_date, source)
     return None
 
 
 def _published(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any]]:
-    yield from _of_nodes(nodes, _PUBLISHED_LD)
-    yield from _of_metas(metas, _PUBLISHED_GRAPH, _PUBLISHED_NAMES)
-    yield from _of_items(marks, _PUBLISHED_LD, ("issued", "created", "date", "published"))
-    yield from _of_times(marks.times, _PUBLISHED_KIND)
+    yield from _read_node_dates(nodes, _PUBLISHED_LD)
+    yield from _read_meta_dates(metas, _PUBLISHED_GRAPH, _PUBLISHED_NAMES)
+    yield from _read_item_dates(marks, _PUBLISHED_LD, ("issued", "created", "date", "published"))
+    yield from _read_time_dates(marks.times, _PUBLISHED_KIND)
     yield from _near_heading(marks.times)
 
 
 def _modified(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any]]:
-    yield from _of_nodes(nodes, _MODIFIED_LD)
-    yield from _of_metas(metas, _MODIFIED_GRAPH, _MODIFIED_NAMES)
-    yield from _of_items(marks, _MODIFIED_LD, ("modified",))
-    yield from _of_times(marks.times, _MODIFIED_KIND)
+    yield from _read_node_dates(nodes, _MODIFIED_LD)
+    yield from _read_meta_dates(metas, _MODIFIED_GRAPH, _MODIFIED_NAMES)
+    yield from _read_item_dates(marks, _MODIFIED_LD, ("modified",))
+    yield from _read_time_dates(marks.times, _MODIFIED_KIND)
 
 
-def _of_nodes(nodes: Nodes, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def _read_node_dates(nodes: Nodes, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     for node in nodes.about_page:
         for name in names:
             value = node.get(name)
@@ -246,7 +246,7 @@ def _of_nodes(nodes: Nodes, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]
                 yield "json-ld", date_value.get("@value") if isinstance(date_value, dict) else date_value
 
 
-def _of_metas(metas: Metas, graph: list[str], names: list[str]) -> Iterator[tuple[str, Any]]:
+def _read_meta_dates(metas: Metas, graph: list[str], names: list[str]) -> Iterator[tuple[str, Any]]:
     for key in filter(metas.graph.__contains__, graph):
         for text in metas.graph[key]:
             yield "open-graph" if key.startswith(("article", "og", "video", "book")) else "meta", text
@@ -255,21 +255,21 @@ def _of_metas(metas: Metas, graph: list[str], names: list[str]) -> Iterator[tupl
             yield "meta", text
 
 
-def _of_items(marks: Marks, names: tuple[str, ...], dublin: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    yield from (("microdata", text) for text in _stated_by(marks.microdata, marks.loose, names))
+def _read_item_dates(marks: Marks, names: tuple[str, ...], dublin: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    yield from (("microdata", text) for text in _read_properties(marks.microdata, marks.loose, names))
     if marks.rdfa or marks.loose_rdfa:
         property_iris = [f"{scheme}://schema.org/{name}" for name in names for scheme in ("http", "https")]
         property_iris += [space + name for name in dublin for space in _IN_DC]
-        yield from (("rdfa", text) for text in _stated_by(marks.rdfa, marks.loose_rdfa, tuple(property_iris)))
+        yield from (("rdfa", text) for text in _read_properties(marks.rdfa, marks.loose_rdfa, tuple(property_iris)))
 
 
-def _stated_by(items: list[Item], loose: dict[str, list[Any]], names: tuple[str, ...]) -> Iterator[Any]:
+def _read_properties(items: list[Item], loose: dict[str, list[Any]], names: tuple[str, ...]) -> Iterator[Any]:
     for properties in (*(item["properties"] for item in about_page(items)), loose):
         for name in names:
             yield from properties.get(name, ())
 
 
-def _of_times(times: list[Time], kind_words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def _read_time_dates(times: list[Time], kind_words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     for time in times:
         if any(word in time.kind for word in kind_words) and not any(word in time.kind for word in _OTHER_KIND):
             yield "time", time.datetime
@@ -278,7 +278,7 @@ def _of_times(times: list[Time], kind_words: tuple[str, ...]) -> Iterator[tuple[
 def _near_heading(times: list[Time]) -> Iterator[tuple[str, Any]]:
     """Yields the ``time`` elements by their distance from the page's main heading."""
     article_times = [time for time in times if not any(word in time.kind for word in (*_OTHER_KIND, *_MODIFIED_KIND))]
-    if len(article_times) <= _MOST_TIMES:
+    if len(article_times) <= _MAX_TIMES:
         after_heading = [time for time in article_times if time.headings == 1]
         for time in (*after_heading, *reversed([time for time in article_times if time.headings == 0])):
             yield "time", time.datetime

@@ -13,9 +13,9 @@ from cc_pipeline.documents.headers import header_values
 from cc_pipeline.documents.html.urls import Resolved, escape_header
 from cc_pipeline.documents.page import Headers, Link
 
-_MOST_LANGUAGES = 1_000
-_MOST_FEEDS = 100
-_MOST_IN_HEADER = 200
+_MAX_LANGUAGES = 1_000
+_MAX_FEEDS = 100
+_MAX_IN_HEADER = 200
 _HEADER_CHARS = 64 * 1024
 _FEED_TYPES = {
     "application/rss+xml": "rss",
@@ -53,7 +53,7 @@ def header_links(headers: Headers) -> list[HeaderLink]:
     links: list[HeaderLink] = []
     for value in (header[:_HEADER_CHARS] for header in header_values(headers, "link")):
         position = 0
-        while len(links) < _MOST_IN_HEADER and (target := _TARGET.match(value, position)):
+        while len(links) < _MAX_IN_HEADER and (target := _TARGET.match(value, position)):
             position = target.end()
             parameters: dict[str, str] = {}
             while parameter := _PARAMETER.match(value, position):
@@ -85,11 +85,11 @@ def relations(links: Iterable[Link], headers: Headers, resolve: Callable[[str], 
         language = attributes.get("hreflang", "").strip().lower()
         kind = _FEED_TYPES.get(attributes.get("type", "").partition(";")[0].strip().lower())
         if kind or "feed" in words:
-            if len(feeds) < _MOST_FEEDS:
+            if len(feeds) < _MAX_FEEDS:
                 feeds.setdefault(
                     url, {"type": kind, "url": url, "title": attributes.get("title") or None, "source": source}
                 )
-        elif language and len(alternates) < _MOST_LANGUAGES:
+        elif language and len(alternates) < _MAX_LANGUAGES:
             alternates.setdefault((language[:40], url), source)
     return Relations(
         canonical[0] if canonical else None,

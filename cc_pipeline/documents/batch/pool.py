@@ -25,12 +25,12 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import usable_cores
 
 #: A process with more bytes of memory is not kept: a large page made it grow.
-_MOST_MEMORY = 512 << 20
+_MAX_MEMORY = 512 << 20
 
 _lock = threading.Lock()
 _workers: list[Worker] = []
 #: The purpose of the workers: the process that started them, the options and the reader.
-_wanted: list[object] = []
+_purpose: list[object] = []
 
 T = TypeVar("T")
 RecordBatches = dict[str, pa.RecordBatch]
@@ -60,7 +60,7 @@ def keep(worker: Worker, options: ParseOptions, read: Callable[..., Any]) -> boo
     """Keeps an idle worker for the next call. Returns whether it is kept; if not, its owner ends it."""
     with _lock:
         _only([os.getpid(), options, read])
-        if not worker.alive or worker.memory > _MOST_MEMORY or len(_workers) >= usable_cores():
+        if not worker.alive or worker.memory > _MAX_MEMORY or len(_workers) >= usable_cores():
             return False
         _workers.append(worker)
         return True
@@ -82,19 +82,19 @@ def end() -> None:
 
 
 def _only(purpose: list[object]) -> None:
-    if _wanted == purpose:
+    if _purpose == purpose:
         return
-    if _wanted[:1] == [os.getpid()]:  # in a fork they belong to the parent
+    if _purpose[:1] == [os.getpid()]:  # in a fork they belong to the parent
         for worker in _workers:
             worker.end()
     _workers.clear()
-    _wanted[:] = purpose
+    _purpose[:] = purpose
 
 
 atexit.register(end)
 
 
-def as_it_is(page: PageInput) -> Input:
+def identity(page: PageInput) -> Input:
     """Returns the page: the default ``read``, for items that are page inputs already."""
     return page
 
@@ -103,7 +103,7 @@ def parse_batches(
     batches: Iterable[Sequence[T]],
     options: ParseOptions,
     workers: int,
-    read: Callable[[T], Input] = as_it_is,  # type: ignore[assignment]  # only right for T = PageInput
+    read: Callable[[T], Input] = identity,  # type: ignore[assignment]  # only right for T = PageInput
 ) -> Iterator[RecordBatches]:
     """Yields one dictionary (table name to record batch) per batch of ``batches``, in their order.
 
@@ -146,8 +146,8 @@ class _Pool:
             Worker(options, read) for _ in range(workers - len(waiting_workers))
         ]
         self._tasks: dict[Worker, deque[_Task]] = {worker: deque() for worker in self._workers}
-        self._done: dict[int, RecordBatches] = {}
-        self._looked = time.monotonic()
+        self._results: dict[int, RecordBatches] = {}
+        self._checked_at = time.monotonic()
 
     def run(self, batches: Iterable[Sequence[T]]) -> Iterator[RecordBatches]:
         source = enumerate(batches)
@@ -155,7 +155,7 @@ class _Pool:
         next_number = 0
         exhausted = False
         while True:
-            while not exhausted and self._held() < max_batches:
+            while not exhausted and self._count_batches() < max_batches:
                 worker = min(self._workers, key=lambda process: process.load)
                 if worker.load >= SLOTS:
                     break
@@ -164,16 +164,16 @@ class _Pool:
                     exhausted = True
                 else:
                     self._give(worker, _Task(number, items))
-            if next_number in self._done:
-                yield self._done.pop(next_number)
+            if next_number in self._results:
+                yield self._results.pop(next_number)
                 next_number += 1
             elif any(self._tasks.values()):
                 self._wait()
             else:
                 return
 
-    def _held(self) -> int:
-        return len(self._done) + sum(map(len, self._tasks.values()))
+    def _count_batches(self) -> int:
+        return len(self._results) + sum(map(len, self._tasks.values()))
 
     def _give(self, worker: Worker, task: _Task) -> None:
         self._tasks[worker].append(task)
@@ -183,16 +183,16 @@ class _Pool:
         busy = [worker for worker, tasks in self._tasks.items() if tasks]
         ready = _readable(busy)
         limits, now = self._options.limits, time.monotonic()
-        checks_memory = now - self._looked >= _WATCH_SECONDS
+        checks_memory = now - self._checked_at >= _WATCH_SECONDS
         if checks_memory:
-            self._looked = now
+            self._checked_at = now
         for worker in busy:
             if worker in ready:
                 answer = worker.receive()
                 if answer is None:
                     self._replace(worker, worker.cause_of_death())
                 else:
-                    self._done[self._tasks[worker].popleft().number] = answer
+                    self._results[self._tasks[worker].popleft().number] = answer
             elif worker.stuck_for(now) > (limits.seconds if worker.position >= 0 else _START_SECONDS):
                 self._replace(worker, f"no end after {limits.seconds:g} s")
             elif checks_memory and worker.memory > limits.memory_bytes + _MEMORY_OF_CODE:

@@ -40,7 +40,7 @@ ROWS = struct.Struct(f"={1 + len(SCHEMAS)}q")
 #: Batches a worker has at most: the one it parses, and the next.
 SLOTS = 2
 #: Bytes a slot keeps for the next batch; a larger slot is truncated once it has been read.
-_KEPT = 64 << 20
+_KEPT_BYTES = 64 << 20
 
 #: Seconds to wait for a process that was killed or closed its link.
 _END_SECONDS = 5.0
@@ -81,7 +81,7 @@ def take(slot: int, length: int) -> pa.Buffer:
         if not read:
             raise EOFError("a slot holds less than was put into it")
         position += read
-    if length > _KEPT:
+    if length > _KEPT_BYTES:
         os.ftruncate(slot, 0)
     return data
 
@@ -131,14 +131,16 @@ class Worker:
         self._slots = [open_slot() for _ in range(SLOTS)]
         self._free = list(range(SLOTS))
         #: The slots of its unfinished batches, the oldest first, with the number of items of each.
-        self._given: list[tuple[int, int]] = []
+        self._in_flight: list[tuple[int, int]] = []
         self._fault = ""
         with tempfile.TemporaryFile() as shared, child_link:
             shared.write(POSITION.pack(-1))
             shared.flush()
             self._position = mmap.mmap(shared.fileno(), POSITION.size)
             passed = (child_link.fileno(), shared.fileno(), *self._slots)
-            command = children.python_command(_PROGRAM, options.limits.memory_bytes, *passed, beside=[read.__module__])
+            command = children.python_command(
+                _PROGRAM, options.limits.memory_bytes, *passed, needed_modules=[read.__module__]
+            )
             self._process = children.start(
                 command, children.neutral_environment(), pass_fds=passed, stdin=subprocess.DEVNULL, cwd=os.sep
             )
@@ -155,7 +157,7 @@ class Worker:
             POSITION.pack_into(self._position, 0, -1)
             self._seen = (-1, time.monotonic())
         slot = self._free.pop(0)
-        self._given.append((slot, len(items)))
+        self._in_flight.append((slot, len(items)))
         batch = pickle.dumps((self._options, self._read, items, dict(broken)), pickle.HIGHEST_PROTOCOL)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._link.sendall(BATCH.pack(slot, put(self._slots[slot], batch)))
@@ -171,14 +173,14 @@ class Worker:
             return None
         try:
             number, *lengths = ROWS.unpack(message)
-            slot, pages = self._given[0]
+            slot, pages = self._in_flight[0]
             if number != slot:
                 raise ValueError("it belongs to another batch")
             answer = unpack(self._slots[slot], lengths, self._options.limits.memory_bytes, pages)
         except (struct.error, ValueError, EOFError, OSError, IndexError) as error:
             self._fault = f"parser process gave an invalid answer: {error}"
             return None
-        self._given.pop(0)
+        self._in_flight.pop(0)
         self._free.append(slot)
         self._seen = (-1, time.monotonic())
         return answer

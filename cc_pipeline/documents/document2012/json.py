@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from cc_pipeline.documents.arc_time import correct_fetch_time
 from cc_pipeline.documents.headers import (
     DEFAULT_MIME,
-    NOT_KEPT_IN_2012,
+    DROPPED_IN_2012,
     content_type,
     header,
     headers_map,
@@ -96,7 +96,7 @@ def page_keys(page: PageInput) -> dict[str, Any]:
         "warc_filename": page.warc_filename,
         "warc_record_offset": page.warc_record_offset,
         "warc_record_length": page.warc_record_length,
-        "meant": page.meant,
+        "meant": page.condition_match,
         "domain": page.domain,
         "parser": PARSER,
         "parser_version": PARSER_VERSION,
@@ -252,7 +252,7 @@ def _put_success(out: dict[str, Any], row: Mapping[str, Any], links: Sequence[Li
     if content["type"] == "html-doc":
         link_rows = content.get("links")
         if links is not None:
-            link_rows = [link._asdict() for link in links if link.item_index is None and link.in_document]
+            link_rows = [link._asdict() for link in links if link.item_index is None and link.is_document_link]
         out["content"] = html_doc(content, link_rows, compat)
     else:
         out["content"] = _feed(content, compat)
@@ -288,7 +288,7 @@ def _headers(row: Mapping[str, Any], compat: Compat) -> dict[str, Any]:
         name = header_row["name"].lower()
         if name in headers:
             headers[name] = header_row["value"]
-    return {name: value for name, value in headers.items() if name not in NOT_KEPT_IN_2012}
+    return {name: value for name, value in headers.items() if name not in DROPPED_IN_2012}
 
 
 def html_doc(content: Mapping[str, Any], links: Iterable[Mapping[str, Any]] | None, compat: Compat) -> dict[str, Any]:
@@ -363,7 +363,7 @@ def _item(item: Mapping[str, Any], compat: Compat, *, rss: bool) -> dict[str, An
     if compat is None:
         _put(out, "updated", _millis(item.get("updated")))
     bodies = [html_doc(body, body.get("links"), compat) for body in item.get("content") or ()]
-    _put(out, "content", _one_or_many(bodies))
+    _put(out, "content", _unwrap_single(bodies))
     return out
 
 
@@ -375,10 +375,10 @@ def _text(value: str | None, compat: Compat) -> str | None:
 def _feed_links(links: Sequence[Mapping[str, Any]] | None, *, rss: bool) -> Any:
     names = ("href",) if rss else ("type", "href", "rel", "title")
     written = [{name: link[name] for name in names if link.get(name)} for link in links or ()]
-    return _one_or_many(written[:1] if rss else written)
+    return _unwrap_single(written[:1] if rss else written)
 
 
-def _one_or_many(values: list[dict[str, Any]]) -> Any:
+def _unwrap_single(values: list[dict[str, Any]]) -> Any:
     return (values[0] if len(values) == 1 else values) or None
 
 

@@ -11,7 +11,7 @@ from html import unescape
 
 from cc_pipeline.documents.dates import first_read, parse_date, read_date
 from cc_pipeline.documents.feeds.extensions import number, read_extension
-from cc_pipeline.documents.feeds.model import FIELDS_MOST, Content, Enclosure, Feed, FeedItem, FeedLink, Person
+from cc_pipeline.documents.feeds.model import MAX_FIELDS, Content, Enclosure, Feed, FeedItem, FeedLink, Person
 from cc_pipeline.documents.feeds.xml import Element, attribute_value, element_text, inner_markup, local_name
 from cc_pipeline.documents.html.urls import Resolved, browser_resolver, resolve_reference
 from cc_pipeline.documents.page import Limits
@@ -68,7 +68,7 @@ def read_atom(root: Element, limits: Limits, base: str) -> Feed:
             feed.items.append(_read_entry(child, base, feed.flags))
             continue
         fields += 1
-        if fields > FIELDS_MOST:
+        if fields > MAX_FIELDS:
             feed.flags.add("lists_cut")
             continue
         if namespace and namespace != feed_namespace and namespace not in ATOM_NAMESPACES:
@@ -102,7 +102,7 @@ def _read_entry(element: Element, base: str, flags: set[str]) -> FeedItem:
     entry_namespace = local_name(element)[0]
     make_absolute = partial(absolute_in, base)
     for place, child in enumerate(element):
-        if place >= FIELDS_MOST:
+        if place >= MAX_FIELDS:
             flags.add("lists_cut")
             break
         namespace, name = local_name(child)

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from cc_pipeline.documents.feeds.model import LIST_MOST, Feed, FeedItem, Media, Person, Podcast, person
+from cc_pipeline.documents.feeds.model import MAX_LIST, Feed, FeedItem, Media, Person, Podcast, person
 from cc_pipeline.documents.feeds.xml import Element, element_text, local_name
 
 _ITUNES_END = "podcast-1.0.dtd"
 _MEDIA = "http://search.yahoo.com/mrss"
 _YES = frozenset({"yes", "true", "explicit", "1"})
-_NO = frozenset({"no", "false", "clean", "0"})
+_FALSE_WORDS = frozenset({"no", "false", "clean", "0"})
 _NUMBER = re.compile(r"\d{1,18}")
 _DECIMAL = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
 _CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,4}):(\d{1,2})(?:\.\d+)?")
@@ -33,7 +33,7 @@ def read_extension(holder: Feed | FeedItem, element: Element, text: str | None, 
 
 def add_categories(holder: Feed | FeedItem, *categories: str | None) -> None:
     """Adds the categories that the feed or item lacks."""
-    if len(holder.categories) <= LIST_MOST:
+    if len(holder.categories) <= MAX_LIST:
         present_categories = set(holder.categories)
         holder.categories += [word for word in dict.fromkeys(categories) if word and word not in present_categories]
 
@@ -72,7 +72,7 @@ def _read_itunes(holder: Feed | FeedItem, element: Element, name: str, text: str
 
 def _truth(text: str | None) -> bool | None:
     word = (text or "").lower()
-    return True if word in _YES else False if word in _NO else None
+    return True if word in _YES else False if word in _FALSE_WORDS else None
 
 
 def number(text: str | None, bound: int = 2**63) -> int | None:
@@ -101,7 +101,7 @@ def _read_media(holder: Feed | FeedItem, element: Element, name: str, text: str 
         if name == "thumbnail" and (href := element.get("url")):
             holder.image = holder.image or absolute(element, href)
     elif name == "group":
-        group_media = _about(element, absolute)
+        group_media = _read_media_fields(element, absolute)
         for child in element:
             if local_name(child)[1] == "content":
                 _add_media(holder, _media(child, group_media, absolute))
@@ -121,7 +121,7 @@ def _read_media(holder: Feed | FeedItem, element: Element, name: str, text: str 
 
 
 def _add_media(holder: FeedItem, media: Media) -> None:
-    if len(holder.media) <= LIST_MOST and any(media):
+    if len(holder.media) <= MAX_LIST and any(media):
         holder.media.append(media)
 
 
@@ -129,7 +129,7 @@ def _use_thumbnail(holder: FeedItem, url: str | None) -> None:
     holder.image = holder.image or url
 
 
-def _about(element: Element, absolute: Absolute) -> Media:
+def _read_media_fields(element: Element, absolute: Absolute) -> Media:
     """Reads the fields that the children of a ``content`` or ``group`` have."""
     fields: dict[str, Any] = {}
     for child in element:
@@ -142,7 +142,7 @@ def _about(element: Element, absolute: Absolute) -> Media:
 
 
 def _media(element: Element, group: Media, absolute: Absolute) -> Media:
-    own_media = _about(element, absolute)
+    own_media = _read_media_fields(element, absolute)
     href = element.get("url")
     return Media(
         url=absolute(element, href) if href else None,

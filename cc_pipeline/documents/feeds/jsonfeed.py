@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from cc_pipeline.documents.dates import read_date
-from cc_pipeline.documents.feeds.model import LIST_MOST, Content, Enclosure, Feed, FeedItem, FeedLink, Person
+from cc_pipeline.documents.feeds.model import MAX_LIST, Content, Enclosure, Feed, FeedItem, FeedLink, Person
 from cc_pipeline.documents.html.urls import resolve_reference
 from cc_pipeline.documents.page import Limits
 
 _SPACE = re.compile(r"[\s\ufeff]*")
-_BETWEEN = re.compile(r"\s*,?\s*")
+_SEPARATOR = re.compile(r"\s*,?\s*")
 _COLON = re.compile(r"\s*:\s*")
 _VERSION = re.compile(r"https?://(?:www\.)?jsonfeed\.org/version/([\d.]{1,10})")
 _DECODER = json.JSONDecoder(strict=False)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_INT_MOST = 2**63
+_MAX_INT = 2**63
 
 
 def begins_json(text: str) -> bool:
@@ -70,7 +70,7 @@ def _members(text: str, feed: Feed) -> Iterator[tuple[str, Any]]:
     position = _past(_SPACE, text, 0) + 1
     try:
         while True:
-            position = _past(_BETWEEN, text, position)
+            position = _past(_SEPARATOR, text, position)
             if text.startswith("}", position):
                 return
             key, position = _DECODER.raw_decode(text, position)
@@ -78,10 +78,10 @@ def _members(text: str, feed: Feed) -> Iterator[tuple[str, Any]]:
             if not isinstance(key, str):
                 raise ValueError("a key is no text")
             if key == "items" and text.startswith("[", position):
-                position = _past(_BETWEEN, text, position + 1)
+                position = _past(_SEPARATOR, text, position + 1)
                 while not text.startswith("]", position):
                     value, position = _DECODER.raw_decode(text, position)
-                    position = _past(_BETWEEN, text, position)
+                    position = _past(_SEPARATOR, text, position)
                     yield key, value
                 position += 1
             else:
@@ -137,15 +137,15 @@ def _url(value: Any, base: str) -> str | None:
 
 
 def _number(value: Any) -> float | None:
-    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _INT_MOST
+    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MAX_INT
     return float(value) if good else None
 
 
 def _list(value: Any, feed: Feed | None = None) -> list[Any]:
     values = value if isinstance(value, list) else []
-    if feed is not None and len(values) > LIST_MOST:
+    if feed is not None and len(values) > MAX_LIST:
         feed.flags.add("lists_cut")
-    return values[:LIST_MOST]
+    return values[:MAX_LIST]
 
 
 def _authors(fields: dict[str, Any], base: str) -> list[Person]:

@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 from cc_pipeline.documents.dates import ReadDate
 
 #: The maximum length of each list of an item or a feed; longer lists are cut and flagged.
-LIST_MOST = 1000
+MAX_LIST = 1000
 #: The maximum number of elements that are read of an item, or of a feed besides its items.
-FIELDS_MOST = 4 * LIST_MOST
+MAX_FIELDS = 4 * MAX_LIST
 
 
 class FeedLink(NamedTuple):

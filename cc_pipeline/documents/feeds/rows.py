@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from cc_pipeline.documents.feeds.atom import ATOM_NAMESPACES, read_atom
 from cc_pipeline.documents.feeds.jsonfeed import begins_json, read_json_feed
-from cc_pipeline.documents.feeds.model import LIST_MOST, Feed, FeedItem, FeedLink, Media, Person, Podcast
+from cc_pipeline.documents.feeds.model import MAX_LIST, Feed, FeedItem, FeedLink, Media, Person, Podcast
 from cc_pipeline.documents.feeds.rss import read_rss
 from cc_pipeline.documents.feeds.xml import local_name, parse_xml
 from cc_pipeline.documents.html.tree import HtmlDocument, parse_html
@@ -50,14 +50,14 @@ def parse_feed(text: str, limits: Limits, base: str = "") -> Feed | None:
 
 
 def _bound(feed: Feed, limits: Limits) -> None:
-    """Cuts lists longer than ``LIST_MOST``, and texts longer than the limit of a page. The shared fields of all media
+    """Cuts lists longer than ``MAX_LIST``, and texts longer than the limit of a page. The shared fields of all media
     are repeated with each medium, so the limit is divided by the number of media."""
     bounded_lists: list[list[Any]] = [feed.links, feed.authors, feed.categories]
     for item in feed.items:
         bounded_lists += [item.links, item.authors, item.categories, item.contents, item.enclosures, item.media]
     for bounded_list in bounded_lists:
-        if len(bounded_list) > LIST_MOST:
-            del bounded_list[LIST_MOST:]
+        if len(bounded_list) > MAX_LIST:
+            del bounded_list[MAX_LIST:]
             feed.flags.add("lists_cut")
     max_chars = limits.text_chars
     feed.title, feed.description = (text and _cut(text, max_chars, feed) for text in (feed.title, feed.description))
@@ -100,16 +100,16 @@ def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> Fe
     content: dict[str, Any] = {"type": feed.type}
     title = _stripped(feed.title)
     content["title"] = title
-    _say(words, title)
+    _add_words(words, title)
     content["link"] = _links(feed.links, "alternate")
     content["description"] = _stripped(feed.description)
-    _say(words, content["description"])
+    _add_words(words, content["description"])
     content["published"] = feed.published
     content["updated"] = feed.updated
     content["last_build_date"] = feed.last_build_date  # no column; the 2012 writer put it into updated
     content["categories"] = feed.categories or None
     for category in feed.categories:
-        _say(words, category)
+        _add_words(words, category)
     content["generator"] = feed.generator
     content["ttl"] = feed.ttl
     content["authors"] = _authors(feed.authors)
@@ -124,10 +124,10 @@ def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> Fe
         for body in bodies:
             found_links += body.links
             feed.flags |= body.flags
-            _say(words, body.body_text)
+            _add_words(words, body.body_text)
         if feed.type == "json-feed":
             for plain in item.contents:
-                _say(words, plain.value if plain.type == "text/plain" else None)
+                _add_words(words, plain.value if plain.type == "text/plain" else None)
         rows.append(_row(item, feed, feed_title, index))
     content["items"] = nested
     feed_row = {name: getattr(feed, name) for name in ("version", "language", "copyright", "image", "icon")}
@@ -146,7 +146,7 @@ def _bodies(item: FeedItem, url: str, limits: Limits, index: int, *, links: bool
 def _nested_item(item: FeedItem, bodies: list[HtmlDocument], kind: str, words: list[str]) -> dict[str, Any]:
     title, description = _stripped(item.title), _stripped(item.description)
     for part in (title, description, *item.categories):
-        _say(words, part)
+        _add_words(words, part)
     row: dict[str, Any] = {
         "title": title,
         "description": description,
@@ -161,7 +161,7 @@ def _nested_item(item: FeedItem, bodies: list[HtmlDocument], kind: str, words: l
         "content": [_html_doc(body) for body in bodies] or None,
     }
     if kind == "rss-feed":
-        row["author"] = _said_author(item.authors)
+        row["author"] = _format_author(item.authors)
     else:
         row["authors"] = _authors(item.authors)
     return row
@@ -175,7 +175,7 @@ def _html_doc(body: HtmlDocument) -> dict[str, Any]:
         "links": [
             {"type": link.type, "href": link.href, "url": link.url, "text": link.text, "attributes": link.attributes}
             for link in body.links
-            if link.in_document
+            if link.is_document_link
         ]
         or None,
     }
@@ -191,7 +191,7 @@ def _row(item: FeedItem, feed: Feed, title: str | None, index: int) -> dict[str,
         "description": item.description,
         "link": item.link,
         "links": [link._asdict() for link in item.links] or None,
-        "author": _said_author(sorted(item.authors, key=_is_nameless)),
+        "author": _format_author(sorted(item.authors, key=_is_nameless)),
         "authors": _authors(item.authors),
         "categories": item.categories or None,
         "comments": item.comments,
@@ -229,7 +229,7 @@ def _podcast(podcast: Podcast | None) -> dict[str, Any] | None:
     return asdict(podcast) | {"owner": podcast.owner._asdict() if podcast.owner else None}
 
 
-def _said_author(authors: list[Person]) -> str | None:
+def _format_author(authors: list[Person]) -> str | None:
     if not authors:
         return None
     first = authors[0]
@@ -255,6 +255,6 @@ def _stripped(text: str | None) -> str | None:
     return (_TAG.sub("", text).strip() or None) if text else None
 
 
-def _say(words: list[str], text: str | None) -> None:
+def _add_words(words: list[str], text: str | None) -> None:
     if text and (stripped := text.strip()):
         words.append(stripped)

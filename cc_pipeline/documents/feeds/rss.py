@@ -19,7 +19,7 @@ from cc_pipeline.documents.feeds.atom import (
     read_person,
 )
 from cc_pipeline.documents.feeds.extensions import add_categories, number, read_extension
-from cc_pipeline.documents.feeds.model import FIELDS_MOST, Content, Enclosure, Feed, FeedItem, FeedLink, person
+from cc_pipeline.documents.feeds.model import MAX_FIELDS, Content, Enclosure, Feed, FeedItem, FeedLink, person
 from cc_pipeline.documents.feeds.xml import Element, element_text, inner_markup, local_name
 from cc_pipeline.documents.page import Limits
 
@@ -76,7 +76,7 @@ def _read_channel(channel: Element, feed: Feed, base: str) -> None:
         if name in ("item", "items"):
             continue
         fields += 1
-        if fields > FIELDS_MOST:
+        if fields > MAX_FIELDS:
             feed.flags.add("lists_cut")
             break
         text = element_text(child)
@@ -188,7 +188,7 @@ def _read_item(element: Element, base: str, flags: set[str]) -> FeedItem:
     dates: dict[str, ReadDate | None] = {}
     make_absolute = partial(absolute_in, base)
     for place, child in enumerate(element):
-        if place >= FIELDS_MOST:
+        if place >= MAX_FIELDS:
             flags.add("lists_cut")
             break
         namespace, name = local_name(child)

@@ -17,7 +17,7 @@ from cc_pipeline.documents.page import Limits
 
 _TAG = re.compile(r"<(/?)([A-Za-z_][\w.:-]{0,127})((?:[^<>\"']++|\"[^\"<]*+\"|'[^'<]*+')*+)>")
 #: A tag with a quote too many or too few.
-_TORN = re.compile(r"<(/?)([A-Za-z_][\w.:-]{0,127})([^<>]*)>")
+_MALFORMED_TAG = re.compile(r"<(/?)([A-Za-z_][\w.:-]{0,127})([^<>]*)>")
 _ATTRIBUTE = re.compile(r"([^\s=\"'/<>]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'<>]+)))?")
 _ATTRIBUTE_NAME = re.compile(r"[A-Za-z_][\w.-]*(?::[A-Za-z_][\w.-]*)?\Z")
 _ROOTS = frozenset({"rss", "feed", "rdf"})
@@ -40,7 +40,7 @@ _MARKUP = frozenset({"description", "summary", "content", "content:encoded", "su
 _NO_HTML = _PLAIN - {"title", "link"} | {"content:encoded", "enclosure"}
 _EXTENSIONS = ("dc:", "dcterms:", "itunes:", "media:", "slash:", "wfw:", "feedburner:")
 #: The XML reader allows 256.
-_MOST_DEPTH = 200
+_MAX_DEPTH = 200
 
 
 #: Sections that are no tags: their beginning and end, and whether they are kept.
@@ -140,7 +140,7 @@ class _Repair:
 
     def tag(self, text: str, position: int) -> int:
         """Adds the tag at a position, or its ``<`` as text. Returns the position after it."""
-        match = _TAG.match(text, position) or _TORN.match(text, position)
+        match = _TAG.match(text, position) or _MALFORMED_TAG.match(text, position)
         if match is None:
             self.text("&lt;")
             return position + 1
@@ -176,7 +176,7 @@ class _Repair:
             self._close_to(1)
         else:
             self._close_field(lowered, written)
-        if len(self._open) >= _MOST_DEPTH:
+        if len(self._open) >= _MAX_DEPTH:
             return
         attributes = _attributes(written)
         empty = written.endswith("/") or lowered in _NEVER_CLOSED or f" {_EMPTY.get(lowered)}=" in attributes
@@ -295,7 +295,7 @@ def parse_xml(text: str, limits: Limits, *, feed: bool = True) -> XmlRead:
             part if part.startswith(tuple(_VERBATIM)) else _REFERENCE.sub(replace, part)
             for part in _split_verbatim(text)
         )
-    text, cut = _within(text, 2 * limits.elements)
+    text, cut = _cut_tags(text, 2 * limits.elements)
     root = None if cut else _read(text.encode("utf-8"), recover=False)
     if root is not None:
         return XmlRead(root, well_formed=replace is None or not replace.has_repaired)
@@ -307,7 +307,7 @@ def parse_xml(text: str, limits: Limits, *, feed: bool = True) -> XmlRead:
     return XmlRead(_read(better.text.encode("utf-8"), recover=True), False, cut or better.cut)
 
 
-def _within(text: str, tags: int) -> tuple[str, bool]:
+def _cut_tags(text: str, tags: int) -> tuple[str, bool]:
     """Returns the text with at most ``tags`` tags, and whether it was cut."""
     if text.count("<") <= tags:
         return text, False
@@ -360,14 +360,14 @@ class _Replacement:
 
     def __init__(self, declared: dict[str, str]) -> None:
         self._declared = declared
-        self._left = _MAX_EXPANSIONS
+        self._remaining = _MAX_EXPANSIONS
         self.has_repaired = False
 
-    def __call__(self, found: re.Match[str]) -> str:
-        value = self._value(found)
-        if value is None or value == "\ufffd" or not found[2]:
+    def __call__(self, match: re.Match[str]) -> str:
+        value = self._value(match)
+        if value is None or value == "\ufffd" or not match[2]:
             self.has_repaired = True
-        return "&amp;" + found[0][1:] if value is None else value
+        return "&amp;" + match[0][1:] if value is None else value
 
     def _value(self, match: re.Match[str]) -> str | None:
         """Returns the escaped characters of a reference; ``None`` if it is no reference."""
@@ -380,8 +380,8 @@ class _Replacement:
         if name in _XML_ENTITIES:
             return f"&{name};"
         value = html5.get(name + ";")
-        if value is None and self._left > 0 and name in self._declared:
-            self._left -= 1
+        if value is None and self._remaining > 0 and name in self._declared:
+            self._remaining -= 1
             value = self._declared[name]
         return None if value is None else escape(value)
 

@@ -49,13 +49,13 @@ _COLUMNS = frozenset((b"col", b"colgroup"))
 #: Tags whose absence changes how the parser reads what follows.
 _SWITCHES = frozenset((b"math", b"select", b"svg", b"template"))
 #: Foreign elements whose names are kept; bytes that may be scanned again while the parser's state is uncertain.
-_MOST_FOREIGN, _MOST_AGAIN = 64, 1 << 26
+_MAX_FOREIGN, _MAX_RESCANNED_BYTES = 64, 1 << 26
 #: Readings of a ruby that may be open. Only within a ruby the next reading ends the previous one. Elsewhere they nest,
 #: and for each the builder searches all open elements for a ruby: 400 KB of them took 20 s.
-_READINGS, _MOST_READINGS = frozenset((b"rt", b"rp")), 256
+_READINGS, _MAX_READINGS = frozenset((b"rt", b"rp")), 256
 #: Formatting elements that may be open at a time, the number of equal ones that the builder keeps, and the number
 #: without a cost.
-_MOST_FORMATTING, _SAME, _FREE_FORMATTING = 24, 3, 8
+_MAX_FORMATTING, _MAX_ALIKE, _FREE_FORMATTING = 24, 3, 8
 #: A new name of a tag or an attribute costs one element for every 400 names before it. Builders search a list of
 #: unknown names for each new one: 80,000 names of attributes in 1.8 MB took 10 s. This limits a page to some 20,000.
 _NAMES_A_TAG = 400
@@ -116,26 +116,26 @@ def without_tags(markup: bytes) -> bytes:
     return _MARKUP.sub(b" ", markup)
 
 
-class _Kept(NamedTuple):
+class _FormattingElement(NamedTuple):
     """An open formatting element: its name, and its complete tag."""
 
     name: bytes
-    whole: bytes
+    tag: bytes
 
 
 class _Open:
     """The elements that the tags so far have left open."""
 
     def __init__(self) -> None:
-        self.depth = self.over = self.options = self.readings = self.again = 0
+        self.depth = self.excess_depth = self.options = self.readings = self.rescanned_bytes = 0
         self.foreign: list[bytes] = []
-        self.in_doubt = self.in_select = self.templates = False
+        self.is_uncertain = self.in_select = self.templates = False
         self.names: dict[bytes, int] = {}
-        self.formats: list[_Kept] = []
+        self.formats: list[_FormattingElement] = []
         self.merged = dict.fromkeys(_MERGED, 0)
         self.distinct: set[bytes] = set()
 
-    def named(self, names: Iterable[bytes]) -> int:
+    def count_new_names(self, names: Iterable[bytes]) -> int:
         """Returns the cost of the new names of tags and attributes among ``names``."""
         cost = 0
         for name in names:
@@ -144,7 +144,7 @@ class _Open:
                 self.distinct.add(name)
         return cost
 
-    def doubtful(self, name: bytes, *, closing: bool, empty: bool) -> bool:
+    def makes_uncertain(self, name: bytes, *, closing: bool, empty: bool) -> bool:
         """Applies a tag. Returns whether the parser's state is uncertain from here on."""
         if self.foreign:
             return self._leaves_foreign(name, closing=closing, empty=empty)
@@ -170,7 +170,7 @@ class _Open:
             while self.foreign.pop() != name:
                 pass
             return False
-        if name in _BREAKOUT or self.foreign[-1] in _INTEGRATION or len(self.foreign) == _MOST_FOREIGN:
+        if name in _BREAKOUT or self.foreign[-1] in _INTEGRATION or len(self.foreign) == _MAX_FOREIGN:
             return True
         if not empty:
             self.foreign.append(name)
@@ -185,12 +185,12 @@ class _Open:
     def note(self, name: bytes, tag: bytes) -> bool:
         """Adds a formatting element unless there are too many. Returns whether it was added. Like the builder, keeps at
         most three equal ones."""
-        duplicates = [place for place, element in enumerate(self.formats) if element.whole == tag]
-        if len(duplicates) >= _SAME:
+        duplicates = [place for place, element in enumerate(self.formats) if element.tag == tag]
+        if len(duplicates) >= _MAX_ALIKE:
             del self.formats[duplicates[0]]
-        if len(self.formats) >= _MOST_FORMATTING:
+        if len(self.formats) >= _MAX_FORMATTING:
             return False
-        self.formats.append(_Kept(name, tag))
+        self.formats.append(_FormattingElement(name, tag))
         return True
 
 
@@ -208,20 +208,20 @@ def scanned_plainly(markup: bytes, attributes: int, depth: int, elements: int, o
             else None
         )
         if tag_match is None:
-            following = _after_other(markup, position, state)
+            following = _find_markup_end(markup, position, state)
             if following is None:
                 break
-            if following > position + 1 or (state.in_doubt and _is_counted(markup, position)):
+            if following > position + 1 or (state.is_uncertain and _is_markup(markup, position)):
                 spent += 1
                 if spent > elements:
                     cuts.append((position, length, 0))
                     kinds |= _ELEMENTS
                     break
-            if state.again > _MOST_AGAIN:
+            if state.rescanned_bytes > _MAX_RESCANNED_BYTES:
                 cuts.append((position, length, 2))
                 kinds |= _ELEMENTS
                 break
-            position = markup.find(b"<", position + 1 if state.in_doubt else following)
+            position = markup.find(b"<", position + 1 if state.is_uncertain else following)
             continue
         name, closing, stop = tag_match.group(1).lower(), markup[position + 1] == ord("/"), tag_match.end()
         room = attributes - state.merged.get(name, 0)
@@ -232,7 +232,7 @@ def scanned_plainly(markup: bytes, attributes: int, depth: int, elements: int, o
             state.merged[name] += attribute_count
         work += state.depth
         tags += 1
-        spent += state.named((*(attribute.group(1).lower() for attribute in places[:attribute_count]), name))
+        spent += state.count_new_names((*(attribute.group(1).lower() for attribute in places[:attribute_count]), name))
         spent += 1 + attribute_count + (len(state.formats) if len(state.formats) > _FREE_FORMATTING else 0)
         if spent > elements:
             cuts.append((position, length, 0))
@@ -240,45 +240,47 @@ def scanned_plainly(markup: bytes, attributes: int, depth: int, elements: int, o
             break
         # A slash ends an element only outside of a value.
         empty = markup[stop - 2] == ord("/") and not (places and places[-1].end() == stop - 1)
-        if state.in_doubt:
+        if state.is_uncertain:
             option = name in _OPTIONS and not closing
-            if kind := _in_doubt(state, stop - position, options, option=option, many=extra is not None):
+            if kind := _check_uncertain_tag(
+                state, stop - position, options, option=option, has_extra_attributes=extra is not None
+            ):
                 cuts.append((position, length, 2))
                 kinds |= kind
                 break
             position = markup.find(b"<", position + 1)
             continue
-        state.in_doubt = state.doubtful(name, closing=closing, empty=empty)
+        state.is_uncertain = state.makes_uncertain(name, closing=closing, empty=empty)
         tag = markup[tag_match.start(1) : stop - 1].lower()
         kind = 0
-        if not state.in_doubt:
+        if not state.is_uncertain:
             kind = _verdict(state, name, tag, closing=closing, empty=empty, depth=depth, options=options)
         if kind:
             kinds |= kind
             cuts.append((position, stop, int(kind == _ELEMENTS or name not in _FORMATTING)))
-            state.in_doubt = bool(state.foreign) or state.in_select or name in _SWITCHES
+            state.is_uncertain = bool(state.foreign) or state.in_select or name in _SWITCHES
         elif extra is not None:
             kinds |= _ATTRIBUTES
             cuts.append((extra, stop - 1 - empty, 0))
-        if not kind and name in _RAW and not closing and not state.foreign and not state.in_doubt:
+        if not kind and name in _RAW and not closing and not state.foreign and not state.is_uncertain:
             stop = length if name == b"plaintext" else _raw_end(markup, stop, name)
         position = markup.find(b"<", stop)
-    return cuts, kinds, work, -1 if state.in_doubt else tags
+    return cuts, kinds, work, -1 if state.is_uncertain else tags
 
 
-def _is_counted(markup: bytes, position: int) -> bool:
+def _is_markup(markup: bytes, position: int) -> bool:
     """Whether a ``<`` begins markup."""
     first, second = markup[position + 1 : position + 2], markup[position + 2 : position + 3]
     return first.isalpha() or first in (b"!", b"?") or (first == b"/" and second != b">")
 
 
-def _in_doubt(state: _Open, size: int, options: int, *, option: bool, many: bool) -> int:
+def _check_uncertain_tag(state: _Open, size: int, options: int, *, option: bool, has_extra_attributes: bool) -> int:
     """Applies a possible tag while the state is uncertain. Returns the limit that it exceeds, 0 for none."""
-    state.again += size
+    state.rescanned_bytes += size
     state.options += option
-    if (option and state.options > options) or state.again > _MOST_AGAIN:
+    if (option and state.options > options) or state.rescanned_bytes > _MAX_RESCANNED_BYTES:
         return _ELEMENTS
-    return _ATTRIBUTES if many else 0
+    return _ATTRIBUTES if has_extra_attributes else 0
 
 
 def _verdict(state: _Open, name: bytes, tag: bytes, *, closing: bool, empty: bool, depth: int, options: int) -> int:
@@ -290,7 +292,7 @@ def _verdict(state: _Open, name: bytes, tag: bytes, *, closing: bool, empty: boo
             return _ELEMENTS
     if name in _READINGS:
         state.readings = max(0, state.readings + (-1 if closing else 1))
-        if state.readings > _MOST_READINGS and not closing:
+        if state.readings > _MAX_READINGS and not closing:
             return _NESTING
     elif name == b"ruby" and not closing:
         state.readings = 0
@@ -299,14 +301,14 @@ def _verdict(state: _Open, name: bytes, tag: bytes, *, closing: bool, empty: boo
             state.forget(name)
         if nests and state.names.get(name):
             state.names[name] -= 1
-            if state.over:
-                state.over -= 1
+            if state.excess_depth:
+                state.excess_depth -= 1
                 return _NESTING
             state.depth -= 1
     elif nests and not (empty and (state.foreign or name in _FOREIGN)):
         is_kept = state.note(name, tag) if name in _FORMATTING else True
-        if state.over or state.depth >= depth:
-            state.over += 1
+        if state.excess_depth or state.depth >= depth:
+            state.excess_depth += 1
             is_kept = False
         elif is_kept:
             state.depth += 1
@@ -318,14 +320,14 @@ def _verdict(state: _Open, name: bytes, tag: bytes, *, closing: bool, empty: boo
     return 0
 
 
-def _after_other(markup: bytes, position: int, state: _Open) -> int | None:
+def _find_markup_end(markup: bytes, position: int, state: _Open) -> int | None:
     """Returns the end of a comment, a declaration or an end tag without a name; the next position for a plain ``<``;
     ``None`` for an unfinished tag."""
     first, second = markup[position + 1 : position + 2], markup[position + 2 : position + 3]
     if first.isalpha() or (first == b"/" and second.isalpha()):
-        if not state.in_doubt:
+        if not state.is_uncertain:
             return None
-        state.again += len(markup) - position
+        state.rescanned_bytes += len(markup) - position
         return position + 1
     if markup.startswith(b"<!--", position):
         ends = (_COMMENT_END.search(markup, position + 2), _COMMENT_BANG.search(markup, position + 4))

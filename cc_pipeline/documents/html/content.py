@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from resiliparse.extract.html2text import extract_plain_text
 from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.documents.html.kept import Content, Opinion, content_of, said_in
+from cc_pipeline.documents.html.kept import Content, Opinion, content_of, match_text
 from cc_pipeline.documents.html.markdown import Markdown
 from cc_pipeline.documents.html.markdown import markdown as markdown_of
 from cc_pipeline.documents.html.model import likelihoods
@@ -37,7 +37,7 @@ _MAX_BLOCKS = 5_000
 #: Blocks of a greater likelihood are kept.
 _THRESHOLD = 0.35
 #: If a smaller share of the text would be kept, the model does not fit the page, and all of it is kept.
-_LEAST_KEPT = 0.5
+_MIN_KEPT_SHARE = 0.5
 #: So many headlines that are links, each followed by a kept text, make a list of articles: all of it is kept.
 _TEASERS = 3
 #: Every feature of a block and its weight, fitted on the gold articles (docs/documents.md).
@@ -207,20 +207,20 @@ def article_of(minimal: str, weights: NDArray[np.float64] | None = None) -> str:
         is_kept[index + 1] and blocks[index].kind in _HEADINGS and blocks[index].linked >= len(blocks[index].text)
         for index in range(len(blocks) - 1)
     )
-    if teasers >= _TEASERS or sizes[is_kept].sum() < _LEAST_KEPT * sizes.sum():
+    if teasers >= _TEASERS or sizes[is_kept].sum() < _MIN_KEPT_SHARE * sizes.sum():
         return everything
     return "\n".join(block.text for block, keep in zip(blocks, is_kept, strict=True) if keep)
 
 
 class MainContent(NamedTuple):
     """The main content. ``text`` has one paragraph a line; ``markdown`` is set only on request. Both are ``None`` if
-    nothing was found. ``extractor`` is library and version. ``whole`` is false if a library failed on the page, so that
-    its part is missing; ``cut`` is true if the text was longer than the limit."""
+    nothing was found. ``extractor`` is library and version. ``is_complete`` is false if a library failed on the page,
+    so that its part is missing; ``cut`` is true if the text was longer than the limit."""
 
     text: str | None
     markdown: str | None
     extractor: str
-    whole: bool = True
+    is_complete: bool = True
     cut: bool = False
 
 
@@ -240,17 +240,17 @@ def extracted(
     well. ``quality`` is only trafilatura, ten times slower. All of them leave out readers' comments, by-lines and
     alternative texts of images.
 
-    Never raises: if a library fails on a page, ``whole`` is false.
+    Never raises: if a library fails on a page, ``is_complete`` is false.
     """
     if extractor == "quality":
-        extraction = _held(partial(_quality, markup, tree, resolve, markdown, limits))
-        return extraction or MainContent(None, None, _named("trafilatura"), whole=False)
+        extraction = _try_extract(partial(_quality, markup, tree, resolve, markdown, limits))
+        return extraction or MainContent(None, None, _extractor_name("trafilatura"), is_complete=False)
     tree = tree or LexborHTMLParser(markup)
-    extraction = _held(partial(_kept, tree, markup, extractor, resolve, markdown, limits))
-    return extraction or MainContent(None, None, _named("cc-pipeline"), whole=False)
+    extraction = _try_extract(partial(_extract_by_model, tree, markup, extractor, resolve, markdown, limits))
+    return extraction or MainContent(None, None, _extractor_name("cc-pipeline"), is_complete=False)
 
 
-def _held(find: Callable[[], _T | None]) -> _T | None:
+def _try_extract(find: Callable[[], _T | None]) -> _T | None:
     """Returns the result of a library; ``None`` if it fails: the page's other columns do not depend on it."""
     try:
         return find()
@@ -258,7 +258,7 @@ def _held(find: Callable[[], _T | None]) -> _T | None:
         return None
 
 
-def _kept(
+def _extract_by_model(
     tree: LexborHTMLParser,
     markup: str,
     extractor: Extractor,
@@ -267,11 +267,11 @@ def _kept(
     limits: Limits,
 ) -> MainContent:
     if tree.body is None:
-        return MainContent(None, None, _named("cc-pipeline"))
+        return MainContent(None, None, _extractor_name("cc-pipeline"))
     title = tree.css_first("title")
     seen = walk(tree.body, chars=limits.text_chars, elements=limits.elements)
     content = content_of(seen, likelihoods(seen, title.text() if title else ""), opinions(markup, extractor))
-    extraction = MainContent(content.text.strip() or None, None, _named("cc-pipeline"), cut=seen.cut)
+    extraction = MainContent(content.text.strip() or None, None, _extractor_name("cc-pipeline"), cut=seen.cut)
     return _with_markdown(extraction, tree, content, resolve, limits) if markdown else extraction
 
 
@@ -279,10 +279,10 @@ def opinions(markup: str, extractor: Extractor) -> list[Opinion]:
     """Returns the other extractors for an uncertain page. Their weights were chosen by cross-validation."""
     uses_trafilatura = extractor == "auto" and len(markup) <= _AUTO_CHARS
     weighted_opinions: list[Opinion] = [
-        (0.5 if uses_trafilatura else 1.0, lambda: _held(lambda: article_of(minimal_markup(markup))))
+        (0.5 if uses_trafilatura else 1.0, lambda: _try_extract(lambda: article_of(minimal_markup(markup))))
     ]
     if uses_trafilatura:
-        weighted_opinions.append((1.0, lambda: _held(lambda: main_content(markup, "quality"))))
+        weighted_opinions.append((1.0, lambda: _try_extract(lambda: main_content(markup, "quality"))))
     return weighted_opinions
 
 
@@ -299,7 +299,7 @@ def _quality(
     full_text = extract(markup, fast=True, include_comments=False, include_tables=True, deduplicate=False) or ""
     text = full_text.strip()
     cut = len(text) > limits.text_chars
-    extraction = MainContent(text[: limits.text_chars] or None, None, _named("trafilatura"), cut=cut)
+    extraction = MainContent(text[: limits.text_chars] or None, None, _extractor_name("trafilatura"), cut=cut)
     if not markdown or not text:
         return extraction
     tree = tree or LexborHTMLParser(markup)
@@ -307,7 +307,7 @@ def _quality(
         return extraction
     # trafilatura's own Markdown changes the lines of code and loses formulas
     seen = walk(tree.body, chars=limits.text_chars, elements=limits.elements)
-    return _with_markdown(extraction, tree, said_in(seen, text), resolve, limits)
+    return _with_markdown(extraction, tree, match_text(seen, text), resolve, limits)
 
 
 def _with_markdown(
@@ -317,21 +317,21 @@ def _with_markdown(
     resolve: Callable[[str], Resolved],
     limits: Limits,
 ) -> MainContent:
-    written = _held(partial(_in_markdown, tree, content, resolve, limits.text_chars))
+    written = _try_extract(partial(_write_markdown, tree, content, resolve, limits.text_chars))
     if written is None:
-        return extraction._replace(whole=False)
+        return extraction._replace(is_complete=False)
     return extraction._replace(markdown=written.text or None, cut=extraction.cut or written.cut)
 
 
-def _in_markdown(
+def _write_markdown(
     tree: LexborHTMLParser, content: Content, resolve: Callable[[str], Resolved], max_chars: int
 ) -> Markdown:
-    holders = content.walk.address[content.walk.blocks.element[content.kept]]
+    holders = content.walk.address[content.walk.blocks.element[content.is_kept]]
     return markdown_of(tree, lambda href: resolve(href)[0], max_chars, frozenset(holders.tolist()))
 
 
 @lru_cache(maxsize=2)
-def _named(library: str) -> str:
+def _extractor_name(library: str) -> str:
     from importlib.metadata import version  # noqa: PLC0415 - reading package metadata is slow
 
     return f"{library} {version(library)}"

@@ -14,7 +14,7 @@ from cc_pipeline.documents.page import Limits
 #: Characters that may begin something that is no JSON, or that decide whether a comma stays.
 _NEXT = re.compile(r'["/<,;\-\]}]')
 #: A string; an unfinished one extends to the end. No start is read twice, so time grows only with the length.
-_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_JSON_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _CDATA = re.compile(r"(?://\s*|/\*\s*)?(?:<!\[CDATA\[|\]\]>)(?:\s*\*/)?")
 #: A semicolon that only the end of a wrapping follows.
 _TO_THE_END = re.compile(r";(?=\s*(?:(?://\s*|/\*\s*)?(?:\]\]>|-->)[\s*/]*)?\Z)")
@@ -26,7 +26,7 @@ _OPEN_GRAPH = ("og:", "article:", "book:", "profile:", "video:", "music:", "fb:"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_TYPES = 64
 #: Objects and lists in a page's scripts: in memory, empty ones take fifty times their text.
-_MOST_VALUES = 200_000
+_MAX_VALUES = 200_000
 
 _TITLE = tuple("dc:title dcterm:title dcterms:title og:title weibo:article:title parsely-title twitter:title".split())
 _DESCRIPTION = ("dc:description", "dcterm:description", "dcterms:description", "og:description", "description")
@@ -48,7 +48,7 @@ def repaired(text: str) -> str:
         sign = text[start]
         stop = start
         if sign == '"':
-            literal = _STRING.match(text, start)
+            literal = _JSON_STRING.match(text, start)
             position = literal.end() if literal else len(text)
         elif sign == ",":
             stop = start + 1
@@ -124,7 +124,7 @@ def json_ld(scripts: Iterable[str], limits: Limits, flags: set[str]) -> JsonLd:
     """Reads the page's JSON-LD scripts; invalid scripts are left out and flagged."""
     documents: list[str] = []
     values: list[Any] = []
-    room = _MOST_VALUES
+    room = _MAX_VALUES
     for script in scripts:
         text = script.strip()
         if not text:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from cc_pipeline import compiled
 from cc_pipeline.documents.html.tables import CLOSED, Walk
-from cc_pipeline.documents.html.tags import HINT, IN, NUMBER
+from cc_pipeline.documents.html.tags import HINT, INSIDE_BIT, NUMBER
 
-Array = NDArray[np.float32]
+FeatureTable = NDArray[np.float32]
 _Ints = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 _Numbers = NDArray[Any]
@@ -27,25 +27,25 @@ def _bits(names: str, bit_by_name: dict[str, int]) -> int:
     return sum(bit_by_name[name] for name in names.split())
 
 
-_BESIDE = _bits("sidebar related ad newsletter share cookie modal pager account search", HINT)
+_SIDE_HINTS = _bits("sidebar related ad newsletter share cookie modal pager account search", HINT)
 _COMMENT = HINT["comment"]
 #: Hints that mark an element as no content, whatever its text.
-FURNITURE = _BESIDE | _COMMENT
+FURNITURE = _SIDE_HINTS | _COMMENT
 _GOOD = _bits("content article main", HINT)
 
 
-def among(names: str) -> NDArray[np.bool_]:
+def mark_tags(names: str) -> NDArray[np.bool_]:
     """Returns an array by the numbers of tags: whether the tag is one of ``names``."""
     marks = np.zeros(max(NUMBER.values()) + 1, np.bool_)
     marks[[NUMBER[name] for name in names.split()]] = True
     return marks
 
 
-_HEADINGS, _UNITS = among("h1 h2 h3 h4 h5 h6"), among("ul ol dl table menu")
-_NAMED, _UNNAMED = among("main article"), among("nav aside footer")
+_HEADINGS, _UNITS = mark_tags("h1 h2 h3 h4 h5 h6"), mark_tags("ul ol dl table menu")
+_CONTENT_TAGS, _FURNITURE_TAGS = mark_tags("main article"), mark_tags("nav aside footer")
 _KINDS = np.array([NUMBER[tag] for tag in "p h1 h2 h3 h4 li td th pre blockquote dt dd figcaption".split()])
-_ABOVE = np.array([bit for name, bit in HINT.items() if name not in ("math", "quote", "code", "skip")])
-_INSIDE = np.array([bit for name, bit in IN.items() if name not in ("math", "link", "code")])
+_ANCESTOR_HINTS = np.array([bit for name, bit in HINT.items() if name not in ("math", "quote", "code", "skip")])
+_INSIDE = np.array([bit for name, bit in INSIDE_BIT.items() if name not in ("math", "link", "code")])
 _OWN_HINTS = np.array([FURNITURE | _bits("nav footer header teaser tool meta user", HINT), _GOOD])
 _ANCESTORS = 4
 #: Prose, links, size, number and closed blocks of an element, by their columns in the features of elements.
@@ -53,15 +53,15 @@ _OF_NEAR = [1, 2, 0, 4, 5]
 _WINDOWS = np.array([2, 5, 12])
 #: The tables for ``_model.c``: by tag whether it is a heading, a unit, named for content, for furniture.
 NUMBERS = (
-    (np.stack((_HEADINGS, _UNITS, _NAMED, _UNNAMED), 1) @ (1, 2, 4, 8)).astype(np.uint8),
+    (np.stack((_HEADINGS, _UNITS, _CONTENT_TAGS, _FURNITURE_TAGS), 1) @ (1, 2, 4, 8)).astype(np.uint8),
     _KINDS.astype(np.uint8),
-    _ABOVE.astype(np.uint32),
+    _ANCESTOR_HINTS.astype(np.uint32),
     _INSIDE.astype(np.uint32),
     _OWN_HINTS.astype(np.uint32),
-    _BESIDE,
+    _SIDE_HINTS,
     _COMMENT,
 )
-_BESIDE_IT = (-3, -2, -1, 1, 2, 3)
+_NEIGHBOUR_OFFSETS = (-3, -2, -1, 1, 2, 3)
 
 
 def _parted(numerator: _Numbers, denominator: _Numbers) -> _Floats:
@@ -116,12 +116,12 @@ def holders(walk: Walk) -> _Ints:
     return np.stack(chain)
 
 
-def beside(values: Array) -> list[Array]:
+def take_neighbours(values: FeatureTable) -> list[FeatureTable]:
     """Returns for each block the values of its six neighbours, three before to three after it; -1 for none."""
-    count, reach = len(values), max(_BESIDE_IT)
+    count, reach = len(values), max(_NEIGHBOUR_OFFSETS)
     padded = np.full((count + 2 * reach, *values.shape[1:]), -1, np.float32)
     padded[reach : reach + count] = values
-    return [padded[reach + distance : reach + distance + count] for distance in _BESIDE_IT]
+    return [padded[reach + distance : reach + distance + count] for distance in _NEIGHBOUR_OFFSETS]
 
 
 def windows(count: int, reaches: _Ints) -> tuple[_Ints, _Ints]:
@@ -130,7 +130,7 @@ def windows(count: int, reaches: _Ints) -> tuple[_Ints, _Ints]:
     return np.maximum(index - reaches, 0), np.minimum(index + reaches + 1, count)
 
 
-def features(walk: Walk, title: str = "") -> Array:
+def features(walk: Walk, title: str = "") -> FeatureTable:
     """Returns one row of features a block. The order of the columns is defined here, and the model depends on it."""
     block, element = walk.blocks, walk.elements
     count = len(block.chars)
@@ -151,7 +151,7 @@ def features(walk: Walk, title: str = "") -> Array:
     read = _sums(unlinked * prose)
     prose_inside = read[last] - read[first]
     spared = ((element.hints & _GOOD) != 0) | (prose_inside > 0.6 * max(read[-1], 1))
-    is_furniture = is_holder & (((element.hints & _COMMENT) != 0) | (((element.hints & _BESIDE) != 0) & ~spared))
+    is_furniture = is_holder & (((element.hints & _COMMENT) != 0) | (((element.hints & _SIDE_HINTS) != 0) & ~spared))
     is_furniture &= (prose_inside < 0.9 * read[-1]) & (np.arange(len(is_furniture)) > 0)
     out = covered(first[is_furniture], last[is_furniture], count)
     spans = map(slice, block.start.tolist(), (block.start + block.chars).tolist())
@@ -178,7 +178,7 @@ def features(walk: Walk, title: str = "") -> Array:
     ]  # fmt: skip
 
     ancestor_hints, inside = element.above[block.element], element.inside[block.element]
-    columns += [(ancestor_hints[:, None] & _ABOVE) != 0, (inside[:, None] & _INSIDE) != 0]
+    columns += [(ancestor_hints[:, None] & _ANCESTOR_HINTS) != 0, (inside[:, None] & _INSIDE) != 0]
 
     # the elements around a block
     e_read, e_size, e_links, e_closed, e_prose = sums.take(last, 1) - sums.take(first, 1)
@@ -195,8 +195,8 @@ def features(walk: Walk, title: str = "") -> Array:
     columns += [index - first[chain[2]], last[chain[2]] - index, _parted(index - first[chain[2]], e_count[chain[2]])]
 
     # the list or table around it, the nearest elements marked as content and as furniture
-    is_content = _NAMED[element.tag] | ((element.hints & _GOOD) != 0)
-    is_aside = _UNNAMED[element.tag] | ((element.hints & FURNITURE) != 0)
+    is_content = _CONTENT_TAGS[element.tag] | ((element.hints & _GOOD) != 0)
+    is_aside = _FURNITURE_TAGS[element.tag] | ((element.hints & FURNITURE) != 0)
     nearest_rows = [
         nearest(walk, matches) for matches in (_UNITS[element.tag], is_content & is_holder, is_aside & is_holder)
     ]
@@ -231,7 +231,7 @@ def features(walk: Walk, title: str = "") -> Array:
 
     # neighbours
     likeness = side_by_side([_log(chars), share, closed, prose, heading, _log(unlinked)])
-    neighbours = beside(likeness)
+    neighbours = take_neighbours(likeness)
     ancestry = np.stack((*chain[:3], walk.path[block.element].view(np.int64)), 1)
     is_same = np.ones((count + 1, ancestry.shape[1]), np.bool_)
     is_same[1:count] = ancestry[1:] == ancestry[:-1]
@@ -271,7 +271,7 @@ def features(walk: Walk, title: str = "") -> Array:
     return side_by_side(columns)
 
 
-def side_by_side(columns: list[_Numbers]) -> Array:
+def side_by_side(columns: list[_Numbers]) -> FeatureTable:
     """Joins columns and tables of columns into one table."""
     tables = [column.reshape(len(column), -1) for column in columns]
     return np.concatenate(tables, 1, dtype=np.float32, casting="unsafe")

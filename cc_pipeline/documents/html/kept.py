@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cc_pipeline.documents.html.features import FURNITURE, among, covered, nearest
+from cc_pipeline.documents.html.features import FURNITURE, covered, mark_tags, nearest
 from cc_pipeline.documents.html.tables import Walk
 from cc_pipeline.documents.html.tags import HINT, NUMBER
 
@@ -20,20 +20,20 @@ Likely = NDArray[np.float32]
 Opinion = tuple[float, Callable[[], str | None]]
 
 #: Blocks of a greater likelihood are kept; the lower thresholds are used if that leaves too little.
-_THRESHOLD, _LESS, _LEAST = 0.45, 0.15, 0.03
+_THRESHOLD, _LOWER_THRESHOLD, _LOWEST_THRESHOLD = 0.45, 0.15, 0.03
 #: A main content of fewer characters is not credible.
 _FEW_CHARS = 200
 #: A page is uncertain if a greater share of its possible content is less than sure.
-_DOUBT = 0.12
+_UNCERTAIN_SHARE = 0.12
 _MAYBE, _SURE = 0.2, 0.8
 #: Blocks of a greater likelihood are agreed on, and the share of their characters that another extractor must have.
 _AGREED, _NOT_LOST = 0.5, 0.5
 #: Elements that stay inside an article unless they are mostly links, or almost certainly no content.
-_UNITS = among("ul ol dl table pre blockquote figcaption menu")
+_UNITS = mark_tags("ul ol dl table pre blockquote figcaption menu")
 #: Lists after the text in the same element are often notes, and need a greater likelihood; so do tables and definition
 #: lists before the text, which are often boxes of facts.
-_NOTES = among("ol ul")
-_FACTS = among("table dl")
+_NOTES = mark_tags("ol ul")
+_FACTS = mark_tags("table dl")
 _UNIT_LINKS, _UNIT_LIKELY, _NOTES_LIKELY, _FACTS_LIKELY, _BLOCK_LIKELY = 0.5, 0.03, 0.1, 0.05, 0.01
 #: The share of links allowed in a box that is named for its facts.
 _FACTS_LINKS = 0.8
@@ -43,45 +43,45 @@ _UNIT_WHOLE, _QUOTE_WHOLE = 0.3, 0.15
 #: An element that is named for sharing and is half quotation is a post that the article quotes.
 _QUOTE, _SHARE, _QUOTED = NUMBER["blockquote"], HINT["share"], 0.5
 _BOILERPLATE = FURNITURE | sum(HINT[name] for name in "nav footer edit tool contents meta".split())
-_BOILERPLATE_TAGS = among("nav aside footer form button")
+_BOILERPLATE_TAGS = mark_tags("nav aside footer form button")
 #: Elements that are removed inside an article, if they are less than this share of it; or have fewer characters, and
 #: are less than half: in a short Chinese text an English box is a large share. A heading's id names its subject, so
 #: headings stay.
 _TAKEN_OUT = sum(HINT[name] for name in "newsletter cookie share edit".split())
 _SMALL, _SMALL_CHARS, _HALF = 0.2, 150, 0.5
-_HEADINGS = among("h1 h2 h3 h4 h5 h6")
+_HEADINGS = mark_tags("h1 h2 h3 h4 h5 h6")
 #: A form is removed too, with the box around it if that has at most so many characters. More forms belong to the page:
 #: one a post, one a product.
 _FORM, _FEW_FORMS, _BOX_CHARS = NUMBER["form"], 2, 300
 #: A heading of a greater likelihood, by the model or by all extractors, stays if its text does; so do headlines that
 #: are links if there are so many: they make a list of articles.
-_SUBHEADINGS, _HEADING_LIKELY, _HEADLINES = among("h2 h3 h4 h5 h6"), 0.15, 3
+_SUBHEADINGS, _HEADING_LIKELY, _HEADLINES = mark_tags("h2 h3 h4 h5 h6"), 0.15, 3
 #: Characters outside links of a block that an article may begin or end with.
 _TEXT = 25
 _WORD = re.compile(r"\w+")
 _RUN = 4
 #: The share of a block's runs that must be in a text, and the maximum distance of short blocks from longer ones.
-_MOSTLY, _BESIDE = 0.5, 3
+_MOSTLY, _MAX_GAP = 0.5, 3
 
 
 class Content(NamedTuple):
-    """The selected content. ``kept`` is for each block of the walk whether it is kept; ``asked`` whether other
-    extractors were used."""
+    """The selected content. ``is_kept`` is for each block of the walk whether it is kept; ``used_opinions`` whether
+    other extractors were used."""
 
     walk: Walk
-    kept: NDArray[np.bool_]
-    asked: bool = False
+    is_kept: NDArray[np.bool_]
+    used_opinions: bool = False
 
     @property
     def text(self) -> str:
         text, block = self.walk.text, self.walk.blocks
-        starts, chars = block.start[self.kept].tolist(), block.chars[self.kept].tolist()
+        starts, chars = block.start[self.is_kept].tolist(), block.chars[self.is_kept].tolist()
         return "\n".join([text[start : start + size] for start, size in zip(starts, chars, strict=True)])
 
     @property
     def elements(self) -> NDArray[np.bool_]:
         """For each element of the walk, whether anything in it is kept."""
-        sums = np.concatenate(([0], np.cumsum(self.kept)))
+        sums = np.concatenate(([0], np.cumsum(self.is_kept)))
         return np.asarray(sums[self.walk.elements.last] > sums[self.walk.elements.first])
 
 
@@ -91,7 +91,7 @@ def content_of(walk: Walk, likely: Likely, opinions: Sequence[Opinion] = ()) -> 
     if not len(likely):
         return Content(walk, np.zeros(0, np.bool_))
     model_likely = likely
-    needs_opinions = in_doubt(walk, likely)
+    needs_opinions = is_uncertain(walk, likely)
     if needs_opinions:
         votes = [(1.0, likely.astype(np.float64))]
         agreed = walk.blocks.chars.astype(np.float64) * (likely > _AGREED)
@@ -104,29 +104,29 @@ def content_of(walk: Walk, likely: Likely, opinions: Sequence[Opinion] = ()) -> 
         weights, shares = zip(*votes, strict=True)
         likely = np.average(shares, 0, weights).astype(np.float32)
     is_kept = _with_units(walk, likely, likely > _THRESHOLD)
-    for threshold in (_LESS, _LEAST, -1.0):
+    for threshold in (_LOWER_THRESHOLD, _LOWEST_THRESHOLD, -1.0):
         if walk.blocks.chars[is_kept].sum() >= _FEW_CHARS:
             break
         is_kept = likely > threshold
     return Content(walk, _with_headings(walk, np.maximum(model_likely, likely), is_kept), needs_opinions)
 
 
-def in_doubt(walk: Walk, likely: Likely) -> bool:
+def is_uncertain(walk: Walk, likely: Likely) -> bool:
     """Whether much of the possible content is less than sure."""
     chars = walk.blocks.chars
     maybe = likely > _MAYBE
-    return bool(chars[maybe & (likely < _SURE)].sum() > _DOUBT * max(chars[maybe].sum(), 1))
+    return bool(chars[maybe & (likely < _SURE)].sum() > _UNCERTAIN_SHARE * max(chars[maybe].sum(), 1))
 
 
-def said_in(walk: Walk, text: str) -> Content:
+def match_text(walk: Walk, text: str) -> Content:
     """Selects the blocks that occur in another extractor's text; short blocks only near longer ones."""
     shares = _shares(walk, text)
     is_kept = shares >= _MOSTLY
     sure = np.flatnonzero(is_kept & (walk.blocks.words >= _RUN))
     if len(sure):
-        is_kept[: max(sure[0] - _BESIDE, 0)] = False
-        is_kept[sure[-1] + 1 + _BESIDE :] = False
-    return Content(walk, is_kept, asked=True)
+        is_kept[: max(sure[0] - _MAX_GAP, 0)] = False
+        is_kept[sure[-1] + 1 + _MAX_GAP :] = False
+    return Content(walk, is_kept, used_opinions=True)
 
 
 def _shares(walk: Walk, text: str) -> NDArray[np.float64]:

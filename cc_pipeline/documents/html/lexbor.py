@@ -11,11 +11,11 @@ _TEXT = "a text that is known, as long as no number in a struct is likely to be:
 NUMBERS = 256
 
 #: selectolax's module, the address of a text node and its text, those of a template and of its content.
-Known = tuple[str, int, bytes, int, int]
+ReferenceNodes = tuple[str, int, bytes, int, int]
 
 
 class Page:
-    """A page of known content; ``known`` is valid as long as the object exists."""
+    """A page of known content; ``reference_nodes`` is valid as long as the object exists."""
 
     def __init__(self) -> None:
         self._tree = LexborHTMLParser("<body>" + _TEXT + "<template>x</template>")
@@ -23,7 +23,7 @@ class Page:
         if body is None or template is None or body.first_child is None:
             raise ImportError("unknown build of selectolax: it parses the reference page differently")
         content = template.template_fragments()[0]
-        self.known: Known = (
+        self.reference_nodes: ReferenceNodes = (
             selectolax.lexbor.__file__,
             body.first_child.mem_id,
             _TEXT.encode(),

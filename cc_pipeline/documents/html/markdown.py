@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeVar
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from cc_pipeline.documents.html.spans import Piece, Style, fence, picture, written
+from cc_pipeline.documents.html.spans import Piece, Style, fence, image_markdown, written
 
 #: Elements that begin and end a block of text.
 _BLOCKS: Final = frozenset(
@@ -49,13 +49,13 @@ _TEX: Final = frozenset(("application/x-tex", "application/x-latex", "text/x-tex
 _OF_WIKIPEDIA = re.compile(r"\{\\displaystyle (.*)\}", re.DOTALL)
 #: A table with one of these elements and no head is layout.
 _RICH: Final = frozenset("blockquote dl form h1 h2 h3 h4 h5 h6 ol pre table ul".split())
-_LISTS: Final = frozenset(("ul", "menu", "dir", "dl"))
+_UNNUMBERED_LISTS: Final = frozenset(("ul", "menu", "dir", "dl"))
 #: Lists and quotes nested deeper than this are written as if they were this deep.
 _DEEPEST: Final = 12
-_MOST_COLUMNS: Final = 200
+_MAX_COLUMNS: Final = 200
 #: Groups of rows, which no cell exceeds, and the maximum number of rows of a cell.
 _GROUPS: Final = frozenset(("thead", "tbody", "tfoot"))
-_MOST_ROWS: Final = 65_534
+_MAX_ROWS: Final = 65_534
 _LONGEST_ADDRESS: Final = 2_048
 
 _T = TypeVar("_T")
@@ -89,12 +89,12 @@ class _Table:
 
 @dataclass(slots=True)
 class _Run:
-    """The inline content between two boundaries of blocks. ``said``: it has text; ``heading`` is a level; ``language``
-    is that of code, ``None`` for other text."""
+    """The inline content between two boundaries of blocks. ``has_text``: it has text; ``heading`` is a level;
+    ``language`` is that of code, ``None`` for other text."""
 
     pieces: list[Piece] = field(default_factory=list)
-    said: bool = False
-    kept: bool = False
+    has_text: bool = False
+    is_kept: bool = False
     heading: int = 0
     language: str | None = None
 
@@ -122,8 +122,8 @@ def markdown(
     if tree.body is None:
         return Markdown("", False)
     walk = _Walk(tree, absolute, most_chars, block_ids)
-    walk.through(tree.body)
-    _keep_pictures(walk.events)
+    walk.read_tree(tree.body)
+    _keep_images(walk.events)
     writer = _Writer(most_chars)
     _write(walk.events, writer)
     return Markdown("\n".join(writer.lines), walk.cut or writer.cut)
@@ -137,7 +137,7 @@ class _Entered(NamedTuple):
     begins: int
     style: Style
     heading: int
-    owned: bool
+    is_selected: bool
 
 
 class _Walk:
@@ -148,18 +148,18 @@ class _Walk:
     ) -> None:
         self.events: list[_Event] = []
         self.cut = False
-        self._absolute, self._room, self._kept = absolute, most_chars, block_ids
+        self._absolute, self._room, self._block_ids = absolute, most_chars, block_ids
         self._unseen = {node.mem_id for node in tree.css(_UNSEEN)}
         self._run = _Run()
-        self._style, self._heading, self._owned = Style(), 0, True
+        self._style, self._heading, self._is_selected = Style(), 0, True
         self._code = 0
         self._tables: list[_Table] = []
         self._number = 0
 
-    def through(self, root: LexborNode) -> None:
+    def read_tree(self, root: LexborNode) -> None:
         """Reads all nodes below ``root``, up to the limit on characters."""
         entered: list[_Entered] = []
-        self._owned = self._owns(root)
+        self._is_selected = self._owns(root)
         node = root.child
         while not self.cut:
             if node is None:
@@ -167,7 +167,7 @@ class _Walk:
                     break
                 node = self._leave(entered.pop()).next
             elif node.is_text_node:
-                self._say(node.text_content or "")
+                self._add_text(node.text_content or "")
                 node = node.next
             elif node.is_element_node and (element := self._enter(node)) is not None:
                 entered.append(element)
@@ -179,13 +179,13 @@ class _Walk:
         self.events += [None] * sum(open_element.begins for open_element in entered)
 
     def _owns(self, node: LexborNode) -> bool:
-        return self._kept is None or node.mem_id in self._kept
+        return self._block_ids is None or node.mem_id in self._block_ids
 
-    def _say(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         run = self._run
-        run.said = run.said or not (text.isspace() or not text)
-        if self._owned:
-            run.kept = True
+        run.has_text = run.has_text or not (text.isspace() or not text)
+        if self._is_selected:
+            run.is_kept = True
             self._add(Piece(text, self._style))
 
     def _add(self, piece: Piece) -> None:
@@ -202,8 +202,8 @@ class _Walk:
         if self._code:
             if run.pieces and not run.pieces[-1].text.endswith("\n"):
                 run.pieces.append(Piece("\n", self._style))
-        elif run.said or run.pieces:
-            if run.said and not run.kept:
+        elif run.has_text or run.pieces:
+            if run.has_text and not run.is_kept:
                 run.pieces.clear()
             run.heading = self._heading
             self.events.append(run)
@@ -219,11 +219,11 @@ class _Walk:
         if tag in _LEAVES:
             _LEAVES[tag](self, node)
             return None
-        element = _Entered(node, tag, 0, self._style, self._heading, self._owned)
+        element = _Entered(node, tag, 0, self._style, self._heading, self._is_selected)
         if tag in _BLOCKS:
             self._flush()
             count = len(self.events)
-            self._owned = self._owns(node)
+            self._is_selected = self._owns(node)
             if self._code:
                 self._code += tag in _CODE_BLOCKS
             else:
@@ -243,7 +243,7 @@ class _Walk:
             self._style = style._replace(link=(url, self._number) if url else None)
             self._room -= len(url or "")
         elif tag == "q":
-            self._say('"')
+            self._add_text('"')
         return element
 
     def _leave(self, entered: _Entered) -> LexborNode:
@@ -255,16 +255,16 @@ class _Walk:
             if tag == "table" and not self._code:
                 self._tables.pop()
         elif tag == "q" and not self._style.code and not self._code:
-            self._say('"')
+            self._add_text('"')
         self.events += [None] * entered.begins
-        self._style, self._heading, self._owned = entered.style, entered.heading, entered.owned
+        self._style, self._heading, self._is_selected = entered.style, entered.heading, entered.is_selected
         return entered.node
 
     def _block(self, node: LexborNode, tag: str) -> None:
         begin = self.events.append
         if tag in _HEADINGS:
             self._heading = _HEADINGS[tag]
-        elif tag in _LISTS:
+        elif tag in _UNNUMBERED_LISTS:
             begin(_Begin("list"))
         elif tag == "ol":
             begin(_Begin("list", _number(node, "start", 1)))
@@ -282,9 +282,9 @@ class _Walk:
             self._tables.append(_Table(layout=layout))
             begin(_Begin("table", table=self._tables[-1]))
         if self._tables:
-            self._in_table(node, tag)
+            self._read_table_part(node, tag)
 
-    def _in_table(self, node: LexborNode, tag: str) -> None:
+    def _read_table_part(self, node: LexborNode, tag: str) -> None:
         table = self._tables[-1]
         if tag in _GROUPS:
             self.events.append(_Begin("group", table=table))
@@ -292,7 +292,7 @@ class _Walk:
             table.cells = 0
             self.events.append(_Begin("row", table=table))
         elif tag in ("td", "th"):
-            span = _number(node, "colspan", 1) or 1, _number(node, "rowspan", 1) or _MOST_ROWS
+            span = _number(node, "colspan", 1) or 1, _number(node, "rowspan", 1) or _MAX_ROWS
             table.cells += span[0]
             table.columns = max(table.columns, table.cells)
             self.events.append(_Begin("cell", table=table, span=span))
@@ -314,7 +314,7 @@ class _Walk:
         """Breaks the line; a second break in a row ends the paragraph."""
         pieces = self._run.pieces
         if self._code:
-            self._say("\n")
+            self._add_text("\n")
             return
         while pieces and pieces[-1].kind == "text" and pieces[-1].text.isspace():
             pieces.pop()
@@ -327,7 +327,7 @@ class _Walk:
         """Ends the block: a rule separates blocks, and has no text."""
         self._flush()
 
-    def picture(self, node: LexborNode) -> None:
+    def image(self, node: LexborNode) -> None:
         """Adds an image that has an alternative text; others are dropped."""
         attributes = node.attributes
         alt = " ".join((attributes.get("alt") or "").split())
@@ -338,7 +338,7 @@ class _Walk:
             return
         url = self._address(attributes.get("src")) or self._address(attributes.get("data-src"))
         if url:
-            self._add(Piece(picture(alt, url), self._style, "raw"))
+            self._add(Piece(image_markdown(alt, url), self._style, "raw"))
 
     def script(self, node: LexborNode) -> None:
         """Adds a formula in a script for MathJax."""
@@ -360,18 +360,18 @@ class _Walk:
             for text_node in node.traverse(include_text=True)
             if text_node.is_text_node and text_node.mem_id not in note_texts
         )
-        self._say(" ".join(text_node.text_content or "" for text_node in texts))
+        self._add_text(" ".join(text_node.text_content or "" for text_node in texts))
 
     def _tex(self, tex: str, *, block: bool) -> None:
         tex = " ".join(tex.split())
         if match := _OF_WIKIPEDIA.fullmatch(tex):
             tex = match[1].strip()
         if self._code or self._style.code:
-            self._say(tex)
+            self._add_text(tex)
         elif tex:
-            self._run.said = True
-            if self._owned:
-                self._run.kept = True
+            self._run.has_text = True
+            if self._is_selected:
+                self._run.is_kept = True
                 sign = "$$" if block else "$"
                 self._add(Piece(f"{sign}{tex}{sign}", self._style, "raw"))
 
@@ -385,7 +385,7 @@ _LEAVES: Final[dict[str, Callable[[_Walk, LexborNode], None]]] = {
     **dict.fromkeys(_UNREAD, _nothing),
     "br": _Walk.break_line,
     "hr": _Walk.rule,
-    "img": _Walk.picture,
+    "img": _Walk.image,
     "script": _Walk.script,
     "math": _Walk.formula,
 }
@@ -409,28 +409,28 @@ def _language(pre: LexborNode) -> str:
     return "" if language in ("none", "plaintext") else language
 
 
-def _keep_pictures(events: Sequence[_Event]) -> None:
+def _keep_images(events: Sequence[_Event]) -> None:
     """Keeps the runs without text between two kept runs."""
     follows_kept_text = False
     waiting: list[_Run] = []
     for run in events:
-        if isinstance(run, _Run) and not run.said:
+        if isinstance(run, _Run) and not run.has_text:
             waiting.append(run)
         elif isinstance(run, _Run):
             for waiting_run in waiting:
-                waiting_run.kept = waiting_run.kept or (follows_kept_text and run.kept)
+                waiting_run.is_kept = waiting_run.is_kept or (follows_kept_text and run.is_kept)
             waiting.clear()
-            follows_kept_text = run.kept
+            follows_kept_text = run.is_kept
 
 
 @dataclass(slots=True)
 class _Frame:
-    """A page, a list, an item, or a quote. ``first`` begins its first line, ``rest`` the others. ``last`` is the kind
+    """A page, a list, an item, or a quote. ``first`` begins its first line, ``indent`` the others. ``last`` is the kind
     of the last block in it: a text, an item, a list by its sign. ``number`` is the number of a list's next item."""
 
     kind: str
     first: str = ""
-    rest: str = ""
+    indent: str = ""
     last: str = ""
     sign: str = ""
     number: int | None = None
@@ -455,7 +455,7 @@ class _Writer:
         elif event.kind == "list":
             frame = _Frame("list", number=event.number)
             if outer.kind == "list" and outer.last == "item":  # outside any item: it belongs to the previous one
-                frame.first = frame.rest = " " * len(_marker(outer))
+                frame.first = frame.indent = " " * len(_marker(outer))
             last_sign = outer.last
             frame.sign = (
                 ("*" if last_sign == "-" else "-") if event.number is None else (")" if last_sign == "." else ".")
@@ -464,7 +464,7 @@ class _Writer:
             if outer.number is not None and event.number is not None:
                 outer.number = event.number
             frame = _Frame("item", _marker(outer))
-            frame.rest = " " * len(frame.first)
+            frame.indent = " " * len(frame.first)
             if outer.number is not None:
                 outer.number = min(outer.number + 1, 999_999_999)
         self._framed.append(frame is not None)
@@ -483,9 +483,9 @@ class _Writer:
         frames = self._frames
         new = next((index for index, open_frame in enumerate(frames) if not open_frame.last), len(frames))
         if self.lines and not self._tight(new):
-            self._line("".join(open_frame.rest for open_frame in frames[:new]).rstrip())
-        first = "".join(open_frame.rest if open_frame.last else open_frame.first for open_frame in frames)
-        indent = "".join(open_frame.rest for open_frame in frames)
+            self._line("".join(open_frame.indent for open_frame in frames[:new]).rstrip())
+        first = "".join(open_frame.indent if open_frame.last else open_frame.first for open_frame in frames)
+        indent = "".join(open_frame.indent for open_frame in frames)
         self._room -= len(first) + len(ends or "") + 1
         for index, line in enumerate(lines):
             self._line(((indent if index else first) + line) if line else (indent if index else first).rstrip())
@@ -539,7 +539,7 @@ def _write(events: Sequence[_Event], writer: _Writer) -> None:
 
 
 def _write_run(run: _Run, writer: _Writer) -> None:
-    if not run.kept:
+    if not run.is_kept:
         return
     if run.language is not None:
         code = run.code
@@ -569,7 +569,7 @@ def _write_table(events: Sequence[_Event], position: int, writer: _Writer) -> in
         elif isinstance(event, _Run):
             if not any(cells):
                 _write_run(event, writer)
-            elif event.kept:
+            elif event.is_kept:
                 pieces = event.pieces if event.language is None else [Piece(event.code, Style(code=1))]
                 text = written(pieces, cell=True)[0]
                 previous_text = rows[-1][cell]
@@ -586,9 +586,9 @@ def _write_table(events: Sequence[_Event], position: int, writer: _Writer) -> in
                 row, (wide, high) = rows[-1], event.span
                 while len(row) in reached:
                     row.append("")
-                if not row or len(row) < _MOST_COLUMNS:
+                if not row or len(row) < _MAX_COLUMNS:
                     cell = len(row)
-                    row += [""] * min(wide, max(_MOST_COLUMNS - cell, 1))
+                    row += [""] * min(wide, max(_MAX_COLUMNS - cell, 1))
                     if high > 1:
                         spanned_rows |= dict.fromkeys(range(cell, len(row)), high - 1)
         position += 1

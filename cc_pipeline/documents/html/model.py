@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from cc_pipeline import compiled
 from cc_pipeline.documents.html.features import (
     NUMBERS,
-    Array,
-    beside,
+    FeatureTable,
     features,
     holders,
     side_by_side,
+    take_neighbours,
     units_of,
     windows,
 )
 from cc_pipeline.documents.html.tables import Walk
 
 #: A page of more blocks is no article, and all of it is kept: a block takes some two kilobytes of memory.
-MOST_BLOCKS = 20_000
+MAX_BLOCKS = 20_000
 _WINDOWS = np.array([2, 5, 10])
 #: A node of a tree: the next node is ``left`` if the feature is at most ``value``, else ``right``. A leaf has no
 #: feature (-1); its ``value`` is added up. The same in ``_model.c``.
@@ -50,7 +50,7 @@ def fitted() -> tuple[Trees, Trees]:
         return read_trees(file), read_trees(file)
 
 
-def scored(rows: Array, trees: Trees) -> NDArray[np.float32]:
+def scored(rows: FeatureTable, trees: Trees) -> NDArray[np.float32]:
     """Returns the likelihoods of rows by the trees of a stage."""
     nodes, total, row_indices = trees.nodes, np.zeros(len(rows)), np.arange(len(rows))
     for root in trees.roots.tolist():
@@ -63,7 +63,7 @@ def scored(rows: Array, trees: Trees) -> NDArray[np.float32]:
     return np.asarray(1 / (1 + np.exp(-total)), np.float32)
 
 
-def second_features(walk: Walk, rows: Array, likely: NDArray[np.float32]) -> Array:
+def second_features(walk: Walk, rows: FeatureTable, likely: NDArray[np.float32]) -> FeatureTable:
     """Returns the features of the second stage: the first stage's likelihoods of the block, of its neighbours and of
     its ancestors, and all features of the first stage."""
     block, element = walk.blocks, walk.elements
@@ -77,7 +77,7 @@ def second_features(walk: Walk, rows: Array, likely: NDArray[np.float32]) -> Arr
         return np.asarray((weighed[high] - weighed[low]) / np.maximum(size[high] - size[low], 1))
 
     chain = holders(walk)
-    columns: list[NDArray[Any]] = [likely, *beside(likely), mean(element.first[chain], element.last[chain]).T]
+    columns: list[NDArray[Any]] = [likely, *take_neighbours(likely), mean(element.first[chain], element.last[chain]).T]
     unit = units_of(walk)
     columns.append(np.where(unit < 0, -1, mean(element.first[unit], element.last[unit])))
     _, group = np.unique(walk.path[block.element], return_inverse=True)
@@ -100,19 +100,23 @@ def second_features(walk: Walk, rows: Array, likely: NDArray[np.float32]) -> Arr
 def likelihoods(walk: Walk, title: str = "", stages: tuple[Trees, Trees] | None = None) -> NDArray[np.float32]:
     """Returns for each block its likelihood of being content."""
     count = len(walk.blocks.chars)
-    if not 0 < count <= MOST_BLOCKS:
+    if not 0 < count <= MAX_BLOCKS:
         return np.ones(count, np.float32)
     return (likelihoods_compiled if COMPILED else likelihoods_plainly)(walk, title, *(stages or fitted()))[0]
 
 
-def likelihoods_plainly(walk: Walk, title: str, first: Trees, second: Trees) -> tuple[NDArray[np.float32], Array]:
+def likelihoods_plainly(
+    walk: Walk, title: str, first: Trees, second: Trees
+) -> tuple[NDArray[np.float32], FeatureTable]:
     """Returns the likelihoods of one block or more, and the rows of the second stage."""
     rows = features(walk, title)
     wider = second_features(walk, rows, scored(rows, first))
     return scored(wider, second), wider
 
 
-def likelihoods_compiled(walk: Walk, title: str, first: Trees, second: Trees) -> tuple[NDArray[np.float32], Array]:
+def likelihoods_compiled(
+    walk: Walk, title: str, first: Trees, second: Trees
+) -> tuple[NDArray[np.float32], FeatureTable]:
     """Does the same in one compiled pass, in less time."""
     stages = (first.nodes, first.roots, second.nodes, second.roots)
     likely, rows = _likelihoods(walk.text, walk.elements, walk.blocks, walk.path, title.strip(), *stages)

@@ -19,9 +19,9 @@ from cc_pipeline.documents.html.scan_py import (
     WITH_TEXT,
     Bounded,
     Collected,
-    Most,
     Place,
     RawLink,
+    ScanLimits,
     body_text_plainly,
     collected_plainly,
     links_plainly,
@@ -80,7 +80,7 @@ class Selection:
         self.rules = tuple((rule.attribute.encode(), _SIGNS[rule.sign], rule.value.encode()) for rule in rules)
 
 
-def collected(tree: LexborHTMLParser, limits: Most, bounded: Bounded) -> Collected:
+def collected(tree: LexborHTMLParser, limits: ScanLimits, bounded: Bounded) -> Collected:
     """Collects the content of the page's tags, within limits."""
     if not COMPILED or tree.root is None:
         return collected_plainly(tree, limits, bounded)
@@ -148,11 +148,11 @@ def _check() -> bool:
     if _set_up is None:
         return False
     try:
-        _set_up(_PAGE.known, _plans())
+        _set_up(_PAGE.reference_nodes, _plans())
     except ImportError:
         return False
     compiled_tree, plain = LexborHTMLParser(_SAMPLE), LexborHTMLParser(_SAMPLE)
-    limits = Most(10, 10, 10, 100, 100)
+    limits = ScanLimits(10, 10, 10, 100, 100)
     root, body = compiled_tree.root, compiled_tree.body
     return (
         root is not None

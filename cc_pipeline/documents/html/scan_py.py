@@ -30,7 +30,7 @@ UNREAD = frozenset({"noscript", "template", "title", "iframe"})
 HOLDS_TITLE = frozenset(
     "head body html article aside center div footer form header main nav p section span table tbody td tr".split()
 )
-WANTED = (*LINK_KEYS, "meta", "style", "title", "html", "base")
+READ_TAGS = (*LINK_KEYS, "meta", "style", "title", "html", "base")
 
 #: Tag, attribute, its value, the other attributes, text (``None`` beyond the limit); a srcset has no attributes.
 RawLink = tuple[str, str, str, dict[str, str] | None, str | None]
@@ -55,7 +55,7 @@ class Collected(NamedTuple):
     depth: int
 
 
-class Most(NamedTuple):
+class ScanLimits(NamedTuple):
     """Limits of ``Collected``: links and meta tags, attributes of a tag and their characters (``bounded`` cuts those of
     a larger tag), and characters of the texts of links."""
 
@@ -67,12 +67,12 @@ class Most(NamedTuple):
 
 
 #: ``:is`` ends at the first name that fits, and selects an element once.
-_SELECTOR = f":is({','.join(WANTED)})"
+_SELECTOR = f":is({','.join(READ_TAGS)})"
 #: The type of JSON-LD is at least so long.
 _LONG_TYPE = 19
 
 
-def collected_plainly(tree: LexborHTMLParser, limits: Most, bounded: Bounded) -> Collected:
+def collected_plainly(tree: LexborHTMLParser, limits: ScanLimits, bounded: Bounded) -> Collected:
     """Does the same as ``scan.collected`` with the nodes of selectolax."""
     collected = Collected([], [], [], [], [], [], links_cut=False, metas_cut=False, depth=_depth(tree))
     pending: list[tuple[LexborNode, str, str, str, dict[str, str] | None]] = []
@@ -87,7 +87,7 @@ def collected_plainly(tree: LexborHTMLParser, limits: Most, bounded: Bounded) ->
             if not collected.titles and _is_page_title(node) and (title := node.text(deep=True)):
                 collected.titles.append(title)
             continue
-        attributes: dict[str, str] = _within(node.attributes, limits, bounded)
+        attributes: dict[str, str] = _bound_values(node.attributes, limits, bounded)
         if tag == "meta":
             if len(collected.metas) < limits.metas:
                 collected.metas.append(attributes)
@@ -160,7 +160,7 @@ def links_plainly(
     return links, False, text_cut
 
 
-def _within(attributes: dict[str, Any], limits: Most, bounded: Bounded) -> dict[str, str]:
+def _bound_values(attributes: dict[str, Any], limits: ScanLimits, bounded: Bounded) -> dict[str, str]:
     """Returns attributes with every value a text (lexbor has ``None`` for no value), within the limits."""
     values = {name: value or "" for name, value in attributes.items()}
     if len(values) > limits.attributes or len("".join(values.values())) > limits.attribute_chars:

@@ -63,11 +63,11 @@ def written(pieces: Iterable[Piece], *, cell: bool = False, line: bool = False) 
         return [text.replace("|", "\\|")]
     if line:
         return [_LAST_SIGNS.sub(r"\1\\\2", text)]
-    lines = [_begun(text_line) for text_line in text.split("\n")]
+    lines = [_escape_beginning(text_line) for text_line in text.split("\n")]
     return [text_line + "\\" for text_line in lines[:-1]] + lines[-1:]
 
 
-def _begun(line: str) -> str:
+def _escape_beginning(line: str) -> str:
     beginning = _BEGINS.match(line)
     if beginning is None:
         return line
@@ -257,7 +257,7 @@ def fence(text: str) -> str:
     return "`" * max(3, 1 + max((len(run) for run in _RUN_OF_TICKS.findall(text)), default=0))
 
 
-def picture(alt: str, address: str) -> str:
+def image_markdown(alt: str, address: str) -> str:
     """Returns an image as Markdown."""
     return f"![{_escaped(alt, linked=True)}]({_address(address)})"
 

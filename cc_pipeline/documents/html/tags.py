@@ -18,8 +18,8 @@ NUMBER: dict[str, int] = {tag: number for number, tag in enumerate(TAGS)}
 
 # the roles of a tag in the walk; the same numbers in _walk.c
 BLOCK, SKIPPED, LEAF, KIND, LINK, STRONG, PRE, BREAK = 1, 2, 4, 8, 16, 32, 64, 128
-IMAGE, TEMPLATE, SCRIPT, DIALOG, SHOWN, MATH = 256, 512, 1024, 2048, 4096, 8192
-_IS: dict[int, str] = {
+IMAGE, TEMPLATE, SCRIPT, DIALOG, VISIBLE, MATH = 256, 512, 1024, 2048, 4096, 8192
+_TAGS_BY_CLASS: dict[int, str] = {
     BLOCK: """html body main article section nav aside header footer div p h1 h2 h3 h4 h5 h6 ul ol li dl dt dd table
         caption thead tbody tfoot tr td th pre blockquote figure figcaption address hgroup details summary dialog form
         fieldset legend button hr iframe video audio object embed menu search dir listing xmp plaintext center option
@@ -36,17 +36,17 @@ _IS: dict[int, str] = {
     TEMPLATE: "template",
     SCRIPT: "script",
     DIALOG: "dialog",
-    SHOWN: "html body main article",
+    VISIBLE: "html body main article",
     MATH: "math",
 }
-CLASSES = array("H", (sum(flag for flag, tags in _IS.items() if tag in tags.split()) for tag in TAGS))
+CLASSES = array("H", (sum(flag for flag, tags in _TAGS_BY_CLASS.items() if tag in tags.split()) for tag in TAGS))
 
 #: Bits of ``Elements.inside``: the kinds of an element and its ancestors.
 INSIDE: tuple[str, ...] = tuple(
     "main article section nav aside header footer form figure table list item quote heading pre code link details "
     "definitions button math caption".split()
 )
-IN: dict[str, int] = {name: 1 << bit for bit, name in enumerate(INSIDE)}
+INSIDE_BIT: dict[str, int] = {name: 1 << bit for bit, name in enumerate(INSIDE)}
 _OF_INSIDE = {
     **{name: name for name in "main article section nav aside header footer form figure table pre button math".split()},
     **dict.fromkeys(("ul", "ol", "menu", "dir"), "list"),
@@ -57,7 +57,7 @@ _OF_INSIDE = {
     **dict.fromkeys(("caption", "figcaption"), "caption"),
     **{"a": "link", "details": "details", "dl": "definitions", "listing": "pre", "xmp": "pre"},
 }
-INSIDES = array("I", (IN[_OF_INSIDE[tag]] if tag in _OF_INSIDE else 0 for tag in TAGS))
+INSIDES = array("I", (INSIDE_BIT[_OF_INSIDE[tag]] if tag in _OF_INSIDE else 0 for tag in TAGS))
 
 #: Words of ``class``, ``id`` and ``itemprop`` by hint. They match words of a page that begin with them; those with
 #: ``=`` only the complete word.

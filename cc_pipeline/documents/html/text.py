@@ -23,12 +23,14 @@ uz:uzb ve:ven vi:vie vo:vol wo:wol xh:xho yi:yid yo:yor za:zha zh:zho zh-Hant:zh
 """
 
 #: Codes that CLD2 already returns with three letters.
-_SAME = """
+_THREE_LETTER_CODES = """
 ceb chr crs gaa haw hmn kha kri lif loz lua luo mfe new nso pam raj sco syr tlh tum war
 """
 
 #: CLD2 code to ISO-639-3. Script-only guesses (``xx-Latn``) name no language and are absent.
-ISO_639_3: dict[str, str] = dict(pair.split(":") for pair in _PAIRS.split()) | {code: code for code in _SAME.split()}
+ISO_639_3: dict[str, str] = dict(pair.split(":") for pair in _PAIRS.split()) | {
+    code: code for code in _THREE_LETTER_CODES.split()
+}
 
 _SAMPLE_CHARS = 64 * 1024
 #: CLD2 refuses control characters and half surrogate pairs outright.

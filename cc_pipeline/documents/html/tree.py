@@ -16,7 +16,7 @@ from cc_pipeline.documents.headers import split_content_type
 from cc_pipeline.documents.html.bounds import bounded
 from cc_pipeline.documents.html.building import build_shallow_tree, build_tree
 from cc_pipeline.documents.html.scan import body_text, collected, links_of
-from cc_pipeline.documents.html.scan_py import Collected, Most, Place
+from cc_pipeline.documents.html.scan_py import Collected, Place, ScanLimits
 from cc_pipeline.documents.html.urls import Resolved, browser_resolver, domain_of, resolver, shown_host
 from cc_pipeline.documents.page import Limits, Link
 
@@ -31,7 +31,7 @@ _OF_XML = frozenset(("amp;", "lt;", "gt;", "quot;", "apos;"))
 #: Self-closing elements whose text HTML would extend to an end tag.
 _SWALLOWING = re.compile(r"<(script|style|title|textarea|iframe|noscript|noembed|noframes|xmp)((?:\s[^<>]*)?)/>")
 #: A page of more characters is not read as XML.
-_MOST = 4 * 1024 * 1024
+_MAX_XML_CHARS = 4 * 1024 * 1024
 #: The media types of pages that are XML.
 XML_TYPES = frozenset({"application/xhtml+xml", "application/xml", "text/xml"})
 
@@ -42,12 +42,12 @@ _BASE_CHARS = 2_048
 _CANDIDATE = re.compile(r"[\s,]*+(\S++)")
 #: The descriptors after an address, up to the next comma; commas in brackets do not count (HTML, 4.8.4.2.2).
 _DESCRIPTORS = re.compile(r"(?:[^,(]++|\([^)]*+\)?)*+")
-_MOST_CANDIDATES = 64
+_MAX_CANDIDATES = 64
 #: A scheme and a host in lower case, before a path.
 _ROOT = re.compile(r"https?://[a-z0-9.-]+(?=/)")
 #: The resolved roots of linked sites: pages of a site link to the same ones.
 _ROOTS: dict[str, Place] = {}
-_MOST_ROOTS = 65_536
+_MAX_ROOTS = 65_536
 #: The attributes that can be a meta tag's key, the most important first.
 META_KEYS = ("name", "property", "http-equiv", "itemprop")
 _JSON_LD = "application/ld+json"
@@ -59,7 +59,7 @@ def as_html(text: str) -> str | None:
 
     The document type is not read, so there are no entities to expand but HTML's own, and nothing to fetch.
     """
-    if len(text) > _MOST:
+    if len(text) > _MAX_XML_CHARS:
         return _not_swallowing(text)
     if not _DIFFERENT.search(text):
         return None
@@ -105,7 +105,7 @@ class HtmlDocument:
 
 
 #: Another reader of the tree, called while the tree is complete.
-Look = Callable[[LexborHTMLParser, HtmlDocument, Callable[[str], Resolved]], None]
+TreeReader = Callable[[LexborHTMLParser, HtmlDocument, Callable[[str], Resolved]], None]
 
 
 def parse_html(
@@ -118,16 +118,15 @@ def parse_html(
     links: bool = True,
     charset: str = "UTF-8",
     as_written: bool = False,
-    look: Look | None = None,
+    read_tree: TreeReader | None = None,
 ) -> HtmlDocument:
     """Reads a page or a fragment of one.
 
     ``url`` is the base of relative links, unless the page has a ``base``. Links are resolved as browsers do
     (``charset`` is the page's, by the standard's name), or with ``as_written`` as in 2012. ``utf8`` is the text as
     UTF-8, if the caller has it. Content beyond ``limits`` is left out and flagged, before the tree is built if it would
-    cost the builder too much. ``look`` is called once with the tree (only scripts and styles are removed by then), the
-    document so far, and the resolver of the page's references.
-    """
+    cost the builder too much. ``read_tree`` is called once with the tree (only scripts and styles are removed by then),
+    the document so far, and the resolver of the page's references."""
     document = HtmlDocument()
     full_markup = text.encode("utf-8", "replace") if utf8 is None else utf8
     markup, document.work, is_small = bounded(full_markup, limits, document.flags)
@@ -135,7 +134,7 @@ def parse_html(
     document.work = max(document.work, work)
     if markup is not full_markup:
         document.cut = markup
-    scan_limits = Most(
+    scan_limits = ScanLimits(
         limits.links if links else 0,
         limits.meta_tags,
         limits.attributes,
@@ -151,8 +150,8 @@ def parse_html(
     make_resolver = resolver if as_written else partial(browser_resolver, charset=charset)
     roots = {} if as_written else _ROOTS
     resolve = _finish_links(tags, document, make_resolver, roots, url, limits, item_index, links=links)
-    if look is not None:
-        look(tree, document, resolve)
+    if read_tree is not None:
+        read_tree(tree, document, resolve)
     document.body_text = body_text(tree)
     if len(document.body_text) > limits.text_chars:
         document.flags.add("text_cut")
@@ -161,7 +160,7 @@ def parse_html(
 
 
 def _measure_depth(tree: LexborHTMLParser) -> int:
-    return collected(tree, Most(0, 0, 0, 0, 0), dict).depth
+    return collected(tree, ScanLimits(0, 0, 0, 0, 0), dict).depth
 
 
 def _finish_tags(tags: Collected, document: HtmlDocument, limits: Limits) -> None:
@@ -182,11 +181,11 @@ def _finish_tags(tags: Collected, document: HtmlDocument, limits: Limits) -> Non
     document.json_ld = [text for kind, text in tags.scripts if split_content_type(kind)[0] == _JSON_LD]
 
 
-def _of_srcset(value: str, max_urls: int) -> list[str]:
+def _split_srcset(value: str, max_urls: int) -> list[str]:
     """Returns the image addresses of a srcset: descriptors follow each, up to a comma. Addresses may have commas."""
     urls: list[str] = []
     position = 0
-    for _ in range(_MOST_CANDIDATES):
+    for _ in range(_MAX_CANDIDATES):
         candidate = _CANDIDATE.match(value, position)
         if candidate is None or len(urls) >= max_urls:
             break
@@ -236,7 +235,7 @@ def _finish_links(
         domain, display_host = (domain_of(host), shown_host(host)) if host else (None, None)
         places[href] = resolved = absolute, host, domain, display_host
         if absolute == href and (root := _ROOT.match(href)):
-            if len(roots) >= _MOST_ROOTS:
+            if len(roots) >= _MAX_ROOTS:
                 roots.clear()
             roots[root[0]] = resolved
         return resolved
@@ -245,7 +244,7 @@ def _finish_links(
     page_root = (top.removesuffix("/"), host, domain, display_host) if top and _ROOT.match(top) else None
     link_limits = (limits.links, limits.attribute_chars)
     document.links, is_truncated, text_cut = links_of(
-        tags.links, places, place, page_root, roots, _of_srcset, item_index, *link_limits
+        tags.links, places, place, page_root, roots, _split_srcset, item_index, *link_limits
     )
     if text_cut:
         document.flags.add("text_cut")

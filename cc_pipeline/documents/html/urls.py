@@ -26,7 +26,7 @@ _IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 #: Schemes with queries in the page's charset; others have UTF-8.
 _QUERY_SCHEMES = ("http:", "https:", "ftp:", "file:")
 #: A reference that the encoder wrote: no query has a "#". Bytes between ISO-2022-JP's escapes are no reference.
-_LACKING = re.compile(rb"\x1b\$B[^\x1b]*|&#(\d+);")
+_UNENCODABLE = re.compile(rb"\x1b\$B[^\x1b]*|&#(\d+);")
 #: Characters, besides letters and digits, that stay in a query or that ada escapes.
 _UNESCAPED = " !\"$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 _HIERARCHICAL = ("http:", "https:", "ftp:", "ws:", "wss:")
@@ -98,7 +98,7 @@ def _with_query(value: str, charset: str) -> str:
     value, sign, fragment = _NOISE.sub("", value).strip(_TRIM).partition("#")
     address, mark, query = value.partition("?")
     data = endec.encode(query, charset, "xmlcharrefreplace")
-    data = _LACKING.sub(lambda match: b"%%26%%23%b%%3B" % match[1] if match[1] else match[0], data)
+    data = _UNENCODABLE.sub(lambda match: b"%%26%%23%b%%3B" % match[1] if match[1] else match[0], data)
     return f"{address}{mark}{quote_from_bytes(data, _UNESCAPED)}{sign}{fragment}"
 
 
@@ -138,7 +138,7 @@ def resolver(base: str) -> Callable[[str], Resolved]:
         first = value[:1]
         if first in ("/", "\\"):
             if value[1:2] in ("/", "\\"):
-                return _elsewhere(f"{scheme}//{value[2:]}")
+                return _finish_absolute(f"{scheme}//{value[2:]}")
             return _finish(origin + value), page_host
         if first in ("", "#"):
             return page_with_query + value, page_host
@@ -147,9 +147,9 @@ def resolver(base: str) -> Callable[[str], Resolved]:
         if absolute := _SCHEME.match(value):
             target_scheme, tail = absolute.group(1).lower(), absolute.group(2)
             if target_scheme not in _HIERARCHICAL:
-                return _elsewhere(value)
+                return _finish_absolute(value)
             if tail[:1] in ("/", "\\") and tail[1:2] in ("/", "\\"):
-                return _elsewhere(f"{target_scheme}//{tail[2:]}")
+                return _finish_absolute(f"{target_scheme}//{tail[2:]}")
             if target_scheme != scheme or tail[:1] in ("/", "\\"):
                 return None, None
             value = tail
@@ -158,7 +158,7 @@ def resolver(base: str) -> Callable[[str], Resolved]:
     return resolve
 
 
-def _elsewhere(url: str) -> Resolved:
+def _finish_absolute(url: str) -> Resolved:
     url = _finish(url)
     return url, host_of(url)
 

@@ -69,7 +69,7 @@ def _check() -> bool:
         else:
             names.append((tag.encode(), number, True))
     try:
-        _set_up(page.known, bytes(numbers), names, CLASSES, INSIDES, HINT_WORDS, ROLE_WORDS)
+        _set_up(page.reference_nodes, bytes(numbers), names, CLASSES, INSIDES, HINT_WORDS, ROLE_WORDS)
     except ImportError:
         return False
     sample = LexborHTMLParser(_SAMPLE).body

@@ -24,10 +24,10 @@ from cc_pipeline.documents.html.tags import (
     PRE,
     ROLE_WORDS,
     SCRIPT,
-    SHOWN,
     SKIPPED,
     STRONG,
     TEMPLATE,
+    VISIBLE,
 )
 
 # classes of characters
@@ -81,13 +81,13 @@ class _Plain:
         self.block = dict.fromkeys(Blocks._fields, 0)
         self.pieces: list[str] = []
         self.open = False
-        self.kept = (0, 0, 0)
+        self.last_text_counts = (0, 0, 0)
 
     def end_block(self) -> None:
         if not self.open:
             self.block["images"] = self.block["flags"] = 0
             return
-        block, (chars, linked, strong) = self.block, self.kept
+        block, (chars, linked, strong) = self.block, self.last_text_counts
         text = "".join(self.pieces)[:chars]
         self.chars = block["start"] + chars
         if text:
@@ -139,7 +139,7 @@ class _Plain:
         if element.link and element.link != self.last_link:
             block["links"] += 1
             self.last_link = element.link
-        self.kept = (self.chars - block["start"], block["linked"], block["strong"])
+        self.last_text_counts = (self.chars - block["start"], block["linked"], block["strong"])
 
     def read_text(self, element: _Element, text: str) -> None:
         verbatim = element.state & PRE
@@ -196,7 +196,7 @@ class _Plain:
         if kind & SCRIPT and not attributes.get("type", b"").startswith(b"math/tex"):
             return
         hidden = _is_hidden(attributes) or (kind & DIALOG and "open" not in attributes)
-        if hidden and not kind & SHOWN:
+        if hidden and not kind & VISIBLE:
             return
         if len(self.elements) >= self.most_elements:
             self.cut = True

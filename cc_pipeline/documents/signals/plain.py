@@ -13,11 +13,11 @@ TWICE = (5, 6, 7, 8, 9, 10)
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
-_ALONE = (
+_SPACELESS_RANGES = (
     *((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x3040, 0x30FF)),
     *((0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),
 )
-_HAS_ALONE = re.compile("[{}]".format("".join(f"{chr(first)}-{chr(last)}" for first, last in _ALONE)))
+_HAS_SPACELESS = re.compile("[{}]".format("".join(f"{chr(first)}-{chr(last)}" for first, last in _SPACELESS_RANGES)))
 
 
 def _mixed(value: int) -> int:
@@ -52,8 +52,8 @@ def _run_hash(words: Iterable[int]) -> int:
     return hash_value
 
 
-def _alone(character: str) -> bool:
-    return any(first <= ord(character) <= last for first, last in _ALONE)
+def _is_spaceless(character: str) -> bool:
+    return any(first <= ord(character) <= last for first, last in _SPACELESS_RANGES)
 
 
 def words_of(text: str) -> list[str]:
@@ -61,7 +61,7 @@ def words_of(text: str) -> list[str]:
     tokens = []
     for alphanumeric, characters in groupby(text, str.isalnum):
         if alphanumeric:
-            for is_spaceless, run in groupby(characters, _alone):
+            for is_spaceless, run in groupby(characters, _is_spaceless):
                 word = "".join(run)
                 tokens += list(word) if is_spaceless else [word]
     return tokens
@@ -69,9 +69,9 @@ def words_of(text: str) -> list[str]:
 
 def words(text: str) -> list[str]:
     """Splits at white space; a part with characters of a script without spaces is split by ``words_of``."""
-    if text.isascii() or not _HAS_ALONE.search(text):
+    if text.isascii() or not _HAS_SPACELESS.search(text):
         return text.split()
-    return [word for part in text.split() for word in (words_of(part) if _HAS_ALONE.search(part) else (part,))]
+    return [word for part in text.split() for word in (words_of(part) if _HAS_SPACELESS.search(part) else (part,))]
 
 
 def minhash(text: str) -> list[int] | None:

@@ -27,10 +27,10 @@ from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputE
 from cc_pipeline.export.files import sha256_of
 from cc_pipeline.export.provenance import Provenance
 from cc_pipeline.extensions.delivery.inventory import read_manifest
-from cc_pipeline.extensions.delivery.manifest import delivery_of_manifest, key_in, read_table
+from cc_pipeline.extensions.delivery.manifest import key_in, parse_manifest_name, read_table
 from cc_pipeline.extensions.delivery.verifying import verify_place
 from cc_pipeline.extraction.locate import index_sources
-from cc_pipeline.index.gaps import NotHarvested
+from cc_pipeline.index.gaps import MissingHarvest
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
 from cc_pipeline.transport.client import Transport
@@ -40,17 +40,17 @@ FORMAT: Final = "cc_pipeline certificate"
 VERSION: Final = 1
 INDEXES: Final = ("parquet", "zipnum")
 #: Outcome of a capture that this home never requested. All other outcomes are those of ``records``.
-NOT_ASKED: Final = "not asked"
+NOT_REQUESTED: Final = "not asked"
 #: Reasons why an index was not asked. They replace the error's own text, which may name a path of the home.
 _NO_ANSWER: Final[Mapping[type[Exception], str]] = {
     NoSuchIndex: "the crawl has none here",
     UserInputError: "it cannot answer this",
-    NotHarvested: "it was not harvested for these subsets",
+    MissingHarvest: "it was not harvested for these subsets",
     EnvironmentFault: "it could not be read",
 }
-_NAMED: Final = 10
+_MAX_EXAMPLES: Final = 10
 _KEY: Final = ("crawl", "warc_filename", "warc_record_offset")
-_LISTED: Final = (*_KEY, "warc_record_length", "url", "content_digest", "subset")
+_INDEX_COLUMNS: Final = (*_KEY, "warc_record_length", "url", "content_digest", "subset")
 _SCHEMA: Final = pa.schema(
     [
         ("crawl", pa.string()), ("subset", pa.string()), ("warc_filename", pa.string()),
@@ -71,7 +71,7 @@ PROVES_NOT: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class AskedIndex:
+class QueriedIndex:
     """The answer of one index: its number of captures, its version, the files it could not read, or why it was not
     asked. ``captures`` and ``version`` are ``None`` if they are not known: an index that was not asked may list
     captures, and an index without captures names no version.
@@ -88,7 +88,7 @@ class CertifiedCrawl:
     """One crawl. ``only`` counts captures that one index alone lists, ``outcomes`` all captures listed."""
 
     crawl: str
-    indexes: Mapping[str, AskedIndex]
+    indexes: Mapping[str, QueriedIndex]
     only: Mapping[str, int]
     outcomes: Mapping[str, int]
 
@@ -130,15 +130,15 @@ def certify(
         raise UserInputError(f"{added_captures[0]} names added captures, which no index lists as such; name a site")
     certified: list[CertifiedCrawl] = []
     examples: list[dict[str, Any]] = []
-    count, captures_file = 0, beside(out, "captures.parquet")
+    count, captures_file = 0, sibling_file(out, "captures.parquet")
     with disk_trouble(out):
         with written_whole(captures_file) as path, pq.ParquetWriter(path, _SCHEMA, compression="zstd") as writer:
             for crawl in crawls:
-                rows, indexes = _asked(workspace, crawl, targets, on_message)
+                rows, indexes = _query_indexes(workspace, crawl, targets, on_message)
                 rows = _with_outcomes(workspace, crawl, rows).sort_by([(name, "ascending") for name in _KEY])
                 writer.write_table(rows)
-                certified.append(_counted(crawl, rows, indexes))
-                examples += _named(rows, _NAMED - len(examples))
+                certified.append(_count_captures(crawl, rows, indexes))
+                examples += _first_findings(rows, _MAX_EXAMPLES - len(examples))
                 count += len(rows)
         document = {
             "format": FORMAT,
@@ -155,11 +155,11 @@ def certify(
         }
         document["sha256"] = _seal(document)
         write_whole(out, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-        write_whole(beside(out, "html"), _template().render(document=document, named=examples))
+        write_whole(sibling_file(out, "html"), _template().render(document=document, named=examples))
     return document
 
 
-def beside(out: Path, suffix: str) -> Path:
+def sibling_file(out: Path, suffix: str) -> Path:
     """The path of another file of the certificate ``out``: the same name with another suffix."""
     return out.with_name(f"{out.name.removesuffix('.json')}.{suffix}")
 
@@ -170,13 +170,13 @@ def _seal(document: Mapping[str, Any]) -> str:
     return sha256(json.dumps(sealed_fields, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-def _asked(
+def _query_indexes(
     workspace: Workspace, crawl: str, targets: Sequence[Target], on_message: Callable[[str], object]
-) -> tuple[pa.Table, dict[str, AskedIndex]]:
+) -> tuple[pa.Table, dict[str, QueriedIndex]]:
     """Returns each capture that any index lists once, with the indexes that list it, and the answer of each index."""
     sources = replace(index_sources(workspace, crawl), max_gaps=1.0)
     captures_by_index: dict[str, pa.Table] = {}
-    indexes: dict[str, AskedIndex] = {}
+    indexes: dict[str, QueriedIndex] = {}
     for kind in INDEXES:
         try:
             lookups = [
@@ -185,17 +185,19 @@ def _asked(
             ]
         except (*_NO_ANSWER,) as fault:
             on_message(f"{crawl}: {kind} was not asked: {fault}")
-            indexes[kind] = AskedIndex(
+            indexes[kind] = QueriedIndex(
                 not_asked=next(reason for fault_class, reason in _NO_ANSWER.items() if isinstance(fault, fault_class))
             )
-            captures_by_index[kind] = _SCHEMA.empty_table().select(_LISTED)
+            captures_by_index[kind] = _SCHEMA.empty_table().select(_INDEX_COLUMNS)
             continue
-        rows = pa.concat_tables([table.select(_LISTED) for lookup in lookups for table in lookup.captures.values()])
+        rows = pa.concat_tables(
+            [table.select(_INDEX_COLUMNS) for lookup in lookups for table in lookup.captures.values()]
+        )
         first = rows.append_column("row", pa.array(range(len(rows)))).group_by(list(_KEY)).aggregate([("row", "min")])
         captures_by_index[kind] = rows.take(first["row_min"])
         gaps = [lookup.gaps for lookup in lookups if lookup.gaps is not None]
-        unread_files = tuple(dict.fromkeys(f"{gap.what} could not be read: {gap.named}" for gap in gaps))
-        indexes[kind] = AskedIndex(len(captures_by_index[kind]), lookups[0].index_version or None, unread_files)
+        unread_files = tuple(dict.fromkeys(f"{gap.summary} could not be read: {gap.file_summary}" for gap in gaps))
+        indexes[kind] = QueriedIndex(len(captures_by_index[kind]), lookups[0].index_version or None, unread_files)
     left, right = captures_by_index["parquet"], captures_by_index["zipnum"]
     index_flags = left.select(_KEY).append_column("in_parquet", pa.array([True] * len(left), pa.bool_())).join(
         right.select(_KEY).append_column("in_zipnum", pa.array([True] * len(right), pa.bool_())),
@@ -205,8 +207,8 @@ def _asked(
     zipnum_only = right.join(index_flags.filter(pc.is_null(index_flags["in_parquet"])), list(_KEY), join_type="inner")
     all_captures = pa.concat_tables(
         [
-            described.select([*_LISTED, "in_parquet", "in_zipnum"]),
-            zipnum_only.select([*_LISTED, "in_parquet", "in_zipnum"]),
+            described.select([*_INDEX_COLUMNS, "in_parquet", "in_zipnum"]),
+            zipnum_only.select([*_INDEX_COLUMNS, "in_parquet", "in_zipnum"]),
         ]
     )
     for name in ("in_parquet", "in_zipnum"):
@@ -228,12 +230,12 @@ def _with_outcomes(workspace: Workspace, crawl: str, rows: pa.Table) -> pa.Table
         outcomes = records.group_by(list(_KEY)).aggregate([("outcome", "min"), ("reason", "min")])
         outcomes = outcomes.rename_columns([*_KEY, "outcome", "reason"])
     joined = rows.join(outcomes, list(_KEY), join_type="left outer")
-    outcome = pc.fill_null(joined["outcome"], NOT_ASKED)
+    outcome = pc.fill_null(joined["outcome"], NOT_REQUESTED)
     joined = joined.set_column(joined.schema.get_field_index("outcome"), "outcome", outcome)
     return joined.select(_SCHEMA.names).cast(_SCHEMA)
 
 
-def _counted(crawl: str, rows: pa.Table, indexes: Mapping[str, AskedIndex]) -> CertifiedCrawl:
+def _count_captures(crawl: str, rows: pa.Table, indexes: Mapping[str, QueriedIndex]) -> CertifiedCrawl:
     only = {
         "parquet": pc.sum(pc.invert(rows["in_zipnum"])).as_py() or 0,
         "zipnum": pc.sum(pc.invert(rows["in_parquet"])).as_py() or 0,
@@ -243,7 +245,7 @@ def _counted(crawl: str, rows: pa.Table, indexes: Mapping[str, AskedIndex]) -> C
     return CertifiedCrawl(crawl, dict(indexes), only, dict(sorted(Counter(rows["outcome"].to_pylist()).items())))
 
 
-def _named(captures: pa.Table, max_rows: int) -> list[dict[str, Any]]:
+def _first_findings(captures: pa.Table, max_rows: int) -> list[dict[str, Any]]:
     """The first captures with a finding."""
     in_one_index = pc.or_(pc.invert(captures["in_parquet"]), pc.invert(captures["in_zipnum"]))
     rows = captures.filter(pc.or_(in_one_index, pc.not_equal(captures["outcome"], "fetched")))
@@ -263,30 +265,30 @@ def verify_certificate(path: Path, place: Transport) -> list[str]:
         document = json.loads(path.read_bytes())
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise ValueError("of another format")
-        stored_seal, captures_file = str(document["sha256"]), beside(path, "captures.parquet")
+        stored_seal, captures_file = str(document["sha256"]), sibling_file(path, "captures.parquet")
         problems = [] if _seal(document) == stored_seal else [f"{path.name}: it was changed after it was written"]
         if sha256_of(captures_file) != document["captures"]["sha256"]:
             return [*problems, f"{captures_file.name}: its SHA-256 is not the certificate's"]
         captures = pq.read_table(captures_file, schema=_SCHEMA)
-        problems += list(_miscounted(document, captures))
+        problems += list(_find_wrong_counts(document, captures))
     except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise DataFault(DataKind.MALFORMED, path.name, None, f"not a certificate ({error!r:.100})") from error
-    problems += verify_place(place).all_wrong
-    delivered = _delivered(place)
+    problems += verify_place(place).all_problems
+    delivered = _read_delivered_captures(place)
     fetched = captures.filter(pc.equal(captures["outcome"], "fetched")).select(_KEY)
     undelivered = fetched.join(delivered, list(_KEY), join_type="left anti").sort_by(
         [(name, "ascending") for name in _KEY]
     )
     problems += [
         f"{row['warc_filename']} at {row['warc_record_offset']}: fetched by the certificate, and not in the delivery"
-        for row in undelivered.slice(0, _NAMED).to_pylist()
+        for row in undelivered.slice(0, _MAX_EXAMPLES).to_pylist()
     ]
-    if len(undelivered) > _NAMED:
-        problems.append(f"{len(undelivered) - _NAMED:,} more captures are not in the delivery")
+    if len(undelivered) > _MAX_EXAMPLES:
+        problems.append(f"{len(undelivered) - _MAX_EXAMPLES:,} more captures are not in the delivery")
     return problems
 
 
-def _miscounted(document: Mapping[str, Any], captures: pa.Table) -> Iterator[str]:
+def _find_wrong_counts(document: Mapping[str, Any], captures: pa.Table) -> Iterator[str]:
     for crawl in document["crawls"]:
         crawl_captures = captures.filter(pc.equal(captures["crawl"], crawl["crawl"]))
         if dict(Counter(crawl_captures["outcome"].to_pylist())) != crawl["outcomes"]:
@@ -298,13 +300,13 @@ def _miscounted(document: Mapping[str, Any], captures: pa.Table) -> Iterator[str
                 yield f"{crawl['crawl']}: {kind} lists {stored_count:,} captures, the file of captures has {count:,}"
 
 
-def _delivered(place: Transport) -> pa.Table:
+def _read_delivered_captures(place: Transport) -> pa.Table:
     """Reads the captures of all parts that the manifests of ``place`` name."""
     list_tables = []
     sizes = {stored_object.key: stored_object.size for stored_object in place.listing("")}
     for key in sizes:
         folder, _, name = key.rpartition("/")
-        if delivery_of_manifest(name) is None:
+        if parse_manifest_name(name) is None:
             continue
         try:
             for part in read_manifest(place, key).parts:

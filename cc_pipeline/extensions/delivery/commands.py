@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.addresses import scheme_of, shown
-from cc_pipeline.api.asking import Question, has_gaps, needs_harvest
-from cc_pipeline.api.running import all_runs, despite_gaps, step
+from cc_pipeline.addresses import redact_address, scheme_of
+from cc_pipeline.api.asking import LookupRequest, has_gaps, needs_harvest
+from cc_pipeline.api.running import harvest_despite_gaps, run_step, start_all_runs
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.lookups import open_question
@@ -32,9 +32,9 @@ app = typer.Typer(
     help="Records as WARC files at a place of your own, verified, with a certificate (docs/extensions/delivery.md).",
 )
 #: Uploads, or files read to verify, at the same time, unless ``--parallel`` says otherwise.
-_UPLOADS = 4
+_DEFAULT_UPLOADS = 4
 #: Maximum problems and missing captures that are printed.
-_MOST_NAMED = 20
+_MAX_EXAMPLES = 20
 
 
 @app.command()
@@ -85,10 +85,10 @@ def copy(
     """
     if convert not in (None, "warc"):
         raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
-    destination = own_place(to)
-    from cc_pipeline.checks.left_out import what_is_not_there
+    destination = parse_destination(to)
+    from cc_pipeline.checks.left_out import describe_omissions
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.extraction.blocked import blocked
+    from cc_pipeline.extraction.blocked import read_blocklist
 
     with (
         open_question(
@@ -105,62 +105,64 @@ def copy(
         open_place(destination, endpoint, question.settings) as place,
         progress_bars(),
     ):
-        deliver = partial(_deliver, question, place, parallel or _UPLOADS, convert == "warc", part_mb)
+        deliver = partial(_deliver, question, place, parallel or _DEFAULT_UPLOADS, convert == "warc", part_mb)
         reports, source_error = _each_crawl(question, launcher, deliver)
-        notes = what_is_not_there(question.workspace, question.crawls, question.targets)
-        notes += blocked(question.workspace).said(question.targets)
-    _tell(destination, reports, notes)
-    _end([(crawl_id, report) for crawl_id, report in reports.items() if _lost(report)], source_error, allow_missing)
+        notes = describe_omissions(question.workspace, question.crawls, question.targets)
+        notes += read_blocklist(question.workspace).describe_blocks(question.targets)
+    _report_copies(destination, reports, notes)
+    _finish_copy(
+        [(crawl_id, report) for crawl_id, report in reports.items() if _count_lost(report)], source_error, allow_missing
+    )
 
 
 def _each_crawl(
-    question: Question, launcher: Launcher, deliver: Callable[[str], DeliveryReport]
+    question: LookupRequest, launcher: Launcher, deliver: Callable[[str], DeliveryReport]
 ) -> tuple[dict[str, DeliveryReport], Incomplete | None]:
     """Fetches and delivers each crawl. Returns the reports by crawl, and the last error of the source."""
     reports: dict[str, DeliveryReport] = {}
     source_error: Incomplete | None = None
     for crawl_id in question.crawls:
         if needs_harvest(question.workspace, crawl_id) or has_gaps(question.workspace, crawl_id):
-            despite_gaps(partial(step, f"index {crawl_id}", partial(launcher.harvest, [crawl_id])))
+            harvest_despite_gaps(partial(run_step, f"index {crawl_id}", partial(launcher.harvest, [crawl_id])))
         try:
-            step(f"download {crawl_id}", partial(all_runs, launcher.fetch(crawl_id, question.targets)))
+            run_step(f"download {crawl_id}", partial(start_all_runs, launcher.fetch(crawl_id, question.targets)))
         except IndexIncomplete as error:
             source_error = error  # without a complete plan, a manifest would claim completeness
             continue
         except Incomplete as error:
             source_error = error  # complete partitions are delivered first
         reports[crawl_id] = deliver(crawl_id)
-        _say(crawl_id, reports[crawl_id])
+        _report_crawl(crawl_id, reports[crawl_id])
     return reports, source_error
 
 
-def _lost(report: DeliveryReport) -> int:
+def _count_lost(report: DeliveryReport) -> int:
     return sum(report.lost.values())
 
 
-def own_place(text: str) -> str:
+def parse_destination(text: str) -> str:
     """Parses the destination of a delivery. Raises ``UserInputError`` if it cannot be written to."""
     destination = normalise_root(text)
     if scheme_of(destination) in ("http", "https"):
-        raise UserInputError(f"{shown(text)!r} cannot be written to; give s3://bucket/prefix or a folder")
+        raise UserInputError(f"{redact_address(text)!r} cannot be written to; give s3://bucket/prefix or a folder")
     return destination
 
 
 def _deliver(
-    question: Question, place: Transport, parallel: int, convert: bool, part_mb: int, crawl: str
+    question: LookupRequest, place: Transport, parallel: int, convert: bool, part_mb: int, crawl: str
 ) -> DeliveryReport:
     from cc_pipeline import progress
     from cc_pipeline.capture_columns import RECORD_KEY_NAMES
-    from cc_pipeline.export.provenance import gather
-    from cc_pipeline.extensions.delivery.deliver import Order, deliver, with_planned
-    from cc_pipeline.extensions.delivery.manifest import lasting_provenance
-    from cc_pipeline.extraction.standing import stand
-    from cc_pipeline.extraction.target_slices import expand
+    from cc_pipeline.export.provenance import gather_provenance
+    from cc_pipeline.extensions.delivery.deliver import Order, add_planned_captures, deliver
+    from cc_pipeline.extensions.delivery.manifest import stable_provenance
+    from cc_pipeline.extraction.standing import read_slice_states
+    from cc_pipeline.extraction.target_slices import expand_targets
     from cc_pipeline.lake.slice import LOCATE
 
     workspace = question.workspace
-    slices = expand(workspace, crawl, [target.slug for target in question.targets]).slices
-    lookups = [slice_state.lookup for slice_state in stand(workspace, slices, (LOCATE,)).values()]
+    slices = expand_targets(workspace, crawl, [target.slug for target in question.targets]).requested_slices
+    lookups = [slice_state.lookup for slice_state in read_slice_states(workspace, slices, (LOCATE,)).values()]
     where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
     captures = workspace.lake.read("captures", where, [*RECORD_KEY_NAMES, "located_by"])
     indexes = captures["located_by"].unique().to_pylist()
@@ -173,11 +175,11 @@ def _deliver(
         tuple(name for name in indexes if name),
         max((lookup.unread_files for lookup in lookups if lookup is not None), default=0),
         workspace.address_of,
-        lasting_provenance(gather(workspace, question.targets, [crawl])),
+        stable_provenance(gather_provenance(workspace, question.targets, [crawl])),
     )
     return deliver(
         order,
-        with_planned(workspace.lake.read("records", where), captures.select(RECORD_KEY_NAMES)),
+        add_planned_captures(workspace.lake.read("records", where), captures.select(RECORD_KEY_NAMES)),
         workspace.storage,
         place,
         workspace.scratch,
@@ -199,24 +201,31 @@ def open_place(destination: str, endpoint: str | None, settings: Settings) -> Tr
     )
 
 
-def _say(crawl: str, report: DeliveryReport) -> None:
+def _report_crawl(crawl: str, report: DeliveryReport) -> None:
     for note in report.notes:
         notice(f"{crawl}: {note}")
-    lost = _lost(report)
-    for row in report.manifest.not_there[:_MOST_NAMED]:
+    lost = _count_lost(report)
+    for row in report.manifest.not_there[:_MAX_EXAMPLES]:
         reason = row["left_out"] or ": ".join(filter(None, (row["reason"], row["detail"])))
         outcome = "left out" if row["left_out"] else row["outcome"]
         notice(f"{crawl}: {outcome}: {row['url'] or row['warc_filename']} ({reason or 'no reason is known'})")
-    if lost > _MOST_NAMED:
-        notice(f"{crawl}: {lost - _MOST_NAMED:,} more are listed in the delivery's ledger")
+    if lost > _MAX_EXAMPLES:
+        notice(f"{crawl}: {lost - _MAX_EXAMPLES:,} more are listed in the delivery's ledger")
 
 
-def _tell(destination: str, reports: Mapping[str, DeliveryReport], notes: Sequence[str]) -> None:
+def _report_copies(destination: str, reports: Mapping[str, DeliveryReport], notes: Sequence[str]) -> None:
     write_rows(
         f"copied to {destination}",
         ["crawl", "records", "files", "already there", "bytes sent", "not copied"],
         [
-            (crawl, report.manifest.counts["delivered"], report.parts, report.held, report.bytes, _lost(report))
+            (
+                crawl,
+                report.manifest.counts["delivered"],
+                report.parts,
+                report.parts_before,
+                report.bytes,
+                _count_lost(report),
+            )
             for crawl, report in reports.items()
         ],
     )
@@ -224,7 +233,7 @@ def _tell(destination: str, reports: Mapping[str, DeliveryReport], notes: Sequen
         warn(note)
 
 
-def _end(
+def _finish_copy(
     incomplete_reports: Sequence[tuple[str, DeliveryReport]], source_error: Incomplete | None, allow_missing: bool
 ) -> None:
     """Reports missing captures, and raises ``Incomplete`` unless they are allowed. An error of the source is always
@@ -259,7 +268,7 @@ def verify(
     ] = False,
     parallel: Annotated[
         int, typer.Option("--parallel", min=1, max=256, help="Files to read at the same time.")
-    ] = _UPLOADS,
+    ] = _DEFAULT_UPLOADS,
     endpoint: Annotated[
         str | None, typer.Option("--endpoint", help="S3 endpoint of the place, if it is not AWS.")
     ] = None,
@@ -287,7 +296,7 @@ def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, al
     from cc_pipeline import progress
     from cc_pipeline.extensions.delivery.verifying import verify_place
 
-    destination = own_place(text)
+    destination = parse_destination(text)
     settings = load_settings(home=home)
     with open_place(destination, endpoint, settings) as place, progress_bars():
         report = verify_place(
@@ -301,7 +310,7 @@ def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, al
     for check in report.deliveries:
         manifest = check.manifest
         if manifest is None:
-            rows.append((check.key, "", "", "", "", "", len(check.wrong)))
+            rows.append((check.key, "", "", "", "", "", len(check.problems)))
             continue
         counts, total_bytes = manifest.counts, sum(entry.size for entry in manifest.files)
         lost = counts.get("planned", 0) - counts.get("delivered", 0)
@@ -314,7 +323,7 @@ def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, al
                 lost,
                 len(manifest.parts),
                 total_bytes,
-                len(check.wrong),
+                len(check.problems),
             )
         )
     write_rows(
@@ -324,31 +333,31 @@ def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, al
 
 
 def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
-    for note in report.notes[:_MOST_NAMED]:
+    for note in report.notes[:_MAX_EXAMPLES]:
         notice(f"note: {note}")
-    problems = report.all_wrong
-    for reason in problems[:_MOST_NAMED]:
+    problems = report.all_problems
+    for reason in problems[:_MAX_EXAMPLES]:
         notice(f"wrong: {reason}")
     if problems:
-        omitted = f" ({len(problems) - _MOST_NAMED:,} more than shown)" if len(problems) > _MOST_NAMED else ""
+        omitted = f" ({len(problems) - _MAX_EXAMPLES:,} more than shown)" if len(problems) > _MAX_EXAMPLES else ""
         raise EnvironmentFault(
             f"{destination} does not match its manifests: {len(problems):,} differences{omitted}",
             "Copy again with the same targets and --to: differing files are replaced",
         )
     if report.unfinished:
         raise Incomplete(
-            f"a copy to {destination} was stopped and is incomplete: {', '.join(report.unfinished[:_MOST_NAMED])}",
+            f"a copy to {destination} was stopped and is incomplete: {', '.join(report.unfinished[:_MAX_EXAMPLES])}",
             "Copy again with the same targets and --to",
         )
-    if report.over_holes and not allow_missing:
+    if report.with_unread_index_files and not allow_missing:
         raise Incomplete(
             "captures may be missing: the look-up skipped unreadable index files for "
-            f"{', '.join(report.over_holes[:_MOST_NAMED])}",
+            f"{', '.join(report.with_unread_index_files[:_MAX_EXAMPLES])}",
             "Copy again with the same targets and --to, without --allow-gaps. Or accept it: --allow-missing",
         )
-    if report.not_there and not allow_missing:
+    if report.undelivered_captures and not allow_missing:
         raise Incomplete(
-            f"{report.not_there:,} planned captures are missing; all files in the manifests are present",
+            f"{report.undelivered_captures:,} planned captures are missing; all files in the manifests are present",
             "The ledgers list each with its reason. Accept it: --allow-missing",
         )
     notice("all files match the manifests")
@@ -378,11 +387,11 @@ def certify_(
     if out.suffix != ".json":
         raise UserInputError(f"--out is {out}; a certificate is a .json file, with others beside it")
     with open_question(targets, crawl, source=source, home=home, subset=subset) as question:
-        from cc_pipeline.export.provenance import gather
-        from cc_pipeline.extensions.delivery.certificate import beside, certify
+        from cc_pipeline.export.provenance import gather_provenance
+        from cc_pipeline.extensions.delivery.certificate import certify, sibling_file
 
         with progress_bars():
-            provenance = gather(question.workspace, question.targets, question.crawls)
+            provenance = gather_provenance(question.workspace, question.targets, question.crawls)
             document = certify(question.workspace, question.targets, question.crawls, provenance, out, notice)
     rows = [
         (crawl["crawl"], *(crawl["indexes"][kind]["captures"] for kind in ("parquet", "zipnum")),
@@ -390,7 +399,7 @@ def certify_(
         for crawl in document["crawls"]
     ]  # fmt: skip
     write_rows(f"certified in {out}", ["crawl", "parquet", "zipnum", "in one alone", "fetched", "findings"], rows)
-    notice(f"{beside(out, 'html')} is the certificate as a page")
+    notice(f"{sibling_file(out, 'html')} is the certificate as a page")
     if not document["complete"]:
         raise Incomplete(
             "the certificate is not complete; its findings say why",
@@ -403,7 +412,7 @@ def _verify_certificate(path: Path, delivery: str, endpoint: str | None, home: s
 
     if not path.is_file():
         raise UserInputError(f"there is no certificate {path}")
-    with open_place(own_place(delivery), endpoint, load_settings(home=home)) as place, progress_bars():
+    with open_place(parse_destination(delivery), endpoint, load_settings(home=home)) as place, progress_bars():
         problems = verify_certificate(path, place)
     for problem in problems:
         notice(f"wrong: {problem}")

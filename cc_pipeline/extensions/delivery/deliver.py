@@ -24,45 +24,46 @@ import pyarrow.compute as pc
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.index_schema import distinct_captures
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
-from cc_pipeline.extensions.delivery.inventory import Inventory, take_stock
+from cc_pipeline.extensions.delivery.inventory import Inventory, build_inventory
 from cc_pipeline.extensions.delivery.manifest import (
-    MOST_NAMED,
+    MAX_UNDELIVERED,
     FileEntry,
     Manifest,
     PartEntry,
     delivery_id,
-    delivery_of,
-    holds,
     ledger_name,
     list_name,
     manifest_name,
+    parse_delivery,
     to_json,
+    verify_file,
 )
 from cc_pipeline.extensions.delivery.parts import (
-    LISTED,
+    LIST_COLUMNS,
     PART_BYTES,
     Address,
     Part,
-    Written,
+    WrittenPart,
     plan_copy,
     table_bytes,
     write_part,
 )
-from cc_pipeline.records.outcomes import NOWHERE
+from cc_pipeline.records.outcomes import NO_LOCATION
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.stores.answer import Listed
+from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.transport.client import Transport
 
 #: Seconds between two checkpoints of a copy. After a kill, the next copy need not read the parts of a checkpoint.
 _CHECKPOINT = 60.0
 _LEDGER_SCHEMA = pa.schema(
-    [*(RECORD_SCHEMA.field(name) for name in LISTED), pa.field("delivered", pa.bool_(), nullable=False),
+    [*(RECORD_SCHEMA.field(name) for name in LIST_COLUMNS), pa.field("delivered", pa.bool_(), nullable=False),
      pa.field("left_out", pa.string())]
 )  # fmt: skip
 #: Columns of an undelivered capture in the manifest.
-_NAMED = ("url", "subset", "warc_filename", "warc_record_offset", "warc_record_length", "outcome", "reason", "detail",
+_UNDELIVERED_COLUMNS = ("url", "subset", "warc_filename", "warc_record_offset", "warc_record_length",
+    "outcome", "reason", "detail",
           "left_out")  # fmt: skip
 
 #: ``(parts done, parts in all, bytes sent, bytes in all)``.
@@ -97,15 +98,15 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """The outcome of a copy. ``manifest`` describes the place completely. ``held`` of its ``parts`` files existed
-    before.
+    """The outcome of a copy. ``manifest`` describes the place completely. ``parts_before`` of its ``parts`` files
+    existed before.
 
     ``bytes`` were sent. ``notes`` are messages for the user.
     """
 
     manifest: Manifest
     parts: int
-    held: int
+    parts_before: int
     bytes: int
     notes: tuple[str, ...]
 
@@ -136,36 +137,36 @@ def deliver(
     copy continues from there.
     """
     ledger = _ledger_rows(records)
-    inventory = take_stock(place, order.crawl, order.delivery, ledger, order.convert, parallel)
+    inventory = build_inventory(place, order.crawl, order.delivery, ledger, order.convert, parallel)
     numbered = ledger.append_column("row", pa.array(np.arange(ledger.num_rows)))
     parts = plan_copy(
-        numbered.filter(pa.array(~inventory.have)), convert=order.convert, part_bytes=order.part_bytes
+        numbered.filter(pa.array(~inventory.is_present)), convert=order.convert, part_bytes=order.part_bytes
     )  # fmt: skip
-    writer = _Work(order, storage, place, scratch, inventory)
+    writer = _DeliveryWriter(order, storage, place, scratch, inventory)
     written = writer.send(parts, parallel, progress)
     for part, written_part in zip(parts, written, strict=True):
         rows = part.rows["row"].to_numpy()
-        inventory.have[rows] = True
+        inventory.is_present[rows] = True
         for row, fault in written_part.left_out:
-            inventory.have[rows[row]] = False
+            inventory.is_present[rows[row]] = False
             inventory.left_out[int(rows[row])] = str(fault)
     new_entries = [written_part.entry for written_part in written if written_part.entry is not None]
-    manifest = writer.publish(ledger, [*inventory.kept, *new_entries])
+    manifest = writer.publish(ledger, [*inventory.kept_parts, *new_entries])
     return DeliveryReport(
         manifest,
         len(manifest.parts) + len(manifest.borrowed),
-        len(inventory.kept) + len(inventory.borrowed),
+        len(inventory.kept_parts) + len(inventory.borrowed_parts),
         sum(part.file.size for part in new_entries),
         tuple(inventory.notes),
     )
 
 
-def with_planned(records: pa.Table, captures: pa.Table) -> pa.Table:
+def add_planned_captures(records: pa.Table, captures: pa.Table) -> pa.Table:
     """Adds a row to ``records`` for each of ``captures`` (``RECORD_KEY_NAMES``) that has none, because its fetch was
     interrupted.
     """
     # Rows of the records table have a location even if the index has none.
-    for name, default in NOWHERE.items():
+    for name, default in NO_LOCATION.items():
         column_index = captures.schema.get_field_index(name)
         captures = captures.set_column(column_index, RECORD_SCHEMA.field(name), pc.fill_null(captures[name], default))
     unrecorded = captures.join(records.select([*CAPTURE]), [*CAPTURE], join_type="left anti")
@@ -190,17 +191,17 @@ def _ledger_rows(records: pa.Table) -> pa.Table:
 
 
 @dataclass(slots=True)
-class _Work:
+class _DeliveryWriter:
     """Writes one delivery."""
 
     order: Order
     storage: RecordStorage
     place: Transport
     scratch: Path
-    stock: Inventory
+    inventory: Inventory
     _saved: float = field(default_factory=time.monotonic)
 
-    def send(self, parts: Sequence[Part], parallel: int, progress: Progress | None) -> list[Written]:
+    def send(self, parts: Sequence[Part], parallel: int, progress: Progress | None) -> list[WrittenPart]:
         """Writes ``parts``. Returns the result of each, in the same order."""
         order, done, sent = self.order, 0, 0
         total = sum(part.bytes for part in parts)
@@ -235,31 +236,31 @@ class _Work:
                 raise
         return [future.result() for future in running]
 
-    def _checkpoint(self, running: Iterable[Future[Written]]) -> None:
+    def _checkpoint(self, running: Iterable[Future[WrittenPart]]) -> None:
         """Writes a manifest of the parts that were sent so far, unless the previous manifest lists more."""
         self._saved = time.monotonic()
         finished = [
             future for future in running if future.done() and not future.cancelled() and future.exception() is None
         ]
         new_entries = [entry for future in finished if (entry := future.result().entry) is not None]
-        if self.stock.replaced or not new_entries:
+        if self.inventory.replaces_parts or not new_entries:
             return
         blank = Manifest(self.order.delivery, self.order.crawl, tuple(sorted(self.order.targets)),
                          tuple(sorted(self.order.subsets)))  # fmt: skip
-        self._put(replace(self.stock.manifest or blank, convert=self.order.convert, complete=False,
-                          parts=self._tagged([*self.stock.kept, *new_entries])))  # fmt: skip
+        self._put(replace(self.inventory.manifest or blank, convert=self.order.convert, complete=False,
+                          parts=self._add_etags([*self.inventory.kept_parts, *new_entries])))  # fmt: skip
 
     def publish(self, rows: pa.Table, parts: Sequence[PartEntry]) -> Manifest:
         """Sends the ledger, replaces the manifest, deletes the superseded files, and returns the manifest."""
-        order, inventory = self.order, self.stock
+        order, inventory = self.order, self.inventory
         table = pa.Table.from_arrays(
-            [*(rows[name] for name in LISTED), pa.array(inventory.have),
+            [*(rows[name] for name in LIST_COLUMNS), pa.array(inventory.is_present),
              pa.array([inventory.left_out.get(row) for row in range(rows.num_rows)], pa.string())],
             schema=_LEDGER_SCHEMA,
         )  # fmt: skip
         ledger = self._send_ledger(table)
-        counts, subsets = counted(table)
-        undelivered = table.filter(pc.invert(table["delivered"])).select(_NAMED).slice(0, MOST_NAMED)
+        counts, subsets = count_captures(table)
+        undelivered = table.filter(pc.invert(table["delivered"])).select(_UNDELIVERED_COLUMNS).slice(0, MAX_UNDELIVERED)
         manifest = Manifest(
             delivery=order.delivery,
             crawl=order.crawl,
@@ -271,13 +272,13 @@ class _Work:
             counts=counts,
             subsets=subsets,
             ledger=ledger,
-            parts=tuple(sorted(self._tagged(parts), key=lambda part: part.file.name)),
-            borrowed=tuple(sorted(inventory.borrowed)),
+            parts=tuple(sorted(self._add_etags(parts), key=lambda part: part.file.name)),
+            borrowed=tuple(sorted(inventory.borrowed_parts)),
             not_there=tuple(undelivered.to_pylist()),
             unread_index_files=order.unread_index_files,
             provenance=order.provenance,
         )
-        replaced = tuple(sorted(self._superseded(manifest)))
+        replaced = tuple(sorted(self._superseded_files(manifest)))
         if manifest != inventory.manifest or replaced:
             self._put(replace(manifest, superseded=replaced))
         if replaced:
@@ -290,18 +291,20 @@ class _Work:
         data = table_bytes(table)
         sha256 = hashlib.sha256(data).hexdigest()
         name = ledger_name(self.order.delivery, sha256)
-        previous_ledger = self.stock.manifest.ledger if self.stock.manifest is not None else None
+        previous_ledger = self.inventory.manifest.ledger if self.inventory.manifest is not None else None
         if previous_ledger is not None and previous_ledger.name == name:
-            stored_ledger = holds(self.place, self.order.crawl, previous_ledger, self.stock.there.get(name))
+            stored_ledger = verify_file(
+                self.place, self.order.crawl, previous_ledger, self.inventory.stored_objects.get(name)
+            )
             if stored_ledger is not None:
                 return stored_ledger
         self.place.put(f"{self.order.crawl}/{name}", data)
         entry = FileEntry(name, len(data), sha256)
         return self._with_tag(entry, self._listing(name))
 
-    def _tagged(self, parts: Sequence[PartEntry]) -> tuple[PartEntry, ...]:
+    def _add_etags(self, parts: Sequence[PartEntry]) -> tuple[PartEntry, ...]:
         """Returns ``parts`` with the ETags of the place. Raises ``EnvironmentFault`` if a part is missing there."""
-        new_names = {part.file.name for part in parts} - {part.file.name for part in self.stock.kept}
+        new_names = {part.file.name for part in parts} - {part.file.name for part in self.inventory.kept_parts}
         stored_objects = self._listing() if new_names else {}
         return tuple(
             replace(
@@ -312,7 +315,7 @@ class _Work:
             for part in parts
         )
 
-    def _with_tag(self, entry: FileEntry, stored_objects: Mapping[str, Listed]) -> FileEntry:
+    def _with_tag(self, entry: FileEntry, stored_objects: Mapping[str, ListedObject]) -> FileEntry:
         stored_object = stored_objects.get(entry.name)
         if stored_object is None or stored_object.size != entry.size:
             stored_size = "nothing" if stored_object is None else f"{stored_object.size} bytes"
@@ -322,30 +325,34 @@ class _Work:
             )
         return entry if isinstance(self.place.store, LocalStore) else replace(entry, etag=stored_object.etag)
 
-    def _listing(self, name: str = "") -> dict[str, Listed]:
+    def _listing(self, name: str = "") -> dict[str, ListedObject]:
         prefix = f"{self.order.crawl}/"
         return {
             stored_object.key.removeprefix(prefix): stored_object for stored_object in self.place.listing(prefix + name)
         }
 
-    def _superseded(self, manifest: Manifest) -> set[str]:
+    def _superseded_files(self, manifest: Manifest) -> set[str]:
         """Files of this delivery, by an earlier manifest or by their name, that no manifest needs."""
-        previous_manifest = self.stock.manifest
-        unused_files = set(self.stock.leftovers)
+        previous_manifest = self.inventory.manifest
+        unused_files = set(self.inventory.leftovers)
         if previous_manifest is not None:
             unused_files |= {entry.name for entry in previous_manifest.files} | set(previous_manifest.superseded)
-        unused_files -= {entry.name for entry in manifest.files} | self.stock.of_others
-        for part, (rows, total) in self.stock.unkept.items():
+        unused_files -= {entry.name for entry in manifest.files} | self.inventory.foreign_files
+        for part, (rows, total) in self.inventory.dropped_parts.items():
             if (
                 part in unused_files
-                and part in self.stock.there
-                and (len(rows) < total or not self.stock.have[rows].all())
+                and part in self.inventory.stored_objects
+                and (len(rows) < total or not self.inventory.is_present[rows].all())
             ):
                 unused_files -= {part, list_name(part)}
-                self.stock.notes.append(
+                self.inventory.notes.append(
                     f"{part} is kept without a manifest, because no other file has some of its captures"
                 )
-        return {name for name in unused_files if delivery_of(name) == self.order.delivery and name in self.stock.there}
+        return {
+            name
+            for name in unused_files
+            if parse_delivery(name) == self.order.delivery and name in self.inventory.stored_objects
+        }
 
     def _put(self, manifest: Manifest) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -353,7 +360,7 @@ class _Work:
         self.place.put(key, to_json(replace(manifest, created=now)))
 
 
-def counted(ledger: pa.Table) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+def count_captures(ledger: pa.Table) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
     """Counts the captures of a ledger by outcome: in total, and for each subset."""
     columns = ["subset", "outcome", "delivered"]
     groups = ledger.select(columns).group_by(columns).aggregate([([], "count_all")]).to_pylist()

@@ -14,22 +14,22 @@ import pyarrow.compute as pc
 
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.extensions.delivery.manifest import (
-    LARGEST_MANIFEST,
+    MAX_MANIFEST_BYTES,
     FileEntry,
     Manifest,
     PartEntry,
-    as_entry,
-    delivery_of,
-    delivery_of_manifest,
     from_json,
-    holds,
     list_name,
     manifest_name,
-    part_named,
+    parse_delivery,
+    parse_manifest_name,
+    parse_part_name,
     prove_part,
+    proven_entry,
     read_table,
+    verify_file,
 )
-from cc_pipeline.stores.answer import Listed
+from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.transport.client import Transport
 
@@ -38,34 +38,33 @@ R = TypeVar("R")
 Rows = npt.NDArray[np.int64]
 
 #: Captures of lists that are compared with the requested ones at a time.
-_BLOCK = 500_000
+_BLOCK_CAPTURES = 500_000
 _KEY = ("warc_filename", "warc_record_offset")
-_MOST_NAMES = 5
+_MAX_PRINTED_NAMES = 5
 _NO_ROWS: Rows = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
 class Inventory:
-    """The files and captures in the place before a copy. ``have`` tells for each requested capture whether a good file
-    has it.
+    """The files and captures in the place before a copy. ``is_present`` tells for each requested capture whether a good
+    file has it.
 
-    ``manifest`` is the previous manifest of this delivery. ``kept`` parts stay. ``borrowed`` are parts of other
-    deliveries with requested captures. ``leftovers`` are files of an interrupted copy: they have the delivery's name
-    and no manifest lists them. ``of_others`` are all files that other manifests list. ``replaced`` is true if good
-    parts of the manifest are superseded. ``unkept`` are parts of the delivery that do not stay, each with the rows of
-    its requested captures and the number of all its captures. ``left_out`` has the reason why a requested capture (by
-    row) is not delivered.
-    """
+    ``manifest`` is the previous manifest of this delivery. ``kept_parts`` parts stay. ``borrowed_parts`` are parts of
+    other deliveries with requested captures. ``leftovers`` are files of an interrupted copy: they have the delivery's
+    name and no manifest lists them. ``foreign_files`` are all files that other manifests list. ``replaces_parts`` is
+    true if good parts of the manifest are superseded. ``dropped_parts`` are parts of the delivery that do not stay,
+    each with the rows of its requested captures and the number of all its captures. ``left_out`` has the reason why a
+    requested capture (by row) is not delivered."""
 
-    there: Mapping[str, Listed]
+    stored_objects: Mapping[str, ListedObject]
     manifest: Manifest | None
-    have: npt.NDArray[np.bool_]
-    of_others: set[str]
-    kept: list[PartEntry] = field(default_factory=list)
-    borrowed: list[str] = field(default_factory=list)
+    is_present: npt.NDArray[np.bool_]
+    foreign_files: set[str]
+    kept_parts: list[PartEntry] = field(default_factory=list)
+    borrowed_parts: list[str] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
-    replaced: bool = False
-    unkept: dict[str, tuple[Rows, int]] = field(default_factory=dict)
+    replaces_parts: bool = False
+    dropped_parts: dict[str, tuple[Rows, int]] = field(default_factory=dict)
     left_out: dict[int, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -74,13 +73,13 @@ def read_manifest(place: Transport, key: str) -> Manifest:
     """Reads a manifest. Raises ``DataFault`` for a file that is no manifest, or that is the manifest of another
     delivery than its name says.
     """
-    manifest = from_json(place.read_all(key, limit=LARGEST_MANIFEST).data, key)
-    if manifest.delivery != delivery_of_manifest(key.rpartition("/")[2]):
+    manifest = from_json(place.read_all(key, limit=MAX_MANIFEST_BYTES).data, key)
+    if manifest.delivery != parse_manifest_name(key.rpartition("/")[2]):
         raise DataFault(DataKind.MALFORMED, key, None, f"the manifest of another delivery ({manifest.delivery[:40]!r})")
     return manifest
 
 
-def take_stock(
+def build_inventory(
     place: Transport, folder: str, delivery: str, captures: pa.Table, convert: bool, parallel: int = 4
 ) -> Inventory:
     """Compares the files in ``folder`` with their manifests and with the requested ``captures`` (ledger rows).
@@ -92,7 +91,7 @@ def take_stock(
     stored_objects = {
         stored_object.key.removeprefix(f"{folder}/"): stored_object for stored_object in place.listing(f"{folder}/")
     }
-    own_manifest, other_manifests, notes = _manifests(place, folder, delivery, stored_objects)
+    own_manifest, other_manifests, notes = _read_manifests(place, folder, delivery, stored_objects)
     inventory = Inventory(
         stored_objects,
         own_manifest,
@@ -100,18 +99,20 @@ def take_stock(
         {entry.name for other_manifest in other_manifests for entry in other_manifest.files},
     )
     inventory.notes += notes
-    _Taking(place, folder, inventory, _Wanted(captures, convert), parallel).take(delivery, other_manifests)
+    _InventoryBuilder(place, folder, inventory, _RequestedCaptures(captures, convert), parallel).fill(
+        delivery, other_manifests
+    )
     return inventory
 
 
-def _manifests(
-    place: Transport, folder: str, delivery: str, stored_objects: Mapping[str, Listed]
+def _read_manifests(
+    place: Transport, folder: str, delivery: str, stored_objects: Mapping[str, ListedObject]
 ) -> tuple[Manifest | None, list[Manifest], list[str]]:
     own_manifest: Manifest | None = None
     other_manifests: list[Manifest] = []
     notes: list[str] = []
     for name in stored_objects:
-        if delivery_of_manifest(name) is None:
+        if parse_manifest_name(name) is None:
             continue
         try:
             manifest = read_manifest(place, f"{folder}/{name}")
@@ -130,16 +131,16 @@ def _manifests(
     return own_manifest, other_manifests, notes
 
 
-class _Wanted:
+class _RequestedCaptures:
     """The requested captures by key, and whether each is requested as WARC or ARC."""
 
     def __init__(self, rows: pa.Table, convert: bool) -> None:
         self._keys = rows.select([*_KEY]).append_column("row", pa.array(np.arange(rows.num_rows)))
         is_arc = pc.equal(rows["archive_format"], "arc").to_numpy()
-        self.arc: npt.NDArray[np.bool_] = np.zeros(rows.num_rows, bool) if convert else is_arc.astype(bool)
-        self.at_hand: npt.NDArray[np.bool_] = pc.equal(rows["outcome"], "fetched").to_numpy().astype(bool)
+        self.wants_arc: npt.NDArray[np.bool_] = np.zeros(rows.num_rows, bool) if convert else is_arc.astype(bool)
+        self.is_fetched: npt.NDArray[np.bool_] = pc.equal(rows["outcome"], "fetched").to_numpy().astype(bool)
 
-    def found(self, tables: Iterable[tuple[int, pa.Table | None]]) -> dict[int, tuple[Rows, int]]:
+    def match_lists(self, tables: Iterable[tuple[int, pa.Table | None]]) -> dict[int, tuple[Rows, int]]:
         """For each numbered list, returns the rows of the requested captures in it and the number of all its captures.
         Lists that could not be read (``None``) are skipped.
         """
@@ -166,7 +167,7 @@ def _blocks(tables: Iterable[tuple[int, pa.Table | None]]) -> Iterator[list[tupl
             continue
         block.append((number, table))
         size += table.num_rows
-        if size >= _BLOCK:
+        if size >= _BLOCK_CAPTURES:
             yield block
             block, size = [], 0
     if block:
@@ -174,15 +175,15 @@ def _blocks(tables: Iterable[tuple[int, pa.Table | None]]) -> Iterator[list[tupl
 
 
 @dataclass(slots=True)
-class _Taking:
+class _InventoryBuilder:
     place: Transport
     folder: str
-    stock: Inventory
-    wanted: _Wanted
+    inventory: Inventory
+    requested: _RequestedCaptures
     parallel: int
 
-    def take(self, delivery: str, other_manifests: Sequence[Manifest]) -> None:
-        own_parts = list(self.stock.manifest.parts) if self.stock.manifest is not None else []
+    def fill(self, delivery: str, other_manifests: Sequence[Manifest]) -> None:
+        own_parts = list(self.inventory.manifest.parts) if self.inventory.manifest is not None else []
         names = {part.file.name for part in own_parts}
         other_parts = {
             part.file.name: part
@@ -190,54 +191,56 @@ class _Taking:
             for part in other_manifest.parts
             if part.file.name not in names
         }
-        self._borrow(list(other_parts.values()))
-        self._keep(own_parts)
-        self._adopt(delivery, names | other_parts.keys())
+        self._borrow_parts(list(other_parts.values()))
+        self._keep_parts(own_parts)
+        self._adopt_parts(delivery, names | other_parts.keys())
 
-    def _borrow(self, parts: Sequence[PartEntry]) -> None:
-        matched = self._matched([part.list for part in parts])
+    def _borrow_parts(self, parts: Sequence[PartEntry]) -> None:
+        matched = self._match_entries([part.list for part in parts])
         shared_numbers = [number for number, (rows, _) in matched.items() if len(rows)]
         other_form = 0
-        for number, verified in zip(shared_numbers, self._good([parts[n].file for n in shared_numbers]), strict=True):
+        for number, verified in zip(
+            shared_numbers, self._verify_entries([parts[n].file for n in shared_numbers]), strict=True
+        ):
             rows, _ = matched[number]
             if verified is None:
                 continue
-            other_form += int((self.wanted.arc[rows] != (parts[number].kind == "arc")).sum())
-            self.stock.have[rows] = True
-            self.stock.borrowed.append(parts[number].file.name)
+            other_form += int((self.requested.wants_arc[rows] != (parts[number].kind == "arc")).sum())
+            self.inventory.is_present[rows] = True
+            self.inventory.borrowed_parts.append(parts[number].file.name)
         if other_form:
-            self.stock.notes.append(
+            self.inventory.notes.append(
                 f"{other_form:,} captures are in files of another delivery, in another form (--convert). A place has "
                 "each capture once, so copy that delivery in the requested form, or copy to another place"
             )
 
-    def _keep(self, parts: Sequence[PartEntry]) -> None:
-        files = self._good([part.file for part in parts])
-        list_entries = self._good([part.list for part in parts])
-        matched = self._matched([part.list for part in parts])
+    def _keep_parts(self, parts: Sequence[PartEntry]) -> None:
+        files = self._verify_entries([part.file for part in parts])
+        list_entries = self._verify_entries([part.list for part in parts])
+        matched = self._match_entries([part.list for part in parts])
         changed_files: list[str] = []
         for number, (part, file, list_entry) in enumerate(zip(parts, files, list_entries, strict=True)):
             rows, total = matched.get(number, (_NO_ROWS, 0))
             if file is None or list_entry is None or number not in matched:
                 changed_files.append(part.file.name)
-            elif self._superseded(part.kind, rows, total):
-                self.stock.replaced = True
+            elif self._is_superseded(part.kind, rows, total):
+                self.inventory.replaces_parts = True
             else:
-                self._have(replace(part, file=file, list=list_entry), rows)
+                self._add_part(replace(part, file=file, list=list_entry), rows)
                 continue
             if number in matched:
-                self.stock.unkept[part.file.name] = rows, total
-        self._tell_differing(changed_files)
+                self.inventory.dropped_parts[part.file.name] = rows, total
+        self._note_changed_files(changed_files)
 
-    def _adopt(self, delivery: str, manifest_parts: set[str]) -> None:
+    def _adopt_parts(self, delivery: str, manifest_parts: set[str]) -> None:
         """Adopts complete parts of an interrupted copy, which no manifest lists."""
-        adoptable_parts: list[tuple[str, str, Listed, Listed]] = []
-        manifest_files = self.stock.of_others
-        if self.stock.manifest is not None:
-            manifest_files = manifest_files | {entry.name for entry in self.stock.manifest.files}
-        for name, stored_object in self.stock.there.items():
-            part_name = part_named(name)
-            list_object = self.stock.there.get(list_name(name))
+        adoptable_parts: list[tuple[str, str, ListedObject, ListedObject]] = []
+        manifest_files = self.inventory.foreign_files
+        if self.inventory.manifest is not None:
+            manifest_files = manifest_files | {entry.name for entry in self.inventory.manifest.files}
+        for name, stored_object in self.inventory.stored_objects.items():
+            part_name = parse_part_name(name)
+            list_object = self.inventory.stored_objects.get(list_name(name))
             if (
                 part_name is not None
                 and part_name[0] == delivery
@@ -245,67 +248,69 @@ class _Taking:
                 and list_object is not None
             ):
                 adoptable_parts.append((name, part_name[1], stored_object, list_object))
-            if name not in manifest_files and delivery_of(name) == delivery:
-                self.stock.leftovers.append(name)
-        tables = self._map(
-            lambda adoptable: self._list(list_name(adoptable[0]), adoptable[3].size, None), adoptable_parts
+            if name not in manifest_files and parse_delivery(name) == delivery:
+                self.inventory.leftovers.append(name)
+        tables = self._map_parallel(
+            lambda adoptable: self._read_list(list_name(adoptable[0]), adoptable[3].size, None), adoptable_parts
         )
-        matched = self.wanted.found(
+        matched = self.requested.match_lists(
             (n, None if list_table is None else list_table[0]) for n, list_table in enumerate(tables)
         )
         for number, (rows, total) in matched.items():
             name, kind, stored_object, _ = adoptable_parts[number]
             list_table = tables[number]
-            is_usable = not self._superseded(kind, rows, total)
-            entry = self._proved(name, kind, stored_object, list_table[1]) if list_table and is_usable else None
+            is_usable = not self._is_superseded(kind, rows, total)
+            entry = self._prove_entry(name, kind, stored_object, list_table[1]) if list_table and is_usable else None
             if entry is not None:
-                self._have(entry, rows)
+                self._add_part(entry, rows)
             else:
-                self.stock.unkept[name] = rows, total
+                self.inventory.dropped_parts[name] = rows, total
 
-    def _proved(self, name: str, kind: str, part_object: Listed, list_entry: FileEntry) -> PartEntry | None:
+    def _prove_entry(self, name: str, kind: str, part_object: ListedObject, list_entry: FileEntry) -> PartEntry | None:
         is_local = isinstance(self.place.store, LocalStore)
         try:
             proof = prove_part(self.place, self.folder, name, kind, part_object.size, list_entry.size)
         except DataFault:
             return None
         if not is_local:
-            list_entry = replace(list_entry, etag=self.stock.there[list_entry.name].etag)
+            list_entry = replace(list_entry, etag=self.inventory.stored_objects[list_entry.name].etag)
         return (
             None
             if proof.reasons
-            else as_entry(name, kind, part_object.size, proof, list_entry, None if is_local else part_object.etag)
+            else proven_entry(name, kind, part_object.size, proof, list_entry, None if is_local else part_object.etag)
         )
 
-    def _superseded(self, kind: str, rows: Rows, total: int) -> bool:
+    def _is_superseded(self, kind: str, rows: Rows, total: int) -> bool:
         """Whether other parts may replace a sound part: its form is not the requested one, and all of its captures are
         available elsewhere.
         """
-        if self._in_place(kind, rows):
+        if self._has_requested_form(kind, rows):
             return False  # other captures in it are no longer planned, which is no reason to delete them
-        return total == len(rows) and bool((self.wanted.at_hand[rows] | self.stock.have[rows]).all())
+        return total == len(rows) and bool((self.requested.is_fetched[rows] | self.inventory.is_present[rows]).all())
 
-    def _in_place(self, kind: str, rows: Rows) -> bool:
-        is_first_copy = len(np.unique(rows)) == len(rows) and not self.stock.have[rows].any()
-        return bool(is_first_copy and (self.wanted.arc[rows] == (kind == "arc")).all())
+    def _has_requested_form(self, kind: str, rows: Rows) -> bool:
+        is_first_copy = len(np.unique(rows)) == len(rows) and not self.inventory.is_present[rows].any()
+        return bool(is_first_copy and (self.requested.wants_arc[rows] == (kind == "arc")).all())
 
-    def _have(self, part: PartEntry, rows: Rows) -> None:
-        self.stock.have[rows] = True
-        self.stock.kept.append(part)
+    def _add_part(self, part: PartEntry, rows: Rows) -> None:
+        self.inventory.is_present[rows] = True
+        self.inventory.kept_parts.append(part)
 
-    def _good(self, entries: Sequence[FileEntry]) -> list[FileEntry | None]:
-        stored_objects = self.stock.there
-        return self._map(lambda entry: holds(self.place, self.folder, entry, stored_objects.get(entry.name)), entries)
+    def _verify_entries(self, entries: Sequence[FileEntry]) -> list[FileEntry | None]:
+        stored_objects = self.inventory.stored_objects
+        return self._map_parallel(
+            lambda entry: verify_file(self.place, self.folder, entry, stored_objects.get(entry.name)), entries
+        )
 
-    def _matched(self, list_entries: Sequence[FileEntry]) -> dict[int, tuple[Rows, int]]:
+    def _match_entries(self, list_entries: Sequence[FileEntry]) -> dict[int, tuple[Rows, int]]:
         def read_numbered(numbered_entry: tuple[int, FileEntry]) -> tuple[int, pa.Table | None]:
-            list_table = self._list(numbered_entry[1].name, numbered_entry[1].size, numbered_entry[1].sha256)
+            list_table = self._read_list(numbered_entry[1].name, numbered_entry[1].size, numbered_entry[1].sha256)
             return numbered_entry[0], None if list_table is None else list_table[0]
 
         with ThreadPoolExecutor(max(1, self.parallel)) as pool:
-            return self.wanted.found(pool.map(read_numbered, enumerate(list_entries)))
+            return self.requested.match_lists(pool.map(read_numbered, enumerate(list_entries)))
 
-    def _list(self, name: str, size: int, sha256: str | None) -> tuple[pa.Table, FileEntry] | None:
+    def _read_list(self, name: str, size: int, sha256: str | None) -> tuple[pa.Table, FileEntry] | None:
         """Reads the captures of a list. Returns ``None`` if the list is missing or its SHA-256 differs."""
         try:
             table, stored_sha256 = read_table(self.place, f"{self.folder}/{name}", size, _KEY)
@@ -314,12 +319,12 @@ class _Taking:
         is_unchanged = sha256 in (None, stored_sha256) and table.schema.names == [*_KEY]
         return (table, FileEntry(name, size, stored_sha256)) if is_unchanged else None
 
-    def _map(self, function: Callable[[T], R], arguments: Sequence[T]) -> list[R]:
+    def _map_parallel(self, function: Callable[[T], R], arguments: Sequence[T]) -> list[R]:
         with ThreadPoolExecutor(max(1, self.parallel)) as pool:
             return list(pool.map(function, arguments))
 
-    def _tell_differing(self, names: Sequence[str]) -> None:
+    def _note_changed_files(self, names: Sequence[str]) -> None:
         if names:
-            shown_names = ", ".join(sorted(names)[:_MOST_NAMES])
-            remainder = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-            self.stock.notes.append(f"missing, or different from the manifest: {shown_names}{remainder}")
+            shown_names = ", ".join(sorted(names)[:_MAX_PRINTED_NAMES])
+            remainder = f" and {len(names) - _MAX_PRINTED_NAMES:,} more" if len(names) > _MAX_PRINTED_NAMES else ""
+            self.inventory.notes.append(f"missing, or different from the manifest: {shown_names}{remainder}")

@@ -20,20 +20,20 @@ import pyarrow.parquet as pq
 from cc_pipeline import SOFTWARE
 from cc_pipeline.archive.gzip_members import DEFAULT_LIMIT
 from cc_pipeline.archive.writing import URI_SAFE
-from cc_pipeline.atomic import unfinished
+from cc_pipeline.atomic import parse_leftover_name
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.export.provenance import Provenance
-from cc_pipeline.records.check import Promise, examine
-from cc_pipeline.stores.answer import Listed
+from cc_pipeline.records.check import ExpectedRecord, verify_record
+from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.transport.client import Transport
 
 #: Increases when older code cannot read a manifest.
 VERSION: Final = 1
 #: Undelivered captures that the manifest itself lists at most. The ledger lists all of them.
-MOST_NAMED: Final = 1_000
+MAX_UNDELIVERED: Final = 1_000
 #: Maximum bytes of a manifest: about 200,000 parts.
-LARGEST_MANIFEST: Final = 128 << 20
+MAX_MANIFEST_BYTES: Final = 128 << 20
 
 _FORMAT: Final = "cc_pipeline delivery"
 _MANIFEST: Final = re.compile(r"manifest-([0-9a-f]{12})\.json\Z")
@@ -44,12 +44,21 @@ _LIST_SUFFIX: Final = ".captures.parquet"
 #: Bytes of one read of a file in the place.
 _BLOCK = 8 << 20
 #: Maximum compressed bytes of one record: it inflates to at most ``DEFAULT_LIMIT`` and is hardly larger than that.
-_LARGEST_MEMBER = DEFAULT_LIMIT + (1 << 20)
+_MAX_MEMBER_BYTES = DEFAULT_LIMIT + (1 << 20)
 #: Maximum bytes of a list or ledger.
-LARGEST_TABLE = 4 << 30
+MAX_TABLE_BYTES = 4 << 30
 #: Maximum reasons that are reported for one part.
-_MOST_REASONS = 5
-_LISTED = (*CAPTURE, "warc_record_length", "url", "url_surtkey", "content_digest", "archive_format", "offset", "length")
+_MAX_REASONS = 5
+_LIST_COLUMNS = (
+    *CAPTURE,
+    "warc_record_length",
+    "url",
+    "url_surtkey",
+    "content_digest",
+    "archive_format",
+    "offset",
+    "length",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,7 @@ class Manifest:
     captures of this one. ``superseded`` are replaced files, which are deleted next. ``complete`` is false during a copy
     and after an interrupted one. ``unread_index_files`` is how many index files the user allowed to be unread: their
     captures are not known. ``provenance`` describes the inputs and the outcome of each target
-    (:func:`lasting_provenance`); it may be empty.
+    (:func:`stable_provenance`); it may be empty.
     """
 
     delivery: str
@@ -147,25 +156,25 @@ def list_name(part: str) -> str:
     return part + _LIST_SUFFIX
 
 
-def delivery_of_manifest(name: str) -> str | None:
+def parse_manifest_name(name: str) -> str | None:
     """The delivery of a manifest, by its file name; ``None`` for another file."""
     match = _MANIFEST.match(name)
     return match[1] if match else None
 
 
-def part_named(name: str) -> tuple[str, str] | None:
+def parse_part_name(name: str) -> tuple[str, str] | None:
     """The delivery and the kind of a part, by its file name; ``None`` for another file."""
     match = _PART.match(name)
     return (match[1], match[2]) if match else None
 
 
-def delivery_of(name: str) -> str | None:
+def parse_delivery(name: str) -> str | None:
     """The delivery of a part, a list, a ledger or an unfinished file, by its file name; ``None`` for another file."""
-    unfinished_name = unfinished(name)
+    unfinished_name = parse_leftover_name(name)
     if unfinished_name is not None:
-        return delivery_of(unfinished_name[0]) or delivery_of_manifest(unfinished_name[0])
+        return parse_delivery(unfinished_name[0]) or parse_manifest_name(unfinished_name[0])
     ledger = _LEDGER.match(name)
-    part = part_named(name.removesuffix(_LIST_SUFFIX))
+    part = parse_part_name(name.removesuffix(_LIST_SUFFIX))
     return ledger[1] if ledger is not None else part[0] if part is not None else None
 
 
@@ -183,21 +192,23 @@ def from_json(data: bytes, source: str) -> Manifest:
             raise DataFault(DataKind.MALFORMED, source, None, "not a manifest of a delivery")
         if document["version"] != VERSION:
             raise DataFault(DataKind.UNSUPPORTED, source, None, "the manifest was written by a newer cc_pipeline")
-        return _manifest(document, source)
+        return _parse_manifest(document, source)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataFault(DataKind.MALFORMED, source, None, f"not a manifest of a delivery ({error!r:.200})") from None
 
 
-def _manifest(document: dict[str, Any], source: str) -> Manifest:
+def _parse_manifest(document: dict[str, Any], source: str) -> Manifest:
     parts = tuple(
-        PartEntry(_file(part["file"]), str(part["kind"]), int(part["records"]), _file(part["list"]))
+        PartEntry(
+            _parse_file_entry(part["file"]), str(part["kind"]), int(part["records"]), _parse_file_entry(part["list"])
+        )
         for part in document["parts"]
     )
     for part in parts:
-        part_name = part_named(part.file.name)
+        part_name = parse_part_name(part.file.name)
         if part_name is None or part_name[1] != part.kind or part.list.name != list_name(part.file.name):
             raise DataFault(DataKind.MALFORMED, source, None, f"{part.file.name!r} is not the name of a part")
-    ledger = None if document["ledger"] is None else _file(document["ledger"])
+    ledger = None if document["ledger"] is None else _parse_file_entry(document["ledger"])
     if ledger is not None and not _LEDGER.match(ledger.name):
         raise DataFault(DataKind.MALFORMED, source, None, f"{ledger.name!r} is not the name of a ledger")
     return Manifest(
@@ -225,24 +236,25 @@ def _manifest(document: dict[str, Any], source: str) -> Manifest:
     )
 
 
-def _file(entry: dict[str, Any]) -> FileEntry:
+def _parse_file_entry(entry: dict[str, Any]) -> FileEntry:
     etag = entry["etag"]
     return FileEntry(str(entry["name"]), int(entry["size"]), str(entry["sha256"]), None if etag is None else str(etag))
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The result of reading a whole part. ``reasons`` are empty if it is sound; ``more`` is the number of omitted
-    reasons.
-    """
+    """The result of reading a whole part. ``reasons`` are empty if it is sound; ``omitted_reasons`` is the number of
+    omitted reasons."""
 
     sha256: str
     captures: pa.Table
     reasons: tuple[str, ...]
-    more: int = 0
+    omitted_reasons: int = 0
 
 
-def holds(place: Transport, folder: str, entry: FileEntry, stored_object: Listed | None) -> FileEntry | None:
+def verify_file(
+    place: Transport, folder: str, entry: FileEntry, stored_object: ListedObject | None
+) -> FileEntry | None:
     """Verifies a file: returns its entry with the current ETag of the place, or ``None`` if it is missing or if size or
     SHA-256 differ.
 
@@ -272,7 +284,7 @@ def read_table(place: Transport, key: str, size: int, columns: tuple[str, ...] |
     """Reads a Parquet file of the place. Returns the table and the SHA-256 of the file. Raises ``DataFault`` for other
     bytes.
     """
-    if size > LARGEST_TABLE:
+    if size > MAX_TABLE_BYTES:
         raise DataFault(DataKind.TOO_LARGE, key, None, f"{size} bytes are more than a table of a delivery has")
     data = b"".join(place.read(key, offset, min(_BLOCK, size - offset)).data for offset in range(0, size, _BLOCK))
     try:
@@ -290,34 +302,34 @@ def prove_part(place: Transport, folder: str, name: str, kind: str, size: int, l
     Raises ``EnvironmentFault`` if the place does not answer, ``DataFault`` if the list or the part cannot be read.
     """
     list_table, _ = read_table(place, key_in(folder, list_name(name)), list_size)
-    missing_columns = [column for column in _LISTED if column not in list_table.schema.names]
+    missing_columns = [column for column in _LIST_COLUMNS if column not in list_table.schema.names]
     if missing_columns:
         raise DataFault(
             DataKind.MALFORMED, key_in(folder, list_name(name)), None, f"has no column {', '.join(missing_columns)}"
         )
-    captures = list_table.select(_LISTED).sort_by("offset")
+    captures = list_table.select(_LIST_COLUMNS).sort_by("offset")
     stream = _Stream(place, key_in(folder, name), size)
     reasons: list[str] = []
     problem_count = 0
-    for offset, reason in _wrong(stream, captures, kind):
+    for offset, reason in _find_part_problems(stream, captures, kind):
         problem_count += 1
-        if len(reasons) < _MOST_REASONS:
+        if len(reasons) < _MAX_REASONS:
             reasons.append(f"at byte {offset}: {reason}")
     digest = stream.finish()
     return Proof(digest, captures, tuple(reasons), problem_count - len(reasons))
 
 
-def as_entry(name: str, kind: str, size: int, proof: Proof, list_entry: FileEntry, etag: str | None) -> PartEntry:
+def proven_entry(name: str, kind: str, size: int, proof: Proof, list_entry: FileEntry, etag: str | None) -> PartEntry:
     """The manifest's entry of a verified part."""
     return PartEntry(FileEntry(name, size, proof.sha256, etag), kind, proof.captures.num_rows, list_entry)
 
 
-def _wrong(stream: _Stream, captures: pa.Table, kind: str) -> Iterator[tuple[int, str]]:
+def _find_part_problems(stream: _Stream, captures: pa.Table, kind: str) -> Iterator[tuple[int, str]]:
     position: int | None = None
     for batch in captures.to_batches(max_chunksize=1_000):
         for row in batch.to_pylist():
             offset, length = row["offset"], row["length"]
-            if offset is None or length is None or not 0 < length <= _LARGEST_MEMBER or offset + length > stream.size:
+            if offset is None or length is None or not 0 < length <= _MAX_MEMBER_BYTES or offset + length > stream.size:
                 yield offset or 0, f"the list names {length} bytes, which cannot be a record"
                 return
             if position is None:
@@ -326,20 +338,20 @@ def _wrong(stream: _Stream, captures: pa.Table, kind: str) -> Iterator[tuple[int
                 yield position, "the list leaves bytes out or names some twice"
                 return
             position = offset + length
-            reason = _verdict(stream.take(length), row, kind)
+            reason = _member_problem(stream.take(length), row, kind)
             if reason is not None:
                 yield offset, f"{row['url']}: {reason}"
     if position is not None and position != stream.size:
         yield position, f"{stream.size - position} bytes that no capture has"
 
 
-def _verdict(member: bytes, row: dict[str, object], kind: str) -> str | None:
+def _member_problem(member: bytes, row: dict[str, object], kind: str) -> str | None:
     url = row["url"]
-    expected = Promise(
+    expected = ExpectedRecord(
         str(row["crawl"]), kind, str(row["warc_filename"]), int(str(row["warc_record_offset"])), len(member),
         None if url is None else str(url), None if row["url_surtkey"] is None else str(row["url_surtkey"]), None,
     )  # fmt: skip
-    verdict = examine(member, expected)
+    verdict = verify_record(member, expected)
     if verdict.reason == "wrong_target" and kind != row["archive_format"] and verdict.record is not None:
         # The URL of an ARC record is escaped when it is converted to WARC.
         is_same_url = verdict.record.url == quote(expected.url or "", safe=URI_SAFE)
@@ -386,7 +398,7 @@ class _Stream:
         self._buffer += data
 
 
-def lasting_provenance(provenance: Provenance) -> dict[str, Any]:
+def stable_provenance(provenance: Provenance) -> dict[str, Any]:
     """The provenance that a manifest stores, with the outcome of each target. It omits values that change while the
     delivery stays the same, so that a second copy writes the same manifest.
     """

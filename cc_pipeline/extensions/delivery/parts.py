@@ -36,9 +36,10 @@ PART_BYTES = 128 << 20
 #: Stored bytes read at a time. It is less than usual because several parts are written in parallel.
 _WINDOW = 2 << 20
 #: Columns of a part's list: those of the ledger, and the location of the record in the part.
-LISTED = tuple(name for name in RECORD_SCHEMA.names if not name.startswith("stored_") and name != "served_by")
+LIST_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if not name.startswith("stored_") and name != "served_by")
 _LIST_SCHEMA = pa.schema(
-    [*(RECORD_SCHEMA.field(name) for name in LISTED), pa.field("file", pa.string()), pa.field("offset", pa.int64()),
+    [*(RECORD_SCHEMA.field(name) for name in LIST_COLUMNS),
+    pa.field("file", pa.string()), pa.field("offset", pa.int64()),
      pa.field("length", pa.int64())]
 )  # fmt: skip
 #: Returns the address at the source for the key of an archive file.
@@ -56,7 +57,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenPart:
     """A part that was sent (``None`` if it would be empty), and (row of the part, reason) of each record that was left
     out.
     """
@@ -97,7 +98,7 @@ def write_part(
     crawl: str,
     delivery: str,
     address: Address,
-) -> Written:
+) -> WrittenPart:
     """Writes a part into ``scratch`` and sends it and its list to the folder of ``crawl`` in ``place``. ``number``
     distinguishes the scratch files of parallel parts. ``address`` returns an archive file's absolute address, which
     converted records contain.
@@ -112,7 +113,7 @@ def write_part(
     left_out: list[tuple[int, DataFault]] = []
     try:
         with disk_trouble(path), path.open("wb") as out:
-            head = _head(part, crawl, delivery)
+            head = _file_head(part, crawl, delivery)
             digest = hashlib.sha256(head)
             out.write(head)
             size = len(head)
@@ -127,21 +128,21 @@ def write_part(
                 lengths.append(len(member))
                 size += len(member)
         if not written_rows:
-            return Written(None, tuple(left_out))
+            return WrittenPart(None, tuple(left_out))
         name = part_name(crawl, delivery, digest.hexdigest(), part.kind)
-        data = _list_of(part.rows.take(written_rows), name, offsets, lengths)
+        data = _encode_list(part.rows.take(written_rows), name, offsets, lengths)
         list_entry = FileEntry(list_name(name), len(data), hashlib.sha256(data).hexdigest())
         place.put(f"{crawl}/{list_entry.name}", data)
         place.put(f"{crawl}/{name}", path)
         entry = PartEntry(FileEntry(name, size, digest.hexdigest()), part.kind, len(written_rows), list_entry)
-        return Written(entry, tuple(left_out))
+        return WrittenPart(entry, tuple(left_out))
     except OSError as error:
         raise EnvironmentFault(f"{path} cannot be written: {error}", "Check the disk, then run it again.") from error
     finally:
         path.unlink(missing_ok=True)
 
 
-def _head(part: Part, crawl: str, delivery: str) -> bytes:
+def _file_head(part: Part, crawl: str, delivery: str) -> bytes:
     """The first record of a part. It does not name the file, because the file's name depends on its bytes."""
     rows = hashlib.sha256()
     for place in zip(*(part.rows[name].to_pylist() for name in PLACE), strict=True):
@@ -164,12 +165,12 @@ def _members(part: Part, storage: RecordStorage, address: Address) -> Iterator[t
             continue
         assert member is not None  # a fetched record has a place
         try:
-            yield number, given_member(part.kind, row, member, address)
+            yield number, delivered_member(part.kind, row, member, address)
         except DataFault as fault:
             yield number, fault
 
 
-def given_member(kind: str, row: Row, member: bytes, address: Address) -> bytes:
+def delivered_member(kind: str, row: Row, member: bytes, address: Address) -> bytes:
     """A stored record in the form of a file of ``kind`` (warc or arc). An ARC record in a WARC file is converted.
 
     Raises ``DataFault`` for damaged gzip members, and for a record that has no WARC form.
@@ -182,8 +183,8 @@ def given_member(kind: str, row: Row, member: bytes, address: Address) -> bytes:
     return member
 
 
-def _list_of(rows: pa.Table, name: str, offsets: list[int], lengths: list[int]) -> bytes:
-    columns = [rows[column] for column in LISTED]
+def _encode_list(rows: pa.Table, name: str, offsets: list[int], lengths: list[int]) -> bytes:
+    columns = [rows[column] for column in LIST_COLUMNS]
     columns += [pa.array([name] * len(offsets)), pa.array(offsets, pa.int64()), pa.array(lengths, pa.int64())]
     return table_bytes(pa.Table.from_arrays(columns, schema=_LIST_SCHEMA))
 

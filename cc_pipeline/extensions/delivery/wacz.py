@@ -24,7 +24,7 @@ from cc_pipeline import SOFTWARE
 from cc_pipeline.archive.writing import warcinfo_record, write_records
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import DataFault, UserInputError
-from cc_pipeline.extensions.delivery.parts import Address, given_member
+from cc_pipeline.extensions.delivery.parts import Address, delivered_member
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import RecordStorage
@@ -37,11 +37,11 @@ WARC_BYTES: Final = 1 << 30
 #: Lines of one block of the index.
 _BLOCK_LINES: Final = 3_000
 #: Maximum bytes of a ZIP member without extra fields.
-_MOST_BYTES: Final = (1 << 31) - 1
+_MAX_MEMBER_BYTES: Final = (1 << 31) - 1
 _WINDOW: Final = 4 << 20
-_INDEXED_AT_ONCE: Final = 5_000
+_INDEX_BATCH_LINES: Final = 5_000
 #: Maximum examples of captures that were left out.
-_NAMED: Final = 20
+_MAX_EXAMPLES: Final = 20
 _INDEX: Final = pa.schema([pa.field("key", pa.string()), pa.field("stamp", pa.string()), pa.field("said", pa.string())])
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: The earliest time that a ZIP member can have. It makes files reproducible.
@@ -66,7 +66,7 @@ class Wacz:
     records: int
     pages: int
     left_out: int
-    named: tuple[str, ...]
+    examples: tuple[str, ...]
 
 
 def write_wacz(
@@ -105,9 +105,9 @@ def write_wacz(
             package |= {"mainPageUrl": first.url, "mainPageDate": _iso(first.captured)}
         data = (json.dumps(package, indent=2, ensure_ascii=False) + "\n").encode()
         digest = json.dumps({"path": "datapackage.json", "hash": _hash(data)}, indent=2) + "\n"
-        writer.unlisted("datapackage.json", data)
-        writer.unlisted("datapackage-digest.json", digest.encode())
-    return Wacz(count, page_count, len(faults), tuple(faults[:_NAMED]))
+        writer.add_metadata("datapackage.json", data)
+        writer.add_metadata("datapackage-digest.json", digest.encode())
+    return Wacz(count, page_count, len(faults), tuple(faults[:_MAX_EXAMPLES]))
 
 
 class _Writer:
@@ -137,7 +137,7 @@ class _Writer:
             }
         )
 
-    def unlisted(self, name: str, data: bytes) -> None:
+    def add_metadata(self, name: str, data: bytes) -> None:
         self._archive.writestr(zipfile.ZipInfo(name, _ZIP_TIME), data)
 
 
@@ -148,7 +148,7 @@ class _Member:
         self.size = 0
 
     def write(self, data: bytes) -> None:
-        if self.size + len(data) > _MOST_BYTES:
+        if self.size + len(data) > _MAX_MEMBER_BYTES:
             raise UserInputError("these are too many captures for one WACZ file; export one crawl, or fewer targets")
         self._stream.write(data)
         self.digest.update(data)
@@ -166,7 +166,7 @@ def _write_archive(
     faults: list[str] = []
     pending_lines: list[dict[str, str]] = []
     count = number = 0
-    members = _given(records, storage, address)
+    members = _read_warc_members(records, storage, address)
     row, member = next(members, (None, None))
     while row is not None or number == 0:
         name = f"records-{number:05d}.warc.gz"
@@ -179,7 +179,7 @@ def _write_archive(
                     pending_lines.append(_line(row, name, out.size, len(member)))
                     out.write(member)
                     count += 1
-                if len(pending_lines) >= _INDEXED_AT_ONCE:
+                if len(pending_lines) >= _INDEX_BATCH_LINES:
                     lines.add(pa.Table.from_pylist(pending_lines, schema=_INDEX))
                     pending_lines = []
                 row, member = next(members, (None, None))
@@ -189,7 +189,7 @@ def _write_archive(
     return count, faults
 
 
-def _given(
+def _read_warc_members(
     records: Iterable[Row], storage: RecordStorage, address: Address
 ) -> Iterator[tuple[Row | None, bytes | DataFault | None]]:
     for row, member in read_members(records, storage, window=_WINDOW):
@@ -197,7 +197,7 @@ def _given(
             yield row, member
             continue
         try:
-            yield row, given_member("warc", row, member, address)
+            yield row, delivered_member("warc", row, member, address)
         except DataFault as fault:
             yield row, fault
 

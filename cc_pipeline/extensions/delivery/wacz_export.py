@@ -12,9 +12,9 @@ import pyarrow as pa
 from cc_pipeline.capture_columns import CAPTURE, NO_STATUS
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault, Incomplete
-from cc_pipeline.export.files import Handed, scratch_beside, whole_file, write_papers
+from cc_pipeline.export.files import ExportedTable, open_scratch_folder, whole_file, write_export_documents
 from cc_pipeline.export.format import RecordsRequest, Written
-from cc_pipeline.export.records import Ledger, rows_of_targets, written_records
+from cc_pipeline.export.records import OutcomeCounts, rows_of_targets, written_records
 from cc_pipeline.extensions.delivery.wacz import Page, Wacz, write_wacz
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.streaming import stream_rows, stream_slices
@@ -32,17 +32,21 @@ def write_wacz_export(request: RecordsRequest) -> Written:
     targets is stored, and if lake or disk fail.
     """
     out = request.out
-    with scratch_beside(out) as scratch, whole_file(out) as path:
+    with open_scratch_folder(out) as scratch, whole_file(out) as path:
         wacz, ledger = _write_wacz(request.workspace, request.targets, request.crawls, path, scratch)
     lost = {name: count for name, count in ledger.outcomes.items() if name != "fetched"}
     if wacz.left_out:
         lost["left out"] = wacz.left_out
     loss_counts = ", ".join(f"{count:,} {name}" for name, count in sorted(lost.items()))
     note = f"{ledger.planned:,} captures were planned, {wacz.records:,} are here" + (f"; {loss_counts}" if lost else "")
-    delivered_table = Handed("records", wacz.records, ledger.crawls, note=note)
-    left_out_section = "## Left out\n\n" + "\n".join(f"- {left_out}" for left_out in wacz.named) if wacz.named else ""
-    files = write_papers(out, request.about, request.provenance, [delivered_table], [out], left_out_section)
-    notes = (f"{note}; {wacz.pages:,} pages are listed", *(f"left out: {left_out}" for left_out in wacz.named))
+    delivered_table = ExportedTable("records", wacz.records, ledger.crawls, note=note)
+    left_out_section = (
+        "## Left out\n\n" + "\n".join(f"- {left_out}" for left_out in wacz.examples) if wacz.examples else ""
+    )
+    files = write_export_documents(
+        out, request.description, request.provenance, [delivered_table], [out], left_out_section
+    )
+    notes = (f"{note}; {wacz.pages:,} pages are listed", *(f"left out: {left_out}" for left_out in wacz.examples))
     if not lost:
         return written_records(files, ledger.crawls, notes)
     incomplete = Incomplete(
@@ -54,9 +58,9 @@ def write_wacz_export(request: RecordsRequest) -> Written:
 
 def _write_wacz(
     workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], path: Path, scratch: Path
-) -> tuple[Wacz, Ledger]:
+) -> tuple[Wacz, OutcomeCounts]:
     slugs = rows_of_targets(workspace, targets)
-    ledger = Ledger()
+    ledger = OutcomeCounts()
     names = ", ".join(target.definition for target in targets)
     wacz = write_wacz(
         path,
@@ -77,7 +81,7 @@ def _write_wacz(
 
 
 def _records(
-    workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], ledger: Ledger, scratch: Path
+    workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], ledger: OutcomeCounts, scratch: Path
 ) -> Iterator[Mapping[str, Any]]:
     """Yields each fetched capture once, in the order of the files. The ledger counts the other captures too."""
     schema = workspace.lake.specs["records"].schema

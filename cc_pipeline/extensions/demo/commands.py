@@ -14,7 +14,7 @@ from cc_pipeline.api.materializing import materialize
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import coloured, console, progress_bars
-from cc_pipeline.cli.run_report import say_new_home, say_totals
+from cc_pipeline.cli.run_report import print_home_totals, warn_if_not_compiled
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.settings import load_settings
 
@@ -42,12 +42,12 @@ def demo(
     root = where / "minicrawl"
     with progress_bars():
         mini_crawl = ensure(root, DEMO if pages is None else spec_for(pages), progress.report)
-    crawls = [crawl for crawl in mini_crawl.crawls if mini_crawl.of(crawl)]
+    crawls = [crawl for crawl in mini_crawl.crawls if mini_crawl.captures_of(crawl)]
     console.print(
         f"      {len(mini_crawl.captures):,} captures of {len(mini_crawl.domains())} domains in {', '.join(crawls)}"
     )
     settings = load_settings(source=str(root), home=str(where))
-    say_new_home(settings)
+    warn_if_not_compiled(settings)
     targets = [parse_target(text) for text in _targets(mini_crawl.domains())]
     watch_list.add(settings.watch_list_path, targets)
     console.print(coloured(("2 of 3", "bold"), " the whole graph, materialized through Dagster"))
@@ -55,21 +55,21 @@ def demo(
     if fault is not None:
         raise fault
     console.print(coloured(("3 of 3", "bold"), " what it found"))
-    say_totals(settings)
-    published_file = _shown(settings.published_path)
-    command, flag = _spelled(), f"--home {shlex.quote(_shown(where))}"
+    print_home_totals(settings)
+    published_file = _short_path(settings.published_path)
+    command, flag = _typed_command(), f"--home {shlex.quote(_short_path(where))}"
     question = f'{command} sql {flag} "SELECT domain, count(*) FROM page_metadata GROUP BY ALL"'
     console.print()
     for label, command_line in (
         ("The Dagster UI on this home:", f"{command} ui {flag}"),
         ("One question to DuckDB:", question),
         ("The same file from Python:", f"duckdb.connect('{published_file}', read_only=True)"),
-        ("This home for a whole terminal:", f"export CC_PIPELINE_HOME={shlex.quote(_shown(where))}"),
+        ("This home for a whole terminal:", f"export CC_PIPELINE_HOME={shlex.quote(_short_path(where))}"),
     ):
         console.print(coloured(f"{label:<34}", (command_line, "bold")), soft_wrap=True)
 
 
-def _spelled() -> str:
+def _typed_command() -> str:
     """The command as a user types it in the current folder: in a checkout after ``make setup``, or installed."""
     in_checkout = Path(".venv/bin") / _INSTALLED
     return str(in_checkout) if in_checkout.exists() else _INSTALLED
@@ -85,7 +85,7 @@ def _targets(domains: Sequence[str]) -> list[str]:
     )
 
 
-def _shown(path: Path) -> str:
+def _short_path(path: Path) -> str:
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

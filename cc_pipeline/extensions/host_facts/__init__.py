@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cc_pipeline.cli.command import Command
     from cc_pipeline.cli.known_hosts import KnownHosts
     from cc_pipeline.defs.declarations import HomeDefinitions
-    from cc_pipeline.defs.placement import Placement
+    from cc_pipeline.defs.placement import HomeNamespace
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import ViewSpec
     from cc_pipeline.settings import Settings
@@ -43,7 +43,7 @@ def _known_hosts() -> Mapping[str, KnownHosts]:
     return {"host_facts": known_hosts}
 
 
-def _definitions(placement: Placement) -> HomeDefinitions:
+def _definitions(placement: HomeNamespace) -> HomeDefinitions:
     from cc_pipeline.errors import CcPipelineError
     from cc_pipeline.extensions.host_facts.definitions import make_definitions
     from cc_pipeline.extensions.host_facts.places import added_datasets

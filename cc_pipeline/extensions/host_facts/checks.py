@@ -16,10 +16,10 @@ def dataset_checks(datasets: Iterable[str]) -> list[Check]:
     """A check of the asset of each named dataset."""
     from cc_pipeline.extensions.host_facts.places import asset_of
 
-    return [_of(dataset, asset_of(dataset)) for dataset in datasets]
+    return [_make_check(dataset, asset_of(dataset)) for dataset in datasets]
 
 
-def _of(dataset: str, asset: str) -> Check:
+def _make_check(dataset: str, asset: str) -> Check:
     @check(asset, step="annotation_checks")
     def can_be_read(workspace: Workspace, _: Scope) -> CheckResult:
         """The files of the dataset can be read."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.api.meaning import checked_format
-from cc_pipeline.api.running import all_runs, step
+from cc_pipeline.api.meaning import check_format
+from cc_pipeline.api.running import run_step, start_all_runs
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import console, notice, progress_bars, warn, write_rows
-from cc_pipeline.errors import EnvironmentFault, UserInputError, no_such
+from cc_pipeline.errors import EnvironmentFault, UserInputError, describe_unknown_name
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.claim import claim_home
@@ -23,11 +23,11 @@ from cc_pipeline.workspace.claim import claim_home
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cc_pipeline.api.asking import Question
+    from cc_pipeline.api.asking import LookupRequest
     from cc_pipeline.extensions.host_facts.annotations import Action
     from cc_pipeline.extensions.host_facts.dataset_question import Facts
-    from cc_pipeline.extensions.host_facts.known import Known
-    from cc_pipeline.extensions.host_facts.ranks import Ranks, RanksPrice
+    from cc_pipeline.extensions.host_facts.known import RegisteredDataset
+    from cc_pipeline.extensions.host_facts.ranks import Ranks, RanksEstimate
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -35,7 +35,8 @@ app = typer.Typer(
     help="What is known of hosts and URLs: sizes, ranks, links, and data of your own (docs/extensions/host_facts.md).",
 )
 #: Columns that fit a terminal. All columns are in csv and jsonl, or can be named with --columns.
-_SHOWN = ("crawl", "host", "fetch_200", "fetch_gone", "robots_200", "hcrank10", "prank10", "webgraph_indegree",
+_TERMINAL_COLUMNS = ("crawl", "host", "fetch_200", "fetch_gone", "robots_200", "hcrank10", "prank10",
+    "webgraph_indegree",
           "webgraph_outdegree")  # fmt: skip
 
 
@@ -88,10 +89,10 @@ def facts(
 
       cc-pipeline facts show example.com -c 2024..2025 --dataset host-index --columns crawl,host,fetch_200
     """
-    from cc_pipeline.extensions.host_facts.choosing import facts_of, known_for
+    from cc_pipeline.extensions.host_facts.choosing import datasets_for_crawl, facts_of
     from cc_pipeline.extensions.host_facts.dataset_question import refuse_gaps
 
-    checked_format(output)
+    check_format(output)
     applied_action = _action(action, argument or (), hosts)
     if captures and (keep or price):
         raise UserInputError("--captures only shows: leave out --keep and --price")
@@ -99,26 +100,26 @@ def facts(
         targets, crawl, source=source, home=home, allow_gaps=allow_gaps
     ) as question, progress_bars():  # fmt: skip
         if captures:
-            located = _of_captures(question, dataset or ["gneissweb-urls"], applied_action, columns)
+            located = _facts_of_captures(question, dataset or ["gneissweb-urls"], applied_action, columns)
             _write("what is known of the captures", located, output)
             return
         datasets_by_crawl = {
-            crawl_id: _asked(known_for(question.workspace, crawl_id), dataset, applied_action)
+            crawl_id: _datasets_to_ask(datasets_for_crawl(question.workspace, crawl_id), dataset, applied_action)
             for crawl_id in question.crawls
         }
         if price:
-            _price(question, datasets_by_crawl, output)
+            _show_estimates(question, datasets_by_crawl, output)
             return
         answers = []
         for crawl_id in question.crawls:
             for target in question.targets:
                 facts_found = facts_of(question.workspace, crawl_id, target, datasets_by_crawl[crawl_id])
-                say_cost(crawl_id, target.definition, facts_found)
+                report_cost(crawl_id, target.definition, facts_found)
                 refuse_gaps(question.workspace, facts_found, crawl_id)
-                table = _acted(facts_found.table, applied_action, crawl_id)
+                table = _apply_action(facts_found.table, applied_action, crawl_id)
                 answers.append(_columns(table, columns, applied_action, output))
         if keep:
-            _keep(question, [] if dataset is None else dataset)
+            _store_facts(question, [] if dataset is None else dataset)
     _write("what is known of the hosts", answers, output)
 
 
@@ -131,26 +132,26 @@ def _write(title: str, answers: Sequence[pa.Table], output: str) -> None:
     write_rows(title, names, rows, output)
 
 
-def _of_captures(
-    question: Question, dataset_names: Sequence[str], action: Action | None, columns: str | None
+def _facts_of_captures(
+    question: LookupRequest, dataset_names: Sequence[str], action: Action | None, columns: str | None
 ) -> list[pa.Table]:
     """The located captures with the facts of each, by crawl and target."""
-    from cc_pipeline.extensions.host_facts.choosing import known_for
+    from cc_pipeline.extensions.host_facts.choosing import datasets_for_crawl
     from cc_pipeline.extensions.host_facts.dataset_question import refuse_gaps
     from cc_pipeline.extensions.host_facts.host_facts import facts_of_captures
-    from cc_pipeline.extraction.target_slices import part_slices
+    from cc_pipeline.extraction.target_slices import find_part_slices
     from cc_pipeline.lake.slice import LOCATE, Slice
 
     lake = question.workspace.lake
     answers = []
     for crawl in question.crawls:
-        datasets_by_name = known_for(question.workspace, crawl)
+        datasets_by_name = datasets_for_crawl(question.workspace, crawl)
         if unknown_names := [name for name in dataset_names if name not in datasets_by_name]:
-            raise UserInputError(no_such("dataset", unknown_names[0], datasets_by_name))
+            raise UserInputError(describe_unknown_name("dataset", unknown_names[0], datasets_by_name))
         datasets = [datasets_by_name[name].dataset for name in dataset_names]
         for target in question.targets:
-            slices = part_slices(question.workspace, [Slice(crawl, target.slug)])
-            if None in LOCATE.made_from(lake, slices).values():
+            slices = find_part_slices(question.workspace, [Slice(crawl, target.slug)])
+            if None in LOCATE.read_input_digests(lake, slices).values():
                 raise EnvironmentFault(
                     f"the captures of {target.definition} in {crawl} are not located in this home",
                     f"Locate them: cc-pipeline run {target.definition} -c {crawl}",
@@ -158,27 +159,27 @@ def _of_captures(
             where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
             located = lake.read("captures", where, ["crawl", "url", "url_surtkey", "fetch_time", "fetch_status"])
             facts_found = facts_of_captures(question.workspace, crawl, located, datasets)
-            say_cost(crawl, target.definition, facts_found)
+            report_cost(crawl, target.definition, facts_found)
             refuse_gaps(question.workspace, facts_found, crawl)
-            table = _acted(facts_found.table, action, crawl)
+            table = _apply_action(facts_found.table, action, crawl)
             answers.append(_columns(table, columns or "all", action, "csv"))
     return answers
 
 
-def _keep(question: Question, datasets: Sequence[str]) -> None:
+def _store_facts(question: LookupRequest, datasets: Sequence[str]) -> None:
     """Fills the table of facts by a run, as the UI does, and publishes."""
     from cc_pipeline.defs.launch import Launcher
 
     with Launcher(question.workspace) as launcher:
         launcher.add_targets(question.targets, question.crawls)
         filling = partial(
-            launcher.make_listed, "fill_facts_of_targets", question.crawls, question.targets, datasets=list(datasets)
+            launcher.run_listed_job, "fill_facts_of_targets", question.crawls, question.targets, datasets=list(datasets)
         )
-        step("facts", lambda: all_runs(filling()))
-        step("cc.duckdb", launcher.publish_what_is_new)
+        run_step("facts", lambda: start_all_runs(filling()))
+        run_step("cc.duckdb", launcher.publish_changes)
 
 
-def say_cost(crawl: str, target: str, facts_found: Facts) -> None:
+def report_cost(crawl: str, target: str, facts_found: Facts) -> None:
     """Prints the cost of facts and their gaps to standard error."""
     cost = (
         f"{facts_found.requests:,} requests, {human_bytes(facts_found.bytes)}" if facts_found.requests else "no request"
@@ -192,28 +193,33 @@ def say_cost(crawl: str, target: str, facts_found: Facts) -> None:
         warn(f"{crawl}: {len(gaps):,} files of {name} could not be read: {gaps[0]}")
 
 
-def _asked(
-    datasets_by_name: dict[str, Known], dataset_names: Sequence[str] | None, action: Action | None
-) -> list[Known]:
-    from cc_pipeline.extensions.host_facts.choosing import hosts_only, needed_for, usual, with_hosts
+def _datasets_to_ask(
+    datasets_by_name: dict[str, RegisteredDataset], dataset_names: Sequence[str] | None, action: Action | None
+) -> list[RegisteredDataset]:
+    from cc_pipeline.extensions.host_facts.choosing import (
+        add_host_index,
+        datasets_for_filter,
+        default_datasets,
+        host_datasets,
+    )
 
     added_names = [
         name
         for name, registered in datasets_by_name.items()
         if registered.file is not None and not registered.dataset.by_url
     ]
-    names = list(dataset_names) if dataset_names else [*usual(datasets_by_name), *added_names]
+    names = list(dataset_names) if dataset_names else [*default_datasets(datasets_by_name), *added_names]
     return (
-        hosts_only(datasets_by_name, with_hosts(datasets_by_name, names))
+        host_datasets(datasets_by_name, add_host_index(datasets_by_name, names))
         if action is None
-        else needed_for(action.where, datasets_by_name, names)
+        else datasets_for_filter(action.where, datasets_by_name, names)
     )
 
 
 def _action(file: Path | None, arguments: Sequence[str], where: str | None) -> Action | None:
     from cc_pipeline.commoncrawl.expressions import parse_filter
     from cc_pipeline.extensions.host_facts.annotations import Action, read_action
-    from cc_pipeline.extensions.host_facts.datasets import read_yaml, text_of
+    from cc_pipeline.extensions.host_facts.datasets import read_definition, read_yaml
 
     if arguments and file is None:
         raise UserInputError("--arg is an argument of an action file; name it with --action")
@@ -221,20 +227,20 @@ def _action(file: Path | None, arguments: Sequence[str], where: str | None) -> A
         return None if where is None else Action(parse_filter(where), ())
     if where is not None:
         raise UserInputError("--hosts and --action both say which hosts are meant; give one of them")
-    return read_action(read_yaml(text_of(file), str(file)), str(file), arguments)
+    return read_action(read_yaml(read_definition(file), str(file)), str(file), arguments)
 
 
-def _acted(table: pa.Table, action: Action | None, crawl: str) -> pa.Table:
+def _apply_action(table: pa.Table, action: Action | None, crawl: str) -> pa.Table:
     if action is None:
         return table
-    filter_result = action.where.over(table)
-    if filter_result.unknown:
-        notice(f"{crawl}: {filter_result.unknown:,} hosts lack a fact of the filter, so they do not match")
+    filter_result = action.where.match_table(table)
+    if filter_result.unknown_count:
+        notice(f"{crawl}: {filter_result.unknown_count:,} hosts lack a fact of the filter, so they do not match")
     if table.num_rows and not filter_result.count:
         notice(f"{crawl}: none of {table.num_rows:,} hosts matches")
     table = table.filter(filter_result.rows)
     for name, is_descending in reversed(action.order):
-        _known_column(table, name)
+        _check_column(table, name)
         table = table.sort_by([(name, "descending" if is_descending else "ascending")])
     return table if action.limit is None else table.slice(0, action.limit)
 
@@ -246,27 +252,29 @@ def _columns(table: pa.Table, columns_text: str | None, action: Action | None, o
         [name.strip() for name in columns_text.split(",")] if columns_text else list(action.columns) if action else []
     )
     for name in names:
-        _known_column(table, name)
+        _check_column(table, name)
     if not names and output == "table":
-        filter_columns = [name for name in action.where.columns if name not in _SHOWN] if action else []
-        names = [name for name in (*_SHOWN, *filter_columns) if name in table.column_names]
+        filter_columns = [name for name in action.where.columns if name not in _TERMINAL_COLUMNS] if action else []
+        names = [name for name in (*_TERMINAL_COLUMNS, *filter_columns) if name in table.column_names]
     return table.select(names) if names else table
 
 
-def _known_column(table: pa.Table, name: str) -> None:
+def _check_column(table: pa.Table, name: str) -> None:
 
     if name not in table.column_names:
-        raise UserInputError(no_such("column", name, table.column_names))
+        raise UserInputError(describe_unknown_name("column", name, table.column_names))
 
 
-def _price(question: Question, datasets_by_crawl: dict[str, list[Known]], output: str) -> None:
-    from cc_pipeline.extensions.host_facts.dataset_files import price_harvest
-    from cc_pipeline.extensions.host_facts.host_facts import price_of_hosts
+def _show_estimates(
+    question: LookupRequest, datasets_by_crawl: dict[str, list[RegisteredDataset]], output: str
+) -> None:
+    from cc_pipeline.extensions.host_facts.dataset_files import estimate_harvest
+    from cc_pipeline.extensions.host_facts.host_facts import estimate_host_lookups
 
     rows: list[Sequence[object]] = []
     for crawl in question.crawls:
         for dataset in datasets_by_crawl[crawl]:
-            footer_estimate = price_harvest(question.workspace, dataset.dataset, crawl)
+            footer_estimate = estimate_harvest(question.workspace, dataset.dataset, crawl)
             if footer_estimate.files:
                 rows.append(
                     (
@@ -282,7 +290,7 @@ def _price(question: Question, datasets_by_crawl: dict[str, list[Known]], output
                 )
                 continue
             for target in question.targets:
-                cost = price_of_hosts(question.workspace, crawl, target, [dataset.dataset])[dataset.name]
+                cost = estimate_host_lookups(question.workspace, crawl, target, [dataset.dataset])[dataset.name]
                 rows.append(
                     (crawl, dataset.name, target.definition, None, cost.to_read, cost.requests, cost.bytes,
                      cost.likely_bytes)
@@ -297,7 +305,7 @@ def list_(output: Annotated[str, typer.Option("--format", help="table, csv or js
     """List the datasets that this home knows: those that come with the program, and those that were added."""
     from cc_pipeline.extensions.host_facts.known import known_datasets
 
-    checked_format(output)
+    check_format(output)
     rows = []
     for registered in known_datasets(load_settings(home=home)).values():
         columns = registered.columns()
@@ -376,7 +384,7 @@ def ranks(
       cc-pipeline facts ranks
     """
     from cc_pipeline.extensions.host_facts.rank_text import LEVELS, parse_release
-    from cc_pipeline.extensions.host_facts.ranks import all_ranks, convert_ranks, find_ranks, price_ranks
+    from cc_pipeline.extensions.host_facts.ranks import all_ranks, convert_ranks, estimate_ranks, find_ranks
     from cc_pipeline.workspace.workspace import open_workspace
 
     requested_level = next((known_level for known_level in LEVELS if known_level == level), None)
@@ -390,7 +398,7 @@ def ranks(
         if requested_release is None:
             all_stored = all_ranks(settings)
             for stored_ranks in all_stored:
-                _show(stored_ranks)
+                _show_ranks(stored_ranks)
             if not all_stored:
                 notice(
                     "no ranks were read into this home. To read those of a release: cc-pipeline facts ranks RELEASE "
@@ -399,18 +407,18 @@ def ranks(
             return
         ranks_here = find_ranks(settings, requested_release, requested_level)
         if ranks_here is None:
-            price = price_ranks(workspace, requested_release, requested_level)
-            _show_price(price)
+            price = estimate_ranks(workspace, requested_release, requested_level)
+            _show_ranks_estimate(price)
             if not yes and not typer.confirm("Go on?"):
                 raise typer.Exit(1)
             with progress_bars():
                 ranks_here = convert_ranks(workspace, requested_release, requested_level, price)
-        _show(ranks_here)
+        _show_ranks(ranks_here)
         if ranks_here.skipped:
             warn(f"{ranks_here.skipped:,} lines of {ranks_here.key} have no rank of a host and were skipped")
 
 
-def _show_price(price: RanksPrice) -> None:
+def _show_ranks_estimate(price: RanksEstimate) -> None:
     notice(
         f"{price.key}: {human_bytes(price.bytes)} to read in {price.requests:,} requests, about {price.rows:,} rows; "
         f"{human_bytes(price.disk)} of disk permanently, {human_bytes(price.scratch)} more during sorting, and "
@@ -418,7 +426,7 @@ def _show_price(price: RanksPrice) -> None:
     )
 
 
-def _show(ranks_: Ranks) -> None:
+def _show_ranks(ranks_: Ranks) -> None:
     console.print(
         f"{ranks_.release} {ranks_.level}: {ranks_.rows:,} {ranks_.level}s of {ranks_.nodes:,} nodes, "
         f"converted {ranks_.converted_at}",

@@ -17,7 +17,7 @@ from typing import Final
 
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.paths import describe_odd_lines, inflated, listed_keys, refuse_odd_list
+from cc_pipeline.commoncrawl.paths import describe_faulty_lines, inflated, listed_keys, refuse_faulty_list
 from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.extensions.host_facts.datasets import Dataset
 from cc_pipeline.extensions.host_facts.places import keyed_path
@@ -25,7 +25,7 @@ from cc_pipeline.extensions.host_facts.shards import Gap
 from cc_pipeline.index.catalog.from_footers import footers_digest
 from cc_pipeline.index.footers.harvest import FIRST_GUESS, HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
-from cc_pipeline.lake.streaming import crawls_of
+from cc_pipeline.lake.streaming import list_crawls
 from cc_pipeline.locks import locked
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.client import Transport
@@ -33,24 +33,24 @@ from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.workspace.workspace import Workspace, open_named
 
 #: A cached path list is valid for a day, or for an hour if it lacks the requested crawl.
-_FRESH: Final = timedelta(days=1)
-_HOPEFUL: Final = timedelta(hours=1)
+_FRESH_FOR: Final = timedelta(days=1)
+_FRESH_WITHOUT_CRAWL: Final = timedelta(hours=1)
 #: Time after which a failed shard is fetched again.
-_AGAIN: Final = timedelta(minutes=10)
+_RETRY_AFTER: Final = timedelta(minutes=10)
 #: Maximum files of a dataset, of all crawls together. The host index has 30 files a crawl.
-_MOST_FILES: Final = 100_000
+_MAX_FILES: Final = 100_000
 _CRAWL: Final = re.compile(r"(?:^|/)crawl=([^/]+)/")
 #: The name of footers of a dataset without crawls.
 _NO_CRAWL: Final = "all"
-_CUT: Final = 2**20
+_CHUNK_BYTES: Final = 2**20
 #: Stored data of an unknown dataset is deleted after this time without use.
-_UNASKED: Final = timedelta(days=30)
+_UNUSED_FOR: Final = timedelta(days=30)
 #: The name of a folder of :func:`_folder`: the name of a dataset and the digest of its location.
-_KEPT: Final = re.compile(r"(.+)-([0-9a-f]{15})")
+_DATASET_FOLDER: Final = re.compile(r"(.+)-([0-9a-f]{15})")
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class DatasetListing:
     """The Parquet files of a dataset by crawl (``all`` if it has none). ``gaps`` are lines of the path list that name
     no crawl.
     """
@@ -60,7 +60,7 @@ class Listed:
     read_at: datetime
     note: str | None = None
 
-    def of(self, dataset: Dataset, crawl: str) -> list[str]:
+    def files_of(self, dataset: Dataset, crawl: str) -> list[str]:
         """The files with rows of ``crawl``."""
         return self.files.get(crawl if dataset.by_crawl else _NO_CRAWL, [])
 
@@ -81,7 +81,7 @@ class Shards:
 
 
 @dataclass(frozen=True, slots=True)
-class HarvestPrice:
+class HarvestEstimate:
     """The requests and bytes that must be read before a look-up in a dataset: ``files`` have no stored footer yet."""
 
     files: int
@@ -101,20 +101,20 @@ def dataset_transport(workspace: Workspace, dataset: Dataset) -> Iterator[Transp
         yield transport
 
 
-def list_files(workspace: Workspace, dataset: Dataset, crawl: str, reader: Transport) -> Listed:
+def list_files(workspace: Workspace, dataset: Dataset, crawl: str, reader: Transport) -> DatasetListing:
     """The files of a dataset, from its path list, which is cached for a day.
 
     Raises ``EnvironmentFault`` if the list cannot be read and there is no copy of it, ``DataFault`` for a malformed
     list.
     """
     if dataset.files:
-        return _sorted_out(dataset, "files", enumerate(dataset.files), datetime.now(UTC))
+        return _group_by_crawl(dataset, "files", enumerate(dataset.files), datetime.now(UTC))
     key = dataset.paths.replace("{crawl}", crawl)
     copy = _list_copy(workspace, dataset, key)
-    stored_listing = _kept_list(dataset, key, copy)
+    stored_listing = _read_list_copy(dataset, key, copy)
     now = datetime.now(UTC)
     if stored_listing is not None:
-        wait = _FRESH if stored_listing.of(dataset, crawl) else _HOPEFUL
+        wait = _FRESH_FOR if stored_listing.files_of(dataset, crawl) else _FRESH_WITHOUT_CRAWL
         if timedelta(0) <= now - stored_listing.read_at < wait:
             return stored_listing
     try:
@@ -132,21 +132,23 @@ def list_files(workspace: Workspace, dataset: Dataset, crawl: str, reader: Trans
     return listing
 
 
-def price_harvest(workspace: Workspace, dataset: Dataset, crawl: str) -> HarvestPrice:
+def estimate_harvest(workspace: Workspace, dataset: Dataset, crawl: str) -> HarvestEstimate:
     """Estimates the cost of reading the missing footers of a dataset's files for ``crawl``. Fetches the path list if
     necessary.
     """
     with dataset_transport(workspace, dataset) as reader:
         listing = list_files(workspace, dataset, crawl, reader)
-    paths = listing.of(dataset, crawl)
-    footers = _store(workspace, dataset).read(_name(dataset, crawl))
-    missing = _missing(footers, paths)
+    paths = listing.files_of(dataset, crawl)
+    footers = _store(workspace, dataset).read(_footer_name(dataset, crawl))
+    missing = _missing_footers(footers, paths)
     footer_sizes = [entry.footer_bytes for entry in footers.entries.values() if not entry.failed]
-    return HarvestPrice(len(missing), len(missing), len(missing) * (max(footer_sizes) if footer_sizes else FIRST_GUESS))
+    return HarvestEstimate(
+        len(missing), len(missing), len(missing) * (max(footer_sizes) if footer_sizes else FIRST_GUESS)
+    )
 
 
 def harvest_dataset(
-    workspace: Workspace, dataset: Dataset, crawl: str, reader: Transport, *, anew: Sequence[str] = ()
+    workspace: Workspace, dataset: Dataset, crawl: str, reader: Transport, *, replaced_files: Sequence[str] = ()
 ) -> Shards:
     """Returns the shards of a dataset for ``crawl``. Missing footers are fetched and stored, one request each, and
     those of ``replaced_files`` are fetched again. Waits while another process does the same.
@@ -154,16 +156,16 @@ def harvest_dataset(
     A shard that fails is left out for ten minutes. Raises ``EnvironmentFault`` if the source fails.
     """
     listing = list_files(workspace, dataset, crawl, reader)
-    paths = listing.of(dataset, crawl)
-    name, store = _name(dataset, crawl), _store(workspace, dataset)
+    paths = listing.files_of(dataset, crawl)
+    name, store = _footer_name(dataset, crawl), _store(workspace, dataset)
     with suppress(OSError):
         # The time marks the folder as used: see forget_unknown.
-        os.utime(_folder(workspace, dataset))
+        os.utime(_dataset_folder(workspace, dataset))
     footers = store.read(name)
-    if anew or _missing(footers, paths):
-        with _alone(store.crawl_folder(name)):
-            _forget(store, name, anew)
-            missing = set(_missing(store.read(name), paths)) | set(anew)
+    if replaced_files or _missing_footers(footers, paths):
+        with _harvest_lock(store.crawl_folder(name)):
+            _mark_for_refetch(store, name, replaced_files)
+            missing = set(_missing_footers(store.read(name), paths)) | set(replaced_files)
             if missing:
                 policy = HarvestPolicy(retry_failed=bool(missing & footers.entries.keys()))
                 harvest_crawl(name, paths, reader, store, policy, columns=(dataset.key,), lookup_columns=())
@@ -174,7 +176,7 @@ def harvest_dataset(
     return Shards(tuple(paths), footers, version, listing.gaps, crawls, notes)
 
 
-def read_ahead(
+def harvest_shards(
     workspace: Workspace, dataset: Dataset, reader: Transport, crawls: Sequence[str] = ()
 ) -> dict[str, Shards]:
     """Reads the shards of a dataset before any look-up, by crawl: those of ``crawls``, or by default of the newest
@@ -187,7 +189,7 @@ def read_ahead(
         return {_NO_CRAWL: harvest_dataset(workspace, dataset, "", reader)}
     if not crawls:
         # The ARC crawls have another kind of index, and no data by host.
-        local_crawls = sorted(set(crawls_of(workspace.lake.pin("row_groups"))) - ARC_CRAWLS.keys(), reverse=True)
+        local_crawls = sorted(set(list_crawls(workspace.lake.pin("row_groups"))) - ARC_CRAWLS.keys(), reverse=True)
         # A path list of one crawl does not list other crawls.
         dataset_crawls = (
             set(local_crawls) if "{crawl}" in dataset.paths else set(list_files(workspace, dataset, "", reader).files)
@@ -198,10 +200,10 @@ def read_ahead(
     return {crawl: harvest_dataset(workspace, dataset, crawl, reader) for crawl in crawls}
 
 
-def shards_read(workspace: Workspace, dataset: Dataset) -> dict[str, Shards]:
-    """The stored shards of a dataset by crawl, in the form of :func:`read_ahead`, without a request."""
+def read_stored_shards(workspace: Workspace, dataset: Dataset) -> dict[str, Shards]:
+    """The stored shards of a dataset by crawl, in the form of :func:`harvest_shards`, without a request."""
     names = _store(workspace, dataset).crawls() if _is_split(dataset) else (_NO_CRAWL,)
-    shards_by_name = {name: kept_shards(workspace, dataset, name) for name in names}
+    shards_by_name = {name: read_shards(workspace, dataset, name) for name in names}
     return {name: shards for name, shards in shards_by_name.items() if shards is not None and shards.paths}
 
 
@@ -209,16 +211,16 @@ def _is_split(dataset: Dataset) -> bool:
     return dataset.by_crawl or "{crawl}" in dataset.paths
 
 
-def kept_shards(workspace: Workspace, dataset: Dataset, crawl: str) -> Shards | None:
+def read_shards(workspace: Workspace, dataset: Dataset, crawl: str) -> Shards | None:
     """The stored shards for ``crawl``, however old, without a request; ``None`` if a part is missing."""
     key = dataset.paths.replace("{crawl}", crawl)
     if dataset.files:
-        listing: Listed | None = _sorted_out(dataset, "files", enumerate(dataset.files), datetime.now(UTC))
+        listing: DatasetListing | None = _group_by_crawl(dataset, "files", enumerate(dataset.files), datetime.now(UTC))
     else:
-        listing = _kept_list(dataset, key, _list_copy(workspace, dataset, key))
+        listing = _read_list_copy(dataset, key, _list_copy(workspace, dataset, key))
     if listing is None:
         return None
-    paths, name, store = listing.of(dataset, crawl), _name(dataset, crawl), _store(workspace, dataset)
+    paths, name, store = listing.files_of(dataset, crawl), _footer_name(dataset, crawl), _store(workspace, dataset)
     footers = store.read(name)
     if not all(path in footers.entries for path in paths):
         return None
@@ -226,27 +228,27 @@ def kept_shards(workspace: Workspace, dataset: Dataset, crawl: str) -> Shards | 
     return Shards(tuple(paths), footers, _version(dataset, name, paths, footers, store), listing.gaps, crawls)
 
 
-def page_indexes(workspace: Workspace, dataset: Dataset) -> Path:
+def page_index_folder(workspace: Workspace, dataset: Dataset) -> Path:
     """The folder for the page indexes of a dataset's files."""
-    return _folder(workspace, dataset) / "page-indexes"
+    return _dataset_folder(workspace, dataset) / "page-indexes"
 
 
-def forget_files(settings: Settings, name: str, but: str = "") -> None:
+def delete_files(settings: Settings, name: str, current_place: str = "") -> None:
     """Deletes the stored data of the files of the dataset ``name``, except for the data of its current location."""
-    for folder, dataset_name, place in _kept_folders(settings):
-        if dataset_name == name and place != but:
+    for folder, dataset_name, place in _dataset_folders(settings):
+        if dataset_name == name and place != current_place:
             _delete(folder)
 
 
-def forget_unknown(settings: Settings, places: Collection[tuple[str, str]]) -> int:
+def delete_unused(settings: Settings, places: Collection[tuple[str, str]]) -> int:
     """Deletes the stored data of unused datasets: those that are none of ``places`` (name and digest of the location)
     and were not used for a month. More recent ones may belong to another program. Returns the number of deleted
     datasets.
     """
-    oldest_kept = time.time() - _UNASKED.total_seconds()
+    oldest_kept = time.time() - _UNUSED_FOR.total_seconds()
     unused_folders = [
         folder
-        for folder, name, place in _kept_folders(settings)
+        for folder, name, place in _dataset_folders(settings)
         if (name, place) not in places and _changed_at(folder) < oldest_kept
     ]
     for folder in unused_folders:
@@ -254,9 +256,9 @@ def forget_unknown(settings: Settings, places: Collection[tuple[str, str]]) -> i
     return len(unused_folders)
 
 
-def _kept_folders(settings: Settings) -> list[tuple[Path, str, str]]:
+def _dataset_folders(settings: Settings) -> list[tuple[Path, str, str]]:
     folders = keyed_path(settings).iterdir() if keyed_path(settings).is_dir() else ()
-    return [(folder, match[1], match[2]) for folder in folders if (match := _KEPT.fullmatch(folder.name))]
+    return [(folder, match[1], match[2]) for folder in folders if (match := _DATASET_FOLDER.fullmatch(folder.name))]
 
 
 def _changed_at(folder: Path) -> float:
@@ -273,10 +275,10 @@ def _delete(folder: Path) -> None:
 
 
 def _list_copy(workspace: Workspace, dataset: Dataset, key: str) -> Path:
-    return _folder(workspace, dataset) / f"paths-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+    return _dataset_folder(workspace, dataset) / f"paths-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
 
-def _forget(store: FooterStore, name: str, paths: Sequence[str]) -> None:
+def _mark_for_refetch(store: FooterStore, name: str, paths: Sequence[str]) -> None:
     """Marks the footers of files to be fetched again."""
     if paths:
         with store.write(name) as writer:
@@ -285,7 +287,7 @@ def _forget(store: FooterStore, name: str, paths: Sequence[str]) -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _harvest_lock(folder: Path) -> Iterator[None]:
     """Waits until no other process harvests into ``folder``."""
     with ExitStack() as stack:
         with disk_trouble(folder):
@@ -293,12 +295,12 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _missing(footers: CrawlFooters, paths: Sequence[str]) -> list[str]:
+def _missing_footers(footers: CrawlFooters, paths: Sequence[str]) -> list[str]:
     """Files whose footers must be fetched: those never fetched, and those that failed some minutes ago. If all failed,
     the source was at fault, and all are fetched again at once.
     """
     now = datetime.now(UTC)
-    wait = _AGAIN if any(path in footers for path in paths) else timedelta(0)
+    wait = _RETRY_AFTER if any(path in footers for path in paths) else timedelta(0)
     missing_paths = []
     for path in paths:
         entry = footers.entries.get(path)
@@ -326,7 +328,7 @@ def _version(dataset: Dataset, name: str, paths: Sequence[str], footers: CrawlFo
     return version
 
 
-def _kept_list(dataset: Dataset, key: str, copy: Path) -> Listed | None:
+def _read_list_copy(dataset: Dataset, key: str, copy: Path) -> DatasetListing | None:
     try:
         read_at = datetime.fromtimestamp(copy.stat().st_mtime, UTC)
         return _read_list(dataset, key, copy.read_bytes(), read_at)
@@ -334,19 +336,21 @@ def _kept_list(dataset: Dataset, key: str, copy: Path) -> Listed | None:
         return None
 
 
-def _read_list(dataset: Dataset, key: str, data: bytes, read_at: datetime) -> Listed:
+def _read_list(dataset: Dataset, key: str, data: bytes, read_at: datetime) -> DatasetListing:
     plain = (
         inflated(data, key)
         if data[:2] == b"\x1f\x8b"
-        else (data[offset : offset + _CUT] for offset in range(0, len(data), _CUT))
+        else (data[offset : offset + _CHUNK_BYTES] for offset in range(0, len(data), _CHUNK_BYTES))
     )
     bad_lines: list[DataFault] = []
-    listing = _sorted_out(dataset, key, listed_keys(plain, key, most=_MOST_FILES, odd=bad_lines), read_at)
-    refuse_odd_list(bad_lines, sum(map(len, listing.files.values())) + len(listing.gaps))
-    return replace(listing, note="; ".join(describe_odd_lines(bad_lines, key)) or None)
+    listing = _group_by_crawl(dataset, key, listed_keys(plain, key, max_lines=_MAX_FILES, faults=bad_lines), read_at)
+    refuse_faulty_list(bad_lines, sum(map(len, listing.files.values())) + len(listing.gaps))
+    return replace(listing, note="; ".join(describe_faulty_lines(bad_lines, key)) or None)
 
 
-def _sorted_out(dataset: Dataset, source: str, keys: Iterator[tuple[int, str]], read_at: datetime) -> Listed:
+def _group_by_crawl(
+    dataset: Dataset, source: str, keys: Iterator[tuple[int, str]], read_at: datetime
+) -> DatasetListing:
     """Groups keys by crawl. Other files than Parquet are skipped. A Parquet file without a crawl may belong to any: it
     is a gap.
     """
@@ -362,18 +366,20 @@ def _sorted_out(dataset: Dataset, source: str, keys: Iterator[tuple[int, str]], 
             gaps.append(Gap(source, f"the line {path[:200]!r} names no crawl (crawl=…)", offset))
         else:
             paths_by_crawl.setdefault(crawl[1], []).append(path)
-    return Listed({name: list(dict.fromkeys(paths)) for name, paths in paths_by_crawl.items()}, tuple(gaps), read_at)
+    return DatasetListing(
+        {name: list(dict.fromkeys(paths)) for name, paths in paths_by_crawl.items()}, tuple(gaps), read_at
+    )
 
 
 def _store(workspace: Workspace, dataset: Dataset) -> FooterStore:
-    return FooterStore(_folder(workspace, dataset) / "footers")
+    return FooterStore(_dataset_folder(workspace, dataset) / "footers")
 
 
-def _folder(workspace: Workspace, dataset: Dataset) -> Path:
+def _dataset_folder(workspace: Workspace, dataset: Dataset) -> Path:
     return keyed_path(workspace.settings) / f"{dataset.name}-{dataset.place}"
 
 
-def _name(dataset: Dataset, crawl: str) -> str:
+def _footer_name(dataset: Dataset, crawl: str) -> str:
     return crawl if dataset.by_crawl else _NO_CRAWL
 
 

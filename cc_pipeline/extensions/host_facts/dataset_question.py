@@ -19,21 +19,23 @@ from cc_pipeline.extensions.host_facts.dataset_files import (
     Shards,
     dataset_transport,
     harvest_dataset,
-    kept_shards,
-    page_indexes,
+    page_index_folder,
+    read_shards,
 )
 from cc_pipeline.extensions.host_facts.datasets import OWN_COLUMNS, Dataset
-from cc_pipeline.extensions.host_facts.keyed_lookup import Endings, Keep, KeyedLookup, KeyedPrice, KeyedRows
+from cc_pipeline.extensions.host_facts.keyed_lookup import Endings, Keep, KeyedLookup, KeyedRows, LookupEstimate
 from cc_pipeline.extensions.host_facts.shards import Gap, Shard, column_types, stored_shards
 from cc_pipeline.index.etags import same_files
-from cc_pipeline.index.kept_answers import KeptAnswers
+from cc_pipeline.index.kept_answers import AnswerCache
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Faults of reading a file that was replaced after its footer was read.
-_OTHERWISE_NOW: Final = frozenset({FaultKind.CHANGED_OBJECT, FaultKind.RANGE_NOT_SATISFIABLE, FaultKind.NOT_FOUND})
+_REPLACED_FILE_FAULTS: Final = frozenset(
+    {FaultKind.CHANGED_OBJECT, FaultKind.RANGE_NOT_SATISFIABLE, FaultKind.NOT_FOUND}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Facts:
     seconds: float = 0.0
     gaps: dict[str, tuple[Gap, ...]] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    from_cache: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     files: dict[str, int] = field(default_factory=dict)
@@ -63,7 +65,7 @@ class Answer:
 
     table: pa.Table
     gaps: tuple[Gap, ...]
-    kept: bool
+    is_cached: bool
     absent: bool
     notes: tuple[str, ...]
     version: str
@@ -77,14 +79,14 @@ class Question(Protocol):
     rows of a key.
 
     ``endings`` lets row groups be skipped. ``columns`` are read besides the dataset's own; a file that lacks one is a
-    gap. ``named`` has all inputs of the answer besides the dataset, as JSON-like values.
+    gap. ``identity`` has all inputs of the answer besides the dataset, as JSON-like values.
     """
 
     ranges: Sequence[KeyRange]
     keep: Keep | None
     endings: Endings | None
     columns: Mapping[str, pa.DataType]
-    named: object
+    identity: object
 
     def rows(self, table: pa.Table) -> pa.Table: ...
 
@@ -96,66 +98,66 @@ def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, 
     with dataset_transport(workspace, dataset) as reader:
         before = (reader.stats.requests, reader.stats.bytes)
         shards = harvest_dataset(workspace, dataset, crawl, reader)
-        answer_cache = KeptAnswers(workspace.settings.cache_path / "facts")
-        name = _name_of(dataset, shards, question)
+        answer_cache = AnswerCache(workspace.settings.cache_path / "facts")
+        name = _answer_name(dataset, shards, question)
         table, gaps = answer_cache.find(name) if keep else None, shards.gaps
         was_cached = table is not None
         if table is None:
             lookup_rows = _read(workspace, crawl, dataset, shards, question, reader)
-            changed = [gap.path for gap in lookup_rows.gaps if gap.kind in _OTHERWISE_NOW]
+            changed = [gap.path for gap in lookup_rows.gaps if gap.kind in _REPLACED_FILE_FAULTS]
             if changed:
                 # The files were replaced since their footers were read: fetch the footers again, once.
-                shards = harvest_dataset(workspace, dataset, crawl, reader, anew=changed)
-                name = _name_of(dataset, shards, question)
+                shards = harvest_dataset(workspace, dataset, crawl, reader, replaced_files=changed)
+                name = _answer_name(dataset, shards, question)
                 lookup_rows = _read(workspace, crawl, dataset, shards, question, reader)
             table = question.rows(lookup_rows.table)
             gaps = (*gaps, *lookup_rows.gaps)
             if keep and not lookup_rows.gaps:
                 answer_cache.keep(name, table)
         after = (reader.stats.requests, reader.stats.bytes)
-    notes = shards.notes if shards.paths else (*shards.notes, _absent(dataset, crawl, shards))
+    notes = shards.notes if shards.paths else (*shards.notes, _absence_note(dataset, crawl, shards))
     spent = (after[0] - before[0], after[1] - before[1])
     return Answer(table, gaps, was_cached, not shards.paths, notes, shards.version, *spent, len(shards.paths))
 
 
 def kept_answer(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> Answer | None:
     """The cached answer, without a request; ``None`` if the answer or one of its inputs is not stored."""
-    shards = kept_shards(workspace, dataset, crawl)
+    shards = read_shards(workspace, dataset, crawl)
     if shards is None:
         return None
-    table = KeptAnswers(workspace.settings.cache_path / "facts").find(_name_of(dataset, shards, question))
+    table = AnswerCache(workspace.settings.cache_path / "facts").find(_answer_name(dataset, shards, question))
     if table is None:
         return None
     return Answer(table, shards.gaps, True, not shards.paths, (), shards.version, 0, 0, len(shards.paths))
 
 
-def _name_of(dataset: Dataset, shards: Shards, question: Question) -> str:
+def _answer_name(dataset: Dataset, shards: Shards, question: Question) -> str:
     """The name of an answer in the cache, from all of its inputs."""
-    return json.dumps([dataset.version, shards.version, question.named])
+    return json.dumps([dataset.version, shards.version, question.identity])
 
 
 def _read(
     workspace: Workspace, crawl: str, dataset: Dataset, shards: Shards, question: Question, reader: Transport
 ) -> KeyedRows:
     lookup, unread = _lookup(dataset, shards, question)
-    estimate = lookup.price()
-    _refuse_dear(workspace, dataset, estimate, crawl)
+    estimate = lookup.estimate()
+    _enforce_cost_limit(workspace, dataset, estimate, crawl)
     if estimate.to_read:
         size = progress.human_bytes(estimate.likely_bytes)
         cost_text = f"{dataset.name}: about {size}, {estimate.requests:,} requests at most"
         progress.report("look-up", 0, estimate.to_read, cost_text)
-    indexes = PageIndexes(page_indexes(workspace, dataset))
+    indexes = PageIndexes(page_index_folder(workspace, dataset))
     lookup_rows = lookup.read(same_files(reader, shards.footers), indexes, workspace.settings.max_bytes)
     return KeyedRows(lookup_rows.table, [*unread, *lookup_rows.gaps], lookup_rows.cost)
 
 
-def price(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> KeyedPrice:
+def estimate_lookup(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> LookupEstimate:
     """Estimates the bytes and requests of a look-up. Missing footers are fetched, no data is read."""
     with dataset_transport(workspace, dataset) as reader:
-        return _lookup(dataset, harvest_dataset(workspace, dataset, crawl, reader), question)[0].price()
+        return _lookup(dataset, harvest_dataset(workspace, dataset, crawl, reader), question)[0].estimate()
 
 
-def all_facts(table: pa.Table, answers: dict[str, Answer], seconds: float) -> Facts:
+def combine_facts(table: pa.Table, answers: dict[str, Answer], seconds: float) -> Facts:
     """Combines ``table``, built from ``answers`` by dataset, with their costs and gaps."""
     return Facts(
         table,
@@ -164,14 +166,14 @@ def all_facts(table: pa.Table, answers: dict[str, Answer], seconds: float) -> Fa
         seconds,
         {name: answer.gaps for name, answer in answers.items() if answer.gaps},
         tuple(name for name, answer in answers.items() if answer.absent),
-        tuple(name for name, answer in answers.items() if answer.kept),
+        tuple(name for name, answer in answers.items() if answer.is_cached),
         tuple(note for answer in answers.values() for note in answer.notes),
         {name: answer.version for name, answer in answers.items()},
         {name: answer.files for name, answer in answers.items()},
     )
 
 
-def gaps_allowed(workspace: Workspace, facts: Facts) -> bool:
+def are_gaps_allowed(workspace: Workspace, facts: Facts) -> bool:
     """Whether the share of unread files of each dataset is within the settings, and no dataset is unread completely."""
     max_share = workspace.settings.max_index_gaps
     file_counts = [(len(gaps), facts.files[name]) for name, gaps in facts.gaps.items()]
@@ -180,7 +182,7 @@ def gaps_allowed(workspace: Workspace, facts: Facts) -> bool:
 
 def refuse_gaps(workspace: Workspace, facts: Facts, crawl: str) -> None:
     """Raises ``IndexIncomplete`` if files could not be read and the settings do not allow that."""
-    if gaps_allowed(workspace, facts):
+    if are_gaps_allowed(workspace, facts):
         return
     name, gaps = next(iter(facts.gaps.items()))
     count = sum(len(dataset_gaps) for dataset_gaps in facts.gaps.values())
@@ -205,12 +207,12 @@ def check_kinds(datasets: Sequence[Dataset], *, by_url: bool) -> None:
             raise UserInputError(f"the dataset {dataset.name} is about {subject}")
 
 
-def labelled(place: pa.Array, *, whole: bool) -> pa.Array:
+def label_values(place: pa.Array, *, is_complete: bool) -> pa.Array:
     """The values of a label for rows with their positions in a dataset (null: not in it). If files were not read, rows
     without a position may be in those files: null, not false.
     """
     is_present = pc.is_valid(place)
-    return is_present if whole else pc.if_else(is_present, is_present, pa.scalar(None, pa.bool_()))
+    return is_present if is_complete else pc.if_else(is_present, is_present, pa.scalar(None, pa.bool_()))
 
 
 class Columns:
@@ -225,7 +227,7 @@ class Columns:
         lacks it.
         """
         if dataset.action == "label":
-            self._add(dataset, dataset.label, labelled(place, whole=not answer.gaps))
+            self._add(dataset, dataset.label, label_values(place, is_complete=not answer.gaps))
         elif dataset.action == "join":
             for name in answer.table.column_names:
                 if name not in keys:
@@ -269,14 +271,14 @@ def result_schema(dataset: Dataset, shards: Sequence[Shard], extra_columns: Mapp
     return pa.schema([pa.field(name, kind) for name, kind in (column_kinds | dict(extra_columns)).items()])
 
 
-def _absent(dataset: Dataset, crawl: str, shards: Shards) -> str:
+def _absence_note(dataset: Dataset, crawl: str, shards: Shards) -> str:
     crawls_text = (
         f"; it has {len(shards.crawls)} crawls, {shards.crawls[0]} to {shards.crawls[-1]}" if shards.crawls else ""
     )
     return f"{dataset.name} says nothing about {crawl}{crawls_text}"
 
 
-def _refuse_dear(workspace: Workspace, dataset: Dataset, price: KeyedPrice, crawl: str) -> None:
+def _enforce_cost_limit(workspace: Workspace, dataset: Dataset, price: LookupEstimate, crawl: str) -> None:
     max_bytes = workspace.settings.max_bytes
     if price.likely_bytes > max_bytes:
         raise UserInputError(

@@ -19,10 +19,10 @@ import yaml
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.host_facts.host_keys import HostForm, WwwRule
 from cc_pipeline.extensions.host_facts.shards import TYPES
-from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.digests.digest import compute_input_digest
 
 #: A dataset's file has a few lines; nothing larger is one.
-_MOST_BYTES: Final = 1 << 20
+_MAX_BYTES: Final = 1 << 20
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,58}[a-z0-9])?")
 _COLUMN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,118}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_]{0,30}")
@@ -81,7 +81,9 @@ class Dataset:
     @property
     def place(self) -> str:
         """A digest of the location and the key. It identifies the stored footers and path list of the dataset."""
-        return input_digest({"root": self.root, "paths": self.paths, "files": list(self.files), "key": self.key})
+        return compute_input_digest(
+            {"root": self.root, "paths": self.paths, "files": list(self.files), "key": self.key}
+        )
 
     @property
     def version(self) -> str:
@@ -100,9 +102,9 @@ class Dataset:
         ]
         digested = {"dataset": definition, "fold": sorted(self.fold.items()), "name": self.name}
         # The field is only part of the digest if it is set, so that other datasets keep their digest.
-        return input_digest(digested | ({"of": DOMAINS} if self.of_domains else {}))
+        return compute_input_digest(digested | ({"of": DOMAINS} if self.of_domains else {}))
 
-    def only(self, names: Collection[str]) -> Dataset:
+    def with_columns(self, names: Collection[str]) -> Dataset:
         """The dataset restricted to the columns of these names (with prefix), so that fewer bytes are read."""
         if self.columns is None:
             own_columns = {name.removeprefix(self.prefix): None for name in names if name.startswith(self.prefix)}
@@ -124,7 +126,7 @@ class Dataset:
         return self.prefix + self.name.replace("-", "_")
 
 
-def ready_made() -> dict[str, Dataset]:
+def shipped_datasets() -> dict[str, Dataset]:
     """The datasets that this program contains, by name."""
     folder = files("cc_pipeline.extensions.host_facts").joinpath("ready")
     texts = {
@@ -136,16 +138,16 @@ def ready_made() -> dict[str, Dataset]:
     return {dataset.name: dataset for dataset in datasets}
 
 
-def text_of(file: Path) -> str:
+def read_definition(file: Path) -> str:
     """The text of a small YAML file that the user named. Raises ``UserInputError``."""
     try:
         with file.open("rb") as handle:
-            data = handle.read(_MOST_BYTES + 1)
+            data = handle.read(_MAX_BYTES + 1)
         text = data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserInputError(f"{file} cannot be read: {error}") from error
-    if len(data) > _MOST_BYTES:
-        raise UserInputError(f"{file} is larger than {_MOST_BYTES:,} bytes; a dataset is described in a few lines")
+    if len(data) > _MAX_BYTES:
+        raise UserInputError(f"{file} is larger than {_MAX_BYTES:,} bytes; a dataset is described in a few lines")
     return text
 
 
@@ -202,11 +204,13 @@ class _Reader:
         paths, file_keys = self.text(where.get("paths", ""), "where.paths"), where.get("files", [])
         names = [self.text(file_key, "where.files") for file_key in self.sequence(file_keys, "where.files")]
         if bool(paths) == bool(names):
-            raise self.wrong("where", "needs either paths (the key of a path list) or files (keys of Parquet files)")
+            raise self.field_error(
+                "where", "needs either paths (the key of a path list) or files (keys of Parquet files)"
+            )
         crawl = self.choice(where.get("crawl", "partition"), "where.crawl", ("partition", "none"))
         www = self.choice(key.get("www", "folded"), "key.www", get_args(WwwRule))
         if (form == "surt_host") != (www == "folded") and form != URL_KEY:
-            raise self.wrong(
+            raise self.field_error(
                 "key.www",
                 f"is {www}, but keys of the form {form} have www kept or stripped"
                 if form != ("surt_host")
@@ -214,16 +218,16 @@ class _Reader:
             )
         time = self.text(key.get("time", ""), "key.time")
         if (form == URL_KEY) != bool(time):
-            raise self.wrong("key.time", f"names the column of fetch times, for the form {URL_KEY} and no other")
+            raise self.field_error("key.time", f"names the column of fetch times, for the form {URL_KEY} and no other")
         of_domains = self.choice(key.get("of", "hosts"), "key.of", ("hosts", DOMAINS)) == DOMAINS
         if of_domains and form == URL_KEY:
-            raise self.wrong("key.of", f"is {DOMAINS}, but keys of the form {URL_KEY} are of captures")
+            raise self.field_error("key.of", f"is {DOMAINS}, but keys of the form {URL_KEY} are of captures")
         columns = self.columns(top.get("columns", "all"))
         fold = self.mapping(top.get("fold", {}), "fold", None)
         for column, aggregate in fold.items():
             self.choice(aggregate, f"fold.{column}", FOLDS)
             if columns is not None and column not in columns:
-                raise self.wrong(f"fold.{column}", "is none of the columns")
+                raise self.field_error(f"fold.{column}", "is none of the columns")
         return Dataset(
             name=self.pattern(top.get("name"), "name", _NAME, "letters, digits, - and _, in lower case"),
             key=self.required(key.get("column"), "key.column"),
@@ -251,7 +255,7 @@ class _Reader:
         if isinstance(field_value, list):
             field_value = dict.fromkeys([self.text(column_name, "columns") for column_name in field_value])
         if not isinstance(field_value, dict) or not field_value:
-            raise self.wrong("columns", "is neither all, nor a list of names, nor names with their types")
+            raise self.field_error("columns", "is neither all, nor a list of names, nor names with their types")
         kinds_by_column: dict[str, pa.DataType | None] = {}
         for name, kind in field_value.items():
             column = self.pattern(name, "columns", _COLUMN, "a name of at most 120 letters")
@@ -260,40 +264,44 @@ class _Reader:
             )
         return kinds_by_column
 
-    def wrong(self, field: str, reason: str) -> UserInputError:
+    def field_error(self, field: str, reason: str) -> UserInputError:
         return UserInputError(f"{self.name}: {f'field {field} ' if field else ''}{reason}")
 
     def mapping(self, field_value: object, field: str, allowed_fields: tuple[str, ...] | None) -> dict[str, Any]:
         if not isinstance(field_value, dict):
-            raise self.wrong(field, "must be a list of names with values" if field else "is no list of fields")
+            raise self.field_error(field, "must be a list of names with values" if field else "is no list of fields")
         for name in field_value:
             if not isinstance(name, str) or (allowed_fields is not None and name not in allowed_fields):
                 full_name = f"{field}.{name}" if field else str(name)
-                raise self.wrong(full_name[:80], f"is not known; known are: {', '.join(allowed_fields or ('names',))}")
+                raise self.field_error(
+                    full_name[:80], f"is not known; known are: {', '.join(allowed_fields or ('names',))}"
+                )
         return field_value
 
     def sequence(self, field_value: object, field: str) -> list[object]:
         if not isinstance(field_value, list):
-            raise self.wrong(field, "must be a list")
+            raise self.field_error(field, "must be a list")
         return field_value
 
     def text(self, field_value: object, field: str) -> str:
         if not isinstance(field_value, str) or any(ord(letter) < 32 for letter in field_value):
-            raise self.wrong(field, f"must be text on one line (in quotes, if need be), not {str(field_value)[:60]!r}")
+            raise self.field_error(
+                field, f"must be text on one line (in quotes, if need be), not {str(field_value)[:60]!r}"
+            )
         return field_value
 
     def required(self, field_value: object, field: str) -> str:
         if field_value is None or field_value == "":
-            raise self.wrong(field, "is missing")
+            raise self.field_error(field, "is missing")
         return self.text(field_value, field)
 
     def pattern(self, field_value: object, field: str, pattern: re.Pattern[str], description: str) -> str:
         text = self.text("" if field_value is None else field_value, field)
         if not pattern.fullmatch(text):
-            raise self.wrong(field, f"must be {description}, not {text[:60]!r}")
+            raise self.field_error(field, f"must be {description}, not {text[:60]!r}")
         return text
 
     def choice(self, field_value: object, field: str, choices: tuple[str, ...]) -> str:
         if field_value not in choices or not isinstance(field_value, str):
-            raise self.wrong(field, f"must be one of {', '.join(choices)}, not {str(field_value)[:60]!r}")
+            raise self.field_error(field, f"must be one of {', '.join(choices)}, not {str(field_value)[:60]!r}")
         return field_value

@@ -20,7 +20,7 @@ from cc_pipeline.extensions.host_facts.schemas import (
 )
 
 if TYPE_CHECKING:
-    from cc_pipeline.extensions.host_facts.known import Known
+    from cc_pipeline.extensions.host_facts.known import RegisteredDataset
 
 HOST_INDEX: Final = dg.AssetKey(["commoncrawl", "host_index"])
 DEGREES: Final = dg.AssetKey(["commoncrawl", "webgraph_degrees"])
@@ -58,12 +58,12 @@ JOBS: Final = (
         "host_facts.",
         function=f"{_BODIES}.fill_facts_listed",
         config=FillFactsConfig,
-        is_listed=True,
+        takes_partition_list=True,
     ),
 )
 
 
-def make_definitions(added: Mapping[str, "Known"]) -> HomeDefinitions:
+def make_definitions(added: Mapping[str, "RegisteredDataset"]) -> HomeDefinitions:
     """The definitions of a home with the datasets ``added`` by the user, by name."""
     table = Asset(
         name="host_facts",
@@ -84,10 +84,10 @@ def make_definitions(added: Mapping[str, "Known"]) -> HomeDefinitions:
     )
 
 
-def _annotation(name: str, dataset: "Known") -> Step:
-    from cc_pipeline.defs.metadata import plain  # noqa: PLC0415  # heavy, and few homes have any
+def _annotation(name: str, dataset: "RegisteredDataset") -> Step:
+    from cc_pipeline.defs.metadata import escape_markdown  # noqa: PLC0415  # heavy, and few homes have any
 
-    text = plain(dataset.dataset.title) or f"The dataset {name}, which was added to this home."
+    text = escape_markdown(dataset.dataset.title) or f"The dataset {name}, which was added to this home."
     asset = Asset(
         name=asset_of(name),
         group="facts",
@@ -112,7 +112,7 @@ def _common_crawl() -> list[ExternalAsset]:
     def external(key: dg.AssetKey, description: str, documentation: str) -> ExternalAsset:
         columns = [(_KEY, "string"), *((column.name, str(column.type)) for column in KEYED[key])]
         return ExternalAsset(
-            key=key, description=description, about=documentation, era="columnar", kinds=["parquet"], columns=columns
+            key=key, description=description, page_url=documentation, era="columnar", kinds=["parquet"], columns=columns
         )
 
     return [

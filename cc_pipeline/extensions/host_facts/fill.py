@@ -18,19 +18,19 @@ from cc_pipeline.extensions.host_facts.datasets import Dataset
 from cc_pipeline.extensions.host_facts.host_facts import HOST_FIELDS, RowsOfTargets, facts_of_targets
 from cc_pipeline.extensions.host_facts.schemas import HOST_FACTS_SCHEMA
 from cc_pipeline.extensions.host_facts.tables import FACTS
-from cc_pipeline.extraction.lookup_notes import in_commits, in_passes
-from cc_pipeline.extraction.run_inputs import planned_again
-from cc_pipeline.extraction.target_slices import Asked, retire_others
-from cc_pipeline.lake.digests.digest import input_digest
-from cc_pipeline.lake.slice import Figures, Slice, StageReport, slices_of
+from cc_pipeline.extraction.lookup_notes import split_into_commits, split_into_passes
+from cc_pipeline.extraction.run_inputs import run_and_replan
+from cc_pipeline.extraction.target_slices import TargetSlices, empty_obsolete_slices
+from cc_pipeline.lake.digests.digest import compute_input_digest
+from cc_pipeline.lake.slice import Metrics, Slice, StageReport, slices_of
 from cc_pipeline.lake.streaming import count_rows
-from cc_pipeline.lake.target_definitions import definitions, parts_of
+from cc_pipeline.lake.target_definitions import find_part_slugs, read_definitions
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Increases when the same inputs would give other rows.
 VERSION = "1"
-_OWN = tuple(field.name for field in HOST_FIELDS)
-_OTHERS = HOST_FACTS_SCHEMA.field("other_facts").type
+_HOST_COLUMNS = tuple(field.name for field in HOST_FIELDS)
+_OTHER_FACTS_TYPE = HOST_FACTS_SCHEMA.field("other_facts").type
 
 
 def fill_facts(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]) -> StageReport:
@@ -40,30 +40,30 @@ def fill_facts(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets:
     Raises ``IndexIncomplete`` if files of a dataset could not be read and the settings do not allow that;
     ``UserInputError`` for keys without a definition, datasets that cannot be combined, and a look-up above the cost
     limit; ``EnvironmentFault`` if the source or the lake fails, and as
-    :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
+    :func:`~cc_pipeline.extraction.run_inputs.run_and_replan` does.
     """
-    return planned_again(
+    return run_and_replan(
         workspace, crawl, slugs, lambda _: _fill_all(workspace, crawl, slugs, datasets), relocates=True
     )
 
 
 def _fill_all(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]) -> StageReport:
     # Facts have no subsets. A divided set is filled part by part.
-    parts = parts_of(workspace.lake, slugs)
+    parts = find_part_slugs(workspace.lake, slugs)
     slices_by_target = {slug: tuple(slices_of(crawl, target_parts)) for slug, target_parts in parts.items()}
-    requested = Asked(crawl, slices_by_target, dict.fromkeys(slices_by_target, ()))
-    report = _fill(workspace, crawl, [slice_.target for slice_ in requested.slices], datasets)
-    retire_others(workspace, FACTS, requested)
-    return requested.folded(report)
+    requested = TargetSlices(crawl, slices_by_target, dict.fromkeys(slices_by_target, ()))
+    report = _fill(workspace, crawl, [slice_.target for slice_ in requested.requested_slices], datasets)
+    empty_obsolete_slices(workspace, FACTS, requested)
+    return requested.fold_by_target(report)
 
 
 def _fill(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]) -> StageReport:
     started = time.monotonic()
-    digests = wanted_facts(workspace, crawl, slugs, datasets)
+    digests = facts_digests(workspace, crawl, slugs, datasets)
     stale = _stale(workspace, digests)
     requests = size = done_count = 0
     notes: dict[str, None] = {}
-    for pass_targets in in_passes(workspace, stale):
+    for pass_targets in split_into_passes(workspace, stale):
         progress.report("facts", done_count, len(stale), crawl)
         facts = facts_of_targets(workspace, crawl, list(pass_targets.values()), datasets)
         refuse_gaps(workspace, facts, crawl)
@@ -74,25 +74,25 @@ def _fill(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequ
         pass_digests = {
             slice_: _with_gaps(digests[slice_]) if facts.gaps else digests[slice_] for slice_ in pass_targets
         }
-        for commit_slices in in_commits(pass_digests):
+        for commit_slices in split_into_commits(pass_digests):
             FACTS.commit(
                 workspace.lake, commit_slices, {"host_facts": _rows(facts.table, pass_targets, commit_slices, datasets)}
             )
         done_count += len(pass_targets)
     if stale:
         progress.report("facts", done_count, len(stale), crawl)
-    metrics = _figures(workspace, crawl, slugs)
+    metrics = _slice_metrics(workspace, crawl, slugs)
     return FACTS.report(metrics, stale, started, bytes=size, requests=requests, notes=tuple(notes))
 
 
-def wanted_facts(
+def facts_digests(
     workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]
 ) -> dict[Slice, str]:
     """The input digest of each slice: of its target and of the files of each dataset. It costs a request for each
     outdated path list and each missing footer.
     """
     single = [slug for slug in slugs if SEPARATOR not in slug]
-    texts = definitions(workspace.lake, [slug for slug in slugs if SEPARATOR in slug])
+    texts = read_definitions(workspace.lake, [slug for slug in slugs if SEPARATOR in slug])
     versions = {slug: target.version for slug, target in workspace.targets(single).items()}
     versions |= {slug: version_of(text) for slug, text in texts.items()}
     dataset_versions = []
@@ -107,7 +107,7 @@ def wanted_facts(
 
 def _stale(workspace: Workspace, digests: Mapping[Slice, str]) -> list[Slice]:
     """The slices to fill. A slice that was filled with gaps is up to date if the settings allow gaps."""
-    stored_digests = FACTS.made_from(workspace.lake, digests.keys())
+    stored_digests = FACTS.read_input_digests(workspace.lake, digests.keys())
     allowed = workspace.settings.max_index_gaps > 0
     return [
         slice_
@@ -118,22 +118,24 @@ def _stale(workspace: Workspace, digests: Mapping[Slice, str]) -> list[Slice]:
 
 def _with_gaps(digest: str) -> str:
     """The input digest of a slice that was filled with gaps. It differs from the digest of a complete answer."""
-    return input_digest({"gaps": digest})
+    return compute_input_digest({"gaps": digest})
 
 
 def _rows(
     facts: pa.Table, targets: Mapping[Slice, Target], slices: Mapping[Slice, str], datasets: Sequence[Dataset]
 ) -> pa.Table:
     """The table's rows of ``slices``: the rows of an answer, once for each target that has the host."""
-    table_columns = [name for name in facts.column_names if name not in _OWN and _is_known(facts.schema.field(name))]
-    other_columns = [name for name in facts.column_names if name not in _OWN and name not in table_columns]
+    table_columns = [
+        name for name in facts.column_names if name not in _HOST_COLUMNS and _is_table_column(facts.schema.field(name))
+    ]
+    other_columns = [name for name in facts.column_names if name not in _HOST_COLUMNS and name not in table_columns]
     parts = [HOST_FACTS_SCHEMA.empty_table()]
     by_target = RowsOfTargets(facts)
     for slice_ in slices:
-        target_facts = by_target.of(targets[slice_])
-        columns = {name: target_facts[name] for name in (*_OWN, *table_columns)}
+        target_facts = by_target.rows_of(targets[slice_])
+        columns = {name: target_facts[name] for name in (*_HOST_COLUMNS, *table_columns)}
         columns["target"] = pa.repeat(pa.scalar(slice_.target), target_facts.num_rows)
-        columns["other_facts"] = _texts(target_facts, other_columns)
+        columns["other_facts"] = _other_facts(target_facts, other_columns)
         columns["facts_from"] = pa.repeat(
             pa.scalar([dataset.name for dataset in datasets], pa.list_(pa.string())), target_facts.num_rows
         )
@@ -145,25 +147,25 @@ def _rows(
     return pa.concat_tables(parts)
 
 
-def _is_known(field: pa.Field) -> bool:
+def _is_table_column(field: pa.Field) -> bool:
     place = HOST_FACTS_SCHEMA.get_field_index(field.name)
     return place >= 0 and HOST_FACTS_SCHEMA.field(place).type == field.type
 
 
-def _texts(rows: pa.Table, names: Sequence[str]) -> pa.Array:
+def _other_facts(rows: pa.Table, names: Sequence[str]) -> pa.Array:
     """The columns of datasets that the table does not have, as text."""
     if not names:
-        return pa.nulls(rows.num_rows, _OTHERS)
+        return pa.nulls(rows.num_rows, _OTHER_FACTS_TYPE)
     texts = {name: rows[name].cast(pa.string()).to_pylist() for name in names}
     text_maps = [
         [(name, values[place]) for name, values in texts.items() if values[place] is not None]
         for place in range(rows.num_rows)
     ]
-    return pa.array(text_maps, _OTHERS)
+    return pa.array(text_maps, _OTHER_FACTS_TYPE)
 
 
-def _figures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[Slice, Figures]:
+def _slice_metrics(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[Slice, Metrics]:
     counts = count_rows(workspace.lake, "host_facts", {"crawl": crawl, "target": list(slugs)})
     slices = slices_of(crawl, slugs)
-    versions = FACTS.versions(workspace.lake, slices)
+    versions = FACTS.read_content_metrics(workspace.lake, slices)
     return {slice_: {"rows:host_facts": counts.get((crawl, slice_.target), 0), **versions[slice_]} for slice_ in slices}

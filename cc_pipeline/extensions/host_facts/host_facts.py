@@ -27,22 +27,22 @@ from cc_pipeline.extensions.host_facts.dataset_question import (
     Answer,
     Columns,
     Facts,
-    all_facts,
     ask,
     check_kinds,
+    combine_facts,
+    estimate_lookup,
     kept_answer,
-    price,
     refuse_gaps,
 )
 from cc_pipeline.extensions.host_facts.datasets import Dataset
 from cc_pipeline.extensions.host_facts.host_keys import HostForm, HostRanges, WwwRule, host_key, host_of_surt
-from cc_pipeline.extensions.host_facts.keyed_lookup import Endings, Keep, KeyedPrice, folded
+from cc_pipeline.extensions.host_facts.keyed_lookup import Endings, Keep, LookupEstimate, fold_rows
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The column by which hosts are joined.
 HOST: Final = "surt_host_name"
 #: Maximum domains for which comparing all keys with each domain is cheaper than parsing each key.
-_FEW: Final = 64
+_MAX_COMPARED_NAMES: Final = 64
 
 #: Columns of an answer about hosts that belong to no dataset.
 HOST_FIELDS = (
@@ -51,24 +51,24 @@ HOST_FIELDS = (
     pa.field("host", pa.string(), nullable=False),
     pa.field("domain", pa.string()),
 )
-_Ask = Callable[[Dataset, HostRanges], Answer | None]
+_AskDataset = Callable[[Dataset, HostRanges], Answer | None]
 
 
-class OfHosts:
+class HostQuestion:
     """The :class:`~cc_pipeline.extensions.host_facts.dataset_question.Question` about ``hosts`` to ``dataset``."""
 
     def __init__(self, dataset: Dataset, hosts: HostRanges) -> None:
         self._fold = dataset.fold
         self._hosts = hosts
         self._form = cast("HostForm", dataset.form)
-        self.ranges: Sequence[KeyRange] = hosts.of(self._form, cast("WwwRule", dataset.www))
+        self.ranges: Sequence[KeyRange] = hosts.ranges_in(self._form, cast("WwwRule", dataset.www))
         self.keep: Callable[[pa.Array], npt.NDArray[np.bool_]] | None = (
-            None if self._form == "surt_host" else self._meant
+            None if self._form == "surt_host" else self._match_keys
         )
         self.columns: Mapping[str, pa.DataType] = {}
         endings = hosts.endings() if dataset.ending else None
         self.endings = None if endings is None else Endings(dataset.ending, endings)
-        self.named: object = [
+        self.identity: object = [
             "hosts",
             [[key_range.start.hex(), (key_range.end or b"").hex()] for key_range in hosts.surt],
         ]
@@ -85,27 +85,29 @@ class OfHosts:
         # the answer's own key is the one column of that name
         other_columns = [(name, values) for name, values in zip(table.column_names[1:], table.columns[1:], strict=True)]
         columns = {HOST: keyed} | {name: values for name, values in other_columns if name != HOST}
-        return folded(pa.table(columns), 1, www, self._fold)
+        return fold_rows(pa.table(columns), 1, www, self._fold)
 
-    def _meant(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
+    def _match_keys(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
         mask = np.zeros(len(keys), dtype=bool)
-        for place in np.flatnonzero(self._near(keys)):
+        for place in np.flatnonzero(self._prefilter(keys)):
             key = host_key(keys[place].as_py().decode("utf-8", "replace"), self._form)
-            mask[place] = key is not None and self._hosts.holds(key.surt)
+            mask[place] = key is not None and self._hosts.contains(key.surt)
         return mask
 
-    def _near(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
+    def _prefilter(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
         """A fast filter of the keys that may match, so that few plain hosts are parsed."""
         names = self._hosts.names()
-        if self._form != "host" or names is None or len(names) > _FEW:
+        if self._form != "host" or names is None or len(names) > _MAX_COMPARED_NAMES:
             return np.ones(len(keys), dtype=bool)
         mask = np.zeros(len(keys), dtype=bool)
         for name in names:
-            mask |= _true(pc.ends_with(keys, name.encode())) | _true(pc.match_substring(keys, f"{name}:".encode()))
+            mask |= _to_mask(pc.ends_with(keys, name.encode())) | _to_mask(
+                pc.match_substring(keys, f"{name}:".encode())
+            )
         return mask
 
 
-def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
+def _to_mask(mask: pa.Array) -> npt.NDArray[np.bool_]:
     mask_array: npt.NDArray[np.bool_] = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
     return mask_array
 
@@ -133,15 +135,15 @@ def facts_of_hosts(workspace: Workspace, crawl: str, target: Target, datasets: S
     return _facts(workspace, crawl, [target], datasets, keep=True)
 
 
-def facts_at_hand(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> Facts | None:
+def stored_facts(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> Facts | None:
     """The cached answer of :func:`facts_of_hosts`, without a request. Datasets without a cached answer are left out;
     ``None`` if no dataset has one.
     """
-    return _answered(
+    return _combine_answers(
         crawl,
         [target],
         datasets,
-        lambda dataset, hosts: kept_answer(workspace, crawl, dataset, OfHosts(dataset, hosts)),
+        lambda dataset, hosts: kept_answer(workspace, crawl, dataset, HostQuestion(dataset, hosts)),
     )
 
 
@@ -152,9 +154,9 @@ def facts_of_targets(workspace: Workspace, crawl: str, targets: Sequence[Target]
     return _facts(workspace, crawl, targets, datasets, keep=False)
 
 
-def price_of_hosts(
+def estimate_host_lookups(
     workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]
-) -> dict[str, KeyedPrice]:
+) -> dict[str, LookupEstimate]:
     """Estimates the look-up of each dataset. Missing footers are fetched, no data is read.
 
     A dataset of registered domains is asked about the domains that the target names, or about all domains below it,
@@ -166,7 +168,9 @@ def price_of_hosts(
     named_domains = [domain for domain in dict.fromkeys(domains) if domain is not None]
     of_domains = HostRanges(*_as_targets(named_domains)) if named_domains and None not in domains else hosts
     return {
-        dataset.name: price(workspace, crawl, dataset, OfHosts(dataset, of_domains if dataset.of_domains else hosts))
+        dataset.name: estimate_lookup(
+            workspace, crawl, dataset, HostQuestion(dataset, of_domains if dataset.of_domains else hosts)
+        )
         for dataset in datasets
     }
 
@@ -178,7 +182,7 @@ class RowsOfTargets:
         self._facts = facts
         self._keys = facts[HOST].combine_chunks()
 
-    def of(self, target: Target) -> pa.Table:
+    def rows_of(self, target: Target) -> pa.Table:
         """The rows of the hosts of ``target``."""
         spans = [(self._place(key_range.start), self._place(key_range.end)) for key_range in HostRanges(target).surt]
         return pa.concat_tables(
@@ -200,17 +204,19 @@ def _facts(
             f"{datasets[0].name} is about registered domains, and does not say which hosts there are: name a dataset "
             "of hosts beside it, such as host-index"
         )
-    facts = _answered(
+    facts = _combine_answers(
         crawl,
         targets,
         datasets,
-        lambda dataset, hosts: ask(workspace, crawl, dataset, OfHosts(dataset, hosts), keep=keep),
+        lambda dataset, hosts: ask(workspace, crawl, dataset, HostQuestion(dataset, hosts), keep=keep),
     )
     assert facts is not None
     return facts
 
 
-def _answered(crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset], ask_dataset: _Ask) -> Facts | None:
+def _combine_answers(
+    crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset], ask_dataset: _AskDataset
+) -> Facts | None:
     """Combines the answers of ``ask_dataset`` for each dataset into rows of the hosts of ``targets``. Datasets without
     an answer are left out. Returns ``None`` if no dataset of hosts has an answer.
     """
@@ -220,7 +226,7 @@ def _answered(crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset]
     of_hosts = [(dataset, answer) for dataset, answer in answers_or_none if answer is not None]
     if not of_hosts:
         return None
-    keys = _hosts(of_hosts)
+    keys = _hosts_of_answers(of_hosts)
     names = [host_of_surt(key) for key in keys.to_pylist()]
     domains = [registered_domain(name.partition(":")[0]) for name in names]
     crawls = pa.repeat(pa.scalar(crawl, pa.string()), len(keys))
@@ -245,7 +251,7 @@ def _answered(crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset]
                     is_included = pc.and_(is_included, pc.is_valid(place))
     table = columns.table().filter(is_included)
     dataset_fields = [table.schema.field(name) for name in table.column_names[len(HOST_FIELDS) :]]
-    return all_facts(table.cast(pa.schema([*HOST_FIELDS, *dataset_fields])), answers, time.monotonic() - started)
+    return combine_facts(table.cast(pa.schema([*HOST_FIELDS, *dataset_fields])), answers, time.monotonic() - started)
 
 
 def _as_targets(domains: Iterable[str]) -> Iterator[Target]:
@@ -255,7 +261,7 @@ def _as_targets(domains: Iterable[str]) -> Iterator[Target]:
             yield parse_target(f"host:{domain}")
 
 
-def _hosts(answers: Sequence[tuple[Dataset, Answer]]) -> pa.Array:
+def _hosts_of_answers(answers: Sequence[tuple[Dataset, Answer]]) -> pa.Array:
     """The SURT keys of the answer, sorted: hosts of the datasets with the action join, or of all datasets if there is
     none.
     """
@@ -272,7 +278,7 @@ URL, TIME = "url_surtkey", "fetch_time"
 #: The columns that identify a capture in a dataset keyed by URL.
 CAPTURE_OF_URL: Final = (URL, TIME)
 #: Maximum URLs that are looked up one by one. For more URLs, all rows of their hosts are read.
-_MOST_KEYS: Final = 20_000
+_MAX_KEYS: Final = 20_000
 
 
 def facts_of_captures(workspace: Workspace, crawl: str, captures: pa.Table, datasets: Sequence[Dataset]) -> Facts:
@@ -286,10 +292,10 @@ def facts_of_captures(workspace: Workspace, crawl: str, captures: pa.Table, data
     ranges = _ranges_of(captures)
     check_kinds(datasets, by_url=True)
     answers = {
-        dataset.name: ask(workspace, crawl, dataset, _OfUrls(dataset, ranges), keep=False) for dataset in datasets
+        dataset.name: ask(workspace, crawl, dataset, _UrlQuestion(dataset, ranges), keep=False) for dataset in datasets
     }
     rows = captures
-    places = {dataset.name: _places(rows, answers[dataset.name].table) for dataset in datasets}
+    places = {dataset.name: _answer_positions(rows, answers[dataset.name].table) for dataset in datasets}
     required_masks = [
         places[dataset.name].is_valid() for dataset in datasets if dataset.inner or dataset.action == "filter"
     ]
@@ -300,20 +306,20 @@ def facts_of_captures(workspace: Workspace, crawl: str, captures: pa.Table, data
     columns = Columns({name: rows[name] for name in rows.column_names})
     for dataset in datasets:
         columns.add(dataset, answers[dataset.name], CAPTURE_OF_URL, places[dataset.name])
-    return all_facts(columns.table(), answers, time.monotonic() - started)
+    return combine_facts(columns.table(), answers, time.monotonic() - started)
 
 
-def _places(rows: pa.Table, answer: pa.Table) -> pa.Array:
+def _answer_positions(rows: pa.Table, answer: pa.Table) -> pa.Array:
     """The position in ``answer`` of the capture of each row, null if the answer lacks it."""
-    numbered = answer.select(list(CAPTURE_OF_URL)).append_column("_at", _counted(answer.num_rows))
+    numbered = answer.select(list(CAPTURE_OF_URL)).append_column("_at", _row_numbers(answer.num_rows))
     requested = pa.table(
-        {URL: rows[URL], TIME: rows[TIME].cast(TIMESTAMP, safe=False), "_row": _counted(rows.num_rows)}
+        {URL: rows[URL], TIME: rows[TIME].cast(TIMESTAMP, safe=False), "_row": _row_numbers(rows.num_rows)}
     )
     joined = requested.join(numbered, list(CAPTURE_OF_URL), join_type="left outer").sort_by("_row")
     return joined["_at"].combine_chunks()
 
 
-def _counted(count: int) -> pa.Array:
+def _row_numbers(count: int) -> pa.Array:
     return pa.array(range(count), pa.int64())
 
 
@@ -322,7 +328,7 @@ def _ranges_of(captures: pa.Table) -> tuple[KeyRange, ...]:
     only.
     """
     keys = pc.unique(captures[URL]).drop_null()
-    if len(keys) <= _MOST_KEYS:
+    if len(keys) <= _MAX_KEYS:
         return merge_ranges(KeyRange(key, key + b"\0") for key in _encoded(keys))
     hosts = pc.unique(pc.list_element(pc.split_pattern(keys, ")", max_splits=1), 0))
     return merge_ranges(prefix_range(host + b")") for host in _encoded(hosts))
@@ -332,7 +338,7 @@ def _encoded(texts: pa.Array) -> list[bytes]:
     return [text.encode("utf-8", "surrogateescape") for text in texts.to_pylist()]
 
 
-class _OfUrls:
+class _UrlQuestion:
     """The :class:`~cc_pipeline.extensions.host_facts.dataset_question.Question` about captures whose keys are in
     ``ranges``.
     """
@@ -347,7 +353,7 @@ class _OfUrls:
         digest = hashlib.sha256()
         for key_range in ranges:
             digest.update(repr((key_range.start, key_range.end)).encode())
-        self.named: object = ["urls", digest.hexdigest()]
+        self.identity: object = ["urls", digest.hexdigest()]
 
     def rows(self, table: pa.Table) -> pa.Table:
         """The rows by key and time, one row a capture."""
@@ -359,4 +365,4 @@ class _OfUrls:
             other_names.append(dataset.time)
         columns = {URL: table.column(0), TIME: columns_by_name[dataset.time]}
         keyed_table = pa.table(columns | {name: columns_by_name[name] for name in other_names if name not in columns})
-        return folded(keyed_table, len(CAPTURE_OF_URL), None, dataset.fold)
+        return fold_rows(keyed_table, len(CAPTURE_OF_URL), None, dataset.fold)

@@ -34,7 +34,7 @@ WwwRule = Literal["folded", "kept", "stripped"]
 
 _WWW: Final = re.compile(r"www[0-9]*\.")
 _DEFAULT_PORTS: Final = (80, 443)
-_CUT: Final = ")/"
+_SURT_END: Final = ")/"
 _EVERYTHING: Final = KeyRange(b"", None)
 
 
@@ -68,13 +68,13 @@ def host_key(text: str, form: HostForm = "host", scheme: str = "http") -> HostKe
     if form == "surt_host":
         return HostKey(text, registered_domain(_without_port(host_of_surt(text))), None)
     if form == "reversed_host":
-        text = _turned(text)
+        text = _restore_order(text)
     host, port = (text, "") if is_ip(text) else split_authority(text)
     name = canonical_host(host)
     if not name:
         return None
     url_host = f"[{name}]" if ":" in name else name
-    key = surt_key(f"{scheme}://{url_host}{':' if port else ''}{port}/").removesuffix(_CUT)
+    key = surt_key(f"{scheme}://{url_host}{':' if port else ''}{port}/").removesuffix(_SURT_END)
     if has_several_www(name):
         key = host_index_key(name) + "".join(key.partition(":")[1:])
     return HostKey(key, registered_domain(name), _WWW.match(name) is not None)
@@ -96,7 +96,7 @@ def host_of_surt(key: str) -> str:
     return ".".join(reversed(labels.split(","))) + colon + port
 
 
-def _turned(text: str) -> str:
+def _restore_order(text: str) -> str:
     """A reversed host, perhaps with a port, in normal order."""
     if is_ip(text) and ":" in text:
         return text
@@ -110,14 +110,13 @@ def _without_port(host: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Hosts of a target: the host ``key`` (SURT), with ``below`` also its subdomains, at one ``port`` or at all ports.
-    With ``start``, the key is a prefix that may end within a label.
-    """
+    """Hosts of a target: the host ``key`` (SURT), with ``with_subdomains`` also its subdomains, at one ``port`` or at
+    all ports. With ``is_label_prefix``, the key is a prefix that may end within a label."""
 
     key: str
-    below: bool = False
+    with_subdomains: bool = False
     port: int | None = None
-    start: bool = False
+    is_label_prefix: bool = False
 
 
 class HostRanges:
@@ -127,7 +126,7 @@ class HostRanges:
         self._spans = tuple(dict.fromkeys(span for target in targets for span in _spans_of(target)))
         self._surt = RangeSet(key_range for span in self._spans for key_range in _surt_ranges(span))
 
-    def of(self, form: HostForm, www: WwwRule = "folded") -> tuple[KeyRange, ...]:
+    def ranges_in(self, form: HostForm, www: WwwRule = "folded") -> tuple[KeyRange, ...]:
         """Ranges of keys of a column that may belong to these hosts; ``holds`` decides.
 
         Plain hosts are not sorted by domain: their range may contain all keys.
@@ -137,7 +136,7 @@ class HostRanges:
         ranges_of_span = _reversed_ranges if form == "reversed_host" else _plain_ranges
         return merge_ranges(key_range for span in self._spans for key_range in ranges_of_span(span, www))
 
-    def holds(self, key: str) -> bool:
+    def contains(self, key: str) -> bool:
         """Whether the host with this SURT key is included."""
         return self._surt.holds(key.encode("utf-8", "surrogateescape"))
 
@@ -146,14 +145,14 @@ class HostRanges:
         last_labels = set()
         for span in self._spans:
             last, comma, _ = span.key.partition(",")
-            if is_ip(host_of_surt(span.key)) or (span.start and not comma):
+            if is_ip(host_of_surt(span.key)) or (span.is_label_prefix and not comma):
                 return None
             last_labels.add(last)
         return frozenset(last_labels)
 
     def names(self) -> tuple[str, ...] | None:
         """The plain names (without port) of these hosts, or of hosts above them; ``None`` if they are not known."""
-        if any(span.start for span in self._spans):
+        if any(span.is_label_prefix for span in self._spans):
             return None
         return tuple(dict.fromkeys(host_of_surt(span.key) for span in self._spans))
 
@@ -175,7 +174,7 @@ def _spans_of(target: Target) -> Iterable[_Span]:
         if slash:
             yield _Span(host_index_key(reverse_dots(name)))
             return
-        yield _Span(name.replace(".", ","), start=True)
+        yield _Span(name.replace(".", ","), is_label_prefix=True)
         parent, dot, last = name.rpartition(".")
         if dot and MAY_BECOME_WWW.fullmatch(last):
             yield _Span(parent.replace(".", ","))
@@ -186,11 +185,11 @@ def _spans_of(target: Target) -> Iterable[_Span]:
         assert place is not None, "all other kinds have a host"
         yield _Span(host_index_key(place.host), port=place.port)
         if target.kind != "host" and not place.is_ip:
-            yield _Span(reverse_labels(place.host), below=True, port=place.port)
+            yield _Span(reverse_labels(place.host), with_subdomains=True, port=place.port)
 
 
 def _surt_ranges(span: _Span) -> Iterable[KeyRange]:
-    if span.start:
+    if span.is_label_prefix:
         yield prefix_range(span.key.encode())
         return
     if span.port is None:
@@ -201,19 +200,19 @@ def _surt_ranges(span: _Span) -> Iterable[KeyRange]:
         yield exact_range(f"{span.key}:{span.port}")
         if span.port in _DEFAULT_PORTS:
             yield exact_range(span.key)
-    if span.below:
+    if span.with_subdomains:
         # Subdomains at one port are not adjacent, so the range has those of every port, as in a host index.
         yield prefix_range(f"{span.key},".encode())
 
 
 def _reversed_ranges(span: _Span, www: WwwRule) -> Iterable[KeyRange]:
     name = span.key if is_ip(span.key) else span.key.replace(",", ".")
-    if span.start:
+    if span.is_label_prefix:
         yield prefix_range(name.encode())
         return
     yield exact_range(name)
     yield prefix_range(f"{name}:".encode())
-    if span.below:
+    if span.with_subdomains:
         yield prefix_range(f"{name}.".encode())
     elif www != "folded":
         # where `www` is stripped, `www2` is not
@@ -221,7 +220,7 @@ def _reversed_ranges(span: _Span, www: WwwRule) -> Iterable[KeyRange]:
 
 
 def _plain_ranges(span: _Span, www: WwwRule) -> Iterable[KeyRange]:
-    if span.below or span.start:
+    if span.with_subdomains or span.is_label_prefix:
         yield _EVERYTHING
         return
     name = host_of_surt(span.key)

@@ -15,35 +15,35 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
 from cc_pipeline.errors import DataFault, UserInputError
-from cc_pipeline.extensions.host_facts.shards import Bounds, Gap, Shard, typed
-from cc_pipeline.index.parquet.cost_estimate import likely_bytes, most_requests
+from cc_pipeline.extensions.host_facts.shards import Bounds, Gap, Shard, cast_values
+from cc_pipeline.index.parquet.cost_estimate import likely_bytes, max_requests
 from cc_pipeline.index.parquet.decoding import decode_pages
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.parquet.locator import as_text
-from cc_pipeline.index.parquet.places import ColumnPlace, RowGroupPlace
-from cc_pipeline.index.parquet.read import Found, Wanted, read_rows
+from cc_pipeline.index.parquet.places import ColumnLocation, RowGroupLocation
+from cc_pipeline.index.parquet.read import RowGroupQuery, RowGroupRows, read_rows
 
 #: A type for any integer, and for sums of many.
-_WIDE = pa.decimal128(38, 0)
+_WIDE_DECIMAL = pa.decimal128(38, 0)
 #: Arrow's names of the merge functions of datasets.
 _AGGREGATES = {"first": "first", "min": "min", "max": "max", "sum": "sum", "any": "max"}
 
 #: Maximum bytes of column chunks in memory in one round.
 _ROUND_BYTES = 192 << 20
 #: Maximum rows of an answer, and their maximum bytes. A join has them in memory twice.
-MOST_ROWS = 4_000_000
-MOST_HELD = 1500 << 20
+MAX_RESULT_ROWS = 4_000_000
+MAX_RESULT_BYTES = 1500 << 20
 #: Expected number of row groups of an unsorted dataset with requested rows.
 _LIKELY_GROUPS = 4
 #: Endings are read if they are at least this many times smaller than the keys of the row group.
-_WORTH = 8
+_MIN_ENDING_RATIO = 8
 T = TypeVar("T")
 Keep = Callable[[pa.Array], npt.NDArray[np.bool_]]
 #: The column of an answer that has the key as the dataset writes it.
 KEY_TEXT = "_key"
 
 
-def folded(table: pa.Table, keys: int, www: pa.Array | None, fold: Mapping[str, str]) -> pa.Table:
+def fold_rows(table: pa.Table, keys: int, www: pa.Array | None, fold: Mapping[str, str]) -> pa.Table:
     """Merges the rows of ``table`` with equal values in its first ``keys`` columns, sorted by these. Other columns are
     merged by ``fold``, by default by ``first``.
 
@@ -65,34 +65,38 @@ def folded(table: pa.Table, keys: int, www: pa.Array | None, fold: Mapping[str, 
     for name, aggregate in aggregates.items():
         if aggregate == "sum" and pa.types.is_integer(ordered[name].type):
             # A sum of integers could overflow.
-            ordered = ordered.set_column(int(name), name, ordered[name].cast(_WIDE))
+            ordered = ordered.set_column(int(name), name, ordered[name].cast(_WIDE_DECIMAL))
     try:
         grouped = ordered.group_by(names[:keys], use_threads=False).aggregate(list(aggregates.items()))
         columns = [grouped[name if name not in aggregates else f"{name}_{aggregates[name]}"] for name in names]
-        return pa.table(columns, names=names).cast(_renamed(names, schema)).sort_by(order).rename_columns(schema.names)
+        return (
+            pa.table(columns, names=names)
+            .cast(_rename_fields(names, schema))
+            .sort_by(order)
+            .rename_columns(schema.names)
+        )
     except pa.ArrowException as error:
         fold_text = ", ".join(f"{name}: {aggregate}" for name, aggregate in fold.items())
         raise UserInputError(f"rows of one key cannot be merged as fold says ({fold_text}): {error}") from error
 
 
-def _renamed(names: Sequence[str], schema: pa.Schema) -> pa.Schema:
+def _rename_fields(names: Sequence[str], schema: pa.Schema) -> pa.Schema:
     """``schema`` with other names."""
     return pa.schema([field.with_name(name) for name, field in zip(names, schema, strict=True)])
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedPrice:
+class LookupEstimate:
     """The maximum cost of a look-up (``bytes``, ``requests``), and its likely bytes.
 
-    ``pruned`` of ``row_groups`` row groups are skipped by the statistics of their keys. ``unknown`` of the others have
-    no statistics, and ``searched`` are in unsorted files, so that all their keys are read. ``files`` have row groups to
-    read.
-    """
+    ``pruned`` of ``row_groups`` row groups are skipped by the statistics of their keys. ``without_bounds`` of the
+    others have no statistics, and ``searched`` are in unsorted files, so that all their keys are read. ``files`` have
+    row groups to read."""
 
     files: int
     row_groups: int
     pruned: int
-    unknown: int
+    without_bounds: int
     searched: int
     requests: int
     bytes: int
@@ -116,10 +120,10 @@ class KeyedRows:
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     shard: Shard
-    place: RowGroupPlace
+    place: RowGroupLocation
     bounds: Bounds
     in_order: bool
-    ending: ColumnPlace | None = None
+    ending: ColumnLocation | None = None
 
     @property
     def path(self) -> str:
@@ -167,12 +171,12 @@ class KeyedLookup:
         self._ranges = RangeSet(ranges)
         self._keep = keep
         self._endings = endings
-        self._groups = self._unknown = 0
+        self._groups = self._without_bounds = 0
         self._candidates: list[_Candidate] = []
         for shard in shards:
             bounds = shard.bounds()
             self._groups += len(bounds)
-            numbers = shard.may_hold(self._ranges)
+            numbers = shard.matching_row_groups(self._ranges)
             if not numbers:
                 continue
             try:
@@ -181,16 +185,16 @@ class KeyedLookup:
             except DataFault as fault:
                 self.gaps.append(_gap(fault))
                 continue
-            in_order = shard.in_order()
+            in_order = shard.is_sorted()
             self._candidates += [
                 _Candidate(
                     shard, place, bounds[place.number], in_order, None if in_order else self._ending(shard, place)
                 )
                 for place in places
             ]
-            self._unknown += sum(bounds[number] == (None, None) for number in numbers)
+            self._without_bounds += sum(bounds[number] == (None, None) for number in numbers)
 
-    def price(self) -> KeyedPrice:
+    def estimate(self) -> LookupEstimate:
         """The estimated cost. Nothing is read."""
         likely = max_bytes = requests = 0
         searched: list[int] = []
@@ -200,7 +204,7 @@ class KeyedLookup:
             key = candidate.place.columns[candidate.shard.key]
             columns = list(candidate.place.columns.values())
             max_bytes += candidate.size
-            requests += most_requests(candidate.place, columns)
+            requests += max_requests(candidate.place, columns)
             near_ranges = self._ranges.near(*candidate.bounds)
             other_bytes = likely_bytes(candidate.place, [column for column in columns if column is not key])
             if candidate.lies_in(near_ranges):
@@ -217,11 +221,11 @@ class KeyedLookup:
         likely += sum(sorted(searched)[-_LIKELY_GROUPS:])
         files = len({candidate.path for candidate in self._candidates})
         read = len(self._candidates)
-        return KeyedPrice(
+        return LookupEstimate(
             files,
             self._groups,
             self._groups - read,
-            self._unknown,
+            self._without_bounds,
             len(searched),
             requests,
             max_bytes,
@@ -233,17 +237,19 @@ class KeyedLookup:
         rows.
 
         Raises ``EnvironmentFault`` if the source fails, ``UserInputError`` for more than ``max_bytes`` bytes to read,
-        ``MOST_ROWS`` rows or ``MOST_HELD`` bytes of rows.
+        ``MAX_RESULT_ROWS`` rows or ``MAX_RESULT_BYTES`` bytes of rows.
         """
         cost, tables_by_path, rows, size = Cost(), list[tuple[str, pa.Table]](), 0, 0
         gaps = {gap.path: gap for gap in self.gaps}
 
         def check(more_rows: int = 0, more_bytes: int = 0) -> None:
-            _check(cost.bytes, max_bytes, rows + more_rows, size + more_bytes)
+            _check_limits(cost.bytes, max_bytes, rows + more_rows, size + more_bytes)
 
         def rows_of(sound_candidates: Sequence[_Candidate]) -> list[tuple[str, pa.Table]]:
             answers = list(
-                read_rows(reader, [self._wanted(candidate) for candidate in sound_candidates], indexes, cost, check)
+                read_rows(
+                    reader, [self._row_group_query(candidate) for candidate in sound_candidates], indexes, cost, check
+                )
             )
             return [
                 (candidate.path, self._table(candidate, answer))
@@ -251,16 +257,16 @@ class KeyedLookup:
             ]
 
         def filter_by_ending(sound_candidates: Sequence[_Candidate]) -> list[_Candidate]:
-            return self._promising(reader, sound_candidates, cost)
+            return self._filter_by_ending(reader, sound_candidates, cost)
 
         candidates: list[_Candidate] = []
         for round_candidates in _rounds(
             self._candidates, lambda candidate: 0 if candidate.ending is None else candidate.ending.size
         ):
-            candidates += _without_faulty(round_candidates, gaps, filter_by_ending)
+            candidates += _apply_to_sound(round_candidates, gaps, filter_by_ending)
             check()
         for round_candidates in _rounds(candidates, lambda candidate: candidate.size):
-            tables = _without_faulty(round_candidates, gaps, rows_of)
+            tables = _apply_to_sound(round_candidates, gaps, rows_of)
             rows += sum(table.num_rows for _, table in tables)
             size += sum(table.nbytes for _, table in tables)
             tables_by_path += tables
@@ -269,14 +275,14 @@ class KeyedLookup:
         rows = pa.concat_tables([self._result().empty_table(), *sound_tables]).combine_chunks()
         return KeyedRows(rows, list(gaps.values()), cost)
 
-    def _ending(self, shard: Shard, place: RowGroupPlace) -> ColumnPlace | None:
+    def _ending(self, shard: Shard, place: RowGroupLocation) -> ColumnLocation | None:
         """The column of endings, if reading it is worthwhile."""
         column = None if self._endings is None else place.columns.get(self._endings.column)
         if column is None or column.layout.physical != "BYTE_ARRAY":
             return None
-        return column if column.size * _WORTH <= place.columns[shard.key].size else None
+        return column if column.size * _MIN_ENDING_RATIO <= place.columns[shard.key].size else None
 
-    def _promising(self, reader: ManyReader, candidates: Sequence[_Candidate], cost: Cost) -> list[_Candidate]:
+    def _filter_by_ending(self, reader: ManyReader, candidates: Sequence[_Candidate], cost: Cost) -> list[_Candidate]:
         """The ``candidates`` that are sorted, or have a requested ending."""
         pieces = [
             None if candidate.ending is None else Piece(candidate.path, candidate.ending.offset, candidate.ending.size)
@@ -297,11 +303,11 @@ class KeyedLookup:
                 matching.append(candidate)
         return matching
 
-    def _wanted(self, candidate: _Candidate) -> Wanted:
+    def _row_group_query(self, candidate: _Candidate) -> RowGroupQuery:
         names = tuple(name for name in self.schema.names if name in candidate.place.columns)
-        return Wanted(candidate.place, self._ranges, names, candidate.shard.key, self._keep, candidate.bounds)
+        return RowGroupQuery(candidate.place, self._ranges, names, candidate.shard.key, self._keep, candidate.bounds)
 
-    def _table(self, candidate: _Candidate, group_rows: Found) -> pa.Table:
+    def _table(self, candidate: _Candidate, group_rows: RowGroupRows) -> pa.Table:
         file, key = candidate.shard.file, candidate.shard.key
         arrays = [as_text(group_rows.columns[key])]
         for column in self.schema:
@@ -309,7 +315,7 @@ class KeyedLookup:
             if values is None:
                 arrays.append(pa.nulls(len(group_rows.rows), column.type))
             else:
-                arrays.append(typed(values, file, column.name, column.type))
+                arrays.append(cast_values(values, file, column.name, column.type))
         return pa.Table.from_arrays(arrays, schema=self._result())
 
     def _result(self) -> pa.Schema:
@@ -330,7 +336,7 @@ def _rounds(candidates: Sequence[_Candidate], size: Callable[[_Candidate], int])
         yield round_candidates
 
 
-def _without_faulty(
+def _apply_to_sound(
     candidates: Sequence[_Candidate], gaps: dict[str, Gap], function: Callable[[Sequence[_Candidate]], list[T]]
 ) -> list[T]:
     """Applies ``function`` to the candidates whose files have no gap. A file that it finds faulty becomes a gap."""
@@ -350,16 +356,16 @@ def _gap(fault: DataFault) -> Gap:
     return Gap(fault.source, f"{fault.kind.value}: {fault.reason}", fault.offset, fault.kind)
 
 
-def _check(read: int, max_bytes: int | None, rows: int, held_bytes: int) -> None:
+def _check_limits(read: int, max_bytes: int | None, rows: int, held_bytes: int) -> None:
     if max_bytes is not None and read > max_bytes:
         raise UserInputError(
             f"the look-up read {read:,} bytes, more than the {max_bytes:,} allowed. To allow more, set "
             "CC_PIPELINE_MAX_BYTES, or name a narrower target"
         )
-    if rows > MOST_ROWS:
-        raise UserInputError(f"the target has more than {MOST_ROWS:,} rows; name a narrower one")
-    if held_bytes > MOST_HELD:
+    if rows > MAX_RESULT_ROWS:
+        raise UserInputError(f"the target has more than {MAX_RESULT_ROWS:,} rows; name a narrower one")
+    if held_bytes > MAX_RESULT_BYTES:
         raise UserInputError(
-            f"the facts of the target take more than {MOST_HELD:,} bytes in memory; name a narrower target, or "
+            f"the facts of the target take more than {MAX_RESULT_BYTES:,} bytes in memory; name a narrower target, or "
             "fewer columns in the dataset's file"
         )

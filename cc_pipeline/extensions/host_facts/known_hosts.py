@@ -5,42 +5,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cc_pipeline.api.asking import Question
-from cc_pipeline.cli.known_hosts import NothingKnown
+from cc_pipeline.api.asking import LookupRequest
+from cc_pipeline.cli.known_hosts import NoHostFacts
 from cc_pipeline.cli.output import notice, warn
 from cc_pipeline.commoncrawl.target import GIVEN_KIND
 from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.extensions.host_facts.commands import say_cost
+from cc_pipeline.extensions.host_facts.commands import report_cost
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.workspace.workspace import Workspace
 
 #: Maximum targets with facts; more would hide the answer.
-_MOST_SHOWN = 10
+_MAX_TARGETS = 10
 
 
-def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
+def show_predicted(question: LookupRequest, crawl: str, *, ask: bool) -> None:
     """Prints a line of facts about the hosts of each target. Without ``ask``, only stored facts are used, no request is
     sent, and the line says how to ask. If a dataset cannot be asked, prints that and raises nothing, because the
     user asked for captures.
     """
-    from cc_pipeline.extensions.host_facts.choosing import facts_of, hosts_only, known_for, predicted, usual
-    from cc_pipeline.extensions.host_facts.host_facts import facts_at_hand
+    from cc_pipeline.extensions.host_facts.choosing import (
+        datasets_for_crawl,
+        default_datasets,
+        describe_prediction,
+        facts_of,
+        host_datasets,
+    )
+    from cc_pipeline.extensions.host_facts.host_facts import stored_facts
 
-    datasets_by_name = known_for(question.workspace, crawl)
-    default_asked = hosts_only(datasets_by_name, usual(datasets_by_name))
-    for target in [target_ for target_ in question.targets if target_.kind != GIVEN_KIND][:_MOST_SHOWN]:
+    datasets_by_name = datasets_for_crawl(question.workspace, crawl)
+    default_asked = host_datasets(datasets_by_name, default_datasets(datasets_by_name))
+    for target in [target_ for target_ in question.targets if target_.kind != GIVEN_KIND][:_MAX_TARGETS]:
         if ask:
             try:
                 facts = facts_of(question.workspace, crawl, target, default_asked)
             except (DataFault, EnvironmentFault) as error:
-                reason = error.what if isinstance(error, EnvironmentFault) else error
+                reason = error.problem if isinstance(error, EnvironmentFault) else error
                 warn(f"{crawl}: size and rank of {target.definition} are not available: {reason}")
                 return
-            say_cost(crawl, target.definition, facts)
+            report_cost(crawl, target.definition, facts)
         else:
-            facts_in_home = facts_at_hand(
+            facts_in_home = stored_facts(
                 question.workspace, crawl, target, [dataset.dataset for dataset in default_asked]
             )
             if facts_in_home is None and crawl != question.crawls[0]:
@@ -49,39 +55,39 @@ def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
                 notice(f"{crawl}: size and rank of {target.definition} are not known here yet: add --facts")
                 return
             facts = facts_in_home
-        notice(f"{crawl}: {target.definition}: {predicted(facts)}")
+        notice(f"{crawl}: {target.definition}: {describe_prediction(facts)}")
 
 
 def choose_hosts(workspace: Workspace, crawl: str, targets: Sequence[Target], where: str) -> tuple[Target, ...]:
     """Returns the parts of ``targets`` on hosts that match in ``crawl``. Prints the cost, and which hosts were left
     out.
 
-    Raises ``UserInputError`` for a filter that cannot be read or names an unknown column, ``NothingKnown`` if the
+    Raises ``UserInputError`` for a filter that cannot be read or names an unknown column, ``NoHostFacts`` if the
     datasets of the filter have no row of the crawl.
     """
     from cc_pipeline.commoncrawl.expressions import parse_filter
-    from cc_pipeline.extensions.host_facts.choosing import choose, known_for, needed_for
+    from cc_pipeline.extensions.host_facts.choosing import choose_hosts, datasets_for_crawl, datasets_for_filter
 
     condition = parse_filter(where)
-    datasets = needed_for(condition, known_for(workspace, crawl))
+    datasets = datasets_for_filter(condition, datasets_for_crawl(workspace, crawl))
     narrowed_targets: dict[str, Target] = {}
     absent_names = {dataset.dataset.name for dataset in datasets}
     for target in targets:
-        choice = choose(workspace, crawl, target, condition, datasets)
-        say_cost(crawl, target.definition, choice.facts)
+        choice = choose_hosts(workspace, crawl, target, condition, datasets)
+        report_cost(crawl, target.definition, choice.facts)
         absent_names &= set(choice.facts.absent)
         undecided_text = (
-            f"; {choice.unknown:,} lack a fact of the filter, so they do not match" if choice.unknown else ""
+            f"; {choice.undecided:,} lack a fact of the filter, so they do not match" if choice.undecided else ""
         )
         notice(
             f"{crawl}: {choice.matched:,} of {choice.hosts:,} known hosts of {target.definition} match{undecided_text}"
         )
         if choice.unnameable:
             warn(f"{crawl}: {len(choice.unnameable):,} hosts that match cannot be looked up: {choice.unnameable[0]} …")
-        if choice.narrowed is not None:
-            narrowed_targets[choice.narrowed.slug] = choice.narrowed
+        if choice.narrowed_target is not None:
+            narrowed_targets[choice.narrowed_target.slug] = choice.narrowed_target
     if datasets and len(absent_names) == len(datasets):
-        raise NothingKnown(
+        raise NoHostFacts(
             f"the filter cannot be applied to {crawl}: {', '.join(sorted(absent_names))} has nothing about this crawl",
             "Name a covered crawl (docs/extensions/host_facts.md), or leave out --hosts.",
         )

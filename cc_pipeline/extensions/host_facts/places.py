@@ -9,7 +9,7 @@ from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from cc_pipeline.extensions.host_facts.known import Known
+    from cc_pipeline.extensions.host_facts.known import RegisteredDataset
 
 #: Prefix of the assets of added datasets.
 ANNOTATION: Final = "annotation_"
@@ -30,7 +30,7 @@ def asset_of(dataset: str) -> str:
     return ANNOTATION + dataset.replace("-", "_")
 
 
-def added_datasets(settings: Settings) -> dict[str, Known]:
+def added_datasets(settings: Settings) -> dict[str, RegisteredDataset]:
     """The datasets that the user added to the home, by name. Empty if one of their files is invalid, which the check of
     its asset and ``cc-pipeline facts datasets`` report.
     """

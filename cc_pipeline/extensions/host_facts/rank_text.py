@@ -27,8 +27,8 @@ from cc_pipeline.extensions.host_facts.host_keys import host_key
 Level = Literal["host", "domain"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 
-_SPELLED: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTHS: Final = {name: number for number, name in enumerate(_SPELLED, 1)}
+_MONTH_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS: Final = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
 _RELEASE_NAME: Final = re.compile(r"cc-main-(\d{4})(?:-(\d{2}))?((?:-(?:" + "|".join(_MONTHS) + r")){2,4})")
 _WEEKLY: Final = re.compile(r"CC-MAIN-(\d{4})-(\d{2})")
 #: Releases that end up to this month have stripped a leading ``www.`` from hosts; later ones keep it.
@@ -52,17 +52,17 @@ SCHEMA: Final = pa.schema(
     ]
 )
 #: Bytes of text that are inflated at a time, bytes of a block to parse, and maximum bytes of a line.
-_PIECE: Final = 1 << 20
-_BLOCK: Final = 8 << 20
-_LONGEST_LINE: Final = 1 << 16
+_PIECE_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 8 << 20
+_MAX_LINE_BYTES: Final = 1 << 16
 #: Maximum ratio of a text to its gzip data; real ones are five times as large.
-_LARGEST: Final = 100
+_MAX_INFLATION: Final = 100
 #: Reversed hosts that only need commas for points: plain labels, of which the last (here the first) is no number.
 _PLAIN: Final = r"^[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)+$"
 _WWW_KEPT: Final = (r"\.www[0-9]*$", "")
 # One pattern: the result of one replacement must not match the other.
 _WWW_STRIPPED: Final = (r"^([^.]+)\.www$|\.www[0-9]+$", r"\1")
-_MOST_INT: Final = 2**63
+_MAX_INT: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Tally:
         self.example = self.example or line[:200]
 
 
-def inflated_stream(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
+def inflate_stream(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
     """Inflates gzip data of any number of members, a megabyte at a time. Raises ``DataFault``."""
     engine = zlib.decompressobj(wbits=31)
     read = inflated_bytes = 0
@@ -148,7 +148,7 @@ def inflated_stream(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
                     break  # padding behind the last member
                 engine, has_data = zlib.decompressobj(wbits=31), False
             try:
-                text = engine.decompress(remaining, _PIECE)
+                text = engine.decompress(remaining, _PIECE_BYTES)
             except zlib.error as fault:
                 raise DataFault(
                     DataKind.GZIP_CORRUPT, source, read - len(remaining), f"is no gzip data ({fault})"
@@ -156,45 +156,47 @@ def inflated_stream(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
             has_data = True
             remaining = engine.unused_data if engine.eof else engine.unconsumed_tail
             inflated_bytes += len(text)
-            if inflated_bytes > _LARGEST * read + _BLOCK:
-                raise DataFault(DataKind.TOO_LARGE, source, read, f"inflates to more than {_LARGEST} times its size")
+            if inflated_bytes > _MAX_INFLATION * read + _BLOCK_BYTES:
+                raise DataFault(
+                    DataKind.TOO_LARGE, source, read, f"inflates to more than {_MAX_INFLATION} times its size"
+                )
             if text:
                 yield text
     if not engine.eof or not has_data:
         raise DataFault(DataKind.GZIP_TRUNCATED, source, read, "its gzip data ends too early")
 
 
-def rank_rows(text: Iterable[bytes], source: str, tally: Tally, *, www_kept: bool) -> Iterator[pa.RecordBatch]:
+def read_rank_rows(text: Iterable[bytes], source: str, tally: Tally, *, www_kept: bool) -> Iterator[pa.RecordBatch]:
     """Yields rows of ``SCHEMA`` in the order of the lines, with SURT host keys; several rows may have the same key.
 
     Lines without a rank of a host are counted in ``tally`` and left out. Raises ``DataFault`` for text without a header
     of ranks, and for lines without an end.
     """
     names: list[str] | None = None
-    for block in _whole_lines(text, source):
+    for block in _split_at_lines(text, source):
         lines = block
         if names is None:
             line, _, lines = block.partition(b"\n")
             names = _header(line, source)
         if lines.strip():
-            yield _rows(lines, names, tally, www_kept)
+            yield _parse_block(lines, names, tally, www_kept)
     if names is None:
         raise DataFault(DataKind.TRUNCATED, source, 0, "is empty")
 
 
-def _whole_lines(text: Iterable[bytes], source: str) -> Iterator[bytes]:
+def _split_at_lines(text: Iterable[bytes], source: str) -> Iterator[bytes]:
     pieces: list[bytes] = []
     size = offset = 0
     for piece in text:
         pieces.append(piece)
         size += len(piece)
-        if size < _BLOCK:
+        if size < _BLOCK_BYTES:
             continue
         block = b"".join(pieces)
         end = block.rfind(b"\n") + 1
-        if len(block) - end > _LONGEST_LINE:
+        if len(block) - end > _MAX_LINE_BYTES:
             raise DataFault(
-                DataKind.MALFORMED, source, offset + end, f"has a line of more than {_LONGEST_LINE:,} bytes"
+                DataKind.MALFORMED, source, offset + end, f"has a line of more than {_MAX_LINE_BYTES:,} bytes"
             )
         if end:
             yield block[:end]
@@ -216,7 +218,7 @@ def _header(line: bytes, source: str) -> list[str]:
     return names
 
 
-def _rows(block: bytes, names: list[str], tally: Tally, www_kept: bool) -> pa.RecordBatch:
+def _parse_block(block: bytes, names: list[str], tally: Tally, www_kept: bool) -> pa.RecordBatch:
     def skip_invalid_row(row: csv.InvalidRow) -> str:
         tally.skip(row.text or "")
         return "skip"
@@ -234,7 +236,7 @@ def _rows(block: bytes, names: list[str], tally: Tally, www_kept: bool) -> pa.Re
         csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), strings_can_be_null=False, null_values=[]),
     )
     rows = table.num_rows
-    columns = {KEY: _keys(_column(table, _NAME), www_kept)}
+    columns = {KEY: _host_keys(_column(table, _NAME), www_kept)}
     is_valid_row = pc.is_valid(columns[KEY])
     for field in list(SCHEMA)[1:]:
         if field.name in names:
@@ -259,7 +261,7 @@ def _column(table: pa.Table, name: str) -> pa.Array:
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], pa.binary())
 
 
-def _keys(names: pa.Array, www_kept: bool) -> pa.Array:
+def _host_keys(names: pa.Array, www_kept: bool) -> pa.Array:
     """SURT host keys of nodes' names, null for names of no host."""
     try:
         texts = names.cast(pa.string())
@@ -285,20 +287,20 @@ def _numbers(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
             values = pc.if_else(pc.is_finite(values), values, pa.scalar(None, kind))
         return values, pa.repeat(True, len(texts))
     except pa.ArrowInvalid:
-        parsed = [_number(text, whole=pa.types.is_integer(kind)) for text in texts.to_pylist()]
+        parsed = [_number(text, is_integer=pa.types.is_integer(kind)) for text in texts.to_pylist()]
         return pa.array([value for value, _ in parsed], kind), pa.array([is_read for _, is_read in parsed], pa.bool_())
 
 
-def _number(text: bytes, *, whole: bool) -> tuple[float | int | None, bool]:
+def _number(text: bytes, *, is_integer: bool) -> tuple[float | int | None, bool]:
     if not text.strip():
         return None, True
     try:
         value = float(text)
         if not math.isfinite(value):
             return None, True
-        if not whole:
+        if not is_integer:
             return value, True
         number = int(text) if text.strip().lstrip(b"+-").isdigit() else int(value)
-        return (number, True) if abs(number) < _MOST_INT and number == value else (None, False)
+        return (number, True) if abs(number) < _MAX_INT and number == value else (None, False)
     except ValueError:
         return None, False

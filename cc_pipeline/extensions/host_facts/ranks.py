@@ -39,9 +39,9 @@ from cc_pipeline.extensions.host_facts.rank_text import (
     Level,
     Release,
     Tally,
-    inflated_stream,
+    inflate_stream,
     parse_release,
-    rank_rows,
+    read_rank_rows,
 )
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.settings import Settings
@@ -53,32 +53,32 @@ RELEASE: Final = "graph_release"
 FOLDS: Final = {**dict.fromkeys(POSITIONS, "min"), **dict.fromkeys((*SCORES, HOSTS), "max")}
 
 #: Bytes of a request, and the number of parallel requests.
-_STEP: Final = 8 << 20
-_AHEAD: Final = 3
+_REQUEST_BYTES: Final = 8 << 20
+_PARALLEL_REQUESTS: Final = 3
 #: Rows of a range of keys that is sorted separately, the maximum number of ranges, and bytes of rows in memory of all
 #: ranges.
 _RANGE_ROWS: Final = 2_000_000
-_MOST_RANGES: Final = 256
-_HELD: Final = 64 << 20
+_MAX_RANGES: Final = 256
+_MEMORY_BYTES: Final = 64 << 20
 #: Rows of a file, rows of a row group, and bytes of a page, which a look-up of one host reads.
 _FILE_ROWS: Final = 8_000_000
 _GROUP_ROWS: Final = 1 << 16
 _PAGE_BYTES: Final = 32 << 10
 #: Bytes of gzip data per row: the release of spring 2026 has 262 million hosts in some 2.8 GB.
-_BYTES_A_ROW: Final = 10.7
+_GZIP_BYTES_PER_ROW: Final = 10.7
 #: Bytes of a row as Parquet, bytes of a row in scratch, and rows a second on one core if the source is fast enough.
 #: Measured on up to twelve million generated hosts, whose numbers compress worse than published ones.
 _PARQUET_BYTES: Final = 26
 _SCRATCH_BYTES: Final = 65
-_ROWS_A_SECOND: Final = 300_000
+_ROWS_PER_SECOND: Final = 300_000
 #: Maximum share of lines without a rank of a host.
-_MOST_SKIPPED: Final = 0.01
+_MAX_SKIPPED_SHARE: Final = 0.01
 _NOTE: Final = "ranks.json"
 _FOLDER: Final = "web-graph-ranks"
 
 
 @dataclass(frozen=True, slots=True)
-class RanksPrice:
+class RanksEstimate:
     """The estimated cost of a conversion: ``bytes`` to read in ``requests``, the number of ``rows``, bytes of ``disk``
     permanently and of ``scratch`` during the conversion, and ``seconds`` of work if the source is fast enough.
     """
@@ -112,7 +112,7 @@ class Ranks:
     files: tuple[str, ...]
 
 
-def price_ranks(workspace: Workspace, release: Release, level: Level) -> RanksPrice:
+def estimate_ranks(workspace: Workspace, release: Release, level: Level) -> RanksEstimate:
     """Estimates the cost of :func:`convert_ranks`, with one request. Raises ``UserInputError`` if the source has no
     such ranks, ``EnvironmentFault`` or ``DataFault`` if the source fails.
     """
@@ -124,31 +124,37 @@ def price_ranks(workspace: Workspace, release: Release, level: Level) -> RanksPr
             "(https://commoncrawl.org/web-graphs lists them)"
         )
     size = workspace.transport.read(key, 0, 1).size if head.size is None else head.size
-    rows = round(size / _BYTES_A_ROW)
-    return RanksPrice(
-        key, size, -(-size // _STEP), rows, rows * _PARQUET_BYTES, rows * _SCRATCH_BYTES, rows / _ROWS_A_SECOND
+    rows = round(size / _GZIP_BYTES_PER_ROW)
+    return RanksEstimate(
+        key,
+        size,
+        -(-size // _REQUEST_BYTES),
+        rows,
+        rows * _PARQUET_BYTES,
+        rows * _SCRATCH_BYTES,
+        rows / _ROWS_PER_SECOND,
     )
 
 
-def convert_ranks(workspace: Workspace, release: Release, level: Level, price: RanksPrice) -> Ranks:
+def convert_ranks(workspace: Workspace, release: Release, level: Level, price: RanksEstimate) -> Ranks:
     """Converts the ranks of a release into the home, by SURT host key. Returns stored ranks without a request.
 
-    ``price`` is the result of :func:`price_ranks` that the user accepted. Raises ``PlaceFault`` if the disk is too
+    ``price`` is the result of :func:`estimate_ranks` that the user accepted. Raises ``PlaceFault`` if the disk is too
     full, ``EnvironmentFault`` if the source fails, ``DataFault`` for malformed ranks; the home is then unchanged.
     """
     stored_ranks = find_ranks(workspace.settings, release, level)
     if stored_ranks is not None:
         return stored_ranks
-    folder = _folder(workspace.settings, release.name, level)
+    folder = _ranks_folder(workspace.settings, release.name, level)
     with disk_trouble(folder), workspace.scratch_folder("ranks") as scratch:
         _check_room(scratch, price)
         new_folder = scratch / "made"
         new_folder.mkdir()
         tally = Tally()
-        text = inflated_stream(_pieces(workspace, price), price.key)
-        rows = rank_rows(text, price.key, tally, www_kept=release.www_kept)
-        files, count = _write(new_folder, folded_runs(_sorted(rows, price.rows, scratch)), release, level)
-        if tally.skipped > _MOST_SKIPPED * (tally.rows + tally.skipped) or not tally.rows:
+        text = inflate_stream(_read_blocks(workspace, price), price.key)
+        rows = read_rank_rows(text, price.key, tally, www_kept=release.www_kept)
+        files, count = _write_files(new_folder, fold_keys(_sort_rows(rows, price.rows, scratch)), release, level)
+        if tally.skipped > _MAX_SKIPPED_SHARE * (tally.rows + tally.skipped) or not tally.rows:
             raise DataFault(
                 DataKind.MALFORMED,
                 price.key,
@@ -182,7 +188,7 @@ def convert_ranks(workspace: Workspace, release: Release, level: Level, price: R
 
 def find_ranks(settings: Settings, release: Release, level: Level) -> Ranks | None:
     """The converted ranks of a release; ``None`` if there are none."""
-    return _read_note(_folder(settings, release.name, level))
+    return _read_note(_ranks_folder(settings, release.name, level))
 
 
 def all_ranks(settings: Settings) -> list[Ranks]:
@@ -224,7 +230,7 @@ def ranks_dataset(settings: Settings, ranks: Ranks, name: str) -> Dataset:
     """Converted ranks as a dataset. The columns of domains begin with ``domain_``; their keys are the keys of the hosts
     with the domains' names.
     """
-    folder = _folder(settings, ranks.release, ranks.level)
+    folder = _ranks_folder(settings, ranks.release, ranks.level)
     left_out = {KEY} if ranks.level == "domain" else {KEY, HOSTS}
     columns = {field.name: field.type for field in SCHEMA if field.name not in left_out}
     return Dataset(
@@ -243,7 +249,7 @@ def ranks_dataset(settings: Settings, ranks: Ranks, name: str) -> Dataset:
     )
 
 
-def _folder(settings: Settings, release: str, level: str) -> Path:
+def _ranks_folder(settings: Settings, release: str, level: str) -> Path:
     return keyed_path(settings) / _FOLDER / release / level
 
 
@@ -259,7 +265,7 @@ def _read_note(folder: Path) -> Ranks | None:
         ) from error
 
 
-def _check_room(folder: Path, price: RanksPrice) -> None:
+def _check_room(folder: Path, price: RanksEstimate) -> None:
     free = shutil.disk_usage(folder).free
     if free < price.disk + price.scratch:
         raise PlaceFault(
@@ -269,19 +275,19 @@ def _check_room(folder: Path, price: RanksPrice) -> None:
         )
 
 
-def _pieces(workspace: Workspace, price: RanksPrice) -> Iterator[bytes]:
+def _read_blocks(workspace: Workspace, price: RanksEstimate) -> Iterator[bytes]:
     """The file in its order, with some requests in parallel. Raises ``RangeFault``."""
-    starts = deque(range(0, price.bytes, _STEP))
+    starts = deque(range(0, price.bytes, _REQUEST_BYTES))
     pending: deque[Future[bytes]] = deque()
 
     def read(start: int) -> bytes:
-        return workspace.transport.read(price.key, start, min(_STEP, price.bytes - start)).data
+        return workspace.transport.read(price.key, start, min(_REQUEST_BYTES, price.bytes - start)).data
 
     read_bytes = 0
-    with ThreadPoolExecutor(_AHEAD) as pool:
+    with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         try:
             while starts or pending:
-                while starts and len(pending) < _AHEAD:
+                while starts and len(pending) < _PARALLEL_REQUESTS:
                     pending.append(pool.submit(read, starts.popleft()))
                 data = pending.popleft().result()
                 read_bytes += len(data)
@@ -292,7 +298,7 @@ def _pieces(workspace: Workspace, price: RanksPrice) -> Iterator[bytes]:
                 future.cancel()
 
 
-def _sorted(rows: Iterator[pa.RecordBatch], expected: int, scratch: Path) -> Iterator[pa.RecordBatch]:
+def _sort_rows(rows: Iterator[pa.RecordBatch], expected: int, scratch: Path) -> Iterator[pa.RecordBatch]:
     """Sorts ``rows``, about ``expected`` of them, by key, with constant memory.
 
     Rows are distributed to ranges of keys, which the first batch determines, and each range is sorted separately.
@@ -303,12 +309,12 @@ def _sorted(rows: Iterator[pa.RecordBatch], expected: int, scratch: Path) -> Ite
         order = pc.sort_indices(batch.column(KEY))
         keys = batch.column(KEY).take(order)
         if not ranges:
-            count = max(1, min(-(-expected // _RANGE_ROWS), _MOST_RANGES))
+            count = max(1, min(-(-expected // _RANGE_ROWS), _MAX_RANGES))
             bounds = sorted({keys[len(keys) * place // count].as_py() for place in range(1, count)})
             for number in range(len(bounds) + 1):
                 folder = scratch / f"range-{number:03}"
                 folder.mkdir()
-                ranges.append(OrderedRows(SCHEMA, [KEY], folder, _HELD // count))
+                ranges.append(OrderedRows(SCHEMA, [KEY], folder, _MEMORY_BYTES // count))
         ends = [bisect_left(range(len(keys)), bound, key=lambda position: keys[position].as_py()) for bound in bounds]
         batch_table = pa.Table.from_batches([batch])
         for key_range, start, end in zip(ranges, [0, *ends], [*ends, len(keys)], strict=True):
@@ -320,14 +326,14 @@ def _sorted(rows: Iterator[pa.RecordBatch], expected: int, scratch: Path) -> Ite
         shutil.rmtree(scratch / f"range-{number:03}")
 
 
-def folded_runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+def fold_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Merges rows in the order of their keys into one row a key: the smallest position and the largest score."""
     carried_rows: pa.Table | None = None
     for batch in batches:
         rows = pa.Table.from_batches([batch]).cast(SCHEMA)
         if carried_rows is not None:
             rows = pa.concat_tables([carried_rows, rows])
-        folded = _folded(rows)
+        folded = _fold_table(rows)
         # The next batch may begin with the same key.
         carried_rows = folded.slice(folded.num_rows - 1)
         if folded.num_rows > 1:
@@ -336,7 +342,7 @@ def folded_runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield carried_rows
 
 
-def _folded(rows: pa.Table) -> pa.Table:
+def _fold_table(rows: pa.Table) -> pa.Table:
     keys = rows.column(KEY).combine_chunks()
     if not pc.any(pc.equal(keys.slice(1), keys.slice(0, max(len(keys) - 1, 0))), min_count=0).as_py():
         return rows
@@ -346,7 +352,7 @@ def _folded(rows: pa.Table) -> pa.Table:
     return pa.table(columns, names=[KEY, *FOLDS]).select(SCHEMA.names).cast(SCHEMA).sort_by(KEY)
 
 
-def _write(folder: Path, tables: Iterator[pa.Table], release: Release, level: Level) -> tuple[list[str], int]:
+def _write_files(folder: Path, tables: Iterator[pa.Table], release: Release, level: Level) -> tuple[list[str], int]:
     """Writes Parquet files into ``folder``, in the order of their keys. Returns their names and the number of rows."""
     schema = SCHEMA if level == "domain" else SCHEMA.remove(SCHEMA.get_field_index(HOSTS))
     schema = schema.append(pa.field(RELEASE, pa.string()))
@@ -355,12 +361,12 @@ def _write(folder: Path, tables: Iterator[pa.Table], release: Release, level: Le
     writer: pq.ParquetWriter | None = None
     rows_here = 0
     try:
-        for group in _groups(tables):
+        for group in _regroup(tables):
             if writer is None or rows_here >= _FILE_ROWS:
                 if writer is not None:
                     writer.close()
                 names.append(f"part-{len(names):05}.parquet")
-                writer, rows_here = _writer(folder / names[-1], schema), 0
+                writer, rows_here = _open_writer(folder / names[-1], schema), 0
             labelled_group = group.append_column(RELEASE, pa.repeat(pa.scalar(release.name), group.num_rows))
             writer.write_table(labelled_group.select(schema.names), row_group_size=_GROUP_ROWS)
             rows_here += group.num_rows
@@ -371,7 +377,7 @@ def _write(folder: Path, tables: Iterator[pa.Table], release: Release, level: Le
     return names, total
 
 
-def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     return pq.ParquetWriter(
         path,
         schema,
@@ -383,7 +389,7 @@ def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     )
 
 
-def _groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _regroup(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """The same rows in tables of the size of a row group."""
     pending: list[pa.Table] = []
     rows = 0

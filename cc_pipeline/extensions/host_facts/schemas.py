@@ -9,7 +9,7 @@ import pyarrow as pa
 from cc_pipeline.capture_columns import CRAWL
 from cc_pipeline.columns import Column, schema_of
 
-_ANSWERS: Final = {
+_STATUS_GROUPS: Final = {
     "3xx": "other redirects than 301, 302, 304, 307, 308",
     "4xx": "other errors of the 400s than 404, 410",
     "5xx": "errors of the 500s",
@@ -19,7 +19,7 @@ _ANSWERS: Final = {
     "redirPerm": "301 and 308",
     "redirTemp": "302 and 307",
 }
-_DATABASE: Final = {
+_CRAWL_DATABASE_STATES: Final = {
     "fetched": "fetched",
     "gone": "gone",
     "notModified": "not modified",
@@ -46,16 +46,16 @@ HOST_INDEX_COLUMNS: Final = (
     Column("fetch_200_lote_pct", pa.int64(), "Their share of fetch_200, 0 to 100"),
     *(
         Column(f"fetch_{name}", pa.int64(), f"Page fetches answered with {description}")
-        for name, description in _ANSWERS.items()
+        for name, description in _STATUS_GROUPS.items()
     ),
     Column("robots_200", pa.int64(), "Fetches of robots.txt answered with status 200"),
     *(
         Column(f"robots_{name}", pa.int64(), f"Fetches of robots.txt answered with {description}")
-        for name, description in _ANSWERS.items()
+        for name, description in _STATUS_GROUPS.items()
     ),
     *(
         Column(f"nutch_{name}", pa.int64(), f"URLs of the crawl database that are {description}")
-        for name, description in _DATABASE.items()
+        for name, description in _CRAWL_DATABASE_STATES.items()
     ),
     Column(
         "nutch_numRecords",
@@ -64,7 +64,7 @@ HOST_INDEX_COLUMNS: Final = (
     ),
     *(
         Column(f"nutch_{name}_pct", pa.int64(), f"Share of nutch_numRecords that is {description}, 0 to 100")
-        for name, description in _DATABASE.items()
+        for name, description in _CRAWL_DATABASE_STATES.items()
     ),
 )
 DEGREES_COLUMNS: Final = (

@@ -18,7 +18,7 @@ from cc_pipeline.errors import DataFault, DataKind, Kind
 from cc_pipeline.index.footers.decode import FooterRows, decode_footer
 from cc_pipeline.index.footers.store import CrawlFooters
 from cc_pipeline.index.parquet.locator import as_text
-from cc_pipeline.index.parquet.places import FilePlace, RowGroupPlace, checked_row_group, column_place, split_columns
+from cc_pipeline.index.parquet.places import IndexFile, RowGroupLocation, check_row_group, locate_column, split_columns
 
 #: Types that a column may be declared as.
 TYPES: Final[Mapping[str, pa.DataType]] = {
@@ -48,7 +48,7 @@ def arrow_type(physical: str, meaning: str) -> pa.DataType:
     return pa.int64() if physical in ("INT32", "INT64") else pa.string()
 
 
-def widest(types: Iterable[pa.DataType]) -> pa.DataType:
+def common_type(types: Iterable[pa.DataType]) -> pa.DataType:
     """The one type for values of all ``types``; text if there is no common type."""
     distinct_types = list(dict.fromkeys(types))
     if len(distinct_types) == 1:
@@ -56,13 +56,13 @@ def widest(types: Iterable[pa.DataType]) -> pa.DataType:
     return pa.float64() if set(distinct_types) == {pa.int64(), pa.float64()} else pa.string()
 
 
-def typed(values: pa.Array, file: FilePlace, name: str, target_type: pa.DataType) -> pa.Array:
+def cast_values(values: pa.Array, file: IndexFile, name: str, target_type: pa.DataType) -> pa.Array:
     """Casts values of their physical type to ``target_type``. Raises ``DataFault`` with the file and column if that
     fails.
     """
     physical, _, meaning = file.columns[name]
     try:
-        return _typed(values, physical, meaning, target_type)
+        return _cast_values(values, physical, meaning, target_type)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise DataFault(
             DataKind.UNSUPPORTED,
@@ -72,7 +72,7 @@ def typed(values: pa.Array, file: FilePlace, name: str, target_type: pa.DataType
         ) from error
 
 
-def _typed(values: pa.Array, physical: str, meaning: str, target_type: pa.DataType) -> pa.Array:
+def _cast_values(values: pa.Array, physical: str, meaning: str, target_type: pa.DataType) -> pa.Array:
     if (decimal := _DECIMAL.match(meaning)) is not None:
         values = _decimals(values, int(decimal[1]))
     elif meaning == "UINT_64" or (meaning == "UINT_LOGICAL" and physical == "INT64"):
@@ -128,7 +128,7 @@ class Shard:
     for other columns.
     """
 
-    file: FilePlace
+    file: IndexFile
     key: str
     footer: FooterRows
     tail: bytes
@@ -138,31 +138,31 @@ class Shard:
         statistics = self.footer.statistics(0)
         return [(_bytes(low), _bytes(high)) for low, high in zip(statistics.minimums, statistics.maximums, strict=True)]
 
-    def in_order(self) -> bool:
+    def is_sorted(self) -> bool:
         """Whether the keys of row groups ascend, so that pages can be skipped too."""
         group_bounds = [(low, high) for low, high in self.bounds() if low is not None and high is not None]
         return all(before[1] <= after[0] for before, after in pairwise(group_bounds)) and bool(group_bounds)
 
-    def may_hold(self, ranges: RangeSet) -> list[int]:
+    def matching_row_groups(self, ranges: RangeSet) -> list[int]:
         """The row groups that may have a key in ``ranges``. Empty row groups have none, and often no location in the
         file.
         """
         rows = self.footer.row_counts()
         return [number for number, (low, high) in enumerate(self.bounds()) if rows[number] and ranges.meets(low, high)]
 
-    def row_groups(self, numbers: Sequence[int], columns: Iterable[str]) -> list[RowGroupPlace]:
+    def row_groups(self, numbers: Sequence[int], columns: Iterable[str]) -> list[RowGroupLocation]:
         """Locations of the key column and of those ``columns`` that the file has. Raises ``DataFault``."""
         column_names = tuple(dict.fromkeys((self.key, *(name for name in columns if name in self.file.columns))))
         rows = decode_footer(self.tail, self.file.size, self.file.path, columns=(), lookup_columns=column_names)
         return [
-            checked_row_group(
+            check_row_group(
                 self.file,
                 group.row_group,
                 group.rows,
-                {name: column_place(self.file, chunk) for name, chunk in group.chunks.items()},
+                {name: locate_column(self.file, chunk) for name, chunk in group.chunks.items()},
                 self.key,
             )
-            for group in rows.chosen_groups(numbers)
+            for group in rows.select_groups(numbers)
         ]
 
 
@@ -180,7 +180,7 @@ def open_shard(path: str, tail: bytes, size: int, etag: str | None, key: str, ne
             )
     if flat[key][0] != "BYTE_ARRAY":
         raise DataFault(DataKind.UNSUPPORTED, path, None, f"column {key} is {flat[key][0]}, not text")
-    return Shard(FilePlace("", "", path, size, etag, footer.footer_bytes, flat, unread), key, footer, tail)
+    return Shard(IndexFile("", "", path, size, etag, footer.footer_bytes, flat, unread), key, footer, tail)
 
 
 def stored_shards(
@@ -200,7 +200,7 @@ def stored_shards(
                 yield Gap(path, f"{fault.kind.value}: {fault.reason}", fault.offset)
 
 
-def column_types(files: Iterable[FilePlace]) -> dict[str, pa.DataType]:
+def column_types(files: Iterable[IndexFile]) -> dict[str, pa.DataType]:
     """Every flat column of ``files`` with the widest of its types, in the order of first occurrence."""
     seen: dict[str, dict[pa.DataType, None]] = {}
     shapes: set[tuple[tuple[str, tuple[str, str, str]], ...]] = set()
@@ -210,7 +210,7 @@ def column_types(files: Iterable[FilePlace]) -> dict[str, pa.DataType]:
             shapes.add(shape)
             for name, (physical, _, meaning) in shape:
                 seen.setdefault(name, {})[arrow_type(physical, meaning)] = None
-    return {name: widest(types) for name, types in seen.items()}
+    return {name: common_type(types) for name, types in seen.items()}
 
 
 def _bytes(bound: object) -> bytes | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cc_pipeline.checks.scope import CheckResult, some
+from cc_pipeline.checks.scope import CheckResult, abbreviate_keys
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.extensions.host_facts.dataset_files import shards_read
+from cc_pipeline.extensions.host_facts.dataset_files import read_stored_shards
 from cc_pipeline.extensions.host_facts.known import known_datasets
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -20,13 +20,13 @@ def annotation_verdict(workspace: Workspace, name: str) -> CheckResult:
         return CheckResult(
             check, "warn", f"{name} was removed; its asset disappears when the code location is reloaded"
         )
-    stored_shards = shards_read(workspace, dataset.dataset).values()
+    stored_shards = read_stored_shards(workspace, dataset.dataset).values()
     if not stored_shards:
         return CheckResult(check, "ok", f"{name} was not used yet")
     failed = [path for shards in stored_shards for path in shards.paths if shards.footers.entries[path].failed]
     files = sum(len(shards.paths) for shards in stored_shards)
     metrics = {"files": files, "unread": len(failed)}
     if failed:
-        message = f"{len(failed):,} of {files:,} files of {name} could not be read: {some(set(failed))}"
+        message = f"{len(failed):,} of {files:,} files of {name} could not be read: {abbreviate_keys(set(failed))}"
         return CheckResult(check, "warn", message, metrics)
     return CheckResult(check, "ok", f"{files:,} files of {name} can be read", metrics)

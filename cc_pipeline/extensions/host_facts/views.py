@@ -16,7 +16,7 @@ VIEWS: Final = (
         f"SELECT DISTINCT ON (crawl, target, surt_host_name) * FROM (SELECT * REPLACE ({WHOLE_TARGET} AS target) "
         f"FROM lake.host_facts WHERE {is_part('target')})",
         "One row per host of a target in a crawl: what datasets keyed by host say of it.",
-        all_but=(
+        row_count_rule=(
             "host_facts",
             f"SELECT count(*) - count(DISTINCT (crawl, {WHOLE_TARGET}, surt_host_name)) FROM lake.host_facts "
             f"WHERE {is_part('target')}",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from cc_pipeline.cli.command import Command
     from cc_pipeline.defs.declarations import HomeDefinitions
-    from cc_pipeline.defs.placement import Placement
+    from cc_pipeline.defs.placement import HomeNamespace
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
 
@@ -40,7 +40,7 @@ def _commands() -> Mapping[str, Command]:
     return COMMANDS
 
 
-def _definitions(_placement: Placement) -> HomeDefinitions:
+def _definitions(_placement: HomeNamespace) -> HomeDefinitions:
     from cc_pipeline.extensions.policies.definitions import define
 
     return define()

@@ -37,16 +37,16 @@ def dataset(
 
     Raises ``UserInputError`` for invalid arguments, ``EnvironmentFault`` if nothing was published or the disk fails.
     """
-    from cc_pipeline.api.voice import told_to
+    from cc_pipeline.api.voice import use_reporter
     from cc_pipeline.extensions.policies.making import make_dataset
 
-    with told_to(home.voice):
+    with use_reporter(home.reporter):
         return make_dataset(
             home.settings,
             Path(out),
-            _listed(targets),
-            _listed(crawls),
-            languages=_listed(languages),
+            _as_sequence(targets),
+            _as_sequence(crawls),
+            languages=_as_sequence(languages),
             words=words,
             rules=rules,
             near=near,
@@ -60,5 +60,5 @@ def dataset(
         )
 
 
-def _listed(texts: str | Sequence[str]) -> Sequence[str]:
+def _as_sequence(texts: str | Sequence[str]) -> Sequence[str]:
     return [texts] if isinstance(texts, str) else texts

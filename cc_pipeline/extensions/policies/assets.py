@@ -3,25 +3,27 @@
 import dagster as dg
 
 from cc_pipeline.defs.declared.jobs import PartitionsConfig
-from cc_pipeline.defs.partition_runs import Yielded, each_alone, own_figures
+from cc_pipeline.defs.partition_runs import Yielded, partition_metadata, run_each
 from cc_pipeline.defs.partitions import StepContext, listed_keys
-from cc_pipeline.defs.placement import Placement
-from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
+from cc_pipeline.defs.placement import HomeNamespace
+from cc_pipeline.defs.recording import Described, PartitionRun, read_planned_keys
 from cc_pipeline.extensions.policies.fill import fill_policies
 from cc_pipeline.workspace.workspace import Workspace
 
 
-def site_policies(context: dg.AssetExecutionContext, workspace: Workspace, placement: Placement) -> Yielded:
+def site_policies(context: dg.AssetExecutionContext, workspace: Workspace, placement: HomeNamespace) -> Yielded:
     """One row per robots.txt capture of the target's hosts in the crawl, with rules and signals. Runs on request."""
-    run = PartitionRun(context, workspace, placement, wanted_keys(context), ["site_policies"])
+    run = PartitionRun(context, workspace, placement, read_planned_keys(context), ["site_policies"])
     yield from _fill_policies(context, workspace, run)
 
 
 def read_policies_listed(
-    context: dg.OpExecutionContext, workspace: Workspace, placement: Placement, config: PartitionsConfig
+    context: dg.OpExecutionContext, workspace: Workspace, placement: HomeNamespace, config: PartitionsConfig
 ) -> Yielded:
     """The same for the partitions that the configuration names."""
-    run = PartitionRun(context, workspace, placement, listed_keys(config.partitions), ["site_policies"], listed=True)
+    run = PartitionRun(
+        context, workspace, placement, listed_keys(config.partitions), ["site_policies"], from_config=True
+    )
     yield from _fill_policies(context, workspace, run)
 
 
@@ -29,8 +31,8 @@ def _fill_policies(context: StepContext, workspace: Workspace, run: PartitionRun
     def fill(key: str) -> dict[str, Described]:
         crawl, _, slug = key.partition("|")
         report = fill_policies(workspace, crawl, [slug])
-        metadata = own_figures(report, slug, "site_policies", workspace.lake.row_count("site_policies"))
+        metadata = partition_metadata(report, slug, "site_policies", workspace.lake.row_count("site_policies"))
         version = report.per_target[slug].get("version:site_policies")
         return {"site_policies": (metadata, None if version is None else str(version))}
 
-    return each_alone(context, run, fill)
+    return run_each(context, run, fill)

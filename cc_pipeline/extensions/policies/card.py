@@ -16,7 +16,7 @@ from cc_pipeline.extensions.policies.dataset import Recipe
 from cc_pipeline.terminal import escape_controls
 
 #: Maximum characters of a value in the example row.
-_SHOWN: Final = 80
+_MAX_VALUE_CHARACTERS: Final = 80
 #: The columns of a data set, in their order, and what each holds.
 COLUMNS: Final = {
     "url": "the address that was captured",
@@ -43,7 +43,7 @@ _LIMITS: Final = (
     "Rights stay with whoever wrote a page; Common Crawl's terms of use hold.",
     "Copies were looked for within this data set alone, not against others.",
 )
-_NOT_ASKED: Final = "Wishes of sites on the use of their texts were not considered (no --respect)."
+_PREFERENCES_IGNORED: Final = "Wishes of sites on the use of their texts were not considered (no --respect)."
 
 
 def card_sections(
@@ -52,16 +52,16 @@ def card_sections(
     """Markdown with the columns and the first row of ``data``, the limits, and the command that made ``out``."""
     row = _first_row(data)
     lines = ["", "## Columns, and the first row", "", "| column | what it is | in the first row |", "|---|---|---|"]
-    lines += [f"| `{name}` | {meaning} | {_value(row.get(name))} |" for name, meaning in COLUMNS.items()]
+    lines += [f"| `{name}` | {meaning} | {_markdown_value(row.get(name))} |" for name, meaning in COLUMNS.items()]
     lines += ["", "## Limits", ""]
-    lines += [f"- {limit}" for limit in (*_LIMITS, *(() if recipe.respect else (_NOT_ASKED,)))]
+    lines += [f"- {limit}" for limit in (*_LIMITS, *(() if recipe.respect else (_PREFERENCES_IGNORED,)))]
     lines += ["", "## To make it again", ""]
     lines += ["In a home with the same runs, which `provenance.json` lists:", ""]
-    lines += ["```", command_of(recipe, targets, crawls, format, out), "```"]
+    lines += ["```", dataset_command(recipe, targets, crawls, format, out), "```"]
     return "\n".join(lines)
 
 
-def command_of(recipe: Recipe, targets: Sequence[Target], crawls: Sequence[str], format: str, out: Path) -> str:
+def dataset_command(recipe: Recipe, targets: Sequence[Target], crawls: Sequence[str], format: str, out: Path) -> str:
     """The complete command that makes this data set, including default options. It has the targets of a list file, not
     the file.
     """
@@ -72,7 +72,7 @@ def command_of(recipe: Recipe, targets: Sequence[Target], crawls: Sequence[str],
     words += ["--near", f"{recipe.near or 0:g}", *([] if recipe.exact else ["--keep-copies"])]
     if recipe.respect:
         words += ["--respect", ",".join(recipe.respect), "--as-of", recipe.as_of]
-        words += ["--known-only"] if recipe.known else []
+        words += ["--known-only"] if recipe.known_only else []
     return shlex.join([*words, "--format", format, "--out", out.name])
 
 
@@ -87,10 +87,10 @@ def _first_row(data: Path) -> Mapping[str, Any]:
     return dict(json.loads(line)) if line else {}
 
 
-def _value(value: object) -> str:
+def _markdown_value(value: object) -> str:
     """A value as the cell of a Markdown table. Text of strangers is escaped."""
     if value is None:
         return ""
-    text = " ".join(escape_controls(str(value)[: 4 * _SHOWN]).split())
-    text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    text = " ".join(escape_controls(str(value)[: 4 * _MAX_VALUE_CHARACTERS]).split())
+    text = text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[: _MAX_VALUE_CHARACTERS - 1]}…"
     return f"`{text.replace('`', chr(0x2019)).replace('|', chr(0x2502))}`" if text else ""

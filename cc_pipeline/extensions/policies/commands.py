@@ -10,19 +10,19 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.api import meaning
-from cc_pipeline.api.choices import as_the_home_has_it
+from cc_pipeline.api.choices import confirm_choices
 from cc_pipeline.api.materializing import Part
-from cc_pipeline.api.meaning import checked_format
+from cc_pipeline.api.meaning import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.output import show_export, write_rows
-from cc_pipeline.cli.run_report import say_what_was_done
+from cc_pipeline.cli.run_report import print_run_summary
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, load_settings
 
 #: The summary that the command prints, a row for each crawl and target.
-_SHOWN = """
+_SUMMARY_SQL = """
     SELECT crawl, split_part(target, '~', 1) AS target, count(*) AS captures, count(DISTINCT (scheme, host, port)) AS
         origins, count(DISTINCT content_digest) AS contents, count_if(state = 'read') AS read,
         count_if(state = 'unavailable') AS "4xx", count_if(state = 'unreachable') AS "5xx",
@@ -60,29 +60,29 @@ def policies(
     """
     from cc_pipeline.extensions.policies.hosts import policy_targets
     from cc_pipeline.extensions.policies.reading import read_policies
-    from cc_pipeline.lake.reading import open_settled
+    from cc_pipeline.lake.reading import open_home_publication
 
-    checked_format(output)
+    check_format(output)
     settings = load_settings(
         source=source,
         home=home,
         via=via,
-        max_index_gaps=options.most_gaps(allow_gaps),
-        max_bytes=options.at_any_price(yes),
-        max_requests=options.at_any_price(yes),
-        wait=options.patience(wait),
+        max_index_gaps=options.index_gap_limit(allow_gaps),
+        max_bytes=options.cost_limit(yes),
+        max_requests=options.cost_limit(yes),
+        wait=options.wait_seconds(wait),
     )
     requested_targets = meaning.read_targets(targets, settings)
-    settings = as_the_home_has_it(settings, yes=yes)
+    settings = confirm_choices(settings, yes=yes)
     crawls = crawl or _crawls_of(settings, requested_targets)
 
     def print_part(part: Part) -> None:
-        say_what_was_done(part.settings, part.done, part.targets, part.forgotten)
+        print_run_summary(part.settings, part.changes, part.targets, part.forgotten)
 
-    faults = read_policies(settings, crawls, requested_targets, yes=yes, told=print_part)
+    faults = read_policies(settings, crawls, requested_targets, yes=yes, on_part=print_part)
     try:
-        with open_settled(settings) as connection:
-            rows = connection.execute(_SHOWN, [[target.slug for target in policy_targets(requested_targets)]])
+        with open_home_publication(settings) as connection:
+            rows = connection.execute(_SUMMARY_SQL, [[target.slug for target in policy_targets(requested_targets)]])
             columns = [column[0] for column in rows.description or []]
             write_rows("robots.txt captures", columns, rows.fetchall(), output)
     except EnvironmentFault:
@@ -100,7 +100,9 @@ def _crawls_of(settings: Settings, targets: tuple[Target, ...]) -> list[str]:
 
     slugs = {target.slug for target in targets}
     with open_workspace(settings) as workspace:
-        located_crawls = {slice_.crawl for slice_ in LOCATE.here(workspace.lake) if slice_.whole.target in slugs}
+        located_crawls = {
+            slice_.crawl for slice_ in LOCATE.list_slices(workspace.lake) if slice_.partition.target in slugs
+        }
     if not located_crawls:
         raise UserInputError("this home has no captures of these targets; name crawls: --crawl newest")
     return sorted(located_crawls, reverse=True)
@@ -111,7 +113,7 @@ def dataset(
     targets: Annotated[
         list[str] | None, typer.Argument(metavar="TARGET…", help="Pages of these targets (default: all there are).")
     ] = None,
-    crawl: options.CrawlsHere = None,
+    crawl: options.HomeCrawls = None,
     language: Annotated[
         list[str] | None, typer.Option("--language", "-l", help="en, de, eng …; may be repeated (default: all).")
     ] = None,

@@ -1,7 +1,7 @@
 """SQL queries of the usage preferences of sites and pages: those at the time of a fetch, and those of the newest
 capture.
 
-``main.site_policies`` has the lines of robots.txt captures, ``main.page_policies`` the preferences in pages and
+``main.site_policies`` has the lines of robots.txt captures, ``main.page_policies_query`` the preferences in pages and
 headers. A page's robots.txt is that of its scheme, host and port. Common Crawl fetches it before the pages of a
 segment, so the robots.txt of the page's own segment is preferred, then the last earlier one, then the first later one:
 ``basis`` has which.
@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import Final
 
 from cc_pipeline.capture_columns import CAPTURE
-from cc_pipeline.extensions.policies.usage import LABELS, SAYS, USES
-from cc_pipeline.lake.reading import quoted
+from cc_pipeline.extensions.policies.usage import LABELS, USES, VERDICTS
+from cc_pipeline.lake.reading import quote_literal
 from cc_pipeline.publish.sql import Scope
 
 _KEY: Final = ", ".join(CAPTURE)
@@ -28,12 +28,12 @@ _ROBOTS: Final = (
     "warc_record_offset)"
 )
 #: States of a robots.txt without information. The newest capture is one of another state, if there is any.
-_TELLS_NOTHING: Final = ("unreachable", "unresolved", "unreadable")
+_UNINFORMATIVE_STATES: Final = ("unreachable", "unresolved", "unreadable")
 #: Subjects of verdicts: ``access`` is decided by rules, the others are uses.
-ABOUT: Final = ("access", *USES)
+SUBJECTS: Final = ("access", *USES)
 
 
-def origin(url: str) -> str:
+def origin_columns(url: str) -> str:
     """SQL columns with scheme, host and port of a URL. ``fill.origin_of`` does the same in Python."""
     authority = f"lower(regexp_extract({url}, '^[^/?#]*//(?:[^/?#@]*@)?([^/?#]*)', 1))"
     scheme = f"lower(regexp_extract({url}, '^([^/?#:]*):', 1))"
@@ -44,12 +44,12 @@ def origin(url: str) -> str:
     )
 
 
-def segment(warc_filename: str = "warc_filename") -> str:
+def segment_expression(warc_filename: str = "warc_filename") -> str:
     """An SQL expression of the segment in an archive file's name; empty if the name has none."""
     return f"regexp_extract({warc_filename}, '/segments/([^/]+)/', 1)"
 
 
-def path_of(url: str) -> str:
+def path_expression(url: str) -> str:
     """An SQL expression of a URL's path and query in the normal form of patterns (``policies/robots.py``)."""
     has_escapable = "regexp_matches(rooted, '[^!-~]')"
     octets = (
@@ -81,7 +81,7 @@ def _unescaped(text: str, kept_escapes: str) -> str:
     return _let("pieces", f"string_split({text}, '%')", f"pieces[1] || coalesce(array_to_string({pieces}, ''), '')")
 
 
-def fits(pattern: str, path: str) -> str:
+def pattern_matches(pattern: str, path: str) -> str:
     """An SQL condition: the pattern matches the path from its first octet. Both are in normal form (RFC 9309, 2.2.2 and
     2.2.3).
     """
@@ -90,10 +90,10 @@ def fits(pattern: str, path: str) -> str:
     return f"({path} LIKE {like_pattern} ESCAPE '\\')"
 
 
-def joined(pages: str, table: Scope) -> str:
+def robots_ctes(pages: str, table: Scope) -> str:
     """Common table expressions that join each row of ``pages`` (``page``, ``scheme``, ``host``, ``port``, ``crawl``,
-    ``segment``, ``fetched``) with two robots.txt captures: the one in force at the fetch (struct ``robots``) and the
-    newest one (struct ``newest``). Both are null if there is none.
+    ``segment_expression``, ``fetched``) with two robots.txt captures: the one in force at the fetch (struct ``robots``)
+    and the newest one (struct ``newest``). Both are null if there is none.
 
     ``basis`` is segment, earlier, later or none. ``gap_seconds`` is how much earlier than the page the robots.txt was
     fetched (below 0: later). ``agreement`` is bracketed if the last capture before and the first one after the page
@@ -114,7 +114,7 @@ def joined(pages: str, table: Scope) -> str:
         in_time AS (
             SELECT scheme, host, port, fetch_time, arg_min(one, robots) AS one FROM robots GROUP BY ALL),
         newest AS (
-            SELECT scheme, host, port, arg_max(one, (one.state NOT IN {_TELLS_NOTHING}, fetch_time)) AS one
+            SELECT scheme, host, port, arg_max(one, (one.state NOT IN {_UNINFORMATIVE_STATES}, fetch_time)) AS one
             FROM in_time GROUP BY ALL),
         same_before AS ({as_of("robots", in_segment, ">=")}),
         same_after AS ({as_of("robots", in_segment, "<")}),
@@ -137,9 +137,9 @@ def joined(pages: str, table: Scope) -> str:
             FROM beside)"""
 
 
-def verdicts(question_query: str, table: Scope) -> str:
+def verdict_ctes(question_query: str, table: Scope) -> str:
     """Common table expressions with the verdicts of robots.txt for each row of ``question_query`` (``ask``, ``robots``
-    and its ``state``, ``path``, ``agent``), one row for each of ``ABOUT``: ``verdict`` is allow, disallow or
+    and its ``state``, ``path``, ``agent``), one row for each of ``SUBJECTS``: ``verdict`` is allow, disallow or
     unknown.
 
     The group of an agent replaces the group for all agents, including its signals. The longest matching rule counts,
@@ -161,7 +161,7 @@ def verdicts(question_query: str, table: Scope) -> str:
             SELECT e.ask, e.agent, unnest(r.uses) AS about, {family} AS family, says,
                 2 * strlen(coalesce(r.path, '')) + {tie} AS weight
             FROM governed e JOIN lines r ON r.robots = e.robots AND r.agent = e.governing AND r.says IS NOT NULL
-                AND (r.path IS NULL OR {fits("r.path", "e.path")})),
+                AND (r.path IS NULL OR {pattern_matches("r.path", "e.path")})),
         chosen AS (
             SELECT ask, agent, about, arg_max(says, weight) AS says FROM fitting GROUP BY ask, agent, about, family),
         said AS (
@@ -170,24 +170,24 @@ def verdicts(question_query: str, table: Scope) -> str:
             SELECT ask, agent, about, CASE WHEN about = 'access' AND path = '/robots.txt' THEN 'allow'
                 WHEN disallows THEN 'disallow' WHEN about = 'access' AND state = 'read' THEN 'allow'
                 WHEN NOT disallows AND about <> 'access' THEN 'allow' ELSE 'unknown' END AS verdict
-            FROM (SELECT *, unnest({list(ABOUT)}) AS about FROM asked) LEFT JOIN said USING (ask, agent, about))"""
+            FROM (SELECT *, unnest({list(SUBJECTS)}) AS about FROM asked) LEFT JOIN said USING (ask, agent, about))"""
 
 
-def page_policies() -> str:
+def page_policies_query() -> str:
     """An SQL query of the preferences in pages and headers: one row for each statement. ``agent`` is ``*`` for a
     statement to all.
     """
     key = f"{_KEY}, warc_record_length, subset, url, fetch_time, domain"
     robots = {"noai": ("ai-input", "train"), "noml": ("ai-input", "train"), "noindex": ("search",), "none": ("search",)}
-    robots_cases = " ".join(f"WHEN {quoted(name)} THEN {list(uses)}" for name, uses in robots.items())
+    robots_cases = " ".join(f"WHEN {quote_literal(name)} THEN {list(uses)}" for name, uses in robots.items())
     labels = " ".join(
-        f"WHEN {quoted(f'{signal}: {label}')} THEN {list(uses)}"
+        f"WHEN {quote_literal(f'{signal}: {label}')} THEN {list(uses)}"
         for signal, uses_by_label in LABELS.items()
         for label, uses in uses_by_label.items()
     )
     words = " ".join(
-        f"WHEN {quoted(f'{signal}: {word}')} THEN {quoted(verdict)}"
-        for signal, verdict_by_word in SAYS.items()
+        f"WHEN {quote_literal(f'{signal}: {word}')} THEN {quote_literal(verdict)}"
+        for signal, verdict_by_word in VERDICTS.items()
         for word, verdict in verdict_by_word.items()
     )
     license_type = (
@@ -215,7 +215,7 @@ def page_policies() -> str:
             SELECT *, CASE name || ': ' || label {labels} END AS about, CASE name || ': ' || word {words} END AS said
             FROM labels)
         SELECT {key}, agent, 'robots' AS signal, value, source, CASE value {robots_cases} END AS uses,
-            CASE WHEN value IN ({", ".join(map(quoted, robots))}) THEN 'disallow' END AS says FROM told UNION ALL
+            CASE WHEN value IN ({", ".join(map(quote_literal, robots))}) THEN 'disallow' END AS says FROM told UNION ALL
         SELECT {key}, '*', 'tdm-reservation', tdm_reservation::INTEGER::VARCHAR, NULL, ['train'],
             CASE WHEN tdm_reservation THEN 'disallow' ELSE 'allow' END
             FROM main.page_metadata WHERE tdm_reservation IS NOT NULL UNION ALL
@@ -231,7 +231,7 @@ def page_policies() -> str:
                 AND list_contains(string_split(lower(rel), ' '), 'license') AND link_url IS NOT NULL"""
 
 
-def both(site: str, page: str) -> str:
+def combined_verdict(site: str, page: str) -> str:
     """An SQL expression that combines the verdicts of a site and a page: ``disallow`` wins. ``page`` may be null."""
     return (
         f"CASE WHEN {site} = 'disallow' OR {page} = 'disallow' THEN 'disallow' "
@@ -239,9 +239,9 @@ def both(site: str, page: str) -> str:
     )
 
 
-def policy_of(page: str, moment: str, table: Scope) -> str:
+def policy_query(page: str, moment: str, table: Scope) -> str:
     """An SQL query of the verdicts for a URL at a time and by the newest captures: one row for each agent that one of
-    the two robots.txt names (``*`` is every other agent) and each of ``ABOUT``.
+    the two robots.txt names (``*`` is every other agent) and each of ``SUBJECTS``.
     """
     captures_of_page = f"FROM {table('captures')} WHERE url = {page}"
 
@@ -260,19 +260,19 @@ def policy_of(page: str, moment: str, table: Scope) -> str:
 
     # A refusal wins, and a missing statement has no effect.
     verdict_then, verdict_now = (
-        both(verdict, f"greatest({name}_all.says, {name}_own.says)")
+        combined_verdict(verdict, f"greatest({name}_all.says, {name}_own.says)")
         for verdict, name in (("one.held", "page_then"), ("one.holds", "page_now"))
     )
     questions = f"""
-        SELECT ask, one.robots AS robots, one.state AS state, {path_of(page)} AS path, agent FROM agents, (
+        SELECT ask, one.robots AS robots, one.state AS state, {path_expression(page)} AS path, agent FROM agents, (
             SELECT 'then' AS ask, robots AS one FROM held UNION ALL SELECT 'now', newest FROM held)"""
     return f"""
         WITH {
-        joined(
+        robots_ctes(
             f'''
-            SELECT 1 AS page, {origin(page)}, seen.crawl AS crawl, seen.segment AS segment,
+            SELECT 1 AS page, {origin_columns(page)}, seen.crawl AS crawl, seen.segment AS segment,
                 {moment}::TIMESTAMPTZ AS fetched
-            FROM (SELECT (SELECT struct_pack(crawl, segment := {segment()}) {captures_of_page}
+            FROM (SELECT (SELECT struct_pack(crawl, segment := {segment_expression()}) {captures_of_page}
                 AND fetch_time = {moment}::TIMESTAMPTZ ORDER BY warc_filename, warc_record_offset LIMIT 1) AS seen)''',
             table,
         )
@@ -280,7 +280,7 @@ def policy_of(page: str, moment: str, table: Scope) -> str:
         agents AS (
             SELECT '*' AS agent UNION SELECT r.agent FROM {table("site_policies")} r, held h
             WHERE r.signal = 'user-agent' AND r.robots IN (h.robots.robots, h.newest.robots)),
-        {verdicts(questions, table)},
+        {verdict_ctes(questions, table)},
         both_times AS (
             SELECT agent, about, max(verdict) FILTER (ask = 'then') AS held, max(verdict) FILTER (ask = 'now') AS holds
             FROM verdicts GROUP BY ALL),
@@ -296,7 +296,7 @@ def policy_of(page: str, moment: str, table: Scope) -> str:
             h.newest.content_digest AS latest_digest, h.robots.crawl AS crawl, h.robots.warc_filename AS warc_filename,
             h.robots.warc_record_offset AS warc_record_offset
         FROM both_times one {join_verdicts("page_then")} {join_verdicts("page_now")} CROSS JOIN held h
-        ORDER BY one.agent <> '*', one.agent, list_position({list(ABOUT)}, one.about)"""
+        ORDER BY one.agent <> '*', one.agent, list_position({list(SUBJECTS)}, one.about)"""
 
 
 def by_status(robots: str, robot: str) -> str:
@@ -320,6 +320,9 @@ def consent_timeline(table: Scope) -> str:
     questions = (
         "SELECT one.robots AS ask, one.robots AS robots, one.state AS state, '/' AS path, '*' AS agent FROM stretches"
     )
+    verdicts = ", ".join(
+        f"max(v.verdict) FILTER (v.about = {quote_literal(use)}) AS {use.replace('-', '_')}" for use in SUBJECTS
+    )
     return f"""
         WITH seen AS (
             SELECT scheme, host, port, crawl, segment, fetch_time, {_ROBOTS} AS one
@@ -334,14 +337,14 @@ def consent_timeline(table: Scope) -> str:
             SELECT scheme, host, port, stretch, min(fetch_time) AS first_seen, max(fetch_time) AS last_seen,
                 count(*) AS captures, list_sort(list_distinct(list(crawl))) AS crawls,
                 arg_min(one, (fetch_time, crawl, segment)) AS one FROM numbered GROUP BY ALL),
-        {verdicts(questions, table)},
+        {verdict_ctes(questions, table)},
         whole AS (
             SELECT robots, list(agent ORDER BY agent) AS named, list(agent ORDER BY agent) FILTER (shut) AS shut
             FROM (SELECT robots, agent, bool_or(signal = 'disallow' AND path IN ('/', '/*', '*'))
                     AND NOT bool_or(signal = 'allow') AS shut FROM lines GROUP BY ALL) GROUP BY ALL)
         SELECT s.scheme, s.host, s.port, first_seen, last_seen, captures, crawls, one.state AS state,
             one.fetch_status AS fetch_status, one.content_digest AS content_digest,
-            {", ".join(f"max(v.verdict) FILTER (v.about = {quoted(use)}) AS {use.replace('-', '_')}" for use in ABOUT)},
+            {verdicts},
             coalesce(any_value(w.named), []) AS agents, coalesce(any_value(w.shut), []) AS agents_shut_out
         FROM stretches s LEFT JOIN verdicts v ON v.ask = s.one.robots LEFT JOIN whole w ON w.robots = s.one.robots
         GROUP BY ALL ORDER BY s.scheme, s.host, s.port, first_seen"""

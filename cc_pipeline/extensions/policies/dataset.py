@@ -24,18 +24,28 @@ from cc_pipeline.extensions.policies.dataset_filters import (
     REPEATED_RUNS,
     TOP_RUNS,
     UNSPACED,
-    failed,
-    not_applied,
+    failed_rules,
+    unapplied_rules,
 )
 from cc_pipeline.extensions.policies.dataset_near_copies import near_duplicates, sketch_array
-from cc_pipeline.extensions.policies.respect import AsOf, Seen, beside, condition, in_words, unknown_of, what_it_wants
-from cc_pipeline.lake.reading import quoted
+from cc_pipeline.extensions.policies.respect import (
+    JudgmentTime,
+    PreferenceCounts,
+    count_unknown,
+    describe_preference,
+    describe_preferences,
+    join_preferences,
+    preference_condition,
+)
+from cc_pipeline.lake.reading import quote_literal
 
-_UNSPACED: Final = ", ".join(map(quoted, sorted(UNSPACED)))
+_UNSPACED: Final = ", ".join(map(quote_literal, sorted(UNSPACED)))
 #: Languages without end marks, or with end marks that the metric does not count.
-_NOT_COUNTED: Final = ", ".join(map(quoted, sorted(NO_MARKS | {"mya", "khm", "amh", "tir", "hye"})))
+_WITHOUT_COUNTED_SENTENCES: Final = ", ".join(
+    map(quote_literal, sorted(NO_MARKS | {"mya", "khm", "amh", "tir", "hye"}))
+)
 #: Own rules, after Gopher's and C4's, that only need the metrics in ``page_text``: name, condition and meaning.
-FIGURES: Final = (
+METRIC_RULES: Final = (
     (
         "mean_word_length",
         f"language IN ({_UNSPACED}, 'kor') OR quality.mean_word_length BETWEEN 3 AND 10",
@@ -61,7 +71,7 @@ FIGURES: Final = (
     ),
     (
         "sentences",
-        f"language IN ({_NOT_COUNTED}) OR quality.sentences >= 5",
+        f"language IN ({_WITHOUT_COUNTED_SENTENCES}) OR quality.sentences >= 5",
         "at least five sentences (not of languages whose end marks are not counted: Thai, Lao, Burmese, Khmer …)",
     ),
     ("curly_brackets", "quality.curly_brackets = 0", "no curly bracket"),
@@ -75,13 +85,13 @@ _PLACE: Final = (*CAPTURE, "url")
 _BATCH: Final = 16_384
 #: The first of a page's languages.
 _LANGUAGE: Final = "content_languages[1]"
-_SHOWN: Final = (
+_TEXT_COLUMNS: Final = (
     f"url, title, {_LANGUAGE} AS language, fetch_time, main_content AS text, main_content_extractor AS extractor, "
     "quality.words AS words, domain, crawl, warc_filename, warc_record_offset, warc_record_length, content_digest"
 )
 
 #: Maximum domains in the Markdown; the JSON has all of them.
-_MOST_TOLD: Final = 50
+_MAX_DOMAINS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +100,7 @@ class Recipe:
     text, ``rules`` are names in ``RULES``, and ``near`` is the share of common five-word runs of near copies
     (``None``: near copies are kept).
 
-    ``respect`` are preferences of ``respect.py``, judged ``as_of`` the fetch or the latest capture. ``known`` also
+    ``respect`` are preferences of ``respect.py``, judged ``as_of`` the fetch or the latest capture. ``known_only`` also
     removes pages with an unknown preference.
     """
 
@@ -101,8 +111,8 @@ class Recipe:
     exact: bool = True
     near: float | None = 0.8
     respect: tuple[str, ...] = ()
-    as_of: AsOf = "fetch"
-    known: bool = False
+    as_of: JudgmentTime = "fetch"
+    known_only: bool = False
 
     def __post_init__(self) -> None:
         unknown_rules = [name for name in self.rules if name not in RULES]
@@ -123,19 +133,19 @@ class Step:
     """
 
     name: str
-    wanted: str
-    came: int
-    took: int
-    alone: int | None
+    meaning: str
+    page_count: int
+    removed: int
+    removed_alone: int | None
 
 
 @dataclass(slots=True)
-class Sieved:
+class FilterResult:
     """The result of filtering. ``by_language`` and ``by_domain`` count the remaining pages; ``sql`` selects them."""
 
     pages: int
     steps: list[Step] = field(default_factory=list)
-    left: int = 0
+    kept_pages: int = 0
     words: int = 0
     by_language: dict[str, int] = field(default_factory=dict)
     by_domain: dict[str, int] = field(default_factory=dict)
@@ -143,29 +153,28 @@ class Sieved:
     #: Rules without a threshold for a language, for each language of the pages that reached the presets.
     not_applied: dict[str, list[str]] = field(default_factory=dict)
     #: With preferences: the counts of all pages, and by preference the remaining pages for which it is unknown.
-    seen: Seen | None = None
-    unknown: dict[str, int] = field(default_factory=dict)
+    preference_counts: PreferenceCounts | None = None
+    unknown_preferences: dict[str, int] = field(default_factory=dict)
     sql: str = ""
     #: Crawls of all pages, including removed ones.
     crawls: tuple[str, ...] = ()
 
 
-def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scratch: Path) -> Sieved:
+def filter_pages(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scratch: Path) -> FilterResult:
     """Filters the rows of ``pages`` (a query with the columns of ``page_text``) by ``recipe``.
 
     Of several copies, the one with the most words is kept, and the newest of equally long ones. A file in ``scratch``,
-    attached to ``connection`` as ``sieve``, holds metrics and sketches of the pages; ``sql`` of the result reads it.
-    Raises ``UserInputError`` if the published file lacks the metrics, ``EnvironmentFault`` if the disk fails.
-    """
-    connection.execute(f"ATTACH {quoted(str(scratch / 'sieve.duckdb'))} AS sieve (READ_WRITE)")
+    attached to ``connection`` as ``filter_pages``, holds metrics and sketches of the pages; ``sql`` of the result reads
+    it. Raises ``UserInputError`` if the published file lacks the metrics, ``EnvironmentFault`` if the disk fails."""
+    connection.execute(f"ATTACH {quote_literal(str(scratch / 'sieve.duckdb'))} AS sieve (READ_WRITE)")
     place = ", ".join(_PLACE)
     seen = None
     if recipe.respect:
-        pages, seen = beside(connection, pages, recipe.respect, recipe.as_of)
-    tests = [*_tests(recipe)]
+        pages, seen = join_preferences(connection, pages, recipe.respect, recipe.as_of)
+    tests = [*_build_tests(recipe)]
     fails = ", ".join(f"coalesce(NOT ({sql}), true) AS f{number}" for number, (_, sql, _) in enumerate(tests))
     presets = [rules for rules in recipe.rules if rules in PRESETS]
-    failures = _failures_of(connection, presets)
+    failures = _register_failures(connection, presets)
     first = " ".join(f"WHEN f{number} THEN {number}" for number in range(len(tests)))
     try:
         connection.execute(
@@ -182,7 +191,7 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
             connection.remove_function(_FUNCTION)
     execute = connection.execute
     [(count,)] = execute("SELECT count(*) FROM sieve.main.pages").fetchall()
-    filtered = Sieved(count, seen=seen)
+    filtered = FilterResult(count, preference_counts=seen)
     filtered.crawls = tuple(
         name for (name,) in execute("SELECT DISTINCT crawl FROM sieve.main.pages ORDER BY 1").fetchall()
     )
@@ -195,7 +204,7 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
         "SELECT DISTINCT language FROM sieve.main.pages WHERE language IS NOT NULL AND words > 0 ORDER BY 1"
     )
     for (code,) in languages.fetchall():
-        if missing_rules := not_applied(presets, code):
+        if missing_rules := unapplied_rules(presets, code):
             filtered.not_applied[code] = missing_rules
     remaining_pages = count
     for number, (name, _, meaning) in enumerate(tests):
@@ -205,10 +214,10 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
         remaining_pages -= removed_by_step.get(number, 0)
     kept_condition = f"step = {len(tests)}"
     if recipe.exact:
-        remaining_pages = _drop_exact(connection, filtered, kept_condition, remaining_pages)
+        remaining_pages = _drop_exact_copies(connection, filtered, kept_condition, remaining_pages)
     if recipe.near is not None:
-        remaining_pages = _drop_near(connection, filtered, kept_condition, remaining_pages, recipe.near, scratch)
-    filtered.left = remaining_pages
+        remaining_pages = _drop_near_copies(connection, filtered, kept_condition, remaining_pages, recipe.near, scratch)
+    filtered.kept_pages = remaining_pages
     [(words,)] = execute(f"SELECT coalesce(sum(words), 0) FROM sieve.main.pages WHERE {kept_condition}").fetchall()
     filtered.words = int(words)
     for name, counts in (
@@ -222,24 +231,28 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
         counts.update(execute(f"{groups_query} ORDER BY 2 DESC, 1").fetchall())
     if recipe.respect:
         kept_query = f"SELECT {place} FROM sieve.main.pages WHERE {kept_condition}"
-        filtered.unknown = unknown_of(connection, kept_query, recipe.respect)
+        filtered.unknown_preferences = count_unknown(connection, kept_query, recipe.respect)
     same_place = " AND ".join(f"p.{name} IS NOT DISTINCT FROM s.{name}" for name in _PLACE)
     filtered.sql = (
-        f"SELECT {_SHOWN} FROM ({pages}) p "
+        f"SELECT {_TEXT_COLUMNS} FROM ({pages}) p "
         f"SEMI JOIN (SELECT {place} FROM sieve.main.pages WHERE {kept_condition}) s ON {same_place}"
     )
     return filtered
 
 
-def _tests(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
+def _build_tests(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
     """Yields name, condition and meaning of each filter, in order. A null metric fails."""
     yield "status", "fetch_status IS NULL OR fetch_status BETWEEN 200 AND 299", "a status of success"
     yield "main_text", "quality.words > 0", "has a main text"
     for preference in recipe.respect:
-        description = f"{what_it_wants(preference)}, and that is known" if recipe.known else what_it_wants(preference)
-        yield f"respect {preference}", condition(preference, known=recipe.known), description
+        description = (
+            f"{describe_preference(preference)}, and that is known"
+            if recipe.known_only
+            else describe_preference(preference)
+        )
+        yield f"respect {preference}", preference_condition(preference, known_only=recipe.known_only), description
     if recipe.languages:
-        description = ", ".join(map(quoted, recipe.languages))
+        description = ", ".join(map(quote_literal, recipe.languages))
         yield "language", f"language IN ({description})", f"first language is one of {', '.join(recipe.languages)}"
     yield (
         "words",
@@ -248,21 +261,21 @@ def _tests(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
     )
     for rules in recipe.rules:
         if rules == "figures":
-            for name, sql, meaning in FIGURES:
+            for name, sql, meaning in METRIC_RULES:
                 yield f"{rules}: {name}", sql, meaning
             continue
         for rule in PRESETS[rules]:
             name = f"{rules}: {rule.name}"
-            yield name, f"NOT list_contains(failures, {quoted(name)})", rule.meaning
+            yield name, f"NOT list_contains(failures, {quote_literal(name)})", rule.meaning
 
 
-def _failures_of(connection: duckdb.DuckDBPyConnection, presets: Sequence[str]) -> str:
+def _register_failures(connection: duckdb.DuckDBPyConnection, presets: Sequence[str]) -> str:
     """Registers a function and returns the expression of the rules that a page's text fails, null without a text."""
     if not presets:
         return "NULL::VARCHAR[]"
     connection.create_function(  # type: ignore[call-overload]  # its stubs want objects for names
         _FUNCTION,
-        lambda text, language: None if not text else sorted(failed(text, language, presets)),
+        lambda text, language: None if not text else sorted(failed_rules(text, language, presets)),
         ["VARCHAR", "VARCHAR"],
         "VARCHAR[]",
         null_handling="special",
@@ -270,7 +283,9 @@ def _failures_of(connection: duckdb.DuckDBPyConnection, presets: Sequence[str]) 
     return f"{_FUNCTION}(main_content, language)"
 
 
-def _drop_exact(connection: duckdb.DuckDBPyConnection, filtered: Sieved, kept_condition: str, page_count: int) -> int:
+def _drop_exact_copies(
+    connection: duckdb.DuckDBPyConnection, filtered: FilterResult, kept_condition: str, page_count: int
+) -> int:
     pages_before = page_count
     connection.execute(
         f"UPDATE sieve.main.pages SET step = -1 WHERE {kept_condition} AND rank NOT IN "
@@ -283,9 +298,9 @@ def _drop_exact(connection: duckdb.DuckDBPyConnection, filtered: Sieved, kept_co
     return int(pages_after)
 
 
-def _drop_near(
+def _drop_near_copies(
     connection: duckdb.DuckDBPyConnection,
-    filtered: Sieved,
+    filtered: FilterResult,
     kept_condition: str,
     page_count: int,
     min_similarity: float,
@@ -320,15 +335,15 @@ def _drop_near(
     return page_count - len(dropped)
 
 
-def datasheet(filtered: Sieved, recipe: Recipe) -> tuple[str, dict[str, Any]]:
+def build_datasheet(filtered: FilterResult, recipe: Recipe) -> tuple[str, dict[str, Any]]:
     """The counts of each filter, as Markdown and as JSON."""
     lines = ["## What each filter took", "", "| filter | a page has to | came | taken | alone it would take |"]
     lines.append("|---|---|---|---|---|")
     for step in filtered.steps:
-        removed_alone = "" if step.alone is None else f"{step.alone:,}"
-        lines.append(f"| {step.name} | {step.wanted} | {step.came:,} | {step.took:,} | {removed_alone} |")
-    lines.append(f"| **left** | | {filtered.left:,} | | |")
-    lines += ["", f"{filtered.left:,} of {filtered.pages:,} pages are left, with {filtered.words:,} words.", ""]
+        removed_alone = "" if step.removed_alone is None else f"{step.removed_alone:,}"
+        lines.append(f"| {step.name} | {step.meaning} | {step.page_count:,} | {step.removed:,} | {removed_alone} |")
+    lines.append(f"| **left** | | {filtered.kept_pages:,} | | |")
+    lines += ["", f"{filtered.kept_pages:,} of {filtered.pages:,} pages are left, with {filtered.words:,} words.", ""]
     lines.append(
         "Of copies the one with the most words is kept, of equally long ones the newest. Texts are not changed:"
     )
@@ -336,17 +351,17 @@ def datasheet(filtered: Sieved, recipe: Recipe) -> tuple[str, dict[str, Any]]:
     if filtered.not_applied:
         lines += ["", "| language | rules without a threshold for it, not applied |", "|---|---|"]
         lines += [f"| {name} | {', '.join(rules)} |" for name, rules in filtered.not_applied.items()]
-    if filtered.seen is not None:
-        lines += in_words(filtered.seen, filtered.unknown, recipe.as_of)
+    if filtered.preference_counts is not None:
+        lines += describe_preferences(filtered.preference_counts, filtered.unknown_preferences, recipe.as_of)
     for title, counts in (
         ("language", filtered.by_language),
         ("crawl", filtered.by_crawl),
         ("domain", filtered.by_domain),
     ):
         lines += ["", f"| {title} | pages |", "|---|---|"]
-        lines += [f"| {name or 'unknown'} | {count:,} |" for name, count in list(counts.items())[:_MOST_TOLD]]
-        if len(counts) > _MOST_TOLD:
-            lines.append(f"| {len(counts) - _MOST_TOLD:,} more | {sum(list(counts.values())[_MOST_TOLD:]):,} |")
+        lines += [f"| {name or 'unknown'} | {count:,} |" for name, count in list(counts.items())[:_MAX_DOMAINS]]
+        if len(counts) > _MAX_DOMAINS:
+            lines.append(f"| {len(counts) - _MAX_DOMAINS:,} more | {sum(list(counts.values())[_MAX_DOMAINS:]):,} |")
     document: dict[str, Any] = {
         "recipe": {
             "languages": list(recipe.languages),
@@ -357,18 +372,24 @@ def datasheet(filtered: Sieved, recipe: Recipe) -> tuple[str, dict[str, Any]]:
             "near_copies": recipe.near,
             "respect": list(recipe.respect),
             "as_of": recipe.as_of,
-            "known_only": recipe.known,
+            "known_only": recipe.known_only,
         },
         "pages": filtered.pages,
         "filters": [
-            {"name": step.name, "wanted": step.wanted, "came": step.came, "took": step.took, "alone": step.alone}
+            {
+                "name": step.name,
+                "wanted": step.meaning,
+                "came": step.page_count,
+                "took": step.removed,
+                "alone": step.removed_alone,
+            }
             for step in filtered.steps
         ],
         "not_applied": filtered.not_applied,
         "asked_of_robots": None
-        if filtered.seen is None
-        else {**asdict(filtered.seen), "unknown_among_left": filtered.unknown},
-        "left": filtered.left,
+        if filtered.preference_counts is None
+        else {**asdict(filtered.preference_counts), "unknown_among_left": filtered.unknown_preferences},
+        "left": filtered.kept_pages,
         "words": filtered.words,
         "languages": filtered.by_language,
         "crawls": filtered.by_crawl,

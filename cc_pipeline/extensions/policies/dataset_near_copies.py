@@ -20,7 +20,7 @@ from cc_pipeline.errors import disk_trouble
 
 VALUES: Final = 64
 BANDS: Final = 16
-_ROWS: Final = VALUES // BANDS
+_BAND_VALUES: Final = VALUES // BANDS
 #: Maximum members of a group of candidates in which all pairs are compared. In a larger group, each member is compared
 #: with the first one and with its neighbours.
 _ALL_PAIRS: Final = 8
@@ -48,7 +48,7 @@ def near_duplicates(sketches: Iterable[npt.NDArray[np.uint32]], threshold: float
             if count < 2:
                 return np.empty((0, 2), np.int64)
             sketch_map = np.memmap(path, np.uint32, "r", shape=(count, VALUES))
-            return _dropped(sketch_map, threshold, count)
+            return _find_copies(sketch_map, threshold, count)
     finally:
         path.unlink(missing_ok=True)
 
@@ -62,7 +62,7 @@ def _spill(sketches: Iterable[npt.NDArray[np.uint32]], path: Path) -> int:
     return count
 
 
-def _dropped(sketches: npt.NDArray[np.uint32], threshold: float, count: int) -> Numbers:
+def _find_copies(sketches: npt.NDArray[np.uint32], threshold: float, count: int) -> Numbers:
     likely = []
     for band in range(BANDS):
         for first, second in _candidates(_hashes(sketches, band)):
@@ -86,7 +86,9 @@ def _dropped(sketches: npt.NDArray[np.uint32], threshold: float, count: int) -> 
 def _hashes(sketches: npt.NDArray[np.uint32], band: int) -> npt.NDArray[np.uint64]:
     hashes = np.empty(len(sketches), np.uint64)
     for start in range(0, len(sketches), _PAIRS_AT_ONCE):
-        part = sketches[start : start + _PAIRS_AT_ONCE, band * _ROWS : (band + 1) * _ROWS].astype(np.uint64)
+        part = sketches[start : start + _PAIRS_AT_ONCE, band * _BAND_VALUES : (band + 1) * _BAND_VALUES].astype(
+            np.uint64
+        )
         mixed = (part + np.uint64(1)) * _FACTORS
         hashes[start : start + _PAIRS_AT_ONCE] = (mixed ^ (mixed >> np.uint64(29))).sum(axis=1, dtype=np.uint64)
     return hashes

@@ -40,7 +40,7 @@ def define() -> HomeDefinitions:
                 description="Reads the stored robots.txt captures of any targets in any crawls into a table.",
                 function="cc_pipeline.extensions.policies.assets.read_policies_listed",
                 config=PartitionsConfig,
-                is_listed=True,
+                takes_partition_list=True,
             ),
         ],
     )

@@ -29,21 +29,21 @@ from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extensions.policies.robots import parse_robots
 from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_SCHEMA, VERSION
 from cc_pipeline.extensions.policies.tables import POLICIES
-from cc_pipeline.extraction.lookup_notes import in_commits
-from cc_pipeline.extraction.run_inputs import RunInputs, planned_again
-from cc_pipeline.extraction.standing import contents, stand
-from cc_pipeline.extraction.target_slices import Asked, retire_others
+from cc_pipeline.extraction.lookup_notes import split_into_commits
+from cc_pipeline.extraction.run_inputs import RunInputs, run_and_replan
+from cc_pipeline.extraction.standing import read_content_digests, read_slice_states
+from cc_pipeline.extraction.target_slices import TargetSlices, empty_obsolete_slices
 from cc_pipeline.lake.ordered import spilled_batches
-from cc_pipeline.lake.slice import FETCH, Figures, Slice, StageReport
+from cc_pipeline.lake.slice import FETCH, Metrics, Slice, StageReport
 from cc_pipeline.lake.streaming import count_rows, stream_rows
-from cc_pipeline.lake.target_definitions import parts_of
+from cc_pipeline.lake.target_definitions import find_part_slugs
 from cc_pipeline.records.pages import page_of
 from cc_pipeline.records.reading import Row, read_members
 from cc_pipeline.workspace.workspace import Workspace
 
 SUBSET: Final = "robotstxt"
 #: Maximum redirects to follow (RFC 9309, 2.3.1.2).
-_MOST_REDIRECTS: Final = 5
+_MAX_REDIRECTS: Final = 5
 _SEGMENT = re.compile(r"/segments/([^/]+)/")
 _ORIGIN = re.compile(r"([^/?#:]*):?//(?:[^/?#@]*@)?([^/?#]*)")
 _PORT = re.compile(r":([0-9]*)$")
@@ -51,10 +51,10 @@ _PAGE = re.compile(rb"\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
 
 
 #: Columns of ``records`` that are kept.
-_KEPT: Final = tuple(dict.fromkeys(("crawl", "url", "domain", "fetch_time", "fetch_status", *PLACE)))
+_RECORD_COLUMNS: Final = tuple(dict.fromkeys(("crawl", "url", "domain", "fetch_time", "fetch_status", *PLACE)))
 _LINES: Final = pa.schema([SITE_POLICIES_SCHEMA.field("lines")])
 #: Maximum rows, with the lines of their bodies, of one batch.
-_HELD: Final = 10_000
+_BATCH_ROWS: Final = 10_000
 
 
 class _Bodies:
@@ -64,19 +64,19 @@ class _Bodies:
 
     def __init__(self, writer: pa.RecordBatchWriter) -> None:
         self._writer = writer
-        self.known: dict[str, tuple[int, frozenset[str]]] = {}
+        self.by_digest: dict[str, tuple[int, frozenset[str]]] = {}
 
     def signals(self, digest: str, payload: bytes) -> frozenset[str]:
         """The signals of a body, which is parsed if it is new."""
-        if digest not in self.known:
+        if digest not in self.by_digest:
             lines = [asdict(line) for line in parse_robots(payload)]
             self._writer.write_batch(pa.RecordBatch.from_pylist([{"lines": lines}], _LINES))
-            self.known[digest] = len(self.known), frozenset(line["signal"] for line in lines)
-        return self.known[digest][1]
+            self.by_digest[digest] = len(self.by_digest), frozenset(line["signal"] for line in lines)
+        return self.by_digest[digest][1]
 
 
 @dataclass(slots=True)
-class _Answer:
+class _RobotsCapture:
     """One robots.txt capture: some columns of its row of ``records``, its state, the target of its redirect, and the
     digest of the ``body`` with its lines.
     """
@@ -92,23 +92,23 @@ def fill_policies(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Sta
     """Reads the fetched robots.txt captures of ``slugs`` in ``crawl``. Unchanged slices are skipped.
 
     Raises ``EnvironmentFault`` for a target whose robots.txt captures were never fetched and if the lake or the stored
-    bytes cannot be read. Raises as :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
+    bytes cannot be read. Raises as :func:`~cc_pipeline.extraction.run_inputs.run_and_replan` does.
     """
-    return planned_again(workspace, crawl, slugs, lambda run: _fill(workspace, crawl, slugs, run))
+    return run_and_replan(workspace, crawl, slugs, lambda run: _fill(workspace, crawl, slugs, run))
 
 
 def _fill(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunInputs) -> StageReport:
     started = time.monotonic()
-    requested = _asked(workspace, crawl, slugs)
-    run.expect(FETCH, contents(workspace.lake, FETCH, requested.slices))
-    input_digests = _wanted(workspace, requested)
-    if missing := [slice_ for slice_ in requested.slices if slice_ not in input_digests]:
+    requested = _requested_slices(workspace, crawl, slugs)
+    run.expect(FETCH, read_content_digests(workspace.lake, FETCH, requested.requested_slices))
+    input_digests = _input_digests(workspace, requested)
+    if missing := [slice_ for slice_ in requested.requested_slices if slice_ not in input_digests]:
         raise EnvironmentFault(
-            f"the robots.txt captures of {missing[0].whole.target} in {crawl} have not been fetched",
+            f"the robots.txt captures of {missing[0].partition.target} in {crawl} have not been fetched",
             f"Fetch and read them: cc-pipeline policies TARGET --crawl {crawl}",
         )
-    stale = POLICIES.stale(workspace.lake, input_digests)
-    for number, slices in enumerate(in_commits({slice_: input_digests[slice_] for slice_ in stale})):
+    stale = POLICIES.find_stale(workspace.lake, input_digests)
+    for number, slices in enumerate(split_into_commits({slice_: input_digests[slice_] for slice_ in stale})):
         progress.report("policies", number, None, crawl)
         with workspace.scratch_folder("policies") as folder:
             spilled = folder / "site_policies.arrow"
@@ -117,42 +117,42 @@ def _fill(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunInputs
                     for batch in _batches(_rows(workspace, slice_, folder / "lines.arrow")):
                         writer.write_batch(batch)
             POLICIES.commit(workspace.lake, slices, {"site_policies": partial(spilled_batches, spilled)})
-    metrics = _figures(workspace, crawl, requested.slices)
+    metrics = _slice_metrics(workspace, crawl, requested.requested_slices)
     report = POLICIES.report(metrics, stale, started)
-    retire_others(workspace, POLICIES, requested)
-    return requested.folded(report)
+    empty_obsolete_slices(workspace, POLICIES, requested)
+    return requested.fold_by_target(report)
 
 
-def due(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str]:
+def find_stale_targets(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str]:
     """The ``slugs`` with fetched robots.txt captures in ``crawl`` that were not yet read by this version."""
-    stale = POLICIES.stale(workspace.lake, _wanted(workspace, _asked(workspace, crawl, slugs)))
-    return list(dict.fromkeys(slice_.whole.target for slice_ in stale))
+    stale = POLICIES.find_stale(workspace.lake, _input_digests(workspace, _requested_slices(workspace, crawl, slugs)))
+    return list(dict.fromkeys(slice_.partition.target for slice_ in stale))
 
 
-def _asked(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Asked:
-    parts = parts_of(workspace.lake, slugs)
+def _requested_slices(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> TargetSlices:
+    parts = find_part_slugs(workspace.lake, slugs)
     slices_by_target = {
         slug: tuple(Slice(crawl, with_subset(part, SUBSET)) for part in target_parts)
         for slug, target_parts in parts.items()
     }
-    return Asked(crawl, slices_by_target, dict.fromkeys(slices_by_target, ()))
+    return TargetSlices(crawl, slices_by_target, dict.fromkeys(slices_by_target, ()))
 
 
-def _wanted(workspace: Workspace, requested: Asked) -> dict[Slice, str]:
+def _input_digests(workspace: Workspace, requested: TargetSlices) -> dict[Slice, str]:
     """The input digest of each slice. Slices that were not fetched have none."""
-    slice_states = stand(workspace, requested.slices, (FETCH,), look_for_bytes=False)
-    fetched = {slice_: slice_states[slice_].fetched for slice_ in requested.slices}
+    slice_states = read_slice_states(workspace, requested.requested_slices, (FETCH,), check_stored_files=False)
+    fetched = {slice_: slice_states[slice_].fetched for slice_ in requested.requested_slices}
     return {
-        slice_: POLICIES.digest(version=VERSION, fetched=stage_state.says)
+        slice_: POLICIES.digest(version=VERSION, fetched=stage_state.content_digest)
         for slice_, stage_state in fetched.items()
         if stage_state is not None
     }
 
 
-def _figures(workspace: Workspace, crawl: str, slices: Sequence[Slice]) -> dict[Slice, Figures]:
+def _slice_metrics(workspace: Workspace, crawl: str, slices: Sequence[Slice]) -> dict[Slice, Metrics]:
     where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
     counts = count_rows(workspace.lake, "site_policies", where)
-    versions = POLICIES.versions(workspace.lake, slices)
+    versions = POLICIES.read_content_metrics(workspace.lake, slices)
     return {
         slice_: {"rows:site_policies": counts.get((crawl, slice_.target), 0), **versions[slice_]} for slice_ in slices
     }
@@ -164,7 +164,7 @@ def _batches(rows: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
     for row in rows:
         pending_rows.append(row)
         pending_size += 1 + len(row["lines"] or ())
-        if pending_size > _HELD:
+        if pending_size > _BATCH_ROWS:
             yield pa.RecordBatch.from_pylist(pending_rows, SITE_POLICIES_SCHEMA)
             pending_rows, pending_size = [], 0
     yield pa.RecordBatch.from_pylist(pending_rows, SITE_POLICIES_SCHEMA)
@@ -173,23 +173,25 @@ def _batches(rows: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
 def _rows(workspace: Workspace, slice_: Slice, lines_path: Path) -> Iterator[dict[str, Any]]:
     with pa.ipc.new_file(str(lines_path), _LINES) as writer:
         bodies = _Bodies(writer)
-        answers = list(_answers(workspace, slice_, bodies))
+        answers = list(_read_captures(workspace, slice_, bodies))
     with pa.OSFile(str(lines_path)) as source:
         line_batches = pa.ipc.open_file(source)
 
         def lines_of(body: str) -> Any:
-            return line_batches.get_batch(bodies.known[body][0]).column(0)[0].as_py()
+            return line_batches.get_batch(bodies.by_digest[body][0]).column(0)[0].as_py()
 
-        yield from _told(slice_, answers, lines_of)
+        yield from _build_rows(slice_, answers, lines_of)
 
 
-def _told(slice_: Slice, answers: Sequence[_Answer], lines_of: Callable[[str], Any]) -> Iterator[dict[str, Any]]:
-    by_url: dict[tuple[str, str], list[_Answer]] = {}
+def _build_rows(
+    slice_: Slice, answers: Sequence[_RobotsCapture], lines_of: Callable[[str], Any]
+) -> Iterator[dict[str, Any]]:
+    by_url: dict[tuple[str, str], list[_RobotsCapture]] = {}
     for answer in answers:
         by_url.setdefault((answer.segment, answer.row["url"]), []).append(answer)
     written_bodies: set[str] = set()
     for answer in answers:
-        final_answer = _followed(answer, by_url)
+        final_answer = _follow_redirects(answer, by_url)
         scheme, host, port = origin_of(answer.row["url"])
         lines = None
         if final_answer.body is not None and final_answer.body not in written_bodies:
@@ -199,7 +201,7 @@ def _told(slice_: Slice, answers: Sequence[_Answer], lines_of: Callable[[str], A
             **{name: answer.row[name] for name in ("crawl", "url", "domain", "fetch_time", "fetch_status")},
             **{name: final_answer.row[name] for name in PLACE},
             "target": slice_.target,
-            "robots": _name(answer, scheme, host, port),
+            "robots": _robots_name(answer, scheme, host, port),
             "scheme": scheme,
             "host": host,
             "port": port,
@@ -211,7 +213,7 @@ def _told(slice_: Slice, answers: Sequence[_Answer], lines_of: Callable[[str], A
         }
 
 
-def _name(answer: _Answer, scheme: str, host: str, port: int) -> str:
+def _robots_name(answer: _RobotsCapture, scheme: str, host: str, port: int) -> str:
     """The name of a robots.txt capture, the same for all targets that have it."""
     fetched_at = answer.row["fetch_time"]
     timestamp = "" if fetched_at is None else f"{fetched_at:%Y%m%d%H%M%S}"
@@ -220,12 +222,12 @@ def _name(answer: _Answer, scheme: str, host: str, port: int) -> str:
     return f"{answer.row['crawl']} {answer.segment} {scheme}://{host}:{port} {timestamp} {record}"
 
 
-def _followed(answer: _Answer, by_url: dict[tuple[str, str], list[_Answer]]) -> _Answer:
+def _follow_redirects(answer: _RobotsCapture, by_url: dict[tuple[str, str], list[_RobotsCapture]]) -> _RobotsCapture:
     """Follows redirects within the segment and returns the last answer, or the first one if a redirect leads to no
     archived capture. Its rules hold for the origin that was requested first.
     """
     final_answer = answer
-    for _ in range(_MOST_REDIRECTS):
+    for _ in range(_MAX_REDIRECTS):
         if final_answer.state != "redirect":
             break
         targets = by_url.get((answer.segment, final_answer.location or ""))
@@ -235,23 +237,25 @@ def _followed(answer: _Answer, by_url: dict[tuple[str, str], list[_Answer]]) -> 
     return answer if final_answer.state == "redirect" else final_answer
 
 
-def _seconds(answer: _Answer) -> float:
+def _seconds(answer: _RobotsCapture) -> float:
     fetched_at: datetime | None = answer.row["fetch_time"]
     return fetched_at.timestamp() if fetched_at else 0.0
 
 
-def _answers(workspace: Workspace, slice_: Slice, bodies: _Bodies) -> Iterator[_Answer]:
+def _read_captures(workspace: Workspace, slice_: Slice, bodies: _Bodies) -> Iterator[_RobotsCapture]:
     records = (row for batch in stream_rows(workspace.lake, "records", slice_.where) for row in batch.to_pylist())
     for row, member in read_members(records, workspace.storage, lambda row: row["outcome"] == "fetched"):
         segment = _SEGMENT.search(row["warc_filename"])
-        answer = _Answer({name: row[name] for name in _KEPT}, segment[1] if segment else "", "unreadable")
+        answer = _RobotsCapture(
+            {name: row[name] for name in _RECORD_COLUMNS}, segment[1] if segment else "", "unreadable"
+        )
         page = None if member is None or isinstance(member, DataFault) else page_of((row, member))
         if isinstance(page, PageInput):
-            _read(answer, page, bodies)
+            _fill_state(answer, page, bodies)
         yield answer
 
 
-def _read(answer: _Answer, page: PageInput, bodies: _Bodies) -> None:
+def _fill_state(answer: _RobotsCapture, page: PageInput, bodies: _Bodies) -> None:
     """Sets state, redirect and body of a robots.txt answer, in the words of RFC 9309 (2.3.1)."""
     status = page.http_status or 0
     if 300 <= status < 400:

@@ -8,19 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
-from cc_pipeline.api.export import Export, counts_by_name
-from cc_pipeline.api.meaning import checked_format, chosen_targets, crawl_ids, refuse_unknown
-from cc_pipeline.api.voice import voice
+from cc_pipeline.api.export import Export, make_count_rows
+from cc_pipeline.api.meaning import check_format, chosen_targets, crawl_ids, refuse_unknown
+from cc_pipeline.api.voice import get_reporter
 from cc_pipeline.documents.html.text import ISO_639_3
 from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.export import table_files
-from cc_pipeline.export.cards import About
-from cc_pipeline.export.files import README, files_in, scratch_beside, whole_folder, write_papers
-from cc_pipeline.export.provenance import gather
+from cc_pipeline.export.cards import DatasetDescription
+from cc_pipeline.export.files import README, files_in, open_scratch_folder, whole_folder, write_export_documents
+from cc_pipeline.export.provenance import gather_provenance
 from cc_pipeline.extensions.policies.card import card_sections
-from cc_pipeline.extensions.policies.dataset import Recipe, datasheet, sieve
-from cc_pipeline.extensions.policies.respect import note_of_unread, wishes
-from cc_pipeline.lake.reading import explained, open_settled
+from cc_pipeline.extensions.policies.dataset import Recipe, build_datasheet, filter_pages
+from cc_pipeline.extensions.policies.respect import parse_preferences, unread_robots_note
+from cc_pipeline.lake.reading import open_home_publication, translate_errors
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
 
@@ -53,7 +53,7 @@ def make_dataset(
 
     Raises ``UserInputError`` for invalid arguments, ``EnvironmentFault`` if nothing was published or the disk fails.
     """
-    checked_format(format, TEXTS)
+    check_format(format, TEXTS)
     rule_names = tuple(name.strip() for name in rules.split(",") if name.strip() not in ("", "none"))
     recipe = Recipe(
         tuple(dict.fromkeys(_language(text) for text in languages)),
@@ -61,29 +61,31 @@ def make_dataset(
         rule_names,
         not keep_copies,
         near or None,
-        wishes(respect),
+        parse_preferences(respect),
         _as_of(as_of),
         known_only,
     )
     selected_targets = chosen_targets(targets)
-    with open_settled(settings) as connection, scratch_beside(out) as scratch:
+    with open_home_publication(settings) as connection, open_scratch_folder(out) as scratch:
         table_files.bound_memory(connection, scratch)
         refuse_unknown(connection, settings, selected_targets, targets)
         slugs, ids = [target.slug for target in selected_targets], crawl_ids(crawls)
         [pages] = table_files.select_tables(connection, ["page_text"], slugs, ids)
         query_notes = [f"crawls: {', '.join(crawls)}"] if crawls else []
-        with explained(settings.published_path):
-            filtered = sieve(connection, pages.sql, recipe, scratch)
-            unread = note_of_unread(connection, recipe.respect)
-        sheet, datasheet_document = datasheet(filtered, recipe)
+        with translate_errors(settings.published_path):
+            filtered = filter_pages(connection, pages.sql, recipe, scratch)
+            unread = unread_robots_note(connection, recipe.respect)
+        sheet, datasheet_document = build_datasheet(filtered, recipe)
         with open_workspace(settings) as workspace:
-            provenance = gather(workspace, selected_targets, ids or filtered.crawls, query_notes)
+            provenance = gather_provenance(workspace, selected_targets, ids or filtered.crawls, query_notes)
         provenance = replace(provenance, published=table_files.published_at(connection)).with_pages(filtered.by_domain)
         step_notes = tuple(
-            f"{step.name}: {step.wanted}; took {step.took:,} of {step.came:,}" for step in filtered.steps
+            f"{step.name}: {step.meaning}; took {step.removed:,} of {step.page_count:,}" for step in filtered.steps
         )
         languages_found = tuple(name for name in filtered.by_language if name)
-        description = About(f"{out.name}: main texts of Common Crawl", creator, url, languages_found, step_notes)
+        description = DatasetDescription(
+            f"{out.name}: main texts of Common Crawl", creator, url, languages_found, step_notes
+        )
         with whole_folder(out) as folder:
             data = folder / f"texts{table_files.SUFFIX[format]}"
             written_table = table_files.write_table(
@@ -94,7 +96,7 @@ def make_dataset(
                     json.dumps(datasheet_document, indent=1, ensure_ascii=False) + "\n", "utf-8"
                 )
             sheet = f"{sheet}\n{card_sections(data, recipe, selected_targets, crawls, format, out)}"
-            write_papers(
+            write_export_documents(
                 folder,
                 description,
                 provenance,
@@ -104,16 +106,22 @@ def make_dataset(
                 {"sieve": datasheet_document},
             )
     if unread is not None:
-        voice().note(unread)
-    if not filtered.left:
-        voice().note(
+        get_reporter().note(unread)
+    if not filtered.kept_pages:
+        get_reporter().note(
             "no page is left; the datasheet counts the pages that each filter removed"
             if filtered.pages
             else "there are no pages to filter: nothing of these targets and crawls was parsed"
         )
-    took = [*((step.name, step.came, step.took) for step in filtered.steps if step.took), ("left", filtered.left, None)]
-    words = f"{filtered.left:,} of {filtered.pages:,} pages, {filtered.words:,} words: {out}/{README} is the datasheet"
-    return Export(out, files_in(out), counts_by_name(("filter", "came", "taken"), took), (words,))
+    took = [
+        *((step.name, step.page_count, step.removed) for step in filtered.steps if step.removed),
+        ("left", filtered.kept_pages, None),
+    ]
+    words = (
+        f"{filtered.kept_pages:,} of {filtered.pages:,} pages, {filtered.words:,} words: {out}/{README} is the "
+        "datasheet"
+    )
+    return Export(out, files_in(out), make_count_rows(("filter", "came", "taken"), took), (words,))
 
 
 def _as_of(text: str) -> Literal["fetch", "latest"]:

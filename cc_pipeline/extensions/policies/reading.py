@@ -7,15 +7,15 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
-from cc_pipeline.api.materializing import Part, room_in, run_targets
-from cc_pipeline.api.running import all_runs, step
-from cc_pipeline.api.voice import voice
+from cc_pipeline.api.materializing import Part, report_disk_faults, run_targets
+from cc_pipeline.api.running import run_step, start_all_runs
+from cc_pipeline.api.voice import get_reporter
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extensions.policies.definitions import LISTED_JOB
-from cc_pipeline.extensions.policies.fill import due
-from cc_pipeline.extensions.policies.hosts import policy_targets, with_policies
+from cc_pipeline.extensions.policies.fill import find_stale_targets
+from cc_pipeline.extensions.policies.hosts import crawls_with_robots, policy_targets
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
 
@@ -32,7 +32,7 @@ def read_policies(
     targets: Sequence[Target],
     *,
     yes: bool = False,
-    told: Callable[[Part], object] = lambda part: None,
+    on_part: Callable[[Part], object] = lambda part: None,
 ) -> list[EnvironmentFault]:
     """Fetches the robots.txt captures of the hosts of ``targets`` from ``crawls`` (the user's words) and reads them.
 
@@ -44,9 +44,9 @@ def read_policies(
     parts: list[Part] = []
 
     def select_crawls(requested_crawls: Sequence[str]) -> list[tuple[Sequence[str], Sequence[Target]]]:
-        policy_crawls = with_policies(requested_crawls)
+        policy_crawls = crawls_with_robots(requested_crawls)
         if other_crawls := [crawl for crawl in requested_crawls if crawl not in policy_crawls]:
-            voice().note(
+            get_reporter().note(
                 f"{', '.join(other_crawls)} has no subset of robots.txt captures: the rules of that time are unknown"
             )
         return [(policy_crawls, host_targets)] if policy_crawls else []
@@ -54,27 +54,27 @@ def read_policies(
     def report_part(part: Part) -> None:
         parts.append(part)
         # Notes about other subsets do not concern this command.
-        told(replace(part, notes=()))
+        on_part(replace(part, notes=()))
 
-    faults = run_targets(robots_settings, crawls, host_targets, narrowed=select_crawls, yes=yes, told=report_part)
+    faults = run_targets(robots_settings, crawls, host_targets, narrowed=select_crawls, yes=yes, on_part=report_part)
     _read(robots_settings, parts)
     return faults
 
 
 def _read(settings: Settings, parts: Sequence[Part]) -> None:
-    with room_in(settings.home), open_workspace(settings) as workspace:
+    with report_disk_faults(settings.home), open_workspace(settings) as workspace:
         todo: list[tuple[str, list[Target]]] = []
         for part in parts:
             read_targets = {target.slug: target for target in part.targets if target.slug not in part.forgotten}
-            for crawl in dict.fromkeys(partition.crawl for partition in part.done):
-                if stale := due(workspace, crawl, [*read_targets]):
+            for crawl in dict.fromkeys(partition.crawl for partition in part.changes):
+                if stale := find_stale_targets(workspace, crawl, [*read_targets]):
                     todo.append((crawl, [read_targets[slug] for slug in stale]))
         if not todo:
             return
-        with Launcher(workspace) as launcher, voice().bars():
+        with Launcher(workspace) as launcher, get_reporter().bars():
             runs = chain.from_iterable(
-                launcher.make_listed(LISTED_JOB, [crawl], crawl_targets) for crawl, crawl_targets in todo
+                launcher.run_listed_job(LISTED_JOB, [crawl], crawl_targets) for crawl, crawl_targets in todo
             )
-            step("policies", partial(all_runs, runs), aside=False)
-            step("cc.duckdb", launcher.publish_what_is_new, aside=False)
-    voice().notice(TO_CCBOT)
+            run_step("policies", partial(start_all_runs, runs), is_notice=False)
+            run_step("cc.duckdb", launcher.publish_changes, is_notice=False)
+    get_reporter().notice(TO_CCBOT)

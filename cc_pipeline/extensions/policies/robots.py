@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from cc_pipeline.extensions.policies.usage import LABELS, SAYS, preferences
+from cc_pipeline.extensions.policies.usage import LABELS, VERDICTS, parse_signal
 
 #: Maximum bytes to parse. RFC 9309 requires at least 500 KiB, and Common Crawl stores 1 MiB.
-MOST_BYTES: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20
 #: Maximum pairs of an agent and a line of one file.
-MOST_PAIRS: Final = 100_000
+MAX_PAIRS: Final = 100_000
 
 _BOM = b"\xef\xbb\xbf"
-_LINE = re.compile(rb"\r\n|\r|\n")
+_LINE_BREAK = re.compile(rb"\r\n|\r|\n")
 _NAMES: Final = {
     **dict.fromkeys(("user-agent", "useragent", "user agent"), "user-agent"),
     "allow": "allow",
@@ -33,7 +33,7 @@ _NAMES: Final = {
 #: RFC 9309 allows letters, ``_`` and ``-``; text after another character (a version) is not part of the token. Digits
 #: and points are kept for names such as AI2Bot.
 _TOKEN = re.compile(r"[A-Za-z0-9_.-]+")
-_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_PERCENT_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _SPACE = " \t\x0b\x0c"
 
 
@@ -57,14 +57,14 @@ class Line:
 class _Group:
     agents: list[str] = field(default_factory=list)
     lines: list[tuple[int, str, str]] = field(default_factory=list)
-    ruled: bool = False
+    has_rules: bool = False
 
 
 def parse_robots(body: bytes) -> list[Line]:
     """Parses the rules and signals of a robots.txt, group by group. Each group begins with a line ``user-agent``, so
     that a group without rules is known too. No input is an error.
 
-    A file with more than ``MOST_PAIRS`` pairs of agents and lines is cut there, and a last line ``cut`` records it.
+    A file with more than ``MAX_PAIRS`` pairs of agents and lines is cut there, and a last line ``cut`` records it.
     """
     parsed_lines: list[Line] = []
     pairs = 0
@@ -74,7 +74,7 @@ def parse_robots(body: bytes) -> list[Line]:
         for number, name, value in group.lines:
             lines += _lines(number, agents, name, value)
         pairs += len(lines) * max(1, len(agents))
-        if pairs > MOST_PAIRS:
+        if pairs > MAX_PAIRS:
             return [*parsed_lines, Line(0, (), "cut")]
         parsed_lines += lines
     return parsed_lines
@@ -84,7 +84,7 @@ def _groups(body: bytes) -> Iterator[_Group]:
     group = _Group()
     for number, name, value in _records(body):
         if name == "user-agent":
-            if group.ruled or not group.agents:
+            if group.has_rules or not group.agents:
                 yield group
                 group = _Group()
             if token := _token(value):
@@ -92,7 +92,7 @@ def _groups(body: bytes) -> Iterator[_Group]:
         else:
             group.lines.append((number, name, value))
             # other records do not end a group (RFC 9309, 2.2.4)
-            group.ruled = group.ruled or name in ("allow", "disallow")
+            group.has_rules = group.has_rules or name in ("allow", "disallow")
     yield group
 
 
@@ -101,7 +101,7 @@ def _records(body: bytes) -> Iterator[tuple[int, str, str]]:
     # Some files have only the beginning of a byte order mark.
     while start < len(_BOM) and body[start : start + 1] == _BOM[start : start + 1]:
         start += 1
-    for number, raw in enumerate(_LINE.split(body[start:MOST_BYTES]), start=1):
+    for number, raw in enumerate(_LINE_BREAK.split(body[start:MAX_BYTES]), start=1):
         text = raw.partition(b"#")[0].decode("utf-8", "surrogateescape").strip(_SPACE + "\x00")
         name, colon, value = text.partition(":")
         if not colon:
@@ -126,11 +126,11 @@ def _lines(number: int, agents: tuple[str, ...], name: str, value: str) -> Itera
     if name in ("allow", "disallow"):
         # an empty one rules nothing, and so does one before any group
         if value and agents:
-            yield Line(number, agents, name, normal_pattern(value), _shown(value), ("access",), name)
+            yield Line(number, agents, name, normal_pattern(value), _printable(value), ("access",), name)
     elif name in LABELS:
         yield from _signals(number, agents, name, value)
     elif value:
-        yield Line(number, agents, name, None, _shown(value))
+        yield Line(number, agents, name, None, _printable(value))
 
 
 def _signals(number: int, agents: tuple[str, ...], name: str, value: str) -> Iterator[Line]:
@@ -141,8 +141,8 @@ def _signals(number: int, agents: tuple[str, ...], name: str, value: str) -> Ite
     if name == "content-usage" and value.startswith(("/", "*")):
         pattern, _, value = value.partition(" ")
         path = normal_pattern(pattern)
-    for label, word in preferences(name, _shown(value)):
-        uses, verdict = LABELS[name].get(label), SAYS[name].get(word)
+    for label, word in parse_signal(name, _printable(value)):
+        uses, verdict = LABELS[name].get(label), VERDICTS[name].get(word)
         is_understood = uses is not None and verdict is not None
         yield Line(
             number,
@@ -155,7 +155,7 @@ def _signals(number: int, agents: tuple[str, ...], name: str, value: str) -> Ite
         )
 
 
-def _shown(value: str) -> str:
+def _printable(value: str) -> str:
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -179,4 +179,4 @@ def _unescaped(text: str, kept_escapes: str) -> str:
         character = chr(int(escape[1], 16))
         return character if "!" <= character <= "~" and character not in kept_escapes else escape[0].upper()
 
-    return _ESCAPE.sub(unescape, text)
+    return _PERCENT_ESCAPE.sub(unescape, text)

@@ -21,13 +21,13 @@ LABELS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
 }
 #: The verdict of a word (``allow`` or ``disallow``), by signal and word. All other words have no effect.
-SAYS: Final = {
+VERDICTS: Final = {
     "content-signal": {"yes": "allow", "no": "disallow", "allow": "allow", "disallow": "disallow"},
     "content-usage": {"y": "allow", "n": "disallow"},
 }
 
 
-def preferences(signal: str, value: str) -> list[tuple[str, str]]:
+def parse_signal(signal: str, value: str) -> list[tuple[str, str]]:
     """The labels of a signal with their words; the last of equal labels counts (RFC 9651). Labels of Content-Usage are
     case-sensitive, those of Content-Signal become lower case.
     """

@@ -1,4 +1,4 @@
-"""The views ``site_policies`` and ``page_policies``, and the macros that evaluate them for a page or a site."""
+"""The views ``site_policies`` and ``page_policies_query``, and the macros that evaluate them for a page or a site."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cc_pipeline.extensions.policies import consent
 from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_COLUMNS
 from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
 from cc_pipeline.publish import sql
-from cc_pipeline.publish.macros import BY_SITE, rows_of_site
+from cc_pipeline.publish.macros import BY_SITE, select_site_rows
 
 #: The lake has the lines of a file once a slice; the view repeats them for each capture. Each capture has a row
 #: ``robots.txt``, also without any lines. If two targets have a capture, one of them may lack the redirect's target.
@@ -58,7 +58,7 @@ VIEWS: Final = (
     ),
     ViewSpec(
         "page_policies",
-        consent.page_policies(),
+        consent.page_policies_query(),
         "What pages and their headers say to robots of how they may be used.",
         notes=notes_of(KEY_COLUMNS) | _PAGE_POLICIES_NOTES,
     ),
@@ -67,14 +67,14 @@ MACROS: Final = (
     MacroSpec(
         "policy_of",
         ("page", "moment"),
-        consent.policy_of("page", "moment", sql.named),
+        consent.policy_query("page", "moment", sql.qualify),
         "policy_of(page, moment): what robots.txt and the page said of access and uses when a URL was fetched, and "
         "what they say by the newest captures known: allow, disallow or unknown.",
     ),
     MacroSpec(
         "consent_timeline",
         BY_SITE,
-        consent.consent_timeline(rows_of_site),
+        consent.consent_timeline(select_site_rows),
         "consent_timeline(site := NULL): stretches of time in which an origin's robots.txt said the same, and what.",
     ),
 )

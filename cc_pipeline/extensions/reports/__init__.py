@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cc_pipeline.checks.check import Check
     from cc_pipeline.cli.command import Command
     from cc_pipeline.defs.declarations import HomeDefinitions
-    from cc_pipeline.defs.placement import Placement
+    from cc_pipeline.defs.placement import HomeNamespace
     from cc_pipeline.settings import Settings
 
 
@@ -21,7 +21,7 @@ def _commands() -> Mapping[str, Command]:
     return COMMANDS
 
 
-def _definitions(_: Placement) -> HomeDefinitions:
+def _definitions(_: HomeNamespace) -> HomeDefinitions:
     from cc_pipeline.extensions.reports.definitions import DEFINITIONS
 
     return DEFINITIONS

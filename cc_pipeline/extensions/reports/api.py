@@ -26,20 +26,20 @@ def report(
 
     Raises ``UserInputError`` for a target that was not run here, and for one ``out`` with several targets.
     """
-    from cc_pipeline.api.voice import told_to
+    from cc_pipeline.api.voice import use_reporter
 
     target_texts = [targets] if isinstance(targets, str) else list(targets)
-    with told_to(home.voice):
+    with use_reporter(home.reporter):
         return list(reports(home.settings, target_texts, None if out is None else Path(out), between))
 
 
 @public
 def changes(home: Home, target: str, before: str, after: str) -> str:
     """The changes between two crawls of a target, as text."""
-    from cc_pipeline.commoncrawl.target_text import slug_meant
-    from cc_pipeline.extensions.reports.changes import in_words
+    from cc_pipeline.commoncrawl.target_text import parse_slug
+    from cc_pipeline.extensions.reports.changes import describe_changes
 
-    return "\n".join(in_words(home.settings, slug_meant(target), before, after, named=target))
+    return "\n".join(describe_changes(home.settings, parse_slug(target), before, after, target_text=target))
 
 
 def reports(
@@ -50,14 +50,14 @@ def reports(
     ``UserInputError`` for a target that was not run here, and for one ``out`` with several targets;
     ``EnvironmentFault`` if nothing was published.
     """
-    from cc_pipeline.api.meaning import lines_meant
-    from cc_pipeline.commoncrawl.target_text import slug_meant
+    from cc_pipeline.api.meaning import expand_lists
+    from cc_pipeline.commoncrawl.target_text import parse_slug
     from cc_pipeline.extensions.reports.page import report_path, write_report
 
-    texts_by_slug = {slug_meant(text): text for text in lines_meant(targets)}
+    texts_by_slug = {parse_slug(text): text for text in expand_lists(targets)}
     if out is not None and len(texts_by_slug) > 1:
         raise UserInputError("--out names one file, and there are several targets; leave it out, or name one target")
     for slug, text in texts_by_slug.items():
         path = out or report_path(settings, slug)
-        write_report(settings, slug, path, named=text, between=crawl_pair)
+        write_report(settings, slug, path, target_text=text, crawl_pair=crawl_pair)
         yield path

@@ -12,41 +12,43 @@ from typing import Any, Final
 import duckdb
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extensions.reports.findings import check_located, scope_of
-from cc_pipeline.lake.reading import open_bounded, quoted
+from cc_pipeline.extensions.reports.findings import check_located, target_scope
+from cc_pipeline.lake.reading import open_bounded, quote_literal
 from cc_pipeline.publish import sql
 from cc_pipeline.settings import Settings
 
 #: Maximum paragraphs of a page, and characters of each. The number of further paragraphs is printed.
-MOST: Final = 20
+MAX_PARAGRAPHS: Final = 20
 _CHARACTERS: Final = 600
 #: Maximum pages of each kind of change in a summary.
 _SHOWN_PAGES: Final = 10
 #: Maximum paragraphs of a text to compare: the time grows with their square.
-_COMPARED: Final = 2_000
+_MAX_COMPARED: Final = 2_000
 #: Rows in memory at a time; each may have two long texts.
 _ROWS: Final = 16
 #: Characters that set the direction of a text.
-_TURNING: Final = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
-_WHY: Final = {
+_DIRECTION_MARKS: Final = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
+_REASONS: Final = {
     "not compared": "two versions of the parser found the texts, and the payloads differ",
     "unknown": "there is no text and no digest to compare",
 }
 
 
-def in_words(settings: Settings, slug: str, before: str, after: str, *, named: str = "") -> Iterator[str]:
+def describe_changes(settings: Settings, slug: str, before: str, after: str, *, target_text: str = "") -> Iterator[str]:
     """Yields lines about the changes from the crawl ``before`` to ``after``: the pages of each domain, then the counts.
 
     Raises ``UserInputError`` if the target, or one of its crawls, was not located, ``EnvironmentFault`` if nothing was
     published.
     """
-    with _told(), open_bounded(settings) as connection:
-        _, scope, _ = scope_of(connection, slug, named)
-        check_located(connection, slug, scope, (before, after), named)
+    with _published_file_errors(), open_bounded(settings) as connection:
+        _, scope, _ = target_scope(connection, slug, target_text)
+        check_located(connection, slug, scope, (before, after), target_text)
         counts: Counter[str] = Counter()
         domain = None
-        yield f"{named or slug} from {before} to {after}"
-        rows_cursor = connection.execute(sql.with_moves(sql.changes_between(quoted(before), quoted(after), scope)))
+        yield f"{target_text or slug} from {before} to {after}"
+        rows_cursor = connection.execute(
+            sql.with_moves(sql.changes_between(quote_literal(before), quote_literal(after), scope))
+        )
         names = [column[0] for column in rows_cursor.description or []]
         while rows := rows_cursor.fetchmany(_ROWS):
             for row in (dict(zip(names, values, strict=True)) for values in rows):
@@ -55,42 +57,44 @@ def in_words(settings: Settings, slug: str, before: str, after: str, *, named: s
                     continue
                 if row["domain"] != domain:
                     domain = row["domain"]
-                    yield from ("", f"== {_clean(domain or '')}")
-                yield from ("", *_page(row))
+                    yield from ("", f"== {_clean_line(domain or '')}")
+                yield from ("", *_describe_page(row))
         counts_text = ", ".join(f"{count:,} {change}" for change, count in sorted(counts.items()))
         yield from ("", f"pages: {counts_text or 'none that were looked for in both crawls'}")
 
 
-def summarize(settings: Settings, slug: str, before: str, after: str, *, named: str = "") -> Iterator[str]:
+def summarize_changes(
+    settings: Settings, slug: str, before: str, after: str, *, target_text: str = ""
+) -> Iterator[str]:
     """Yields a summary of the changes from the crawl ``before`` to ``after``: the counts, then a line for each of the
-    first pages of each kind of change. Raises as :func:`in_words`.
+    first pages of each kind of change. Raises as :func:`describe_changes`.
     """
-    with _told(), open_bounded(settings) as connection:
-        _, scope, _ = scope_of(connection, slug, named)
-        check_located(connection, slug, scope, (before, after), named)
-        pages_between = sql.with_moves(sql.changes_between(quoted(before), quoted(after), scope))
+    with _published_file_errors(), open_bounded(settings) as connection:
+        _, scope, _ = target_scope(connection, slug, target_text)
+        check_located(connection, slug, scope, (before, after), target_text)
+        pages_between = sql.with_moves(sql.changes_between(quote_literal(before), quote_literal(after), scope))
         page = "{'url': url, 'new_url': new_url, 'likeness': likeness}"
         change_groups = connection.execute(
             f"SELECT change, count(*), min_by({page}, (domain, url), {_SHOWN_PAGES}) FROM ({pages_between}) "
             "GROUP BY ALL ORDER BY 1"
         ).fetchall()
     counts_text = ", ".join(f"{count:,} {change}" for change, count, _ in change_groups)
-    yield f"{named or slug} from {before} to {after}"
+    yield f"{target_text or slug} from {before} to {after}"
     yield f"pages: {counts_text or 'none that were looked for in both crawls'}"
     for change, count, pages in change_groups:
         if change == "same":
             continue
         yield ""
         for page in pages:
-            moved = f" -> {_clean(page['new_url'])}" if change == "moved" else ""
+            moved = f" -> {_clean_line(page['new_url'])}" if change == "moved" else ""
             likeness = "" if page["likeness"] is None else f"  (likeness {page['likeness']:.2f})"
-            yield f"{change}: {_clean(page['url'])}{moved}{likeness}"
+            yield f"{change}: {_clean_line(page['url'])}{moved}{likeness}"
         if count > len(pages):
             yield f"and {count - len(pages):,} more {change}"
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _published_file_errors() -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
@@ -111,45 +115,45 @@ def paragraphs_between(before: str, after: str) -> Iterator[str]:
 def _paragraphs(text: str) -> list[str]:
     # A byte order mark is invisible and no word.
     lines = [" ".join(line.split()) for line in text.replace("\ufeff", " ").split("\n")]
-    return [line for line in lines if line][:_COMPARED]
+    return [line for line in lines if line][:_MAX_COMPARED]
 
 
-def _page(row: dict[str, Any]) -> Iterator[str]:
+def _describe_page(row: dict[str, Any]) -> Iterator[str]:
     change = row["change"]
-    moved = f" -> {_clean(row['new_url'])}" if change == "moved" else ""
-    yield f"{change}: {_clean(row['url'])}{moved}"
+    moved = f" -> {_clean_line(row['new_url'])}" if change == "moved" else ""
+    yield f"{change}: {_clean_line(row['url'])}{moved}"
     days = [f"{row[name]:%Y-%m-%d}" for name in ("before_time", "after_time") if row[name] is not None]
     likeness = "" if row["likeness"] is None else f", likeness {row['likeness']:.2f}"
     yield f"  captured {' and '.join(days) or 'at an unknown time'}{likeness}"
-    titles = dict.fromkeys(_clean(row[name]) for name in ("before_title", "after_title") if row[name])
+    titles = dict.fromkeys(_clean_line(row[name]) for name in ("before_title", "after_title") if row[name])
     if titles:
         yield f"  title: {' -> '.join(titles)}"
-    if change in _WHY:
-        yield f"  {_WHY[change]}"
+    if change in _REASONS:
+        yield f"  {_REASONS[change]}"
     if change == "changed":
-        yield from _words(row["before_text"], row["after_text"])
+        yield from _describe_text_changes(row["before_text"], row["after_text"])
 
 
-def _words(before: str | None, after: str | None) -> Iterator[str]:
+def _describe_text_changes(before: str | None, after: str | None) -> Iterator[str]:
     if before is None or after is None:
         yield "  the payload changed, and one of the two main texts is missing"
         return
     lines = list(paragraphs_between(before, after))
-    yield from (f"  {_clean(line)}" for line in lines[:MOST])
-    if len(lines) > MOST:
-        yield f"  and {len(lines) - MOST:,} more paragraphs"
+    yield from (f"  {_clean_line(line)}" for line in lines[:MAX_PARAGRAPHS])
+    if len(lines) > MAX_PARAGRAPHS:
+        yield f"  and {len(lines) - MAX_PARAGRAPHS:,} more paragraphs"
     if not lines:
-        yield f"  the first {_COMPARED:,} paragraphs are equal, except for white space"
-    elif max(before.count("\n"), after.count("\n")) >= _COMPARED:
-        yield f"  only the first {_COMPARED:,} paragraphs were compared"
+        yield f"  the first {_MAX_COMPARED:,} paragraphs are equal, except for white space"
+    elif max(before.count("\n"), after.count("\n")) >= _MAX_COMPARED:
+        yield f"  only the first {_MAX_COMPARED:,} paragraphs were compared"
 
 
-def _clean(text: str) -> str:
+def _clean_line(text: str) -> str:
     """A text of strangers on one line, without characters that control a terminal or change the direction of text."""
     line = " ".join(text[: 4 * _CHARACTERS].split())
     printable = "".join(
         character
         for character in line
-        if unicodedata.category(character) not in ("Cc", "Cs") and character not in _TURNING
+        if unicodedata.category(character) not in ("Cc", "Cs") and character not in _DIRECTION_MARKS
     )
     return printable if len(printable) <= _CHARACTERS else f"{printable[: _CHARACTERS - 1]}…"

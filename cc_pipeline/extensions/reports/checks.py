@@ -6,13 +6,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.checks.check import check, checks_in
-from cc_pipeline.checks.scope import CheckResult, Scope, some
+from cc_pipeline.checks.scope import CheckResult, Scope, abbreviate_keys
 
 if TYPE_CHECKING:
     from cc_pipeline.workspace.workspace import Workspace
 
 #: Maximum age difference of a report and the publication.
-_BEHIND: Final = timedelta(days=1)
+_MAX_LAG: Final = timedelta(days=1)
 
 
 @check("report", step="report_checks")
@@ -28,8 +28,10 @@ def as_published(workspace: Workspace, _: Scope) -> CheckResult:
         slug: published_time - written_time for slug, written_time in written.items() if written_time < published_time
     }
     metrics: dict[str, int | float | str] = {"reports": len(written), "older than the publication": len(older)}
-    if late := {slug for slug, seconds in older.items() if seconds > _BEHIND.total_seconds()}:
-        message = f"{len(late):,} reports are of another publication ({some(late)}): materialize report for them"
+    if late := {slug for slug, seconds in older.items() if seconds > _MAX_LAG.total_seconds()}:
+        message = (
+            f"{len(late):,} reports are of another publication ({abbreviate_keys(late)}): materialize report for them"
+        )
         return CheckResult(name, "warn", message, metrics)
     return CheckResult(name, "ok", f"{len(written):,} reports, {len(older):,} of the publication before", metrics)
 

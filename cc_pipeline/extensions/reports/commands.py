@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from cc_pipeline.api.meaning import checked_format
+from cc_pipeline.api.meaning import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import console, notice, whole_file
-from cc_pipeline.commoncrawl.target_text import slug_meant, to_run
+from cc_pipeline.commoncrawl.target_text import parse_slug, to_run
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, load_settings
 
@@ -58,7 +58,7 @@ def report(
     """
     from cc_pipeline.extensions.reports.api import reports
 
-    checked_format(output, ("html", "text"))
+    check_format(output, ("html", "text"))
     if (before is None) != (after is None):
         raise UserInputError("--from and --to name two crawls to compare: give both, or none for the last two")
     crawl_pair = (before, after) if before is not None and after is not None else None
@@ -75,9 +75,9 @@ def report(
 
 def _changes(settings: Settings, target: str, before: str, after: str, out: Path | None, *, details: bool) -> None:
     """Writes the changes between two crawls of a target as text: a summary, or with ``details`` all of them."""
-    from cc_pipeline.extensions.reports.changes import in_words, summarize
+    from cc_pipeline.extensions.reports.changes import describe_changes, summarize_changes
 
-    slug = slug_meant(target)
+    slug = parse_slug(target)
     if before.startswith("CC-MAIN-") and after.startswith("CC-MAIN-") and before > after:
         raise UserInputError(f"--from {before} is the later crawl; write --from {after} --to {before}")
     if not settings.published_path.exists():
@@ -85,9 +85,9 @@ def _changes(settings: Settings, target: str, before: str, after: str, out: Path
             f"{settings.home} has published nothing yet",
             f"Get both crawls: cc-pipeline run {to_run(slug, target)} --crawl {before} --crawl {after}",
         )
-    lines = summarize(settings, slug, before, after, named=target)
+    lines = summarize_changes(settings, slug, before, after, target_text=target)
     if details:
-        lines = chain(lines, ("",), in_words(settings, slug, before, after, named=target))
+        lines = chain(lines, ("",), describe_changes(settings, slug, before, after, target_text=target))
     if out is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
         return

@@ -14,16 +14,16 @@ import duckdb
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.target_text import to_run
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.lake.reading import quoted
+from cc_pipeline.lake.reading import quote_literal
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.publish import sql
 
 #: Maximum rows of a list on the page. The page also has the number of all rows.
-MOST: Final = 12
+MAX_ROWS: Final = 12
 #: Maximum crawls that are compared with their predecessor, newest first: each comparison reads the texts of two crawls.
-_COMPARED: Final = 6
+_MAX_COMPARED: Final = 6
 #: Maximum domains in an SQL condition.
-_NAMED: Final = 100
+_MAX_DOMAINS: Final = 100
 #: Kinds of changes of a page between two crawls.
 CHANGES: Final = ("same", "changed", "moved", "new", "gone", "not compared", "unknown")
 _KEY: Final = ", ".join(CAPTURE)
@@ -64,7 +64,7 @@ class Findings:
     totals: Mapping[str, int] = field(default_factory=dict)
 
 
-def find(
+def find_target(
     connection: duckdb.DuckDBPyConnection, slug: str, target_text: str = "", crawl_pair: tuple[str, str] | None = None
 ) -> Findings:
     """Queries a published file for the data of a target.
@@ -73,16 +73,17 @@ def find(
     for it; ``crawl_pair`` are the crawls to compare (default: the last two that have it). The connection gets a
     temporary table. Raises ``UserInputError`` if the target was not located, or not in one of these crawls.
     """
-    queries = _Asking(connection, {})
-    target_row, scope, domains = scope_of(connection, slug, target_text)
+    queries = _Queries(connection, {})
+    target_row, scope, domains = target_scope(connection, slug, target_text)
     lookups = queries.rows(
-        f"SELECT crawl, complete, captures, looked_up_at FROM main.lookups WHERE target = {quoted(slug)} ORDER BY crawl"
+        f"SELECT crawl, complete, captures, looked_up_at FROM main.lookups WHERE target = {quote_literal(slug)} "
+        "ORDER BY crawl"
     )
     crawls = queries.rows(sql.timeline(scope))
     front = _front(queries, scope)
     if crawl_pair is not None:
         check_located(connection, slug, scope, crawl_pair, target_text)
-    pairs = list(pairwise(row["crawl"] for row in crawls if row["pages"]))[-_COMPARED:]
+    pairs = list(pairwise(row["crawl"] for row in crawls if row["pages"]))[-_MAX_COMPARED:]
     crawl_pair = crawl_pair or (pairs[-1] if pairs else None)
     published = connection.execute("SELECT max(published_at) FROM main.publication").fetchone()
     assert published is not None
@@ -96,13 +97,13 @@ def find(
         outcomes=queries.rows(
             f"SELECT crawl, outcome, count(*) AS captures FROM {scope('records')} GROUP BY ALL ORDER BY ALL"
         ),
-        reasons=queries.first(
+        reasons=queries.first_rows(
             "reasons",
             "SELECT outcome, reason, count(*) AS captures, count(*) FILTER (settled IS NOT true) AS open, "
             f"arg_min(url, url) AS url, arg_min(detail, url) AS detail FROM {scope('records')} "
             "WHERE outcome <> 'fetched' GROUP BY ALL ORDER BY captures DESC, reason",
         ),
-        statuses=queries.first(
+        statuses=queries.first_rows(
             "statuses",
             f"SELECT fetch_status AS status, count(*) AS captures, count(DISTINCT crawl) AS crawls, min(url) AS url "
             f"FROM {scope('captures')} WHERE NOT {sql.comparable()} GROUP BY ALL ORDER BY captures DESC, status",
@@ -113,35 +114,36 @@ def find(
         ),
         changes=[row for pair in pairs for row in _changes(queries, scope, *pair)],
         between=crawl_pair,
-        **_between(queries, scope, crawl_pair),
+        **_changes_between(queries, scope, crawl_pair),
         front=front,
-        versions=queries.last("versions", sql.page_versions(quoted(front), scope)) if front else [],
+        versions=queries.last_versions("versions", sql.page_versions(quote_literal(front), scope)) if front else [],
         pages=_pages(queries, scope),
         links=_links(queries, scope, domains),
-        advertised=queries.first("advertised", sql.feeds_advertised(scope)),
-        feeds=queries.first(
+        advertised=queries.first_rows("advertised", sql.feeds_advertised(scope)),
+        feeds=queries.first_rows(
             "feeds",
             "SELECT arg_max(url, fetch_time) AS url, arg_max(title, fetch_time) AS title, count(*) AS captures, "
             "sum(new_items)::BIGINT AS items, min(oldest_item) AS oldest, max(newest_item) AS newest "
             f"FROM ({sql.feed_timeline(scope)}) GROUP BY url_surtkey ORDER BY items DESC, url",
         ),
-        members=queries.first(
+        members=queries.first_rows(
             "members",
             "SELECT member, sum(captures)::BIGINT AS captures, count(*) FILTER (captures > 0) AS crawls "
-            f"FROM main.set_members WHERE target = {quoted(slug)} GROUP BY member ORDER BY captures DESC, member",
+            f"FROM main.set_members WHERE target = {quote_literal(slug)} GROUP BY member ORDER BY captures DESC, "
+            "member",
         ),
         consent=_consent(queries, domains),
         totals={
             **queries.totals,
             "members without captures": queries.number(
-                f"SELECT count(*) FROM (SELECT member FROM main.set_members WHERE target = {quoted(slug)} "
+                f"SELECT count(*) FROM (SELECT member FROM main.set_members WHERE target = {quote_literal(slug)} "
                 "GROUP BY member HAVING sum(captures) = 0)"
             ),
         },
     )
 
 
-def _consent(queries: _Asking, domains: Sequence[str]) -> Rows:
+def _consent(queries: _Queries, domains: Sequence[str]) -> Rows:
     """The timeline of robots.txt of the target's domains, from captures of any target; empty if the file has no such
     macro.
     """
@@ -149,14 +151,14 @@ def _consent(queries: _Asking, domains: Sequence[str]) -> Rows:
     if not domains or not queries.rows(macro):
         return []
     if len(domains) == 1:
-        timeline = f"FROM main.consent_timeline({quoted(domains[0])})"
+        timeline = f"FROM main.consent_timeline({quote_literal(domains[0])})"
     else:
-        hosts = f"SELECT host FROM main.site_policies WHERE domain IN ({_listed(domains)})"
+        hosts = f"SELECT host FROM main.site_policies WHERE domain IN ({_quoted_list(domains)})"
         timeline = f"FROM main.consent_timeline() WHERE host IN ({hosts})"
-    return queries.first("consent", f"SELECT * {timeline} ORDER BY last_seen DESC, host, scheme")
+    return queries.first_rows("consent", f"SELECT * {timeline} ORDER BY last_seen DESC, host, scheme")
 
 
-def scope_of(
+def target_scope(
     connection: duckdb.DuckDBPyConnection, slug: str, target_text: str = ""
 ) -> tuple[dict[str, Any] | None, sql.Scope, Sequence[str]]:
     """Returns the row of a target (``None`` for a domain that is no target), its rows of every table, and its domains
@@ -164,16 +166,16 @@ def scope_of(
 
     The connection may get a temporary table. Raises ``UserInputError`` if the target was not located.
     """
-    queries = _Asking(connection, {})
-    target_rows = queries.rows(f"SELECT kind, definition FROM main.targets WHERE slug = {quoted(slug)}")
-    domain = queries.rows(f"SELECT 1 AS found FROM main.captures WHERE domain = {quoted(slug)} LIMIT 1")
+    queries = _Queries(connection, {})
+    target_rows = queries.rows(f"SELECT kind, definition FROM main.targets WHERE slug = {quote_literal(slug)}")
+    domain = queries.rows(f"SELECT 1 AS found FROM main.captures WHERE domain = {quote_literal(slug)} LIMIT 1")
     if not target_rows and not domain:
         raise UserInputError(
             f"nothing was located for {target_text or slug!r}. Run it first, for instance with: "
             f"cc-pipeline run {to_run(slug, target_text)} --crawl newest"
         )
     # A domain that is no target has only captures of other targets.
-    scope, domains = _of_target(connection, slug) if target_rows else (_of_domain(slug), [slug])
+    scope, domains = _target_scope(connection, slug) if target_rows else (_domain_scope(slug), [slug])
     return (target_rows[0] if target_rows else None), scope, domains
 
 
@@ -182,7 +184,7 @@ def check_located(
 ) -> None:
     """Raises ``UserInputError`` for a crawl in which a target was not located."""
     query = (
-        f"SELECT crawl FROM main.lookups WHERE target = {quoted(slug)} UNION "
+        f"SELECT crawl FROM main.lookups WHERE target = {quote_literal(slug)} UNION "
         f"SELECT crawl FROM {scope('captures')} ORDER BY crawl"
     )
     located_crawls = [crawl for (crawl,) in connection.execute(query).fetchall()]
@@ -195,7 +197,7 @@ def check_located(
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class _Queries:
     connection: duckdb.DuckDBPyConnection
     totals: dict[str, int]
 
@@ -204,7 +206,7 @@ class _Asking:
         names = [column[0] for column in cursor.description or []]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
-    def first(self, name: str, query: str, max_rows: int = MOST) -> Rows:
+    def first_rows(self, name: str, query: str, max_rows: int = MAX_ROWS) -> Rows:
         """The first rows. Stores the number of all rows as the total of ``name``."""
         rows_found = self.rows(f"SELECT *, count(*) OVER () AS of_all FROM ({query}) LIMIT {max_rows}")
         self.totals[name] = rows_found[0].pop("of_all") if rows_found else 0
@@ -212,20 +214,20 @@ class _Asking:
             del row["of_all"]
         return rows_found
 
-    def last(self, name: str, query: str) -> Rows:
+    def last_versions(self, name: str, query: str) -> Rows:
         """The last versions, newest first. Stores the number of all versions as the total of ``name``."""
-        return self.first(name, f"FROM ({query}) ORDER BY version DESC", MOST)
+        return self.first_rows(name, f"FROM ({query}) ORDER BY version DESC", MAX_ROWS)
 
     def number(self, query: str) -> int:
         row = self.connection.execute(query).fetchone()
         return int(row[0]) if row else 0
 
 
-def _of_domain(domain: str) -> sql.Scope:
-    return lambda table: f"(FROM {sql.named(table)} WHERE domain = {quoted(domain)})"
+def _domain_scope(domain: str) -> sql.Scope:
+    return lambda table: f"(FROM {sql.qualify(table)} WHERE domain = {quote_literal(domain)})"
 
 
-def _of_target(connection: duckdb.DuckDBPyConnection, slug: str) -> tuple[sql.Scope, Sequence[str]]:
+def _target_scope(connection: duckdb.DuckDBPyConnection, slug: str) -> tuple[sql.Scope, Sequence[str]]:
     """Returns the rows of the target's captures in each table, without pages that its condition excludes, and its
     domains if they can be listed.
     """
@@ -235,31 +237,31 @@ def _of_target(connection: duckdb.DuckDBPyConnection, slug: str) -> tuple[sql.Sc
     connection.execute(
         f"CREATE OR REPLACE TEMPORARY TABLE {_KEYS} AS "
         f"SELECT DISTINCT {_KEY}, {condition_column} AS is_meant "
-        f"FROM main.capture_targets WHERE target = {quoted(slug)}"
+        f"FROM main.capture_targets WHERE target = {quote_literal(slug)}"
     )
     domain_rows = connection.execute(
-        f"SELECT DISTINCT domain FROM main.captures SEMI JOIN temp.{_KEYS} USING ({_KEY}) LIMIT {_NAMED + 1}"
+        f"SELECT DISTINCT domain FROM main.captures SEMI JOIN temp.{_KEYS} USING ({_KEY}) LIMIT {_MAX_DOMAINS + 1}"
     ).fetchall()
-    domains = [domain for (domain,) in domain_rows if domain is not None] if len(domain_rows) <= _NAMED else []
+    domains = [domain for (domain,) in domain_rows if domain is not None] if len(domain_rows) <= _MAX_DOMAINS else []
     # The condition on domains skips row groups. Captures that the user added may have no URL, and so no domain.
-    parts = [f"domain IN ({_listed(domains)})"] if domains else []
+    parts = [f"domain IN ({_quoted_list(domains)})"] if domains else []
     parts += ["domain IS NULL"] if (None,) in domain_rows else []
-    domain_filter = f" WHERE {' OR '.join(parts)}" if parts and len(domain_rows) <= _NAMED else ""
+    domain_filter = f" WHERE {' OR '.join(parts)}" if parts and len(domain_rows) <= _MAX_DOMAINS else ""
 
     def scope(table: str) -> str:
         target_keys = (
             f"(FROM temp.{_KEYS} WHERE is_meant IS DISTINCT FROM 'no')" if table in PAGE_TABLES else f"temp.{_KEYS}"
         )
-        return f"(FROM (FROM {sql.named(table)}{domain_filter}) SEMI JOIN {target_keys} USING ({_KEY}))"
+        return f"(FROM (FROM {sql.qualify(table)}{domain_filter}) SEMI JOIN {target_keys} USING ({_KEY}))"
 
     return scope, domains
 
 
-def _listed(values: Sequence[str]) -> str:
-    return ", ".join(map(quoted, values))
+def _quoted_list(values: Sequence[str]) -> str:
+    return ", ".join(map(quote_literal, values))
 
 
-def _front(queries: _Asking, scope: sql.Scope) -> str | None:
+def _front(queries: _Queries, scope: sql.Scope) -> str | None:
     """The address of a target's start page, else of the page with the most captures."""
     start_pages = queries.rows(
         f"SELECT arg_max(url, fetch_time) AS url FROM {scope('captures')} WHERE {sql.comparable()} "
@@ -270,39 +272,39 @@ def _front(queries: _Asking, scope: sql.Scope) -> str | None:
     return start_pages[0]["url"] if start_pages else None
 
 
-def _changes(queries: _Asking, scope: sql.Scope, before: str, after: str) -> Rows:
+def _changes(queries: _Queries, scope: sql.Scope, before: str, after: str) -> Rows:
     """Counts of each kind of change between two crawls."""
-    query = sql.changes_between(quoted(before), quoted(after), scope)
+    query = sql.changes_between(quote_literal(before), quote_literal(after), scope)
     change_counts = queries.rows(f"SELECT change, count(*) AS pages FROM ({query}) GROUP BY change")
     return [{"before": before, "after": after, **row} for row in change_counts]
 
 
-def _between(queries: _Asking, scope: sql.Scope, pair: tuple[str, str] | None) -> dict[str, Any]:
+def _changes_between(queries: _Queries, scope: sql.Scope, pair: tuple[str, str] | None) -> dict[str, Any]:
     """Counts of changes of all pages between two crawls, the same for each domain, and the pages that changed most,
     then other changes. Only texts of listed pages are read.
     """
     if pair is None:
         return {"became": {}, "changed_domains": [], "changed_pages": []}
-    changes_query = sql.with_moves(sql.changes_between(quoted(pair[0]), quoted(pair[1]), scope))
-    kinds = ", ".join(f'count(*) FILTER (change = {quoted(kind)}) AS "{kind}"' for kind in CHANGES)
-    became, *domains = queries.first(
+    changes_query = sql.with_moves(sql.changes_between(quote_literal(pair[0]), quote_literal(pair[1]), scope))
+    kinds = ", ".join(f'count(*) FILTER (change = {quote_literal(kind)}) AS "{kind}"' for kind in CHANGES)
+    became, *domains = queries.first_rows(
         "changed_domains",
         f"SELECT domain, {kinds} FROM ({changes_query}) GROUP BY GROUPING SETS ((), (domain)) "
         "ORDER BY grouping(domain) DESC, changed + new + gone + moved DESC, domain",
-        MOST + 1,
+        MAX_ROWS + 1,
     )
     del became["domain"]
     queries.totals["changed_domains"] -= 1
     queries.totals["changed_pages"] = sum(became[kind] for kind in CHANGES[1:])
-    pages_per_domain = MOST if len(domains) <= 1 else MOST // 4
-    domain_list = ", ".join(quoted(row["domain"] or "") for row in domains)
+    pages_per_domain = MAX_ROWS if len(domains) <= 1 else MAX_ROWS // 4
+    domain_list = ", ".join(quote_literal(row["domain"] or "") for row in domains)
     by_worth = "list_position(['changed', 'moved', 'new', 'gone', 'not compared', 'unknown'], change), likeness, url"
     page_keys = queries.rows(
         f"SELECT url_surtkey FROM ({changes_query}) "
         f"WHERE change <> 'same' AND coalesce(domain, '') IN ({domain_list or 'NULL'}) "
         f"QUALIFY row_number() OVER (PARTITION BY domain ORDER BY {by_worth}) <= {pages_per_domain}"
     )
-    keys = ", ".join(quoted(row["url_surtkey"]) for row in page_keys)
+    keys = ", ".join(quote_literal(row["url_surtkey"]) for row in page_keys)
     pages = (
         queries.rows(f"FROM ({changes_query}) WHERE url_surtkey IN ({keys}) ORDER BY domain, {by_worth}")
         if page_keys
@@ -311,14 +313,14 @@ def _between(queries: _Asking, scope: sql.Scope, pair: tuple[str, str] | None) -
     return {"became": became, "changed_domains": domains, "changed_pages": pages}
 
 
-def _pages(queries: _Asking, scope: sql.Scope) -> Rows:
+def _pages(queries: _Queries, scope: sql.Scope) -> Rows:
     """The pages that were captured in most crawls."""
-    return queries.first(
+    return queries.first_rows(
         "pages",
         f"WITH seen AS (SELECT url_surtkey, arg_max(url, fetch_time) AS url, count(DISTINCT crawl) AS crawls, "
         f"count(*) AS captures, count(DISTINCT content_digest) AS payloads, max(fetch_time) AS last_seen, "
         f"count(*) OVER () AS total FROM {scope('captures')} WHERE {sql.comparable()} GROUP BY url_surtkey "
-        f"ORDER BY crawls DESC, captures DESC, length(url_surtkey), url_surtkey LIMIT {MOST}) "
+        f"ORDER BY crawls DESC, captures DESC, length(url_surtkey), url_surtkey LIMIT {MAX_ROWS}) "
         "SELECT s.* EXCLUDE (url_surtkey, total), t.title FROM seen s LEFT JOIN "
         f"(SELECT url_surtkey, arg_max(title, fetch_time) AS title FROM {scope('page_text')} "
         f"WHERE url_surtkey IN (SELECT url_surtkey FROM seen) GROUP BY url_surtkey) t USING (url_surtkey) "
@@ -326,13 +328,13 @@ def _pages(queries: _Asking, scope: sql.Scope) -> Rows:
     )
 
 
-def _links(queries: _Asking, scope: sql.Scope, domains: Sequence[str]) -> dict[str, Rows]:
+def _links(queries: _Queries, scope: sql.Scope, domains: Sequence[str]) -> dict[str, Rows]:
     """Domains that the target links to (``out``), and domains that link to it (``in``), by number of pages with such a
     link.
     """
 
     def neighbours(name: str, column: str, graph: str) -> Rows:
-        return queries.first(
+        return queries.first_rows(
             name,
             f"SELECT {column} AS domain, max(pages) AS pages, sum(links)::BIGINT AS links, "
             f"count(DISTINCT crawl) AS crawls, max(last_fetch) AS last_fetch "
@@ -340,8 +342,8 @@ def _links(queries: _Asking, scope: sql.Scope, domains: Sequence[str]) -> dict[s
         )
 
     def arriving(table: str) -> str:
-        domain_list = _listed(domains)
-        return f"(FROM {sql.named(table)} WHERE link_domain IN ({domain_list}) AND domain NOT IN ({domain_list}))"
+        domain_list = _quoted_list(domains)
+        return f"(FROM {sql.qualify(table)} WHERE link_domain IN ({domain_list}) AND domain NOT IN ({domain_list}))"
 
     return {
         "out": neighbours("links out", "link_domain", sql.link_graph(scope)),

@@ -22,8 +22,8 @@ from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extensions.reports.changes import paragraphs_between
-from cc_pipeline.extensions.reports.charts import Chart, Column, chart
-from cc_pipeline.extensions.reports.findings import MOST, Findings, Rows, find
+from cc_pipeline.extensions.reports.charts import Chart, Column, draw_chart
+from cc_pipeline.extensions.reports.findings import MAX_ROWS, Findings, Rows, find_target
 from cc_pipeline.lake.reading import open_bounded
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.settings import Settings
@@ -35,12 +35,12 @@ _TEXT: Final = 160
 _PARAGRAPH: Final = 300
 _LINES: Final = 10
 #: Maximum days between a crawl's week and a capture of it.
-_NEAR: Final = 60
+_MAX_DAYS_APART: Final = 60
 _ADDRESS: Final = 96
 #: Maximum characters of an address that becomes a link; few browsers support longer ones.
-_FOLLOWED: Final = 2_000
+_MAX_LINK_CHARACTERS: Final = 2_000
 #: Number of languages with a colour of their own; all others share one.
-_COLOURED: Final = 6
+_MAX_COLOURS: Final = 6
 _LANGUAGES: Final = {
     **{"eng": "English", "deu": "German", "fra": "French", "spa": "Spanish", "por": "Portuguese", "ita": "Italian"},
     **{"nld": "Dutch", "pol": "Polish", "rus": "Russian", "ukr": "Ukrainian", "ces": "Czech", "tur": "Turkish"},
@@ -52,20 +52,20 @@ _OUTCOMES: Final = ("fetched", "quarantined", "missing")
 _CHANGES: Final = ("same", "changed", "new", "gone")
 
 
-def page_of(findings: Findings) -> str:
+def render_page(findings: Findings) -> str:
     """The HTML text of a report."""
     page = _template().render(
         found=findings,
         is_site=registered_domain(findings.slug) == findings.slug,
         totals=Counter(findings.totals),
-        most=MOST,
+        most=MAX_ROWS,
         held=[row for row in findings.crawls if row["captures"]],
         all_pages=sum(row["new_pages"] for row in findings.crawls),
         planned=sum(row["captures"] for row in findings.outcomes),
         fetched=sum(row["captures"] for row in findings.outcomes if row["outcome"] == "fetched"),
-        over_time=_over_time(findings),
+        over_time=_pages_chart(findings),
         changes=_changes(findings),
-        when=_when(findings, long=True),
+        when=_month_names(findings, long=True),
         named_target=f"set:{findings.slug.removeprefix(SET_SLUG)}" if findings.kind == "set" else findings.definition,
         pages_changed=[{**row, "lines": _lines(row)} for row in findings.changed_pages],
         languages=_languages(findings),
@@ -94,10 +94,10 @@ def _template() -> Template:
         "month": lambda moment: "" if moment is None else f"{moment:%b %Y}",
         "day": lambda moment: "" if moment is None else f"{moment:%Y-%m-%d}",
         "quoted": shlex.quote,
-        "paragraph": lambda text: _cut(text, _PARAGRAPH),
-        "cut": _cut,
-        "shortened": _shortened,
-        "followed": lambda url: url.lower().startswith(("http://", "https://")) and len(url) <= _FOLLOWED,
+        "paragraph": lambda text: _shorten(text, _PARAGRAPH),
+        "cut": _shorten,
+        "shortened": _shorten_url,
+        "followed": lambda url: url.lower().startswith(("http://", "https://")) and len(url) <= _MAX_LINK_CHARACTERS,
     }
     return environment.get_template("page.html.jinja")
 
@@ -125,8 +125,8 @@ class Languages:
     legend: Sequence[tuple[str, str]]
 
 
-def _over_time(findings: Findings) -> Chart:
-    return chart(
+def _pages_chart(findings: Findings) -> Chart:
+    return draw_chart(
         [
             Column(
                 month_of(row["crawl"], row["first_fetch"]),
@@ -146,7 +146,7 @@ def _changes(findings: Findings) -> Changes | None:
     pairs: dict[tuple[str, str], Counter[str]] = {}
     for row in findings.changes:
         pairs.setdefault((row["before"], row["after"]), Counter())[row["change"]] = row["pages"]
-    month_name = _when(findings)
+    month_name = _month_names(findings)
     columns = [
         Column(
             month_name(after),
@@ -155,7 +155,7 @@ def _changes(findings: Findings) -> Changes | None:
         )
         for (before, after), counts in pairs.items()
     ]
-    drawn = chart(columns, "Pages by what became of them") if columns else None
+    drawn = draw_chart(columns, "Pages by what became of them") if columns else None
     return Changes(drawn, *findings.between, Counter(findings.became))
 
 
@@ -167,7 +167,7 @@ def _lines(row: Mapping[str, Any]) -> list[str]:
     return [*lines[:_LINES], "… and more"] if len(lines) > _LINES else lines
 
 
-def _when(findings: Findings, *, long: bool = False) -> Callable[[str], str]:
+def _month_names(findings: Findings, *, long: bool = False) -> Callable[[str], str]:
     """Returns a function that gives the month in which a crawl began to capture the target."""
     first = {row["crawl"]: row["first_fetch"] for row in findings.crawls}
     return lambda crawl: month_of(crawl, first.get(crawl), long=long)
@@ -185,8 +185,8 @@ def _languages(findings: Findings) -> Languages | None:
     leading = [(language_name(language), percent(total[language], sum(total.values()))) for language in ranked[:3]]
     if len(ranked) < 2:
         return Languages(leading, None, ())
-    colour = {language: f"c{min(place, _COLOURED)}" for place, language in enumerate(ranked)}
-    bars, month_name = [], _when(findings)
+    colour = {language: f"c{min(place, _MAX_COLOURS)}" for place, language in enumerate(ranked)}
+    bars, month_name = [], _month_names(findings)
     for crawl in [row["crawl"] for row in findings.crawls]:
         crawl_rows = sorted(by_crawl.get(crawl, []), key=lambda language_row: -total[language_row["language"]])
         if pages := sum(language_row["pages"] for language_row in crawl_rows):
@@ -196,13 +196,13 @@ def _languages(findings: Findings) -> Languages | None:
             ]
             shares_text = ", ".join(
                 f"{language_name(language_row['language'])} {language_row['pages']:,}"
-                for language_row in crawl_rows[:MOST]
+                for language_row in crawl_rows[:MAX_ROWS]
             )
             bars.append(Column(month_name(crawl), f"{crawl}: {shares_text}", pieces))
-    legend = [(f"c{place}", language_name(language)) for place, language in enumerate(ranked[:_COLOURED])]
-    if len(ranked) > _COLOURED or None in total:
+    legend = [(f"c{place}", language_name(language)) for place, language in enumerate(ranked[:_MAX_COLOURS])]
+    if len(ranked) > _MAX_COLOURS or None in total:
         legend.append(("c6", "others and unknown"))
-    return Languages(leading, chart(bars, "Share of pages by language", percent=True), legend)
+    return Languages(leading, draw_chart(bars, "Share of pages by language", percent=True), legend)
 
 
 def _completeness(findings: Findings) -> list[dict[str, Any]]:
@@ -241,7 +241,7 @@ def month_of(crawl: str, captured: datetime | None, *, long: bool = False) -> st
     and without a capture, it is the month of the crawl's id.
     """
     day = _week_of(crawl)
-    if captured is not None and (day is None or abs((captured.replace(tzinfo=None) - day).days) <= _NEAR):
+    if captured is not None and (day is None or abs((captured.replace(tzinfo=None) - day).days) <= _MAX_DAYS_APART):
         day = captured
     if day is None:
         return crawl.removeprefix("CC-MAIN-")
@@ -255,12 +255,12 @@ def _week_of(crawl: str) -> datetime | None:
     return datetime.fromisocalendar(int(match["year"]), int(match["week"]), 4)
 
 
-def _cut(text: str, max_characters: int = _TEXT) -> str:
+def _shorten(text: str, max_characters: int = _TEXT) -> str:
     words = " ".join(text[: 4 * max_characters].split())
     return words if len(words) <= max_characters else words[: max_characters - 1] + "…"
 
 
-def _shortened(url: str) -> str:
+def _shorten_url(url: str) -> str:
     """A URL without its scheme, shortened in the middle."""
     short_url = url.partition("://")[2] or url
     return (
@@ -274,7 +274,12 @@ def report_path(settings: Settings, slug: str) -> Path:
 
 
 def write_report(
-    settings: Settings, slug: str, path: Path | None = None, *, named: str = "", between: tuple[str, str] | None = None
+    settings: Settings,
+    slug: str,
+    path: Path | None = None,
+    *,
+    target_text: str = "",
+    crawl_pair: tuple[str, str] | None = None,
 ) -> Findings:
     """Writes the report of a target from the published file, and returns its data.
 
@@ -287,8 +292,8 @@ def write_report(
     """
     report_file = path or report_path(settings, slug)
     try:
-        findings = _found(settings, slug, named, between)
-        write_whole(report_file, page_of(findings))
+        findings = _read_findings(settings, slug, target_text, crawl_pair)
+        write_whole(report_file, render_page(findings))
     except (duckdb.Error, OSError) as error:
         raise EnvironmentFault(
             f"could not write the report {report_file}: {error}",
@@ -297,6 +302,6 @@ def write_report(
     return findings
 
 
-def _found(settings: Settings, slug: str, target_text: str, crawl_pair: tuple[str, str] | None) -> Findings:
+def _read_findings(settings: Settings, slug: str, target_text: str, crawl_pair: tuple[str, str] | None) -> Findings:
     with open_bounded(settings) as connection:
-        return find(connection, slug, target_text, crawl_pair)
+        return find_target(connection, slug, target_text, crawl_pair)

@@ -18,9 +18,9 @@ team = typer.Typer(
     rich_markup_mode="rich",
     help="An instance of Dagster for several people, on one host or several (docs/extensions/several_machines.md).",
 )
-_PRIVATE = 0o600
+_PRIVATE_MODE = 0o600
 #: The user of containers if root writes their files.
-_NOBODY = "10001:10001"
+_CONTAINER_USER = "10001:10001"
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
@@ -57,10 +57,10 @@ def init(
       cc-pipeline team init . --lake s3://lake/cc --logs s3://logs/cc --hosts one.internal,two.internal
     """
     place = Path.cwd() if folder is None else folder.expanduser().resolve()
-    print_written(_write_team(place, lake, logs, endpoint or "", _servers(hosts)))
+    print_written(_write_team(place, lake, logs, endpoint or "", _parse_hosts(hosts)))
 
 
-def _servers(hosts: str | None) -> tuple[tuple[str, int], ...]:
+def _parse_hosts(hosts: str | None) -> tuple[tuple[str, int], ...]:
     """Parses name and port of each host's code server."""
     servers = []
     for text in (hosts or "").split(","):
@@ -86,15 +86,15 @@ def _write_team(
     from cc_pipeline.extensions.several_machines.team import Team, team_files  # it imports dagster
 
     # Loading the settings validates them, including credentials in an address.
-    settings = load_settings(home=str(folder), lake=_on_s3("--lake", lake), lake_endpoint=endpoint or None)
+    settings = load_settings(home=str(folder), lake=_require_s3("--lake", lake), lake_endpoint=endpoint or None)
     team = Team(
         settings.source_text,
         settings.lake,
-        _on_s3("--logs", logs),
+        _require_s3("--logs", logs),
         endpoint,
         settings.s3_region,
         settings.contact,
-        f"{os.getuid()}:{os.getgid()}" if os.getuid() else _NOBODY,
+        f"{os.getuid()}:{os.getgid()}" if os.getuid() else _CONTAINER_USER,
         hosts,
     )
     missing = {folder / name: text for name, text in team_files(team).items() if not (folder / name).exists()}
@@ -102,7 +102,9 @@ def _write_team(
         for path, text in missing.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             # Files are private from the start, because one of them will have secrets.
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w", encoding="utf-8") as file:
+            with open(
+                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE_MODE), "w", encoding="utf-8"
+            ) as file:
                 file.write(text)
             if path.name != ".env":
                 path.chmod(0o644)
@@ -113,7 +115,7 @@ def _write_team(
     return list(missing)
 
 
-def _on_s3(flag: str, place: str | None) -> str:
+def _require_s3(flag: str, place: str | None) -> str:
     if place is None:
         raise UserInputError(f"the team's folder needs {flag} s3://bucket/prefix")
     root = normalise_root(place)

@@ -25,10 +25,10 @@ from sqlalchemy.pool import NullPool
 RESTART_SECONDS: Final = 60.0
 _TRY_AGAIN_SECONDS: Final = 0.5
 #: Idle connections of an engine; an instance of Dagster has three engines. Threads open more if they need them.
-_KEPT: Final = {"pool_size": 1, "max_overflow": 30, "pool_recycle": 1_800}
+_POOL_OPTIONS: Final = {"pool_size": 1, "max_overflow": 30, "pool_recycle": 1_800}
 #: Engines of a process with open idle connections: those of two instances. A code server creates an instance for each
 #: tick and never closes its engines, which live until Python collects cycles; 40 of them had 96 connections.
-_MOST_ENGINES: Final = 6
+_MAX_ENGINES: Final = 6
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -39,7 +39,7 @@ class KeptConnections(CreateEnginePlugin):
         # A webserver's engines keep connections without this plugin.
         if kwargs.get("poolclass") is NullPool:
             del kwargs["poolclass"]
-            kwargs.update(_KEPT)
+            kwargs.update(_POOL_OPTIONS)
         # Replaces a connection that the server has closed before it is used.
         kwargs["pool_pre_ping"] = True
         self._outage = _Outage(f"{url.host}:{url.port}")
@@ -58,10 +58,10 @@ _newest_lock: Final = threading.Lock()
 
 
 def _close_oldest(engine: Engine) -> None:
-    """Closes idle connections of the engine that was created ``_MOST_ENGINES`` before ``engine``. It remains usable."""
+    """Closes idle connections of the engine that was created ``_MAX_ENGINES`` before ``engine``. It remains usable."""
     with _newest_lock:
         _newest.append(weakref.ref(engine))
-        oldest = _newest.popleft()() if len(_newest) > _MOST_ENGINES else None
+        oldest = _newest.popleft()() if len(_newest) > _MAX_ENGINES else None
     if oldest is not None:
         oldest.dispose()
 
@@ -75,7 +75,7 @@ class _Outage:
     def __init__(self, server: str) -> None:
         self._server = server
         self._lock = threading.Lock()
-        self._was_there = False
+        self._was_reachable = False
         self._since: float | None = None
 
     def connect(self, dialect: Any, _: object, arguments: list[Any], options: dict[str, Any]) -> Any:
@@ -87,14 +87,14 @@ class _Outage:
                 if not self._may_wait(error):
                     raise
             else:
-                self._was_there, self._since = True, None
+                self._was_reachable, self._since = True, None
                 return connection
             time.sleep(_TRY_AGAIN_SECONDS)
 
     def _may_wait(self, error: Exception) -> bool:
         now = time.monotonic()
         with self._lock:
-            if not self._was_there:
+            if not self._was_reachable:
                 return False
             if self._since is None:
                 self._since = now

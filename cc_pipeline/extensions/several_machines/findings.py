@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Final
 
-from cc_pipeline.checks.doctor import allowed_text
+from cc_pipeline.checks.doctor import format_limits
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.extensions.several_machines.rate_leases import RATE_SOURCE, PostgresLedger, is_named, where
+from cc_pipeline.extensions.several_machines.rate_leases import (
+    RATE_SOURCE,
+    PostgresLedger,
+    has_server_variable,
+    server_text,
+)
 from cc_pipeline.settings import PREFIX, Settings
-from cc_pipeline.transport.rate_source import RateSourceAway
+from cc_pipeline.transport.rate_source import RateSourceDown
 from cc_pipeline.workspace.workspace import Workspace, limits_of
 
 #: Seconds: a home that leased within a day counts as leasing.
@@ -24,7 +29,7 @@ def examine_leases(workspace: Workspace) -> Iterator[Finding]:
     """Yields a finding if this home leases its requests, or if other homes do and this one does not."""
     settings = workspace.settings
     if settings.rate_source == RATE_SOURCE:
-        yield _leases(settings)
+        yield _lease_finding(settings)
     elif settings.has_own_rate:
         yield from _leased_by_others()
 
@@ -32,26 +37,26 @@ def examine_leases(workspace: Workspace) -> Iterator[Finding]:
 def _leased_by_others() -> Iterator[Finding]:
     """Other homes lease the whole rate of the source, and this home sends its own share in addition."""
     seconds_ago = None
-    if is_named():
-        with closing(PostgresLedger(makes=False)) as ledger, suppress(RateSourceAway, CcPipelineError):
+    if has_server_variable():
+        with closing(PostgresLedger(creates_tables=False)) as ledger, suppress(RateSourceDown, CcPipelineError):
             seconds_ago = ledger.last_used()
     if seconds_ago is not None and seconds_ago < _LEASED_LATELY:
         yield Finding(
             "bad",
             "budget",
-            f"this home does not lease its requests, and others do: from {where()}, "
+            f"this home does not lease its requests, and others do: from {server_text()}, "
             f"{seconds_ago / 60:,.0f} minutes ago. Together they send more than the source allows",
             f"Set {PREFIX}RATE_SOURCE to the same on all hosts.",
         )
 
 
-def _leases(settings: Settings) -> Finding:
-    text = f"leased from {where()}: {allowed_text(limits_of(settings))}, for all that ask it"
+def _lease_finding(settings: Settings) -> Finding:
+    text = f"leased from {server_text()}: {format_limits(limits_of(settings))}, for all that ask it"
     # The doctor changes nothing: a fetch creates the tables.
-    with closing(PostgresLedger(makes=False)) as ledger:
+    with closing(PostgresLedger(creates_tables=False)) as ledger:
         try:
             return Finding("ok", "budget", f"{text}; {ledger.holders():,} processes fetch now")
-        except RateSourceAway as unreachable:
+        except RateSourceDown as unreachable:
             reason, advice = f"it does not answer: {unreachable}", "Start it. Nothing is fetched meanwhile."
         except CcPipelineError as error:
             reason, advice = str(error), ""

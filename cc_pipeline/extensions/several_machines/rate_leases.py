@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.transport.rate_source import RateSourceAway
+from cc_pipeline.transport.rate_source import RateSourceDown
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import CLOCK_JUMP
 
@@ -30,9 +30,9 @@ LEASE_SECONDS: Final = 0.25
 #: Seconds after which a claim expires that is not renewed.
 CLAIM_LIFE: Final = 10.0
 #: Seconds after which a process leaves its place, if there are too many processes and another one waits.
-TURN: Final = 20.0
+PLACE_SECONDS: Final = 20.0
 #: Seconds between two checks for a free place.
-LOOK_AGAIN: Final = 1.0
+RETRY_SECONDS: Final = 1.0
 #: Seconds after which a leased slot expires. This is shorter than for a home's own slots: slots are spaced for this
 #: lateness, and all hosts together must be able to use the rate.
 LEASED_LIFE: Final = 0.01
@@ -40,20 +40,20 @@ LEASED_LIFE: Final = 0.01
 #: is slower instead of never in time.
 MAX_LIFE: Final = 0.5
 #: Maximum difference of two requests' times to the source, in seconds.
-NETWORK: Final = 0.025
+NETWORK_JITTER: Final = 0.025
 #: Maximum error of a host's estimate of the database's clock, in seconds: the round trip to a near database, and the
 #: drift of the clocks. All slots are spaced for it.
-KNOWN_LATE: Final = 0.004
+MAX_CLOCK_ERROR: Final = 0.004
 #: Maximum drift between two clocks, as a share of the elapsed time.
 _DRIFT: Final = 1e-4
 #: Maximum seconds of an answer of the database. The clocks may drift for twice as long before a slot is used.
-_PATIENCE: Final = 10.0
+_TIMEOUT_SECONDS: Final = 10.0
 #: The name of leases from PostgreSQL as a rate source.
 RATE_SOURCE: Final = "postgresql"
 _SETTING: Final = f"CC_PIPELINE_RATE_SOURCE={RATE_SOURCE}"
-_INSTEAD: Final = "CC_PIPELINE_RATE_SOURCE=own"
+_OWN_RATE_SETTING: Final = "CC_PIPELINE_RATE_SOURCE=own"
 #: PostgreSQL's variables that name a server.
-_WHERE: Final = ("PGHOST", "PGHOSTADDR", "PGSERVICE")
+_SERVER_VARIABLES: Final = ("PGHOST", "PGHOSTADDR", "PGSERVICE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Claim:
     since: float
 
     @property
-    def held(self) -> int:
+    def max_in_flight(self) -> int:
         """The number of requests that may be in flight."""
         return max(self.share, self.in_flight)
 
@@ -78,15 +78,14 @@ def claim(
 ) -> Claim:
     """The next claim of ``holder`` to ``limit`` parallel requests: an even share, limited to what is free.
 
-    The sum of all ``held`` never grows above ``limit``. If there are more processes than places, the process that has
-    waited longest is next, and a process that had a place for ``TURN`` seconds leaves it.
-    """
-    free = limit - sum(other_claim.held for other_claim in other_claims)
+    The sum of all ``max_in_flight`` never grows above ``limit``. If there are more processes than places, the process
+    that has waited longest is next, and a process that had a place for ``PLACE_SECONDS`` seconds leaves it."""
+    free = limit - sum(other_claim.max_in_flight for other_claim in other_claims)
     waiting = [other_claim for other_claim in other_claims if not other_claim.share]
     had_place = previous is not None and previous.share > 0
     since = now if previous is None else min(previous.since, now)
     if had_place:
-        gives_way = waiting and len(other_claims) >= limit and now - since >= TURN
+        gives_way = waiting and len(other_claims) >= limit and now - since >= PLACE_SECONDS
         share = 0 if gives_way else max(0, min(max(1, limit // (len(other_claims) + 1)), free))
     else:
         earlier = sum((waiting_claim.since, waiting_claim.holder) < (since, holder) for waiting_claim in waiting)
@@ -98,26 +97,26 @@ class DatabaseClock:
     """Bounds of the database's clock: a reading is between the time of its request and the time of its answer."""
 
     def __init__(self) -> None:
-        self._low = self._high = self._at = 0.0
-        self._known = False
+        self._low = self._high = self._reading_time = 0.0
+        self._has_reading = False
 
-    def note(self, before: float, reading: float, after: float) -> None:
+    def add_reading(self, before: float, reading: float, after: float) -> None:
         """Adds a reading that was taken between ``before`` and ``after`` (monotonic seconds of this host)."""
         low, high = reading - after, reading - before
-        if self._known:
-            drift = _DRIFT * (after - self._at)
+        if self._has_reading:
+            drift = _DRIFT * (after - self._reading_time)
             bounds = max(low, self._low - drift), min(high, self._high + drift)
             # If the bounds do not overlap, one of the clocks was set.
             low, high = bounds if bounds[0] <= bounds[1] else (low, high)
-        self._low, self._high, self._at, self._known = low, high, after, True
+        self._low, self._high, self._reading_time, self._has_reading = low, high, after, True
 
     def now(self, moment: float) -> float:
         """The earliest time of the database's clock at ``moment``. A process that uses it is late rather than early."""
-        return moment + self._low - _DRIFT * (moment - self._at)
+        return moment + self._low - _DRIFT * (moment - self._reading_time)
 
-    def late(self, moment: float) -> float:
+    def max_error(self, moment: float) -> float:
         """The maximum error of :meth:`now` at ``moment``, in seconds."""
-        return self._high - self._low + 2 * _DRIFT * (moment - self._at)
+        return self._high - self._low + 2 * _DRIFT * (moment - self._reading_time)
 
 
 class Ledger(Protocol):
@@ -146,17 +145,17 @@ class Ledger(Protocol):
 
 def leased_spacing(rate: float) -> float:
     """Seconds between slots such that no second has more than ``rate`` requests, if no host is later than
-    ``KNOWN_LATE``.
+    ``MAX_CLOCK_ERROR``.
     """
     # The millionth compensates rounding errors.
-    return max(1 / rate, (1 + LEASED_LIFE + NETWORK + KNOWN_LATE + 1e-6) / max(1, int(rate)))
+    return max(1 / rate, (1 + LEASED_LIFE + NETWORK_JITTER + MAX_CLOCK_ERROR + 1e-6) / max(1, int(rate)))
 
 
 @dataclass(slots=True)
-class Leases:
+class RateLeases:
     """The slots of one process at ``host``, among all processes with the same ledger. Used by one thread at a time.
 
-    Methods raise ``RateSourceAway`` while the ledger does not answer, and its own errors if it cannot be used.
+    Methods raise ``RateSourceDown`` while the ledger does not answer, and its own errors if it cannot be used.
     """
 
     host: str
@@ -165,7 +164,7 @@ class Leases:
     monotonic: Callable[[], float] = time.monotonic
     #: Seconds after which the slots that were given last are void.
     life: float = LEASED_LIFE
-    look_again: float = LOOK_AGAIN
+    retry_seconds: float = RETRY_SECONDS
     name: str = "the database that requests are leased from"
     _holder: str = field(default_factory=lambda: uuid.uuid4().hex)
     _clock: DatabaseClock | None = None
@@ -176,20 +175,20 @@ class Leases:
         seconds this process missed, or nearly missed, slots of the previous lease.
         """
         self.life = min(MAX_LIFE, max(LEASED_LIFE, 2 * lateness, self.life / 2))
-        clock = self._known()
-        late = clock.late(self.monotonic()) + _DRIFT * _PATIENCE
+        clock = self._read_clock()
+        late = clock.max_error(self.monotonic()) + _DRIFT * _TIMEOUT_SECONDS
         spacing = leased_spacing(rate)
         count = max(1, min(max_slots, int(LEASE_SECONDS / spacing)))
         # A process that may be later than others leaves that time free for the next one, whose slots are spaced for its
         # own lateness only.
-        reserved_seconds = count * spacing + max(0.0, late - KNOWN_LATE) + self.life - LEASED_LIFE
+        reserved_seconds = count * spacing + max(0.0, late - MAX_CLOCK_ERROR) + self.life - LEASED_LIFE
         queue = CLOCK_JUMP + (self.limits.concurrency + 1) * max(reserved_seconds, 1 / rate)
         request_time = self.monotonic()
         clock_reading, start = self.ledger.reserve(self.host, reserved_seconds, wait, queue)
         now = self.monotonic()
-        clock.note(request_time, clock_reading, now)
-        if clock.late(now) > late:
-            raise RateSourceAway("its clock was set")
+        clock.add_reading(request_time, clock_reading, now)
+        if clock.max_error(now) > late:
+            raise RateSourceDown("its clock was set")
         return start - clock.now(now), spacing, count
 
     def renew(self, in_flight: int) -> int:
@@ -202,25 +201,25 @@ class Leases:
 
     def close(self) -> None:
         """Gives back the claims of this process. If the database does not answer, they expire."""
-        with suppress(RateSourceAway):
+        with suppress(RateSourceDown):
             self.ledger.leave(self.host, self._holder)
         self.ledger.close()
 
-    def _known(self) -> DatabaseClock:
+    def _read_clock(self) -> DatabaseClock:
         if self._clock is None:
             # The first answer also takes the time of connecting.
             self.ledger.now()
             request_time = self.monotonic()
             clock_reading = self.ledger.now()
             clock = DatabaseClock()
-            clock.note(request_time, clock_reading, self.monotonic())
+            clock.add_reading(request_time, clock_reading, self.monotonic())
             self._clock = clock
         return self._clock
 
 
-def open_leases(host: str, limits: SourceLimits) -> Leases:
+def open_leases(host: str, limits: SourceLimits) -> RateLeases:
     """The slots of this process at a host, from PostgreSQL."""
-    return Leases(host, limits, PostgresLedger())
+    return RateLeases(host, limits, PostgresLedger())
 
 
 _TABLES: Final = """
@@ -231,9 +230,9 @@ create table if not exists cc_pipeline_claims (
   expires double precision not null, primary key (host, holder)
 );
 """
-_NOW: Final = "extract(epoch from clock_timestamp())::double precision"
+_SQL_NOW: Final = "extract(epoch from clock_timestamp())::double precision"
 #: Time limits of the database session.
-_PATIENT: Final = """
+_SESSION_SETTINGS: Final = """
 set statement_timeout = '5s'; set idle_in_transaction_session_timeout = '5s'; set synchronous_commit = on
 """
 
@@ -241,26 +240,26 @@ set statement_timeout = '5s'; set idle_in_transaction_session_timeout = '5s'; se
 class PostgresLedger:
     """The ledger in the PostgreSQL of ``PGHOST`` and related variables: Dagster's own, if a team has one.
 
-    Methods raise ``RateSourceAway`` while it does not answer, ``EnvironmentFault`` if it cannot be used, and
+    Methods raise ``RateSourceDown`` while it does not answer, ``EnvironmentFault`` if it cannot be used, and
     ``UserInputError`` if no variable names a server.
     """
 
-    def __init__(self, *, makes: bool = True) -> None:
-        """``makes``: whether it makes its tables where there are none."""
-        self._makes = makes
+    def __init__(self, *, creates_tables: bool = True) -> None:
+        """``creates_tables``: whether it makes its tables where there are none."""
+        self._creates_tables = creates_tables
         self._connection: Any = None
 
     def now(self) -> float:
         with self._statements() as execute:
-            return float(execute(f"select {_NOW}")[0][0])
+            return float(execute(f"select {_SQL_NOW}")[0][0])
 
     def reserve(self, host: str, seconds: float, wait: float, max_wait: float) -> tuple[float, float]:
         with self._statements() as execute:
             [(now, end)] = execute(
                 "insert into cc_pipeline_turns as turn values (%(host)s, "
-                f"{_NOW} + %(wait)s + %(seconds)s) on conflict (host) do update set next_slot = %(seconds)s + "
-                f"case when turn.next_slot > {_NOW} + %(wait)s + %(ahead)s then {_NOW} + %(wait)s "
-                f"else greatest(turn.next_slot, {_NOW} + %(wait)s) end returning {_NOW}, next_slot",
+                f"{_SQL_NOW} + %(wait)s + %(seconds)s) on conflict (host) do update set next_slot = %(seconds)s + "
+                f"case when turn.next_slot > {_SQL_NOW} + %(wait)s + %(ahead)s then {_SQL_NOW} + %(wait)s "
+                f"else greatest(turn.next_slot, {_SQL_NOW} + %(wait)s) end returning {_SQL_NOW}, next_slot",
                 {"host": host, "seconds": seconds, "wait": wait, "ahead": max_wait},
             )
         return float(now), float(end) - seconds
@@ -270,9 +269,9 @@ class PostgresLedger:
             # The second transaction sees the rows of the first: each statement has a new snapshot.
             execute("begin; select pg_advisory_xact_lock(hashtext('cc_pipeline_claims'), hashtext(%s))", (host,))
             rows = execute(
-                f"select {_NOW}, holder, share, in_flight, since from cc_pipeline_claims "
-                f"where host = %s and expires between {_NOW} and {_NOW} + %s "
-                f"union all select {_NOW}, null, 0, 0, 0",
+                f"select {_SQL_NOW}, holder, share, in_flight, since from cc_pipeline_claims "
+                f"where host = %s and expires between {_SQL_NOW} and {_SQL_NOW} + %s "
+                f"union all select {_SQL_NOW}, null, 0, 0, 0",
                 (host, CLAIM_LIFE + CLOCK_JUMP),
             )
             claims = {name: Claim(name, *claim_fields) for _, name, *claim_fields in rows if name is not None}
@@ -301,14 +300,14 @@ class PostgresLedger:
         with self._statements() as execute:
             if execute("select to_regclass('cc_pipeline_claims')") == [(None,)]:
                 return 0
-            return int(execute(f"select count(*) from cc_pipeline_claims where expires > {_NOW}")[0][0])
+            return int(execute(f"select count(*) from cc_pipeline_claims where expires > {_SQL_NOW}")[0][0])
 
     def last_used(self) -> float | None:
         """Seconds since the last lease of any source; ``None`` if there was none."""
         with self._statements() as execute:
             if execute("select to_regclass('cc_pipeline_turns')") == [(None,)]:
                 return None
-            [(seconds_ago,)] = execute(f"select {_NOW} - max(next_slot) from cc_pipeline_turns")
+            [(seconds_ago,)] = execute(f"select {_SQL_NOW} - max(next_slot) from cc_pipeline_turns")
         return None if seconds_ago is None else max(0.0, float(seconds_ago))
 
     def close(self) -> None:
@@ -321,7 +320,7 @@ class PostgresLedger:
         driver = _driver()
         try:
             if self._connection is None:
-                self._connection = _connected(driver, makes=self._makes)
+                self._connection = _connect(driver, creates_tables=self._creates_tables)
             with self._connection.cursor() as cursor:
 
                 def run_statement(statement: str, values: object = None) -> list[tuple[Any, ...]]:
@@ -332,12 +331,12 @@ class PostgresLedger:
         except (driver.OperationalError, driver.InterfaceError, driver.InternalError) as error:
             # The statement may have run: then a slot stays unused, or a claim expires.
             self.close()
-            raise RateSourceAway(_first_line(error)) from error
+            raise RateSourceDown(_first_line(error)) from error
         except driver.Error as error:
             self.close()
             raise EnvironmentFault(
-                f"requests cannot be leased from {where()}: {_first_line(error)}",
-                f"Its user has to own a schema, as for Dagster's tables; or set {_INSTEAD} on all hosts.",
+                f"requests cannot be leased from {server_text()}: {_first_line(error)}",
+                f"Its user has to own a schema, as for Dagster's tables; or set {_OWN_RATE_SETTING} on all hosts.",
             ) from error
         except BaseException:
             self.close()
@@ -350,13 +349,13 @@ def _driver() -> Any:
     except ImportError as error:
         raise EnvironmentFault(
             f"{_SETTING} is set, and psycopg2, which connects to PostgreSQL, is not installed",
-            f"Install it: pip install 'cc-pipeline[several-machines]'; or set {_INSTEAD} on all hosts.",
+            f"Install it: pip install 'cc-pipeline[several-machines]'; or set {_OWN_RATE_SETTING} on all hosts.",
         ) from error
     return psycopg2
 
 
-def _connected(driver: Any, *, makes: bool) -> Any:
-    if not is_named():
+def _connect(driver: Any, *, creates_tables: bool) -> Any:
+    if not has_server_variable():
         raise UserInputError(
             f"{_SETTING} is set, and no variable names the PostgreSQL server: set PGHOST, PGPORT, PGDATABASE, PGUSER "
             "and PGPASSWORD, those of Dagster's database, for each process that fetches"
@@ -364,9 +363,9 @@ def _connected(driver: Any, *, makes: bool) -> Any:
     connection = driver.connect("", connect_timeout=5, tcp_user_timeout=5_000, application_name="cc_pipeline")
     connection.autocommit = True
     with connection.cursor() as cursor:
-        cursor.execute(_PATIENT)
+        cursor.execute(_SESSION_SETTINGS)
         cursor.execute("select to_regclass('cc_pipeline_claims') is null")
-        if cursor.fetchone()[0] and makes:
+        if cursor.fetchone()[0] and creates_tables:
             cursor.execute(_TABLES)
     return connection
 
@@ -375,13 +374,13 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
-def is_named() -> bool:
+def has_server_variable() -> bool:
     """Whether a variable names a PostgreSQL server."""
-    return any(os.environ.get(name) for name in _WHERE)
+    return any(os.environ.get(name) for name in _SERVER_VARIABLES)
 
 
-def where(environ: Mapping[str, str] | None = None) -> str:
+def server_text(environ: Mapping[str, str] | None = None) -> str:
     """The address of the database, without its password."""
     env = os.environ if environ is None else environ
-    host = next((env[name] for name in _WHERE if env.get(name)), "an unnamed server")
+    host = next((env[name] for name in _SERVER_VARIABLES if env.get(name)), "an unnamed server")
     return f"PostgreSQL at {host}:{env.get('PGPORT') or 5432}, database {env.get('PGDATABASE') or env.get('PGUSER')}"

@@ -10,9 +10,9 @@ from typing import Any
 
 import dagster as dg
 
-from cc_pipeline.defs.flight import UNFINISHED, made_by
-from cc_pipeline.defs.instance import Server, server_listens, server_of
-from cc_pipeline.defs.internals import start_on, unreachable
+from cc_pipeline.defs.flight import UNFINISHED, find_extracted_assets
+from cc_pipeline.defs.instance import Server, read_server, server_listens
+from cc_pipeline.defs.internals import start_run_on, unreachable_error
 from cc_pipeline.defs.partitions import MACHINE_TAG
 from cc_pipeline.defs.watching import WatchingRunLauncher
 from cc_pipeline.processes import this_machine
@@ -53,27 +53,27 @@ class SpreadingRunLauncher(WatchingRunLauncher):
         """
         run: dg.DagsterRun = context.dagster_run
         instance: dg.DagsterInstance = self._instance
-        servers = self._in_turn(instance, run)
+        servers = self._order_servers(instance, run)
         live_server = next((server for server in servers if server_listens(server)), None)
         if live_server is None:
-            raise unreachable(
+            raise unreachable_error(
                 f"no code server answers for this run: {', '.join(f'{host}:{port}' for host, port in servers)}. Start "
                 "the code server of that host (dagster api grpc), or take the host out of run_launcher in dagster.yaml."
             )
         instance.add_run_tags(run.run_id, {MACHINE_TAG: this_machine()})
         # No other host is tried after this one, which may have started the run and answered too late.
-        start_on(instance, run, *live_server)
+        start_run_on(instance, run, *live_server)
         self._run_ids.add(run.run_id)
 
     def _keeper(self, run: dg.DagsterRun) -> Server | None:
         return self.hosts[0]
 
-    def _in_turn(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> Sequence[Server]:
+    def _order_servers(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> Sequence[Server]:
         """The servers that may take a run, the one with the fewest runs first."""
-        if not made_by(run):
+        if not find_extracted_assets(run):
             # Footers, the published file and exports are in one home.
             return self.hosts[:1]
         busy = Counter(
-            server_of(dagster_run) for dagster_run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
+            read_server(dagster_run) for dagster_run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
         )
         return sorted(self.hosts, key=lambda server: busy[server])

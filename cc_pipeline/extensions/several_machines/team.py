@@ -67,14 +67,14 @@ def _for_hosts(common: str, hosts: tuple[tuple[str, int], ...]) -> str:
     for before, after in (
         ("max_concurrent_runs: 2", f"max_concurrent_runs: {runs}"),
         ("value: backfill, limit: 1}", f"value: backfill, limit: {runs - 1}}}"),
-        (_ONE_LAUNCHER, spreading_launcher if hosts else _ONE_LAUNCHER),
+        (_SINGLE_LAUNCHER, spreading_launcher if hosts else _SINGLE_LAUNCHER),
     ):
         assert before in common
         common = common.replace(before, after)
     return common
 
 
-_ONE_LAUNCHER = "run_launcher: {module: cc_pipeline.defs.watching, class: WatchingRunLauncher}\n"
+_SINGLE_LAUNCHER = "run_launcher: {module: cc_pipeline.defs.watching, class: WatchingRunLauncher}\n"
 #: The launcher of several hosts. It needs names, not loopback addresses: daemon, webserver and all hosts use them.
 _LAUNCHER = """\
 run_launcher:
@@ -251,7 +251,7 @@ RUN pip install --no-cache-dir --require-hashes --no-deps -r /opt/requirements.t
 USER ${owner}
 """
 
-_IGNORED = """\
+_DOCKERIGNORE = """\
 # what a build of the image does not need: secrets, and whatever the home holds
 *
 !Dockerfile
@@ -266,7 +266,7 @@ _FILES: Final[Mapping[str, str]] = MappingProxyType(
         ".env": _ENV,
         "compose.yaml": _COMPOSE,
         "Dockerfile": _DOCKERFILE,
-        ".dockerignore": _IGNORED,
+        ".dockerignore": _DOCKERIGNORE,
         ".gitignore": ".env\n",
     }
 )

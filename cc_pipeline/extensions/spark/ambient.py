@@ -17,44 +17,48 @@ from pathlib import Path
 from typing import Final
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.processes import is_gone
+from cc_pipeline.processes import has_ended
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.settings.access import own_access
+from cc_pipeline.settings.access import read_places
 from cc_pipeline.settings.environment import PREFIX, text_in
 from cc_pipeline.settings.places import split_places
-from cc_pipeline.transport.budget import Opening, take_over
+from cc_pipeline.transport.budget import OpenBreaker, take_over
 from cc_pipeline.transport.refusals import WAIT
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Variables with the user's identity at the source.
-_WHO: Final = frozenset(
+_IDENTITY_VARIABLES: Final = frozenset(
     {f"{PREFIX}SOURCE_USER", f"{PREFIX}SOURCE_PASSWORD", f"{PREFIX}SOURCE_QUERY", f"{PREFIX}SOURCE_HOST"}
 )
 _FOLDER: Final = "cc-pipeline"
 
 
-def settings_here(settings_texts: Mapping[str, str], home: Path) -> Settings:
+def read_job_settings(settings_texts: Mapping[str, str], home: Path) -> Settings:
     """The settings of a job on this machine: ``settings_texts`` are texts by the names of their variables without the
     prefix (``settings/reading.py``). From this machine's environment, only credentials are used. Raises
     ``UserInputError``.
     """
-    environ = {name: text for name, text in os.environ.items() if not name.startswith(PREFIX) or name in _WHO}
+    environ = {
+        name: text for name, text in os.environ.items() if not name.startswith(PREFIX) or name in _IDENTITY_VARIABLES
+    }
     environ |= {f"{PREFIX}{name}": text for name, text in settings_texts.items()}
     machine_source = text_in(os.environ, "SOURCE")
     # The same source, perhaps with credentials in its addresses.
-    if machine_source is not None and _places(machine_source) == _places(settings_texts.get("SOURCE", "")):
+    if machine_source is not None and _split_sources(machine_source) == _split_sources(
+        settings_texts.get("SOURCE", "")
+    ):
         environ[f"{PREFIX}SOURCE"] = machine_source
     return load_settings(environ, home=str(home))
 
 
-def _places(text: str) -> list[str]:
-    return [*own_access(split_places(text))]
+def _split_sources(text: str) -> list[str]:
+    return [*read_places(split_places(text))]
 
 
 @contextmanager
-def at_work(
-    settings_texts: Mapping[str, str], workers: int, open_breakers: Collection[Opening] = ()
+def open_task_workspace(
+    settings_texts: Mapping[str, str], workers: int, open_breakers: Collection[OpenBreaker] = ()
 ) -> Iterator[Workspace]:
     """Opens the workspace of one task: locations and budget, no tables. ``workers`` is how many executors share the
     source with the process that started the job, and the circuit breakers that opened elsewhere bind this worker
@@ -66,13 +70,13 @@ def at_work(
         raise UserInputError(
             "the number of workers is not set: without it a worker does not know its share of the budget"
         )
-    home = _own_folder()
+    home = _executor_folder()
     # Each executor has its own share of the budget, also if one machine has several executors.
-    settings = replace(settings_here(settings_texts, home), budget=str(home / "budget.sqlite"))
+    settings = replace(read_job_settings(settings_texts, home), budget=str(home / "budget.sqlite"))
     # A cluster waits less long than a user.
     wait = None if settings.wait is None else min(settings.wait, WAIT)
     # One share stays with the home, whose other runs may continue beside the job. Leases need no shares.
-    workspace = Workspace(replace(settings, hosts=settings.hosts * (workers + 1), wait=wait))
+    workspace = Workspace(replace(settings, rate_shares=settings.rate_shares * (workers + 1), wait=wait))
     take_over(settings.budget_path, open_breakers)
     _clear(home / "scratch")
     try:
@@ -86,7 +90,7 @@ def storage_in(workspace: Workspace, folder: Path) -> RecordStorage:
     return RecordStorage(workspace.place, spool=folder)
 
 
-def _own_folder() -> Path:
+def _executor_folder() -> Path:
     for base in (Path.cwd(), Path(tempfile.gettempdir())):
         folder = base / _FOLDER
         try:
@@ -107,5 +111,5 @@ def _folder_of_this_process() -> Path:
 def _clear(scratch: Path) -> None:
     """Deletes the scratch folders of killed processes."""
     for path in scratch.iterdir() if scratch.is_dir() else ():
-        if is_gone(path.name) is True:
+        if has_ended(path.name) is True:
             shutil.rmtree(path, ignore_errors=True)

@@ -71,12 +71,12 @@ def _pipes() -> Iterator[Callable[[str], object]]:
 
 def _read(address: str, endpoint: str, region: str) -> bytes:
     if scheme_of(address) == "s3":
-        from cc_pipeline.extensions.spark.messages import no_answer, s3_client
+        from cc_pipeline.extensions.spark.messages import s3_client, s3_errors
 
         bucket, _, key = address.removeprefix("s3://").partition("/")
         try:
             data: bytes = s3_client(endpoint, region).get_object(Bucket=bucket, Key=key)["Body"].read()
-        except no_answer() as error:
+        except s3_errors() as error:
             raise EnvironmentFault(f"{address} cannot be read: {error}", _ACCESS) from error
         return data
     try:
@@ -87,12 +87,12 @@ def _read(address: str, endpoint: str, region: str) -> bytes:
 
 def _write(address: str, data: bytes, endpoint: str, region: str) -> None:
     if scheme_of(address) == "s3":
-        from cc_pipeline.extensions.spark.messages import no_answer, s3_client
+        from cc_pipeline.extensions.spark.messages import s3_client, s3_errors
 
         bucket, _, key = address.removeprefix("s3://").partition("/")
         try:
             s3_client(endpoint, region).put_object(Bucket=bucket, Key=key, Body=data)
-        except no_answer() as error:
+        except s3_errors() as error:
             raise EnvironmentFault(f"{address} cannot be written: {error}", _ACCESS) from error
         return
     from cc_pipeline.atomic import write_whole

@@ -21,32 +21,32 @@ import pyarrow.compute as pc
 from cc_pipeline import progress
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError
-from cc_pipeline.extensions.spark.ambient import settings_here
-from cc_pipeline.extensions.spark.plans import Plans, fetch_plans, parse_plans, task_sizes, written
-from cc_pipeline.extensions.spark.same_code import here
+from cc_pipeline.extensions.spark.ambient import read_job_settings
+from cc_pipeline.extensions.spark.plans import Plans, fetch_plans, parse_plans, stored_plans, task_sizes
+from cc_pipeline.extensions.spark.same_code import describe_process
 from cc_pipeline.extensions.spark.work import (
     Count,
     Failed,
-    FetchDone,
     FetchJob,
+    FetchTaskResult,
     Job,
     Task,
     Written,
     fetch_task,
     parse_task,
 )
-from cc_pipeline.extraction.engine import Fetched, ToFetch, ToParse
+from cc_pipeline.extraction.engine import FetchRequest, FetchResult, ParseRequest
 from cc_pipeline.extraction.fetch_counts import Tally
-from cc_pipeline.extraction.run import Made, extract
-from cc_pipeline.lake.adding import Added, write_rows
+from cc_pipeline.extraction.run import PartitionResult, extract
+from cc_pipeline.lake.adding import AddedFile, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE
-from cc_pipeline.records.fetch import Left, RecordsResult
+from cc_pipeline.records.fetch import KilledRunRecords, RecordsResult
 from cc_pipeline.records.leases import lease, stop_note
 from cc_pipeline.records.schema import PARSED_SCHEMA
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
 from cc_pipeline.settings.reading import as_texts
-from cc_pipeline.transport.budget import Opening, openings, take_over
+from cc_pipeline.transport.budget import OpenBreaker, openings, take_over
 from cc_pipeline.workspace.workspace import Workspace, lake_options, open_workspace
 
 if TYPE_CHECKING:
@@ -55,16 +55,16 @@ if TYPE_CHECKING:
 J = TypeVar("J", bound=Job)
 D = TypeVar("D")
 #: Seconds between two progress reports.
-_TOLD_EVERY: Final = 1.0
+_PROGRESS_SECONDS: Final = 1.0
 #: Spark's default number of attempts at a task.
-_TRIES: Final = "4"
+_DEFAULT_TRIES: Final = "4"
 
-_YES: Final = "true"
+_TRUE_TEXT: Final = "true"
 #: Maximum notes of tasks in a result. Thousands of tasks would repeat the same notes.
-_NOTES: Final = 20
+_MAX_NOTES: Final = 20
 
 
-def on_spark(
+def run_on_spark(
     spark_context: SparkContext,
     work: Callable[[J, int, Callable[[int], None]], D],
     job: J,
@@ -85,7 +85,7 @@ def on_spark(
     # A cancelled task is not interrupted: it ends by itself and closes its files.
     spark_context.setJobGroup(group, f"{stage} of {job.crawl}: {total:,} captures", interruptOnCancel=False)
     numbers = spark_context.parallelize(range(plans), plans)
-    with _telling(counter, stage, total):
+    with _report_progress(counter, stage, total):
         try:
             task_results = numbers.mapPartitions(Task(work, job, counter.add)).collect()
         except BaseException as error:
@@ -118,15 +118,15 @@ def tries_of(spark_context: SparkContext) -> int:
         # local[cores, tries]
         text = master.partition(",")[2].rstrip("] ").strip()
         return int(text) if text.isdecimal() else 1
-    return int(spark_context.getConf().get("spark.task.maxFailures", _TRIES) or _TRIES)
+    return int(spark_context.getConf().get("spark.task.maxFailures", _DEFAULT_TRIES) or _DEFAULT_TRIES)
 
 
 @contextmanager
-def _telling(counter: Accumulator[int], stage: str, total: int) -> Iterator[None]:
+def _report_progress(counter: Accumulator[int], stage: str, total: int) -> Iterator[None]:
     has_ended = threading.Event()
 
     def report_until_end() -> None:
-        while not has_ended.wait(_TOLD_EVERY):
+        while not has_ended.wait(_PROGRESS_SECONDS):
             # A repeated task counts twice, so the sum is limited to the total.
             progress.report(stage, min(counter.value, total), total, "on Spark")
 
@@ -155,7 +155,7 @@ def _first_line(error: Exception) -> str:
     return text.strip().partition("\n")[0]
 
 
-def refuse_impolite(spark_context: SparkContext, workers: int) -> None:
+def check_executor_settings(spark_context: SparkContext, workers: int) -> None:
     """Raises ``UserInputError`` for an application that may have more than ``workers`` executors, because these share
     the source's budget evenly, and for an application that speculates, because a slow source would get the same
     requests twice.
@@ -166,11 +166,11 @@ def refuse_impolite(spark_context: SparkContext, workers: int) -> None:
             "the number of Spark workers is not set: without it a worker does not know its share of the budget; "
             "set CC_PIPELINE_SPARK_WORKERS to the largest number of executors the application may have"
         )
-    if _is_on(spark_context, "spark.speculation"):
+    if _is_setting_true(spark_context, "spark.speculation"):
         raise UserInputError(
             "spark.speculation is on: a slow source would get the same requests twice. Set spark.speculation=false"
         )
-    if _is_on(spark_context, "spark.dynamicAllocation.enabled"):
+    if _is_setting_true(spark_context, "spark.dynamicAllocation.enabled"):
         # Without a number, there is no limit.
         max_executors = conf.get("spark.dynamicAllocation.maxExecutors", "")
         name = "spark.dynamicAllocation.maxExecutors"
@@ -183,12 +183,12 @@ def refuse_impolite(spark_context: SparkContext, workers: int) -> None:
         )
 
 
-def _is_on(spark_context: SparkContext, name: str) -> bool:
+def _is_setting_true(spark_context: SparkContext, name: str) -> bool:
     # Spark also accepts TRUE.
-    return (spark_context.getConf().get(name, "") or "").strip().lower() == _YES
+    return (spark_context.getConf().get(name, "") or "").strip().lower() == _TRUE_TEXT
 
 
-def refuse_crowded(spark_context: SparkContext, workers: int) -> None:
+def check_executor_count(spark_context: SparkContext, workers: int) -> None:
     """Raises ``UserInputError`` if the application has more than ``workers`` executors now. A standalone cluster gives
     it as many as fit, whatever number was requested.
     """
@@ -221,7 +221,7 @@ class TaskEngine(ABC):
     workers: int
     partitions: int
     captures: int
-    refused: Callable[[tuple[Opening, ...]], object]
+    refused: Callable[[tuple[OpenBreaker, ...]], object]
 
     @property
     @abstractmethod
@@ -243,16 +243,16 @@ class TaskEngine(ABC):
         Raises the error of a task's last attempt.
         """
 
-    def fetch(self, workspace: Workspace, request: ToFetch) -> Fetched:
-        _refuse_files_here(request)
+    def fetch(self, workspace: Workspace, request: FetchRequest) -> FetchResult:
+        _refuse_local_files(request)
         storage, crawl, commit = workspace.storage, request.crawl, request.order.commit
-        leftovers = Left(storage, crawl, request.places, request.scratch)
-        request.holding(leftovers.files)
+        leftovers = KilledRunRecords(storage, crawl, request.places, request.scratch)
+        request.on_adopted_files(leftovers.files)
         cutter = fetch_plans(
             request.captures.batches(),
-            request.held.rows.batches(),
+            request.reusable_records.rows.batches(),
             leftovers.rows.batches(),
-            *self._of_a_task(request.captures, "warc_record_length"),
+            *self._task_size(request.captures, "warc_record_length"),
         )
         # A task has one core, however many cores its host has.
         options = replace(request.order.options, examiners=0)
@@ -260,7 +260,7 @@ class TaskEngine(ABC):
         job_fields = self._common(workspace, crawl, commit)
         job = FetchJob(**job_fields, options=options, plan=request.order.plan, closed=openings(budget))
         try:
-            with written(Plans(storage, crawl, commit), cutter) as plans:
+            with stored_plans(Plans(storage, crawl, commit), cutter) as plans:
                 task_results = self.run_tasks(workspace, fetch_task, job, plans.count, "fetch", len(request.places))
         finally:
             # A note that cannot be deleted is removed with the lease of this fetch.
@@ -269,29 +269,31 @@ class TaskEngine(ABC):
         take_over(budget, [task_result for task in task_results for task_result in task.closed])
         if closed := openings(budget):
             self.refused(closed)
-        return _fetched(storage, request, leftovers, task_results)
+        return _merge_task_results(storage, request, leftovers, task_results)
 
-    def parse(self, workspace: Workspace, request: ToParse) -> None:
+    def parse(self, workspace: Workspace, request: ParseRequest) -> None:
         storage, crawl, commit = workspace.storage, request.crawl, uuid.uuid4().hex
         # Sorted by location, so that adjacent records are read together.
         rows = OrderedRows(PARSED_SCHEMA, STORED[:2], request.folder)
         for batch in request.records:
             rows.add(batch)
-        cutter = parse_plans(rows.batches(), *self._of_a_task(rows, "stored_length"))
+        cutter = parse_plans(rows.batches(), *self._task_size(rows, "stored_length"))
         job = Job(**self._common(workspace, crawl, commit))
         # The lease protects plans and uncommitted files of this job from a sweep.
-        with lease(storage, crawl, commit, [slice_.target for slice_ in request.made_from]) as file_lease:
+        with lease(storage, crawl, commit, [slice_.target for slice_ in request.input_digests]) as file_lease:
             file_lease.hold(())
-            with written(Plans(storage, crawl, commit), cutter) as plans:
+            with stored_plans(Plans(storage, crawl, commit), cutter) as plans:
                 task_results = self.run_tasks(workspace, parse_task, job, plans.count, "parse", rows.rows)
             files = {
                 table: [file for task_result in task_results for file in task_result.files[table]]
                 for table in PAGE_TABLES
             }
             for table in PAGE_TABLES:
-                files[table] += _kept(workspace, crawl, table, request.before.rows(table), f"{commit}-kept")
+                files[table] += _write_kept_pages(
+                    workspace, crawl, table, request.reusable_pages.rows(table), f"{commit}-kept"
+                )
             file_lease.confirm()
-            PARSE.commit_files(workspace.lake, request.made_from, files, request.before.beside())
+            PARSE.commit_files(workspace.lake, request.input_digests, files, request.reusable_pages.parser_digests())
 
     def _common(self, workspace: Workspace, crawl: str, commit: str) -> dict[str, Any]:
         return {
@@ -300,10 +302,10 @@ class TaskEngine(ABC):
             "tries": self.tries,
             "crawl": crawl,
             "commit": commit,
-            "driver": here(),
+            "driver": describe_process(),
         }
 
-    def _of_a_task(self, rows: OrderedRows, length: str) -> tuple[int, int]:
+    def _task_size(self, rows: OrderedRows, length: str) -> tuple[int, int]:
         """Bytes and rows of a task, such that every core has work."""
         size = sum(pc.sum(batch.column(length)).as_py() or 0 for batch in rows.batches())
         slots = max(self.workers, self.slots)
@@ -315,21 +317,21 @@ class SparkEngine(TaskEngine):
     """Fetches and parses in the tasks of a Spark application whose driver is this process.
 
     ``workers`` is the maximum number of executors. Raises ``UserInputError`` for an application that would exceed the
-    source's budget (:func:`~cc_pipeline.extensions.spark.driver.refuse_impolite`).
+    source's budget (:func:`~cc_pipeline.extensions.spark.driver.check_executor_settings`).
     """
 
     spark_context: SparkContext
     workers: int
     partitions: int = 10_000
     captures: int = 1_000_000
-    refused: Callable[[tuple[Opening, ...]], object] = lambda closed: None
+    refused: Callable[[tuple[OpenBreaker, ...]], object] = lambda closed: None
 
     def __post_init__(self) -> None:
-        refuse_impolite(self.spark_context, self.workers)
+        check_executor_settings(self.spark_context, self.workers)
 
-    def fetch(self, workspace: Workspace, request: ToFetch) -> Fetched:
+    def fetch(self, workspace: Workspace, request: FetchRequest) -> FetchResult:
         if workspace.settings.has_own_rate:
-            refuse_crowded(self.spark_context, self.workers)
+            check_executor_count(self.spark_context, self.workers)
         return super().fetch(workspace, request)
 
     @property
@@ -343,10 +345,10 @@ class SparkEngine(TaskEngine):
     def run_tasks(
         self, workspace: Workspace, work: Callable[[J, int, Count], D], job: J, plans: int, stage: str, total: int
     ) -> list[D]:
-        return on_spark(self.spark_context, work, job, plans, stage, total)
+        return run_on_spark(self.spark_context, work, job, plans, stage, total)
 
 
-def _refuse_files_here(request: ToFetch) -> None:
+def _refuse_local_files(request: FetchRequest) -> None:
     """Raises ``UserInputError`` for records in files of this machine, which a worker cannot read."""
     local_files = [name for name in request.places.files if name is not None and scheme_of(name) == "file"]
     if local_files:
@@ -356,11 +358,14 @@ def _refuse_files_here(request: ToFetch) -> None:
         )
 
 
-def _fetched(storage: RecordStorage, request: ToFetch, leftovers: Left, task_results: Sequence[FetchDone]) -> Fetched:
+def _merge_task_results(
+    storage: RecordStorage, request: FetchRequest, leftovers: KilledRunRecords, task_results: Sequence[FetchTaskResult]
+) -> FetchResult:
     results = [task_result.result for task_result in task_results]
-    source_was_asked = any(records_result.asked for records_result in results)
+    source_was_asked = any(records_result.has_asked_source for records_result in results)
     answered = (
-        any(records_result.asked and records_result.answered for records_result in results) or not source_was_asked
+        any(records_result.has_asked_source and records_result.answered for records_result in results)
+        or not source_was_asked
     )
     rows = [
         task_result.uncounted if task_result.uncounted is not None and not answered else task_result.counted
@@ -382,33 +387,33 @@ def _fetched(storage: RecordStorage, request: ToFetch, leftovers: Left, task_res
         files=tuple(sorted(files)),
         stored=frozenset().union(*(records_result.stored for records_result in results)),
         settled=leftovers.settled(
-            files | _of_all_attempts(storage, request.crawl, request.order.commit), request.in_table
+            files | _files_of_all_attempts(storage, request.crawl, request.order.commit), request.read_table_places
         ),
         fetched=sum(records_result.fetched for records_result in results),
         answered=answered,
-        asked=source_was_asked,
+        has_asked_source=source_was_asked,
         outcomes=outcomes,
-        notes=tuple(dict.fromkeys(note for records_result in results for note in records_result.notes))[:_NOTES],
-        witnesses={
+        notes=tuple(dict.fromkeys(note for records_result in results for note in records_result.notes))[:_MAX_NOTES],
+        known_good_records={
             place: expected_record
             for records_result in results
-            for place, expected_record in records_result.witnesses.items()
+            for place, expected_record in records_result.known_good_records.items()
         },
-        kept_back=sum(records_result.kept_back for records_result in results),
+        unchanged=sum(records_result.unchanged for records_result in results),
     )
-    return Fetched(
+    return FetchResult(
         result,
         sum(task_result.rows for task_result in task_results),
-        tally.shortfalls(request.slices),
+        tally.count_slices(request.slices),
         lambda lake, input_digests: FETCH.commit_files(lake, input_digests, {"records": _files(rows)}),
     )
 
 
-def _files(rows: Iterable[Written]) -> list[Added]:
+def _files(rows: Iterable[Written]) -> list[AddedFile]:
     return [file for part in rows for file in part.files]
 
 
-def _of_all_attempts(storage: RecordStorage, crawl: str, commit: str) -> frozenset[str]:
+def _files_of_all_attempts(storage: RecordStorage, crawl: str, commit: str) -> frozenset[str]:
     """The stored files of this fetch that have journals, including those of repeated attempts.
 
     A lost attempt may have stored records twice: no row names them, and a sweep deletes them after their journal is
@@ -418,14 +423,16 @@ def _of_all_attempts(storage: RecordStorage, crawl: str, commit: str) -> frozens
     return frozenset(key.removesuffix(JOURNAL_SUFFIX) for key in journals if f"-{commit}-" in key)
 
 
-def _kept(workspace: Workspace, crawl: str, table: str, rows: Iterable[pa.RecordBatch], name: str) -> Sequence[Added]:
+def _write_kept_pages(
+    workspace: Workspace, crawl: str, table: str, rows: Iterable[pa.RecordBatch], name: str
+) -> Sequence[AddedFile]:
     """Writes reused pages beside those of the workers."""
     settings = workspace.settings
     return write_rows(settings.lake, lake_options(settings), workspace.lake.specs[table], crawl, rows, name)
 
 
 #: A callback for progress: ``(stage, done, total, detail)``.
-Told = Callable[[str, int, int | None, str], None]
+OnProgress = Callable[[str, int, int | None, str], None]
 
 
 def run_job(
@@ -434,10 +441,10 @@ def run_job(
     partitions: Sequence[tuple[str, str]],
     tables: Collection[str],
     workers: int,
-    on_progress: Told = lambda stage, done, total, detail: None,
-    closed: Collection[Opening] = (),
-    refused: Callable[[tuple[Opening, ...]], object] = lambda closed: None,
-) -> Iterator[Made]:
+    on_progress: OnProgress = lambda stage, done, total, detail: None,
+    open_breakers: Collection[OpenBreaker] = (),
+    refused: Callable[[tuple[OpenBreaker, ...]], object] = lambda closed: None,
+) -> Iterator[PartitionResult]:
     """Makes ``tables`` of the located ``partitions`` (crawl, slug), and yields each partition when it is done.
 
     ``settings`` are texts by the names of their variables without the prefix (``LAKE``, ``SOURCE``, …). Credentials
@@ -451,8 +458,8 @@ def run_job(
     :func:`~cc_pipeline.extraction.run.extract` does.
     """
     with tempfile.TemporaryDirectory(prefix="cc-pipeline-") as folder:
-        job_settings = settings_here(settings, Path(folder).resolve())
-        take_over(job_settings.budget_path, closed)
+        job_settings = read_job_settings(settings, Path(folder).resolve())
+        take_over(job_settings.budget_path, open_breakers)
         engine = SparkEngine(spark_context, workers, refused=refused)
         with open_workspace(job_settings) as workspace, progress.progress_to(on_progress):
             yield from extract(workspace, partitions, tables, engine)

@@ -18,16 +18,16 @@ from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
 from cc_pipeline.extensions.spark.driver import TaskEngine
 from cc_pipeline.extensions.spark.task_json import read_result, task_document
 from cc_pipeline.extensions.spark.work import Job
-from cc_pipeline.extraction.engine import Fetched, ToFetch
+from cc_pipeline.extraction.engine import FetchRequest, FetchResult
 from cc_pipeline.locks import locked
 from cc_pipeline.records.storage import PLANS, RecordStorage
-from cc_pipeline.transport.budget import EVERY_HOST, Opening, lent
+from cc_pipeline.transport.budget import EVERY_HOST, OpenBreaker, share_budget
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The file of the home that a fetch by tasks locks.
 LOCK: Final = "spark.lock"
 #: Maximum bytes of a result.
-_LARGEST: Final = 1 << 30
+_MAX_RESULT_BYTES: Final = 1 << 30
 
 
 def result_address(task: str) -> str:
@@ -36,7 +36,7 @@ def result_address(task: str) -> str:
 
 
 @dataclass(frozen=True)
-class TasksElsewhere(TaskEngine):
+class ExternalTaskEngine(TaskEngine):
     """Fetches and parses in processes that ``start`` starts.
 
     ``start`` is called with the address of a task, in at most ``workers`` threads. It runs ``cc-pipeline task ADDRESS``
@@ -49,13 +49,13 @@ class TasksElsewhere(TaskEngine):
     workers: int
     partitions: int = 10_000
     captures: int = 1_000_000
-    refused: Callable[[tuple[Opening, ...]], object] = lambda closed: None
+    refused: Callable[[tuple[OpenBreaker, ...]], object] = lambda closed: None
 
     def __post_init__(self) -> None:
         if self.workers < 1:
             raise UserInputError(f"{self.workers} workers are too few; name 1 or more")
 
-    def fetch(self, workspace: Workspace, request: ToFetch) -> Fetched:
+    def fetch(self, workspace: Workspace, request: FetchRequest) -> FetchResult:
         settings = workspace.settings
         if not settings.has_own_rate:
             return super().fetch(workspace, request)
@@ -69,7 +69,7 @@ class TasksElsewhere(TaskEngine):
             progress.report("wait for other tasks of this home", 0, 1, "")
 
         path = settings.home / LOCK
-        with disk_trouble(path), locked(path, waiting=waiting), lent(settings.budget_path, hosts, self.workers):
+        with disk_trouble(path), locked(path, waiting=waiting), share_budget(settings.budget_path, hosts, self.workers):
             return super().fetch(workspace, request)
 
     @property
@@ -122,7 +122,7 @@ class TasksElsewhere(TaskEngine):
         self, storage: RecordStorage, address: str, key: str, stage: str, cause: Exception | None = None
     ) -> Any:
         try:
-            document = storage.transport.read_all(result_address(key), _LARGEST).data
+            document = storage.transport.read_all(result_address(key), _MAX_RESULT_BYTES).data
         except CcPipelineError as error:
             raise EnvironmentFault(
                 f"the task {address} ended and left no result: {cause or error}",

@@ -17,12 +17,12 @@ from typing import Final
 
 from dagster_pipes import PipesContext, PipesS3ContextLoader, PipesS3MessageWriter, open_dagster_pipes
 
-from cc_pipeline.extensions.spark.messages import Client, Outbox, ends_when_alone, s3_client
+from cc_pipeline.extensions.spark.messages import Client, Outbox, s3_client, watch_sign_of_life
 
 #: Seconds between two progress messages of one stage.
-_EVERY: Final = 1.0
+_MESSAGE_SECONDS: Final = 1.0
 #: Exit status of a driver whose starter has ended.
-_ALONE: Final = 75
+_STATUS_ABANDONED: Final = 75
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,27 +51,34 @@ def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
     from pyspark import SparkContext  # noqa: PLC0415
 
     from cc_pipeline.extensions.spark.driver import run_job  # noqa: PLC0415
-    from cc_pipeline.extensions.spark.same_code import ask_workers  # noqa: PLC0415
-    from cc_pipeline.transport.budget import Opening  # noqa: PLC0415
+    from cc_pipeline.extensions.spark.same_code import describe_worker_processes  # noqa: PLC0415
+    from cc_pipeline.transport.budget import OpenBreaker  # noqa: PLC0415
 
     request = pipes.extras
     workers = int(request["workers"])
     partitions = [(crawl, slug) for crawl, slug in request["wanted"]]
     # os._exit: an orderly end would wait for tasks that wait for the source.
-    watchdog = ends_when_alone(client, request["bucket"], request["alive"], lambda: os._exit(_ALONE))
+    watchdog = watch_sign_of_life(client, request["bucket"], request["alive"], lambda: os._exit(_STATUS_ABANDONED))
     with watchdog, SparkContext(appName="cc_pipeline") as context:
         pipes.log.info(f"Spark {context.version} at {context.master}, {context.applicationId}")
         out.facts({"Spark": context.version, "application": context.applicationId or ""})
-        out.facts(ask_workers(context, workers))
-        closed = [Opening(**opening) for opening in request["closed"]]
+        out.facts(describe_worker_processes(context, workers))
+        closed = [OpenBreaker(**opening) for opening in request["closed"]]
         job = run_job(
-            context, request["settings"], partitions, request["tables"], workers, _Seldom(out), closed, out.refused
+            context,
+            request["settings"],
+            partitions,
+            request["tables"],
+            workers,
+            _ThrottledProgress(out),
+            closed,
+            out.refused,
         )
         for partition_result in job:
-            out.made(partition_result)
+            out.send_partition(partition_result)
 
 
-class _Seldom:
+class _ThrottledProgress:
     """Reports progress of a stage at most once a second, and at its end."""
 
     def __init__(self, out: Outbox) -> None:
@@ -80,7 +87,7 @@ class _Seldom:
 
     def __call__(self, stage: str, done: int, total: int | None, detail: str) -> None:
         now = time.monotonic()
-        if done == total or now - self._last.get(stage, 0.0) >= _EVERY:
+        if done == total or now - self._last.get(stage, 0.0) >= _MESSAGE_SECONDS:
             self._last[stage] = now
             self._out.progress(stage, done, total, detail)
 

@@ -18,26 +18,26 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from cc_pipeline.errors import CcPipelineError, Kind, PlaceFault
-from cc_pipeline.extraction.run import Made
+from cc_pipeline.extraction.run import PartitionResult
 from cc_pipeline.lake.slice import StageReport
-from cc_pipeline.transport.budget import Opening
+from cc_pipeline.transport.budget import OpenBreaker
 
 #: The folder in the lake's root that has one folder for each job that runs.
 FOLDER: Final = "jobs"
 #: Seconds between two signs of life, and seconds after which a driver without one ends.
-_BEAT: Final = 20.0
-_PATIENCE: Final = 150.0
-_NOT_FOUND: Final = 404
+_BEAT_SECONDS: Final = 20.0
+_MAX_SILENCE_SECONDS: Final = 150.0
+_HTTP_NOT_FOUND: Final = 404
 #: Age after which folders of killed starters are deleted.
-_FORGOTTEN: Final = timedelta(days=2)
+_MAX_LEFTOVER_AGE: Final = timedelta(days=2)
 
 #: Any S3 client of botocore; it has no type of its own.
 Client = Any
 
 Payload: TypeAlias = dict[str, Any]
 #: The field with the kind of a message.
-_WHAT: Final = "cc_pipeline"
-_KIND: Final = "kind of"
+_MESSAGE_FIELD: Final = "cc_pipeline"
+_KIND_FIELD: Final = "kind of"
 
 
 def s3_client(endpoint: str | None, region: str) -> Client:
@@ -52,7 +52,7 @@ def s3_client(endpoint: str | None, region: str) -> Client:
     return session.create_client("s3", endpoint_url=endpoint or None, region_name=region, config=style)
 
 
-def no_answer() -> tuple[type[Exception], ...]:
+def s3_errors() -> tuple[type[Exception], ...]:
     """The exceptions of a client for a missing object, a refused request and an unreachable server."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
@@ -68,7 +68,7 @@ class Mailbox:
     prefix: str
 
     @property
-    def alive(self) -> str:
+    def sign_of_life_key(self) -> str:
         """The key of the sign of life."""
         return f"{self.prefix}/alive"
 
@@ -80,12 +80,12 @@ class Mailbox:
         """
         try:
             self._beat(0)
-        except no_answer() as error:
+        except s3_errors() as error:
             raise PlaceFault(
                 f"s3://{self.bucket}/{self.prefix} (the mailbox of jobs) cannot be written: {error}",
                 "Check the lake's address, CC_PIPELINE_LAKE_ENDPOINT and the credentials (cc-pipeline doctor).",
             ) from error
-        self._forget_old()
+        self._delete_old_folders()
         ended = threading.Event()
         beating = threading.Thread(target=self._beats, args=(ended,), daemon=True)
         beating.start()
@@ -94,40 +94,40 @@ class Mailbox:
         finally:
             ended.set()
             beating.join()
-            with suppress(*no_answer()):
-                self._delete([stored_object["Key"] for stored_object in self._listed(self.prefix)])
+            with suppress(*s3_errors()):
+                self._delete([stored_object["Key"] for stored_object in self._list_objects(self.prefix)])
 
     def read(self, key: str) -> bytes | None:
         """The bytes of an object; ``None`` if it does not exist or the server does not answer."""
         try:
             body: bytes = self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
-        except no_answer():
+        except s3_errors():
             return None
         return body
 
     def _beats(self, ended: threading.Event) -> None:
         number = 0
-        while not ended.wait(_BEAT):
+        while not ended.wait(_BEAT_SECONDS):
             number += 1
-            with suppress(*no_answer()):  # a driver tolerates missed signs of life
+            with suppress(*s3_errors()):  # a driver tolerates missed signs of life
                 self._beat(number)
 
     def _beat(self, number: int) -> None:
-        self.client.put_object(Bucket=self.bucket, Key=self.alive, Body=str(number).encode())
+        self.client.put_object(Bucket=self.bucket, Key=self.sign_of_life_key, Body=str(number).encode())
 
-    def _forget_old(self) -> None:
+    def _delete_old_folders(self) -> None:
         jobs_folder = self.prefix.rpartition("/")[0]
-        oldest_kept = datetime.now(UTC) - _FORGOTTEN
-        with suppress(*no_answer()):
+        oldest_kept = datetime.now(UTC) - _MAX_LEFTOVER_AGE
+        with suppress(*s3_errors()):
             self._delete(
                 [
                     stored_object["Key"]
-                    for stored_object in self._listed(jobs_folder)
+                    for stored_object in self._list_objects(jobs_folder)
                     if stored_object["LastModified"] < oldest_kept
                 ]
             )
 
-    def _listed(self, prefix: str) -> Iterator[Any]:
+    def _list_objects(self, prefix: str) -> Iterator[Any]:
         for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=f"{prefix}/"):
             yield from page.get("Contents", ())
 
@@ -143,8 +143,13 @@ def mailbox_in(client: Client, lake: str, name: str) -> Mailbox:
 
 
 @contextmanager
-def ends_when_alone(
-    client: Client, bucket: str, key: str, end: Callable[[], object], beat: float = _BEAT, patience: float = _PATIENCE
+def watch_sign_of_life(
+    client: Client,
+    bucket: str,
+    key: str,
+    end: Callable[[], object],
+    beat: float = _BEAT_SECONDS,
+    max_silence: float = _MAX_SILENCE_SECONDS,
 ) -> Iterator[None]:
     """Calls ``end`` once, in a thread, when the sign of life under ``key`` has not changed, or was missing, for
     ``max_silence`` seconds by this machine's clock. A server that does not answer has no effect.
@@ -156,12 +161,12 @@ def ends_when_alone(
         while not ended.wait(beat):
             try:
                 seen = client.get_object(Bucket=bucket, Key=key)["Body"].read()
-            except no_answer() as error:
+            except s3_errors() as error:
                 answer = getattr(error, "response", {}).get("ResponseMetadata", {})
-                seen = last if answer.get("HTTPStatusCode") == _NOT_FOUND else None
+                seen = last if answer.get("HTTPStatusCode") == _HTTP_NOT_FOUND else None
             if seen is None or seen != last:
                 last, since = last if seen is None else seen, time.monotonic()
-            elif time.monotonic() - since > patience:
+            elif time.monotonic() - since > max_silence:
                 end()
                 return
 
@@ -202,13 +207,13 @@ class Facts:
 class Refused:
     """The open circuit breakers of the job."""
 
-    openings: tuple[Opening, ...]
+    openings: tuple[OpenBreaker, ...]
 
 
-Message: TypeAlias = Made | Progress | Failed | Facts | Refused
+Message: TypeAlias = PartitionResult | Progress | Failed | Facts | Refused
 
 
-class Elsewhere(Exception):
+class RemoteError(Exception):
     """An error of the job that is of no class of ours. It has the name of the original class, and its message."""
 
     def __repr__(self) -> str:
@@ -224,13 +229,13 @@ class Outbox:
     # keeps the reports alive, so that no other report gets the same id
     _reports: list[StageReport] = field(default_factory=list)
 
-    def made(self, partition_result: Made) -> None:
+    def send_partition(self, partition_result: PartitionResult) -> None:
         """Sends a partition that is done or has failed."""
         numbers = {table: self._number(report) for table, report in partition_result.reports.items()}
         error = None if partition_result.error is None else error_as_json(partition_result.error)
         self.send(
             {
-                _WHAT: "made",
+                _MESSAGE_FIELD: "made",
                 "crawl": partition_result.crawl,
                 "slug": partition_result.slug,
                 "reports": numbers,
@@ -240,26 +245,26 @@ class Outbox:
 
     def progress(self, stage: str, done: int, total: int | None, detail: str) -> None:
         """Sends the progress of a stage."""
-        self.send({_WHAT: "progress", "stage": stage, "done": done, "total": total, "detail": detail})
+        self.send({_MESSAGE_FIELD: "progress", "stage": stage, "done": done, "total": total, "detail": detail})
 
     def failed(self, error: Exception) -> None:
         """Sends the error that ends the job."""
-        self.send({_WHAT: "failed", "error": error_as_json(error)})
+        self.send({_MESSAGE_FIELD: "failed", "error": error_as_json(error)})
 
     def facts(self, values: Mapping[str, str]) -> None:
         """Sends facts about the cluster."""
-        self.send({_WHAT: "facts", "values": dict(values)})
+        self.send({_MESSAGE_FIELD: "facts", "values": dict(values)})
 
-    def refused(self, openings: Sequence[Opening]) -> None:
+    def refused(self, openings: Sequence[OpenBreaker]) -> None:
         """Sends the open circuit breakers."""
-        self.send({_WHAT: "refused", "openings": [asdict(opening) for opening in openings]})
+        self.send({_MESSAGE_FIELD: "refused", "openings": [asdict(opening) for opening in openings]})
 
     def _number(self, report: StageReport) -> int:
         number = self._numbers.get(id(report))
         if number is None:
             number = self._numbers[id(report)] = len(self._reports)
             self._reports.append(report)
-            self.send({_WHAT: "report", "number": number, "report": asdict(report)})
+            self.send({_MESSAGE_FIELD: "report", "number": number, "report": asdict(report)})
         return number
 
 
@@ -273,7 +278,7 @@ class Inbox:
 
     def read(self, payload: Payload) -> Message | None:
         """The message of a document; ``None`` for a part of a later message, and for another kind of document."""
-        match payload.get(_WHAT):
+        match payload.get(_MESSAGE_FIELD):
             case "report":
                 report = StageReport(**payload["report"])
                 self._reports[payload["number"]] = replace(report, notes=tuple(report.notes))
@@ -281,7 +286,7 @@ class Inbox:
             case "made":
                 reports = {table: self._reports[number] for table, number in payload["reports"].items()}
                 error = payload["error"]
-                return Made(payload["crawl"], payload["slug"], reports, error and error_from_json(error))
+                return PartitionResult(payload["crawl"], payload["slug"], reports, error and error_from_json(error))
             case "progress":
                 return Progress(payload["stage"], payload["done"], payload["total"], payload["detail"])
             case "failed":
@@ -289,7 +294,7 @@ class Inbox:
             case "facts":
                 return Facts(payload["values"])
             case "refused":
-                return Refused(tuple(Opening(**fields) for fields in payload["openings"]))
+                return Refused(tuple(OpenBreaker(**fields) for fields in payload["openings"]))
         return None
 
 
@@ -309,17 +314,21 @@ def error_as_json(error: BaseException) -> Payload:
 
 
 def error_from_json(payload: Payload) -> Exception:
-    """The error of :func:`error_as_json`. An error of an unknown class becomes an :class:`Elsewhere` with the name of
+    """The error of :func:`error_as_json`. An error of an unknown class becomes an :class:`RemoteError` with the name of
     the class, and its traceback as a note.
     """
-    family = {error_class.__name__: error_class for error_class in _below(CcPipelineError)} if payload["ours"] else {}
+    family = (
+        {error_class.__name__: error_class for error_class in _subclass_tree(CcPipelineError)}
+        if payload["ours"]
+        else {}
+    )
     error_class_found = family.get(payload["class"])
     arguments = [_value(argument) for argument in payload["arguments"]]
     if error_class_found is not None:
         error: Exception = error_class_found(*arguments)
         error.__dict__.update({name: _value(value) for name, value in payload["state"].items()})
     else:
-        error = type(payload["class"], (Elsewhere,), {})(*arguments)
+        error = type(payload["class"], (RemoteError,), {})(*arguments)
         if payload["trace"]:
             error.add_note(f"In the job on Spark:\n{payload['trace']}")
     if payload["cause"] is not None:
@@ -327,10 +336,10 @@ def error_from_json(payload: Payload) -> Exception:
     return error
 
 
-def _below(family: type[Any]) -> Iterator[type[Any]]:
+def _subclass_tree(family: type[Any]) -> Iterator[type[Any]]:
     yield family
     for subclass in family.__subclasses__():
-        yield from _below(subclass)
+        yield from _subclass_tree(subclass)
 
 
 def _is_plain(value: object) -> bool:
@@ -339,12 +348,14 @@ def _is_plain(value: object) -> bool:
 
 def _plain(value: object) -> object:
     if isinstance(value, Kind):
-        return {_KIND: type(value).__name__, "value": value.value}
+        return {_KIND_FIELD: type(value).__name__, "value": value.value}
     return value if _is_plain(value) else repr(value)
 
 
 def _value(encoded: object) -> object:
     if not isinstance(encoded, Mapping):
         return encoded
-    kinds: Sequence[type[Any]] = [kind_class for kind_class in _below(Kind) if kind_class.__name__ == encoded[_KIND]]
+    kinds: Sequence[type[Any]] = [
+        kind_class for kind_class in _subclass_tree(Kind) if kind_class.__name__ == encoded[_KIND_FIELD]
+    ]
     return kinds[0](encoded["value"]) if kinds else encoded["value"]

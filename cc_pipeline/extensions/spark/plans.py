@@ -17,43 +17,43 @@ import pyarrow as pa
 
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.records.fetch import HELD_SCHEMA, Alongside
+from cc_pipeline.records.fetch import HELD_SCHEMA, MergeReader
 from cc_pipeline.records.places import PLACE_NAME
 from cc_pipeline.records.range_plan import MAX_RECORD_BYTES, Coalescing
 from cc_pipeline.records.storage import PLANS, STORED, RecordStorage
 
 #: Maximum bytes of ranges, and rows, of a task. Small pages would otherwise make tasks of very many rows.
-MOST_BYTES: Final = 256 << 20
-MOST_ROWS: Final = 20_000
+MAX_BYTES: Final = 256 << 20
+MAX_ROWS: Final = 20_000
 #: Smaller tasks would cost more to start than to run.
-LEAST_BYTES: Final = 4 << 20
-LEAST_ROWS: Final = 500
+MIN_BYTES: Final = 4 << 20
+MIN_ROWS: Final = 500
 #: Tasks per slot, if there is enough work. With several, the slowest task delays the end less.
-_A_SLOT: Final = 4
+_TASKS_PER_SLOT: Final = 4
 
 #: Plans that are written in parallel.
-_AT_ONCE: Final = 8
+_PARALLEL_WRITES: Final = 8
 #: Maximum bytes of a plan.
-_LARGEST: Final = 1 << 30
-_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
+_MAX_PLAN_BYTES: Final = 1 << 30
+_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
 def task_sizes(size: int, rows: int, slots: int) -> tuple[int, int]:
     """Bytes and rows of a task, for ``size`` bytes and ``rows`` rows in total and ``slots`` parallel tasks."""
-    return share_of(size, slots, LEAST_BYTES, MOST_BYTES), share_of(rows, slots, LEAST_ROWS, MOST_ROWS)
+    return task_share(size, slots, MIN_BYTES, MAX_BYTES), task_share(rows, slots, MIN_ROWS, MAX_ROWS)
 
 
-def share_of(total: int, slots: int, min_share: int, max_share: int) -> int:
+def task_share(total: int, slots: int, min_share: int, max_share: int) -> int:
     """Bytes, or rows, of a task for ``total`` of them and ``slots`` parallel tasks."""
-    return max(min_share, min(max_share, -(-total // (_A_SLOT * max(1, slots)))))
+    return max(min_share, min(max_share, -(-total // (_TASKS_PER_SLOT * max(1, slots)))))
 
 
 def fetch_plans(
     captures: Iterable[pa.RecordBatch],
     held_batches: Iterable[pa.RecordBatch],
     leftover_batches: Iterable[pa.RecordBatch],
-    most_bytes: int = MOST_BYTES,
-    max_rows: int = MOST_ROWS,
+    max_bytes: int = MAX_BYTES,
+    max_rows: int = MAX_ROWS,
 ) -> Iterator[tuple[pa.Table, pa.Table, pa.Table]]:
     """Yields the captures of each task, with the rows of ``held_batches`` and ``leftover_batches`` (``HELD_SCHEMA``)
     about them.
@@ -61,22 +61,22 @@ def fetch_plans(
     All three are sorted by file and offset. Captures of one location are in one task, whichever target they belong to.
     A task has complete files if they fit. Bytes are those of the ranges to read, including gaps between records.
     """
-    merge_readers = Alongside(held_batches), Alongside(leftover_batches)
-    for table in cut(captures, PLACE, most_bytes, max_rows, Coalescing().gap):
+    merge_readers = MergeReader(held_batches), MergeReader(leftover_batches)
+    for table in cut_tables(captures, PLACE, max_bytes, max_rows, Coalescing().gap):
         file, offset = (table.column(name)[-1].as_py() for name in PLACE_NAME)
         known_rows = (pa.Table.from_batches(rows.upto(file, offset), HELD_SCHEMA) for rows in merge_readers)
         yield table, *known_rows
 
 
 def parse_plans(
-    records: Iterable[pa.RecordBatch], max_bytes: int = MOST_BYTES, max_rows: int = MOST_ROWS
+    records: Iterable[pa.RecordBatch], max_bytes: int = MAX_BYTES, max_rows: int = MAX_ROWS
 ) -> Iterator[tuple[pa.Table]]:
     """Yields the rows of each task. ``records`` are sorted by stored file and offset, with rows without bytes first."""
-    for table in cut(records, STORED, max_bytes, max_rows):
+    for table in cut_tables(records, STORED, max_bytes, max_rows):
         yield (table,)
 
 
-def cut(
+def cut_tables(
     rows: Iterable[pa.RecordBatch], place: tuple[str, ...], max_bytes: int, max_rows: int, gap: int = 0
 ) -> Iterator[pa.Table]:
     """Splits ``rows`` into tables with a maximum of bytes and rows, unless one location has more.
@@ -127,8 +127,10 @@ class Plans:
     def write(self, plans: Iterable[Sequence[pa.Table]]) -> None:
         """Writes plans, each of some tables, with few of them in memory at a time. Raises ``EnvironmentFault``."""
         numbered = enumerate(plans, self.count)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            while packed_plans := [(number, _packed(tables)) for number, tables in islice(numbered, _AT_ONCE)]:
+        with ThreadPoolExecutor(_PARALLEL_WRITES) as pool:
+            while packed_plans := [
+                (number, _pack_tables(tables)) for number, tables in islice(numbered, _PARALLEL_WRITES)
+            ]:
                 for _ in pool.map(
                     lambda numbered_plan: self._storage.transport.put(self._key(numbered_plan[0]), numbered_plan[1]),
                     packed_plans,
@@ -137,11 +139,11 @@ class Plans:
 
     def read(self, number: int) -> list[pa.Table]:
         """The tables of one plan. Raises ``EnvironmentFault``."""
-        return _unpacked(self._storage.transport.read_all(self._key(number), _LARGEST).data)
+        return _unpack_tables(self._storage.transport.read_all(self._key(number), _MAX_PLAN_BYTES).data)
 
     def delete(self) -> None:
         """Deletes the written plans. Plans that cannot be deleted remain for a sweep."""
-        with suppress(CcPipelineError), ThreadPoolExecutor(_AT_ONCE) as pool:
+        with suppress(CcPipelineError), ThreadPoolExecutor(_PARALLEL_WRITES) as pool:
             list(pool.map(lambda number: self._storage.transport.delete(self._key(number)), range(self.count)))
 
     def _key(self, number: int) -> str:
@@ -149,7 +151,7 @@ class Plans:
 
 
 @contextmanager
-def written(job_plans: Plans, plans: Iterable[Sequence[pa.Table]]) -> Iterator[Plans]:
+def stored_plans(job_plans: Plans, plans: Iterable[Sequence[pa.Table]]) -> Iterator[Plans]:
     """Writes the plans of a job and deletes them at the end of the block."""
     try:
         job_plans.write(plans)
@@ -158,15 +160,15 @@ def written(job_plans: Plans, plans: Iterable[Sequence[pa.Table]]) -> Iterator[P
         job_plans.delete()
 
 
-def _packed(tables: Sequence[pa.Table]) -> bytes:
+def _pack_tables(tables: Sequence[pa.Table]) -> bytes:
     sink = pa.BufferOutputStream()
     for table in tables:
-        with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSED) as writer:
+        with pa.ipc.new_stream(sink, table.schema, options=_IPC_OPTIONS) as writer:
             writer.write_table(table)
     return sink.getvalue().to_pybytes()
 
 
-def _unpacked(data: bytes) -> list[pa.Table]:
+def _unpack_tables(data: bytes) -> list[pa.Table]:
     source = pa.BufferReader(data)
     tables = []
     while source.tell() < len(data):

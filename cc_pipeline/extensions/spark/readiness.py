@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from cc_pipeline.addresses import scheme_of, shown
+from cc_pipeline.addresses import redact_address, scheme_of
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.children import neutral_environment, run
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
@@ -29,21 +29,21 @@ LOCAL: Final = "local"
 _MASTERS: Final = ("spark://", "yarn", "k8s://", LOCAL)
 
 #: Seconds to wait for a cluster's answer.
-_PATIENCE: Final = 3.0
+_CONNECT_SECONDS: Final = 3.0
 _TOPIC: Final = "engine"
 #: The oldest Java for Spark 4, the version in the output of ``java -version``, and its maximum seconds.
-_JAVA: Final = 17
+_MIN_JAVA: Final = 17
 _JAVA_VERSION: Final = re.compile(r'version "(?P<whole>(?P<major>\d{1,4})(?:\.(?P<minor>\d{1,4}))?[^"]{0,60})"')
 _JAVA_SECONDS: Final = 20.0
 #: The port of a standalone master, and of Kubernetes, where an address names none.
 _STANDALONE, _KUBERNETES = 7077, 443
 
 
-def refuse_unready(settings: Settings) -> None:
+def check_ready(settings: Settings) -> None:
     """Raises one error for everything that is missing, with the remedies: ``UserInputError`` if a setting is missing,
     else ``EnvironmentFault``. Sends no request to the source or the lake.
     """
-    problems = [*troubles(settings), *_unpublishable(settings)]
+    problems = [*find_problems(settings), *_find_publication_problem(settings)]
     if len(problems) == 1:
         raise problems[0]
     if problems:
@@ -60,11 +60,11 @@ def refuse_unready(settings: Settings) -> None:
 
 def _on_one_line(error: CcPipelineError) -> str:
     if isinstance(error, EnvironmentFault):
-        return f"{error.what}. {error.advice}"
+        return f"{error.problem}. {error.advice}"
     return str(error)
 
 
-def _unpublishable(settings: Settings) -> Iterator[CcPipelineError]:
+def _find_publication_problem(settings: Settings) -> Iterator[CcPipelineError]:
     """A run would fail at its last step. The doctor reports this separately."""
     if settings.publish != "views":
         return
@@ -75,11 +75,11 @@ def _unpublishable(settings: Settings) -> Iterator[CcPipelineError]:
         yield fault
 
 
-def troubles(settings: Settings) -> Iterator[CcPipelineError]:
+def find_problems(settings: Settings) -> Iterator[CcPipelineError]:
     """Yields an error for each thing that a job lacks. Sends no request, except that the machine's metadata service may
     be asked for credentials of a role.
     """
-    master = settings.of(SparkSettings).master
+    master = settings.settings_of(SparkSettings).master
     if not master:
         yield UserInputError(
             f"the engine is spark, and no cluster is named; set {PREFIX}SPARK_MASTER, e.g. spark://host:7077, yarn, "
@@ -87,14 +87,15 @@ def troubles(settings: Settings) -> Iterator[CcPipelineError]:
         )
     elif not master.startswith(_MASTERS):
         yield UserInputError(f"{PREFIX}SPARK_MASTER is {master!r}; it begins with one of {', '.join(_MASTERS)}")
-    if settings.of(SparkSettings).workers < 1:
+    if settings.settings_of(SparkSettings).workers < 1:
         yield UserInputError(
             "the engine is spark, and the number of workers that share the source's budget is not set; set "
             f"{PREFIX}SPARK_WORKERS to the maximum that may run at the same time"
         )
     if scheme_of(settings.lake) != "s3":
         yield UserInputError(
-            f"the engine is spark, and the lake is {shown(settings.lake)}, a folder. This process, the driver and its "
+            f"the engine is spark, and the lake is {redact_address(settings.lake)}, a folder. This process, the "
+            "driver and its "
             "workers exchange tasks, messages, records and rows through the lake on S3, also with local[2]; set "
             f"{PREFIX}LAKE to an s3:// place"
         )
@@ -108,37 +109,38 @@ def troubles(settings: Settings) -> Iterator[CcPipelineError]:
         spark_submit()
     except EnvironmentFault as error:
         yield error
-    yield from _java_troubles()
-    yield from _credential_troubles(settings)
+    yield from _find_java_problems()
+    yield from _find_credential_problems(settings)
 
 
-def _java_troubles() -> Iterator[EnvironmentFault]:
+def _find_java_problems() -> Iterator[EnvironmentFault]:
     """Checks that the Java of ``spark-submit`` can be run, and is new enough."""
     advice = "Install one (Debian: apt-get install openjdk-17-jre-headless), or name its folder in JAVA_HOME."
     java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if os.environ.get("JAVA_HOME") else "java"
     if shutil.which(java) is None:
-        yield EnvironmentFault(f"Spark needs Java {_JAVA} or newer, and there is no {java}", advice)
+        yield EnvironmentFault(f"Spark needs Java {_MIN_JAVA} or newer, and there is no {java}", advice)
         return
     try:
         java_process = run([java, "-version"], neutral_environment(), timeout=_JAVA_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
-        yield EnvironmentFault(f"Spark needs Java {_JAVA} or newer, and {java} cannot be run: {error}", advice)
+        yield EnvironmentFault(f"Spark needs Java {_MIN_JAVA} or newer, and {java} cannot be run: {error}", advice)
         return
     version_match = _JAVA_VERSION.search((java_process.stderr + java_process.stdout).decode(errors="replace"))
     if version_match is None:
         yield EnvironmentFault(
-            f"Spark needs Java {_JAVA} or newer, and {java} -version ends with status {java_process.returncode} and "
+            f"Spark needs Java {_MIN_JAVA} or newer, and {java} -version ends with status {java_process.returncode} "
+            "and "
             "names no version",
             advice,
         )
     # Java 8 calls itself 1.8
-    elif int((version_match["minor"] or 0) if version_match["major"] == "1" else version_match["major"]) < _JAVA:
+    elif int((version_match["minor"] or 0) if version_match["major"] == "1" else version_match["major"]) < _MIN_JAVA:
         yield EnvironmentFault(
-            f"Spark needs Java {_JAVA} or newer, and {java} is Java {version_match['whole']}", advice
+            f"Spark needs Java {_MIN_JAVA} or newer, and {java} is Java {version_match['whole']}", advice
         )
 
 
-def _credential_troubles(settings: Settings) -> Iterator[EnvironmentFault]:
+def _find_credential_problems(settings: Settings) -> Iterator[EnvironmentFault]:
     """Locations on S3 that need signed requests and have no credentials here: this process writes the plans of a job
     into the lake.
     """
@@ -146,7 +148,7 @@ def _credential_troubles(settings: Settings) -> Iterator[EnvironmentFault]:
     if scheme_of(settings.lake) == "s3":
         places[None] = settings.lake
     for source in settings.sources:
-        access = settings.s3_at(source)
+        access = settings.bucket_settings(source)
         if scheme_of(source) == "s3" and not access.anonymous:
             places.setdefault(access.profile, source)
     if not places:
@@ -155,7 +157,7 @@ def _credential_troubles(settings: Settings) -> Iterator[EnvironmentFault]:
 
     for profile, place in places.items():
         try:
-            find_credentials(S3Options(profile=profile), shown(place))
+            find_credentials(S3Options(profile=profile), redact_address(place))
         except EnvironmentFault as error:
             yield error
 
@@ -187,29 +189,32 @@ def engine_findings(settings: Settings) -> Iterator[Finding]:
     if settings.engine != "spark":
         yield Finding("ok", _TOPIC, f"{settings.engine}: this machine's own processes")
         return
-    problems = list(troubles(settings))
+    problems = list(find_problems(settings))
     for error in problems:
-        text, advice = (error.what, error.advice) if isinstance(error, EnvironmentFault) else (str(error), "")
+        text, advice = (error.problem, error.advice) if isinstance(error, EnvironmentFault) else (str(error), "")
         yield Finding("bad", _TOPIC, text, advice)
-    addresses = addresses_of(settings.of(SparkSettings).master)
+    addresses = master_addresses(settings.settings_of(SparkSettings).master)
     refusals = [reason for address in addresses if (reason := _refusal(*address)) is not None]
     if addresses and len(refusals) == len(addresses):
         yield Finding(
             "bad",
             _TOPIC,
-            f"the Spark cluster {settings.of(SparkSettings).master} does not answer: {'; '.join(refusals)}",
+            f"the Spark cluster {settings.settings_of(SparkSettings).master} does not answer: {'; '.join(refusals)}",
             f"Start it, or set {PREFIX}SPARK_MASTER to the address that its own page shows.",
         )
     elif not problems:
         starter = f"jobs are started by {spark_submit()}"
         answers = "answers" if addresses else "was not asked"
-        workers = f"{settings.of(SparkSettings).workers:,} workers"
-        text = f"spark (experimental): {settings.of(SparkSettings).master} {answers}, at most {workers}; {starter}"
+        workers = f"{settings.settings_of(SparkSettings).workers:,} workers"
+        text = (
+            f"spark (experimental): {settings.settings_of(SparkSettings).master} {answers}, at most {workers}; "
+            f"{starter}"
+        )
         yield Finding("ok", _TOPIC, text)
-    yield from _crowd(settings)
+    yield from _find_too_many_workers(settings)
 
 
-def addresses_of(master: str) -> list[tuple[str, int]]:
+def master_addresses(master: str) -> list[tuple[str, int]]:
     """The addresses of a cluster's masters; empty if they are not known (YARN) or are this machine."""
     if master.startswith("k8s://"):
         # An address without a scheme is one of https.
@@ -232,22 +237,23 @@ def addresses_of(master: str) -> list[tuple[str, int]]:
 def _refusal(host: str, port: int) -> str | None:
     """The reason why an address does not answer; ``None`` if it answers."""
     try:
-        socket.create_connection((host, port), _PATIENCE).close()
+        socket.create_connection((host, port), _CONNECT_SECONDS).close()
     except (OSError, UnicodeError) as error:  # UnicodeError: the host name is too long
         return f"{host}:{port}: {getattr(error, 'strerror', None) or error}"
     return None
 
 
-def _crowd(settings: Settings) -> Iterator[Finding]:
+def _find_too_many_workers(settings: Settings) -> Iterator[Finding]:
     """A finding for more workers than parallel requests: each worker sends at least one request, unless a rate source
     limits all of them.
     """
     limits = limits_of(settings)
-    if settings.of(SparkSettings).workers >= limits.concurrency and settings.has_own_rate:
+    if settings.settings_of(SparkSettings).workers >= limits.concurrency and settings.has_own_rate:
         yield Finding(
             "note",
             _TOPIC,
-            f"{settings.of(SparkSettings).workers:,} workers, and the home, each have a request under way, and the "
+            f"{settings.settings_of(SparkSettings).workers:,} workers, and the home, each have a request under way, "
+            "and the "
             f"source's budget is {limits.concurrency:,} at the same time",
             f"Set {PREFIX}SPARK_WORKERS to less than {limits.concurrency:,}, or have a rate source "
             f"that all share: {PREFIX}RATE_SOURCE.",

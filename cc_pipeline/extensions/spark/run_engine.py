@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.defs.engines import Partition
-from cc_pipeline.extensions.spark.readiness import engine_findings, refuse_unready
+from cc_pipeline.extensions.spark.readiness import check_ready, engine_findings
 from cc_pipeline.extensions.spark.settings import SparkSettings
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.partitions import StepContext
-    from cc_pipeline.extraction.run import Made
+    from cc_pipeline.extraction.run import PartitionResult
     from cc_pipeline.workspace.workspace import Workspace
 
 
@@ -21,13 +21,13 @@ class SparkRunEngine:
     """Submits one job for the partitions of a run. Implements :class:`cc_pipeline.defs.engines.RunEngine`."""
 
     def check_ready(self, settings: Settings) -> None:
-        refuse_unready(settings)
+        check_ready(settings)
 
     def examine(self, settings: Settings) -> Iterator[Finding]:
         return engine_findings(settings)
 
     def describe(self, settings: Settings) -> str:
-        return f"spark (experimental), {settings.of(SparkSettings).workers} workers"
+        return f"spark (experimental), {settings.settings_of(SparkSettings).workers} workers"
 
     def extract(
         self,
@@ -35,12 +35,12 @@ class SparkRunEngine:
         workspace: Workspace,
         partitions: Sequence[Partition],
         tables: Collection[str],
-        begun: Callable[[Sequence[Partition]], None],
-    ) -> Iterator[Made]:
-        from cc_pipeline.extensions.spark.submission import made_on_spark  # noqa: PLC0415  # loads Dagster
+        on_start: Callable[[Sequence[Partition]], None],
+    ) -> Iterator[PartitionResult]:
+        from cc_pipeline.extensions.spark.submission import extract_on_spark  # noqa: PLC0415  # loads Dagster
 
         if not partitions:
             return iter(())
         # One job starts all partitions together.
-        begun(partitions)
-        return made_on_spark(context, workspace, partitions, tables)
+        on_start(partitions)
+        return extract_on_spark(context, workspace, partitions, tables)

@@ -33,10 +33,10 @@ ROW_LIBRARIES: Final = (
     "regex", "resiliparse", "selectolax", "tld", "trafilatura", "warcio",
 )  # fmt: skip
 #: The version of a library that is not installed.
-_NONE: Final = "none"
+_NOT_INSTALLED: Final = "none"
 
 
-def here() -> dict[str, Any]:
+def describe_process() -> dict[str, Any]:
     """The code of this process: versions, a digest of the package's modules (empty if they are not files), their
     folder, the compiled parts, the versions of ``ROW_LIBRARIES``.
     """
@@ -61,7 +61,7 @@ def _version(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
-        return _NONE
+        return _NOT_INSTALLED
 
 
 @cache
@@ -76,28 +76,27 @@ def _digest() -> str:
     return digest.hexdigest()[:16] if modules else ""
 
 
-def ask_workers(context: SparkContext, workers: int) -> dict[str, str]:
+def describe_worker_processes(context: SparkContext, workers: int) -> dict[str, str]:
     """Asks ``workers`` tasks for their code, and returns a description.
 
-    Raises ``EnvironmentFault`` for a worker that :func:`refuse_others` refuses. The first tasks of a context start its
-    executors, so this costs no extra time. Executors that start later are checked by each task.
-    """
+    Raises ``EnvironmentFault`` for a worker that :func:`check_processes` refuses. The first tasks of a context start
+    its executors, so this costs no extra time. Executors that start later are checked by each task."""
 
     # A nested function is pickled as a whole, so a worker without the package can report that.
     def describe_worker(rows: Iterable[int]) -> Iterator[dict[str, Any]]:
         del rows
         try:
-            from cc_pipeline.extensions.spark.same_code import here as there  # noqa: PLC0415
+            from cc_pipeline.extensions.spark.same_code import describe_process as there  # noqa: PLC0415
         except ImportError as error:
             yield {"lacks": str(error), "executable": sys.executable}
         else:
             yield there()
 
     answers = context.parallelize(range(workers), workers).mapPartitions(describe_worker).collect()
-    return in_words(answers, here())
+    return describe_workers(answers, describe_process())
 
 
-def refuse_others(
+def check_processes(
     answers: list[dict[str, Any]], driver: Mapping[str, Any], worker_text: str = "a Spark worker"
 ) -> None:
     """Raises ``EnvironmentFault`` for a worker that would make other rows than the ``driver``, or the same rows many
@@ -129,7 +128,7 @@ def _differences(worker: Mapping[str, Any], driver: Mapping[str, Any]) -> Iterat
     if _minor(worker["python"]) != _minor(driver["python"]):
         yield differ("Python", worker["python"], driver["python"])
     for name, driver_version in driver["libraries"].items():
-        if (worker_version := worker["libraries"].get(name, _NONE)) != driver_version:
+        if (worker_version := worker["libraries"].get(name, _NOT_INSTALLED)) != driver_version:
             yield differ(name, worker_version, driver_version)
     if missing := [name.rpartition(".")[2] for name in driver["compiled"] if name not in worker["compiled"]]:
         yield f"compiled parts are missing there, so pages would take many times as long: {', '.join(missing)}"
@@ -139,9 +138,9 @@ def _minor(python: str) -> list[str]:
     return python.split(".")[:2]
 
 
-def in_words(answers: list[dict[str, Any]], driver: Mapping[str, Any]) -> dict[str, str]:
-    """Facts about workers that match the ``driver``; raises as :func:`refuse_others` does."""
-    refuse_others(answers, driver)
+def describe_workers(answers: list[dict[str, Any]], driver: Mapping[str, Any]) -> dict[str, str]:
+    """Facts about workers that match the ``driver``; raises as :func:`check_processes` does."""
+    check_processes(answers, driver)
     python_twins = sorted(
         {name.rpartition(".")[2] for worker in answers for name in COMPILED if name not in worker["compiled"]}
     )

@@ -36,15 +36,15 @@ from cc_pipeline.extensions.spark.messages import (
     s3_client,
 )
 from cc_pipeline.extensions.spark.readiness import LOCAL as LOCAL_MASTER
-from cc_pipeline.extensions.spark.readiness import refuse_unready, spark_submit
+from cc_pipeline.extensions.spark.readiness import check_ready, spark_submit
 from cc_pipeline.extensions.spark.settings import SparkSettings
-from cc_pipeline.extraction.crawl_plan import current
-from cc_pipeline.extraction.run import Made, extract
+from cc_pipeline.extraction.crawl_plan import find_current_targets
+from cc_pipeline.extraction.run import PartitionResult, extract
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.locks import locked
 from cc_pipeline.settings import Settings
 from cc_pipeline.settings.reading import as_texts
-from cc_pipeline.transport.budget import EVERY_HOST, lent, openings, take_over
+from cc_pipeline.transport.budget import EVERY_HOST, openings, share_budget, take_over
 from cc_pipeline.workspace.workspace import Workspace
 
 _CAPTURES: Final = "captures"
@@ -60,25 +60,25 @@ EXPERIMENTAL: Final = (
 #: The file in the home that a job locks.
 _LOCK: Final = "spark.lock"
 #: Seconds between two checks for signals to this process.
-_LOOK: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 #: Maximum seconds for the thread of a job to end after the job.
-_ENDING: Final = 30.0
+_THREAD_END_SECONDS: Final = 30.0
 
 _Key = tuple[str, str]
 
 
-def made_on_spark(
+def extract_on_spark(
     context: StepContext, workspace: Workspace, partitions: Sequence[_Key], tables: Collection[str]
-) -> Iterator[Made]:
+) -> Iterator[PartitionResult]:
     """Extracts partitions like :func:`cc_pipeline.extraction.run.extract`. Captures are located in this process, which
     has the home and its catalog; records and pages are made by one job on the cluster of the settings.
 
     Unchanged partitions get no job. Raises ``UserInputError`` and ``EnvironmentFault`` if no job can be started, or if
     it fails; partitions that were finished before were yielded.
     """
-    refuse_unready(workspace.settings)
+    check_ready(workspace.settings)
     later_tables = [table for table in tables if table != _CAPTURES]
-    located_results: dict[_Key, Made] = {}
+    located_results: dict[_Key, PartitionResult] = {}
     remaining = list(dict.fromkeys(partitions))
     try:
         if _CAPTURES in tables:
@@ -90,7 +90,7 @@ def made_on_spark(
                     key = partition_result.crawl, partition_result.slug
                     located_results[key] = partition_result
                     remaining.append(key)
-        for partition_result in _later(context, workspace, remaining, later_tables):
+        for partition_result in _make_records_and_pages(context, workspace, remaining, later_tables):
             located_result = located_results.pop((partition_result.crawl, partition_result.slug), None)
             yield (
                 partition_result
@@ -104,31 +104,33 @@ def made_on_spark(
         raise
 
 
-def _later(
+def _make_records_and_pages(
     context: StepContext, workspace: Workspace, remaining: Sequence[_Key], tables: Sequence[str]
-) -> Iterator[Made]:
+) -> Iterator[PartitionResult]:
     """Makes records and pages: unchanged partitions are yielded here, all others are made by a job."""
     by_crawl: dict[str, list[str]] = {}
     for crawl, slug in remaining:
         by_crawl.setdefault(crawl, []).append(slug)
-    unchanged = {(crawl, slug) for crawl, slugs in by_crawl.items() for slug in current(workspace, crawl, slugs)}
+    unchanged = {
+        (crawl, slug) for crawl, slugs in by_crawl.items() for slug in find_current_targets(workspace, crawl, slugs)
+    }
     if unchanged:
         yield from extract(workspace, [key for key in remaining if key in unchanged], tables)
     if for_job := [key for key in remaining if key not in unchanged]:
-        yield from _by_job(context, workspace, for_job, tables)
+        yield from _make_by_job(context, workspace, for_job, tables)
 
 
-def _by_job(
+def _make_by_job(
     context: StepContext, workspace: Workspace, partitions: Sequence[_Key], tables: Sequence[str]
-) -> Iterator[Made]:
+) -> Iterator[PartitionResult]:
     settings = workspace.settings
     missing = dict.fromkeys(partitions)
     if set(tables) & set(PAGE_TABLES):
         # The job has a temporary home, and makes rows with the settings of this home.
         workspace.choose()
     with (
-        _only_job(settings.home) as lock,
-        _shares_lent(workspace, partitions) if "records" in tables else nullcontext(),
+        _lock_job(settings.home) as lock,
+        _share_budget(workspace, partitions) if "records" in tables else nullcontext(),
         _job(context, workspace, partitions, tables, lock) as job,
     ):
         for partition_result in job.partitions(context):
@@ -137,14 +139,14 @@ def _by_job(
         job.settle()
     if missing:
         raise EnvironmentFault(
-            f"the Spark job at {settings.of(SparkSettings).master} said nothing of {len(missing):,} of "
+            f"the Spark job at {settings.settings_of(SparkSettings).master} said nothing of {len(missing):,} of "
             f"{len(partitions):,} partitions",
-            AGAIN,
+            RUN_AGAIN,
         )
 
 
 @contextmanager
-def _only_job(home: Path) -> Iterator[int]:
+def _lock_job(home: Path) -> Iterator[int]:
     """Waits until no other job of this home runs, and yields the descriptor of the lock file. Workers share the whole
     budget of the source, so two jobs would spend it twice.
     """
@@ -159,7 +161,7 @@ def _only_job(home: Path) -> Iterator[int]:
         yield lock.fileno()
 
 
-def _shares_lent(workspace: Workspace, partitions: Sequence[_Key]) -> AbstractContextManager[None]:
+def _share_budget(workspace: Workspace, partitions: Sequence[_Key]) -> AbstractContextManager[None]:
     """Divides the budget of this home among the workers while a job may fetch. If a rate source gives slots, nothing is
     divided.
     """
@@ -169,7 +171,7 @@ def _shares_lent(workspace: Workspace, partitions: Sequence[_Key]) -> AbstractCo
     if any(crawl.startswith(LOCAL) for crawl, _ in partitions):
         # Files that the user named may be on any host.
         hosts.add(EVERY_HOST)
-    return lent(workspace.settings.budget_path, hosts, workspace.settings.of(SparkSettings).workers)
+    return share_budget(workspace.settings.budget_path, hosts, workspace.settings.settings_of(SparkSettings).workers)
 
 
 class _Job:
@@ -181,19 +183,19 @@ class _Job:
         self._thread = thread
         self._budget = budget
         self.error: Exception | None = None
-        self._told: Exception | None = None
+        self._reported_error: Exception | None = None
 
-    def partitions(self, context: StepContext) -> Iterator[Made]:
+    def partitions(self, context: StepContext) -> Iterator[PartitionResult]:
         """Yields each finished partition, and forwards progress, facts and open breakers."""
         inbox = Inbox()
         while (payload := self._next()) is not None:
             match inbox.read(payload):
-                case Made() as partition_result:
+                case PartitionResult() as partition_result:
                     yield partition_result
                 case Progress(stage, done, total, detail):
                     progress.report(stage, done, total, detail)
                 case Failed(error):
-                    self._told = error
+                    self._reported_error = error
                 case Refused(closed):
                     take_over(self._budget, closed)
                 case Facts(values):
@@ -206,14 +208,16 @@ class _Job:
             interruption.check()
             running = self._thread.is_alive()
             try:
-                return self._reader.told.get(timeout=_LOOK) if running else self._reader.told.get_nowait()
+                return (
+                    self._reader.payloads.get(timeout=_POLL_SECONDS) if running else self._reader.payloads.get_nowait()
+                )
             except Empty:
                 if not running:
                     return None
 
     def settle(self) -> None:
         """Raises the error of a failed job: the error that it reported, else that of its process."""
-        if error := self._told or self.error:
+        if error := self._reported_error or self.error:
             raise error
 
     def end(self) -> None:
@@ -221,7 +225,7 @@ class _Job:
         if self._thread.is_alive():
             self._launcher.stop()
             self._reader.finish()
-            self._thread.join(_ENDING)
+            self._thread.join(_THREAD_END_SECONDS)
 
 
 @contextmanager
@@ -248,10 +252,10 @@ def _job(
         "settings": as_texts(replace(settings, accept_losses=tuple(sorted(workspace.accepted_losses)))),
         "wanted": [list(key) for key in partitions],
         "tables": list(tables),
-        "workers": settings.of(SparkSettings).workers,
+        "workers": settings.settings_of(SparkSettings).workers,
         "closed": [asdict(opening) for opening in openings(settings.budget_path)],
         "bucket": mailbox.bucket,
-        "alive": mailbox.alive,
+        "alive": mailbox.sign_of_life_key,
     }
     injector = PipesS3ContextInjector(bucket=mailbox.bucket, client=client, key_prefix=f"{mailbox.prefix}/")
 
@@ -288,23 +292,22 @@ def driver_log(context: StepContext, mail: Mailbox) -> Path:
 
 
 #: Maximum seconds for a driver to end after SIGTERM.
-_ORDERLY: Final = 10.0
+_DRIVER_END_SECONDS: Final = 10.0
 #: Characters of a driver's log in an error.
-_SHOWN: Final = 2_000
+_MAX_LOG_CHARACTERS: Final = 2_000
 #: The name of our jobs on a cluster.
 _NAME: Final = "cc_pipeline"
 #: The advice for a failed job.
-AGAIN: Final = "Run it again: committed work is kept and not repeated."
+RUN_AGAIN: Final = "Run it again: committed work is kept and not repeated."
 
 
 class Messages(dg.PipesBlobStoreMessageReader):
-    """Reads messages of a job from its mailbox. Our messages go to ``told`` at once, while the job runs; Dagster would
-    deliver them only at its end, and keep each for the whole run.
-    """
+    """Reads messages of a job from its mailbox. Our messages go to ``payloads`` at once, while the job runs; Dagster
+    would deliver them only at its end, and keep each for the whole run."""
 
     def __init__(self, mail: Mailbox) -> None:
         super().__init__(interval=0)
-        self.told: SimpleQueue[Payload] = SimpleQueue()
+        self.payloads: SimpleQueue[Payload] = SimpleQueue()
         self._mail = mail
         self._finished = False
 
@@ -336,7 +339,7 @@ class Messages(dg.PipesBlobStoreMessageReader):
         for line in chunk.decode().splitlines():
             message = json.loads(line)
             if message["method"] == "report_custom_message":
-                self.told.put(message["params"]["payload"])
+                self.payloads.put(message["params"]["payload"])
             else:
                 dagster_lines.append(line)
         # Dagster takes an empty chunk for one that does not exist yet.
@@ -391,7 +394,7 @@ def job_file() -> Path:
     return Path(spec.origin)
 
 
-def polite(workers: int) -> dict[str, str]:
+def executor_limits(workers: int) -> dict[str, str]:
     """Spark settings that limit a job to ``workers`` processes on any cluster manager, because each spends its share of
     the source's budget. Speculation is off, because a task that runs twice sends its requests twice.
     """
@@ -414,7 +417,7 @@ class SparkSubmit:
     """
 
     def __init__(self, settings: Settings, log: Path, kept_open: int) -> None:
-        self.address = settings.of(SparkSettings).master
+        self.address = settings.settings_of(SparkSettings).master
         self._settings = settings
         self._log = log
         self._kept_open = kept_open
@@ -431,20 +434,20 @@ class SparkSubmit:
             self._signal(signal.SIGKILL)
             start.reader.finish()
         if status and not self._stopped:
-            words = self._log.read_text("utf-8", "replace")[-_SHOWN:].strip()
+            words = self._log.read_text("utf-8", "replace")[-_MAX_LOG_CHARACTERS:].strip()
             raise EnvironmentFault(
                 f"the Spark job at {self.address} failed with status {status}",
-                f"{AGAIN} The whole log of its driver is {self._log}, and ends with:\n{words}",
+                f"{RUN_AGAIN} The whole log of its driver is {self._log}, and ends with:\n{words}",
             )
 
     def _start(self, pipes: Mapping[str, str]) -> children.Process | None:
         settings = self._settings
         endpoint = ["--endpoint", settings.lake_endpoint] if settings.lake_endpoint else []
         command = [
-            *(str(spark_submit()), "--master", settings.of(SparkSettings).master, "--name", _NAME),
+            *(str(spark_submit()), "--master", settings.settings_of(SparkSettings).master, "--name", _NAME),
             *(
                 word
-                for spark_option in polite(settings.of(SparkSettings).workers).items()
+                for spark_option in executor_limits(settings.settings_of(SparkSettings).workers).items()
                 for word in ("--conf", "=".join(spark_option))
             ),
             # Files in a worker's folder are data, not modules.
@@ -454,7 +457,7 @@ class SparkSubmit:
         ]
         # The driver runs this process' Python. Spark's own PYSPARK_PYTHON is that of the workers.
         environment = children.whole_environment({**pipes, "PYSPARK_DRIVER_PYTHON": sys.executable})
-        if settings.of(SparkSettings).master.startswith(LOCAL_MASTER):
+        if settings.settings_of(SparkSettings).master.startswith(LOCAL_MASTER):
             environment.setdefault("PYSPARK_PYTHON", sys.executable)
         with self._lock, self._log.open("wb") as log:
             if not self._stopped:
@@ -478,7 +481,7 @@ class SparkSubmit:
             return
         self._signal(signal.SIGTERM)
         try:
-            process.wait(_ORDERLY)
+            process.wait(_DRIVER_END_SECONDS)
         except subprocess.TimeoutExpired:
             self._signal(signal.SIGKILL)
 

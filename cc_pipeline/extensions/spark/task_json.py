@@ -16,11 +16,19 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.spark.messages import error_as_json, error_from_json
-from cc_pipeline.extensions.spark.same_code import here, refuse_others
-from cc_pipeline.extensions.spark.work import Count, FetchDone, FetchJob, Job, ParseDone, fetch_task, parse_task
+from cc_pipeline.extensions.spark.same_code import check_processes, describe_process
+from cc_pipeline.extensions.spark.work import (
+    Count,
+    FetchJob,
+    FetchTaskResult,
+    Job,
+    ParseTaskResult,
+    fetch_task,
+    parse_task,
+)
 
 _T = TypeVar("_T")
-Done = FetchDone | ParseDone
+TaskResult = FetchTaskResult | ParseTaskResult
 #: Values of the field ``cc_pipeline``: the kind of a document.
 _TASK: Final = "task"
 _RESULT: Final = "result"
@@ -30,14 +38,14 @@ _RESULT: Final = "result"
 class _Stage:
     """The types of a stage's job and result, and the function for one of its tasks."""
 
-    job: type[Job]
-    done: type[Done]
+    job_type: type[Job]
+    result_type: type[TaskResult]
     work: Any
 
 
 _STAGES: Final = {
-    "fetch": _Stage(FetchJob, FetchDone, fetch_task),
-    "parse": _Stage(Job, ParseDone, parse_task),
+    "fetch": _Stage(FetchJob, FetchTaskResult, fetch_task),
+    "parse": _Stage(Job, ParseTaskResult, parse_task),
 }
 
 
@@ -54,12 +62,12 @@ def run_task(document: bytes, count: Count) -> tuple[bytes, Exception | None]:
     try:
         fields_by_name = json.loads(document)
         stage, number = _STAGES[fields_by_name["stage"]], int(fields_by_name["number"])
-        job = from_json(stage.job, fields_by_name["job"])
+        job = from_json(stage.job_type, fields_by_name["job"])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserInputError(f"this is not a task of cc_pipeline: {type(error).__name__}: {error}") from error
     try:
-        refuse_others([here()], job.driver, "this machine")
-        task_result: Done = stage.work(job, number, count)
+        check_processes([describe_process()], job.driver, "this machine")
+        task_result: TaskResult = stage.work(job, number, count)
     except Exception as error:
         return _packed({"cc_pipeline": _RESULT, "error": error_as_json(error)}), error
     return _packed({"cc_pipeline": _RESULT, "done": as_json(task_result)}), None
@@ -74,7 +82,7 @@ def read_result(stage: str, document: bytes) -> Any:
         raise ValueError("this is no result of a task")
     if "error" in fields_by_name:
         raise error_from_json(fields_by_name["error"])
-    return from_json(_STAGES[stage].done, fields_by_name["done"])
+    return from_json(_STAGES[stage].result_type, fields_by_name["done"])
 
 
 def as_json(value: Any) -> Any:

@@ -21,27 +21,27 @@ import pyarrow as pa
 
 from cc_pipeline.capture_columns import CAPTURE_ORDER
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
-from cc_pipeline.extensions.spark.ambient import at_work, storage_in
+from cc_pipeline.extensions.spark.ambient import open_task_workspace, storage_in
 from cc_pipeline.extensions.spark.plans import Plans
-from cc_pipeline.extensions.spark.same_code import here, refuse_others
+from cc_pipeline.extensions.spark.same_code import check_processes, describe_process
 from cc_pipeline.extraction.fetch_counts import Tally
-from cc_pipeline.extraction.parsed_pages import options_of, spill_pages
-from cc_pipeline.lake.adding import Added, write_rows
+from cc_pipeline.extraction.parsed_pages import build_parse_options, spill_pages
+from cc_pipeline.lake.adding import AddedFile, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_planned
 from cc_pipeline.records.leases import stop_note
 from cc_pipeline.records.outcomes import with_this_round
-from cc_pipeline.records.places import PlacesFound
+from cc_pipeline.records.places import LocationCollector
 from cc_pipeline.records.range_plan import Order, RecordOptions
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.transport.budget import Opening, openings
+from cc_pipeline.transport.budget import OpenBreaker, openings
 from cc_pipeline.workspace.tables import CORE_TABLES
 from cc_pipeline.workspace.workspace import Workspace, lake_options
 
 #: Seconds between two checks. Until a stop is seen, a worker sends at most the requests of its rate in this time.
-_EVERY: Final = 10.0
+_CHECK_SECONDS: Final = 10.0
 
 J = TypeVar("J", bound="Job")
 D_co = TypeVar("D_co", covariant=True)
@@ -62,22 +62,22 @@ class Halting:
         self._key = stop_note(storage, crawl, commit)
         self._clock = clock
         self._next = float("-inf")
-        self._told = False
+        self._is_settled = False
         self.stopped = False
 
     def __call__(self, is_refused: bool) -> bool:
         # A new refusal is published at once.
         due = self._clock() >= self._next or (is_refused and not self.stopped)
-        if due and not self._told and (is_refused or not self.stopped):
-            self._next = self._clock() + _EVERY
+        if due and not self._is_settled and (is_refused or not self.stopped):
+            self._next = self._clock() + _CHECK_SECONDS
             self.stopped = self.stopped or is_refused
             # If the lake does not answer, the next check retries.
             with suppress(CcPipelineError):
                 if is_refused:
                     self._storage.transport.put(self._key, b"{}")
-                    self._told = True
+                    self._is_settled = True
                 else:
-                    self.stopped = self._told = self._storage.transport.exists(self._key)
+                    self.stopped = self._is_settled = self._storage.transport.exists(self._key)
         return self.stopped
 
 
@@ -104,19 +104,19 @@ class FetchJob(Job):
 
     options: RecordOptions
     plan: str
-    closed: tuple[Opening, ...] = ()
+    closed: tuple[OpenBreaker, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
     """Rows of the records table as files, and the tally of their slices."""
 
-    files: list[Added]
+    files: list[AddedFile]
     tally: Tally
 
 
 @dataclass(frozen=True, slots=True)
-class FetchDone:
+class FetchTaskResult:
     """The result of a fetch task. A task that requested captures and got no answer writes its rows twice: ``counted``
     rows count this run among the rounds of their captures, ``uncounted`` rows do not. The driver chooses by the
     results of the other tasks. ``closed`` are the open circuit breakers of the worker.
@@ -126,14 +126,14 @@ class FetchDone:
     rows: int
     counted: Written
     uncounted: Written | None
-    closed: tuple[Opening, ...] = ()
+    closed: tuple[OpenBreaker, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class ParseDone:
+class ParseTaskResult:
     """The result of a parse task: the rows of each page table, as files."""
 
-    files: dict[str, list[Added]]
+    files: dict[str, list[AddedFile]]
     pages: int
 
 
@@ -160,7 +160,7 @@ class Task(Generic[J, D_co]):
         for number in numbers:
             try:
                 # A worker may have started after the check of all workers, to replace a lost one.
-                refuse_others([here()], self.job.driver)
+                check_processes([describe_process()], self.job.driver)
                 yield self.work(self.job, number, self.count)
             except Exception as error:
                 # Spark repeats the task. After the last attempt, the error goes to the driver.
@@ -177,13 +177,16 @@ def _attempt() -> int:
     return 0 if task_context is None else int(task_context.attemptNumber())
 
 
-def fetch_task(job: FetchJob, number: int, count: Count) -> FetchDone:
+def fetch_task(job: FetchJob, number: int, count: Count) -> FetchTaskResult:
     """Fetches the captures of plan ``number``, stores their records and writes their rows. Raises
     ``EnvironmentFault``."""
-    with at_work(job.sent, job.workers, job.closed) as workspace, workspace.scratch_folder("fetch") as folder:
+    with (
+        open_task_workspace(job.sent, job.workers, job.closed) as workspace,
+        workspace.scratch_folder("fetch") as folder,
+    ):
         storage = storage_in(workspace, folder / "spool")
         captures, held_rows, leftover_rows = Plans(storage, job.crawl, job.commit).read(number)
-        places = PlacesFound()
+        places = LocationCollector()
         places.add(captures)
         located_places = places.places()
         rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, folder)
@@ -196,22 +199,22 @@ def fetch_task(job: FetchJob, number: int, count: Count) -> FetchDone:
             keep=rows.add,
             halt=Halting(storage, job.crawl, job.commit),
         )
-        counted_rows = _write(workspace, job.crawl, partial(_counted, rows), name)
-        has_no_answer = result.asked and not result.answered
+        counted_rows = _write(workspace, job.crawl, partial(_rows_with_this_round, rows), name)
+        has_no_answer = result.has_asked_source and not result.answered
         uncounted = _write(workspace, job.crawl, rows.batches, f"{name}-uncounted") if has_no_answer else None
         closed = openings(workspace.settings.budget_path)
     count(len(located_places))
-    return FetchDone(result, rows.rows, counted_rows, uncounted, closed)
+    return FetchTaskResult(result, rows.rows, counted_rows, uncounted, closed)
 
 
-def parse_task(job: Job, number: int, count: Count) -> ParseDone:
+def parse_task(job: Job, number: int, count: Count) -> ParseTaskResult:
     """Parses the records of plan ``number`` and writes the rows of all page tables. Raises ``EnvironmentFault``."""
-    with at_work(job.sent, job.workers) as workspace, workspace.scratch_folder("parse") as folder:
+    with open_task_workspace(job.sent, job.workers) as workspace, workspace.scratch_folder("parse") as folder:
         storage = storage_in(workspace, folder / "spool")
         [records] = Plans(storage, job.crawl, job.commit).read(number)
         # Another process parses: a hostile page that kills it must not kill the worker, and with it the job.
         pages = spill_pages(
-            records.to_batches(), storage, options_of(workspace.settings), 1, folder, lambda page_count: None
+            records.to_batches(), storage, build_parse_options(workspace.settings), 1, folder, lambda page_count: None
         )
         name = _name(job, number)
         files = {
@@ -222,7 +225,7 @@ def parse_task(job: Job, number: int, count: Count) -> ParseDone:
         }
     count(records.num_rows)
     assert files.keys() == set(PAGE_TABLES)
-    return ParseDone(files, records.num_rows)
+    return ParseTaskResult(files, records.num_rows)
 
 
 def _name(job: Job, number: int) -> str:
@@ -230,7 +233,7 @@ def _name(job: Job, number: int) -> str:
     return f"{job.commit}-{number:06d}-{uuid.uuid4().hex[:12]}"
 
 
-def _counted(rows: OrderedRows) -> Iterator[pa.RecordBatch]:
+def _rows_with_this_round(rows: OrderedRows) -> Iterator[pa.RecordBatch]:
     return map(with_this_round, rows.batches())
 
 

@@ -15,7 +15,7 @@ from cc_pipeline.atomic import folder_written_whole
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, btree_key
 from cc_pipeline.commoncrawl.paths import WarcFile, parse_arc_key
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
-from cc_pipeline.index.btree.files import FILES, FORMAT, TREE, UrlIndexAbout, index_folder, write_about
+from cc_pipeline.index.btree.files import FILES, FORMAT, TREE, UrlIndexMetadata, index_folder, write_metadata
 from cc_pipeline.index.btree.format import BLOCK_SIZE, POINTER, UnfitItem, pack_pointer
 from cc_pipeline.index.btree.locator import pack_names
 from cc_pipeline.index.btree.writer import write_btree
@@ -40,7 +40,7 @@ class UrlIndexReport:
     ``bytes`` were spent."""
 
     folder: Path
-    about: UrlIndexAbout
+    metadata: UrlIndexMetadata
     skipped: int
     faults: tuple[str, ...]
     requests: int
@@ -66,12 +66,12 @@ class _Files:
 @dataclass(slots=True)
 class _Faults:
     count: int = 0
-    shown: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     def add(self, fault: DataFault) -> None:
         self.count += 1
-        if len(self.shown) < _SHOWN_FAULTS:
-            self.shown.append(str(fault))
+        if len(self.messages) < _SHOWN_FAULTS:
+            self.messages.append(str(fault))
 
 
 def build_from_columnar(
@@ -118,7 +118,7 @@ def build_from_columnar(
         metadata = _write(root, crawl, subsets, sort, list(files.numbers), "listed", block_size, faults)
     folder = index_folder(root, crawl)
     seconds = time.monotonic() - started
-    return UrlIndexReport(folder, metadata, faults.count, tuple(faults.shown), cost.requests, cost.bytes, seconds)
+    return UrlIndexReport(folder, metadata, faults.count, tuple(faults.messages), cost.requests, cost.bytes, seconds)
 
 
 def build_from_arcs(
@@ -157,7 +157,7 @@ def build_from_arcs(
         index_folder(root, crawl),
         metadata,
         faults.count,
-        tuple(faults.shown),
+        tuple(faults.messages),
         stats.requests - spent_before[0],
         stats.bytes - spent_before[1],
         time.monotonic() - started,
@@ -211,7 +211,7 @@ def _write(
     pointers: str,
     block_size: int,
     faults: _Faults,
-) -> UrlIndexAbout:
+) -> UrlIndexMetadata:
     """Writes the three files to a new folder, and replaces the previous index with it."""
     folder = index_folder(root, crawl)
     split = -POINTER.size
@@ -221,7 +221,7 @@ def _write(
                 items = ((item[: split - 1], item[split:]) for item in sort.items())
                 summary = write_btree(items, out, block_size, name=TREE, scratch=str(partial_folder))
             (partial_folder / FILES).write_bytes(pack_names(files))
-            metadata = UrlIndexAbout(
+            metadata = UrlIndexMetadata(
                 FORMAT,
                 crawl,
                 tuple(subsets),
@@ -232,7 +232,7 @@ def _write(
                 summary.size,
                 faults.count,
             )
-            write_about(partial_folder, metadata)
+            write_metadata(partial_folder, metadata)
     except OSError as error:
         advice = "Check the disk's free space and the folder's rights"
         raise EnvironmentFault(f"cannot write the URL index {folder}: {error.strerror}", advice) from error

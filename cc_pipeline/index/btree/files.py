@@ -14,11 +14,11 @@ from cc_pipeline.index.btree.source import LocalRanges
 FORMAT = 1
 TREE = "url-index.pbtree"
 FILES = "url-index.files.gz"
-ABOUT = "url-index.json"
+METADATA_FILE = "url-index.json"
 
 
 @dataclass(frozen=True, slots=True)
-class UrlIndexAbout:
+class UrlIndexMetadata:
     """The content of ``url-index.json``. ``pointers`` is ``listed`` (by line of the file list) or ``arc`` (by name)."""
 
     format: int
@@ -37,17 +37,17 @@ def index_folder(root: Path, crawl: str) -> Path:
     return root / crawl
 
 
-def write_about(folder: Path, metadata: UrlIndexAbout) -> None:
+def write_metadata(folder: Path, metadata: UrlIndexMetadata) -> None:
     """Writes ``url-index.json``. It is the last file written, so an index with it is complete."""
-    (folder / ABOUT).write_text(json.dumps(asdict(metadata), indent=1) + "\n", encoding="utf-8")
+    (folder / METADATA_FILE).write_text(json.dumps(asdict(metadata), indent=1) + "\n", encoding="utf-8")
 
 
-def read_about(folder: Path) -> UrlIndexAbout | None:
+def read_metadata(folder: Path) -> UrlIndexMetadata | None:
     """Returns the metadata of the index in ``folder``, ``None`` if there is none. Raises ``DataFault``."""
-    path = folder / ABOUT
+    path = folder / METADATA_FILE
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        metadata = UrlIndexAbout(**(document | {"subsets": tuple(document["subsets"])}))
+        metadata = UrlIndexMetadata(**(document | {"subsets": tuple(document["subsets"])}))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -63,14 +63,14 @@ def read_about(folder: Path) -> UrlIndexAbout | None:
 
 def index_size(root: Path, crawl: str) -> int:
     """Returns the number of archive files that the index of ``crawl`` below ``root`` covers. Raises ``DataFault``."""
-    metadata = read_about(index_folder(root, crawl))
+    metadata = read_metadata(index_folder(root, crawl))
     return 0 if metadata is None else metadata.files
 
 
 def open_url_index(root: Path, crawl: str) -> BTreeLocator | None:
     """Returns the locator of the index built for ``crawl`` below ``root``, if there is one. Raises ``DataFault``."""
     folder = index_folder(root, crawl)
-    metadata = read_about(folder)
+    metadata = read_metadata(folder)
     if metadata is None:
         return None
     size = (folder / TREE).stat().st_size if (folder / TREE).exists() else 0

@@ -25,10 +25,10 @@ from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline.index.btree.format import HEADER, Pointer, unpack_pointer
 from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.btree.tree import BTree, Item
-from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, Takers
+from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult, TargetRouter
 
 #: Maximum bytes of an unpacked list of files; 90,000 names of a crawl are about 13 MB.
-_MOST_BYTES = 512 << 20
+_MAX_LIST_BYTES = 512 << 20
 
 
 class ArchiveNames(Protocol):
@@ -79,7 +79,7 @@ def unpack_names(data: bytes, source: str) -> tuple[str, ...]:
     """Returns the files of a stored list. Raises ``DataFault`` for anything else."""
     try:
         inflater = zlib.decompressobj(wbits=31)
-        text = inflater.decompress(data, _MOST_BYTES)
+        text = inflater.decompress(data, _MAX_LIST_BYTES)
         if not inflater.eof:
             raise DataFault(DataKind.MALFORMED, source, None, "the list of files is cut or too long")
         lines = text.decode().split("\n")
@@ -95,7 +95,7 @@ _SIDE_BY_SIDE = 8
 #: Neighbouring ranges that one thread reads, one after the other.
 _NEIGHBOURS = 64
 #: Items of such neighbours that are read ahead.
-_AHEAD = 16_384
+_READ_AHEAD_ITEMS = 16_384
 #: Rows turned into a table at a time.
 _ROWS = 50_000
 
@@ -130,24 +130,24 @@ class BTreeLocator:
         self.tree = BTree(reader, key, trusted=trusted, cache_blocks=cache_blocks)
         self._names = names or ArcNames(crawl)
 
-    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
+    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupEstimate:
         """Estimates the data blocks to read from the index blocks, which are read and cached for it."""
         self._check(crawl)
         if not set(subsets) & set(self.subsets):
-            return LookupPrice(0, 0, 0, 0, self._notes(subsets))
-        blocks = sum(self.tree.blocks_of(keys) for keys in Takers(targets, _ranges_of).ranges)
+            return LookupEstimate(0, 0, 0, 0, self._notes(subsets))
+        blocks = sum(self.tree.blocks_of(keys) for keys in TargetRouter(targets, _ranges_of).ranges)
         size = HEADER.size + blocks * self.tree.layout.block_size
-        return LookupPrice(1, 0, blocks + 3, size, self._notes(subsets))
+        return LookupEstimate(1, 0, blocks + 3, size, self._notes(subsets))
 
     def locate(
-        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], sink: Into | None = None
+        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], sink: CaptureSink | None = None
     ) -> LookupResult:
         """Returns every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
         started = time.monotonic()
         self._check(crawl)
         source = self.tree.source
         reads, size, drifts = source.reads, source.bytes_read, len(self.tree.drifts)
-        router = Takers(targets, _ranges_of, sink)
+        router = TargetRouter(targets, _ranges_of, sink)
         if set(subsets) & set(self.subsets):
             with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
                 self._take(router, self._items(pool, router.ranges), subsets)
@@ -182,9 +182,9 @@ class BTreeLocator:
     def _scan(self, ranges: Sequence[KeyRange]) -> Iterator[Item]:
         """Yields the items of ``ranges``: the first ones are read now, the others as they are drawn."""
         items = chain.from_iterable(map(self.tree.scan, ranges))
-        return chain(list(islice(items, _AHEAD)), items)
+        return chain(list(islice(items, _READ_AHEAD_ITEMS)), items)
 
-    def _take(self, router: Takers, items: Iterable[Item], subsets: Sequence[str]) -> None:
+    def _take(self, router: TargetRouter, items: Iterable[Item], subsets: Sequence[str]) -> None:
         rows: list[Mapping[str, Any]] = []
         targets_by_row: list[list[int]] = []
         for row, target_numbers in self._rows(router, items, subsets):
@@ -196,13 +196,13 @@ class BTreeLocator:
         router.give(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA), targets_by_row)
 
     def _rows(
-        self, router: Takers, items: Iterable[Item], subsets: Sequence[str]
+        self, router: TargetRouter, items: Iterable[Item], subsets: Sequence[str]
     ) -> Iterator[tuple[Mapping[str, Any], list[int]]]:
         for item in items:
             url = url_of_btree_key(item.key)
             columns = host_columns(url)
             host = str(columns["url_host_name"] or "")
-            target_numbers = router.of(item.key, url, host)
+            target_numbers = router.matching_targets(item.key, url, host)
             if not target_numbers:
                 continue
             pointer = unpack_pointer(item.value)

@@ -24,7 +24,7 @@ from cc_pipeline.index.btree.format import (
 #: Blocks in the first read: the root and a second level of up to three blocks.
 FIRST_BLOCKS = 4
 #: Most data blocks one read takes while scanning onward.
-MOST_AHEAD = 16
+MAX_AHEAD_BLOCKS = 16
 
 
 class RangeAnswer(Protocol):
@@ -87,12 +87,12 @@ class BlockSource:
         self.bytes_read = 0
         self._reader = reader
         self._value_size = value_size
-        self._cache_blocks = max(cache_blocks, MOST_AHEAD)
+        self._cache_blocks = max(cache_blocks, MAX_AHEAD_BLOCKS)
         self._lock = threading.RLock()
         self._index: dict[int, IndexBlock | bytes] = {}
         self._data: OrderedDict[int, DataBlock | bytes] = OrderedDict()
         self._layout: Layout | None = None
-        self._turns: dict[int, threading.Lock] = {}
+        self._block_locks: dict[int, threading.Lock] = {}
 
     def layout(self) -> Layout:
         """Returns the file's layout; the first call reads it together with the top of the tree."""
@@ -104,7 +104,7 @@ class BlockSource:
     def index_block(self, number: int) -> IndexBlock:
         """Returns an index block. Raises ``DataFault`` for a malformed one."""
         layout = self.layout()
-        with self._turn(number):
+        with self._block_lock(number):
             block = self._index.get(number)
             if not isinstance(block, IndexBlock):
                 block = parse_index_block(block or self._blocks(number, 1)[0], number, layout, self.key)
@@ -124,11 +124,11 @@ class BlockSource:
                 None,
                 f"block {number} is not among the {layout.blocks} blocks' data blocks",
             )
-        with self._turn(number):
+        with self._block_lock(number):
             with self._lock:
                 block = self._data.get(number)
             if block is None:
-                count = min(block_count, MOST_AHEAD, layout.blocks - number)
+                count = min(block_count, MAX_AHEAD_BLOCKS, layout.blocks - number)
                 raw = self._blocks(number, count)
                 for place in reversed(range(1, count)):
                     self._keep(number + place, raw[place])
@@ -138,17 +138,17 @@ class BlockSource:
             self._keep(number, block)
             return block
 
-    def _turn(self, number: int) -> threading.Lock:
+    def _block_lock(self, number: int) -> threading.Lock:
         """Returns the lock of a block: threads that need the same block wait for one read of it."""
         with self._lock:
-            return self._turns.setdefault(number, threading.Lock())
+            return self._block_locks.setdefault(number, threading.Lock())
 
     def _keep(self, number: int, block: DataBlock | bytes) -> None:
         with self._lock:
             self._data[number] = block
             self._data.move_to_end(number)
             while len(self._data) > self._cache_blocks:
-                self._turns.pop(self._data.popitem(last=False)[0], None)
+                self._block_locks.pop(self._data.popitem(last=False)[0], None)
 
     def _open(self) -> Layout:
         data, total = self._read_top(HEADER.size + FIRST_BLOCKS * BLOCK_SIZE)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.btree.format import POINTER, IndexBlock, Layout
-from cc_pipeline.index.btree.source import MOST_AHEAD, BlockSource, RangeReader
+from cc_pipeline.index.btree.source import MAX_AHEAD_BLOCKS, BlockSource, RangeReader
 
 
 class Item(NamedTuple):
@@ -29,11 +29,11 @@ class Item(NamedTuple):
 
 
 class Drift(NamedTuple):
-    """A wrong pointer: the index led to block ``pointed`` for ``wanted``, but its keys begin in block ``found``."""
+    """A wrong pointer: the index led to block ``pointed`` for ``key``, but its keys begin in block ``actual``."""
 
-    wanted: bytes
+    key: bytes
     pointed: int
-    found: int
+    actual: int
 
 
 class _Arrival(NamedTuple):
@@ -104,7 +104,7 @@ class BTree:
                 return
             last = block.keys[-1] if block.keys else last
             number += 1
-            blocks_ahead = min(2 * blocks_ahead, MOST_AHEAD) if last >= keys.start else 1
+            blocks_ahead = min(2 * blocks_ahead, MAX_AHEAD_BLOCKS) if last >= keys.start else 1
         self._check_end()
 
     def blocks_of(self, keys: KeyRange) -> int:
@@ -159,12 +159,12 @@ class BTree:
         if first < key:
             if arrival.low is None or first >= arrival.low:
                 return number, None
-            actual_block = self._gallop(key, number, ahead=True)
+            actual_block = self._gallop(key, number, is_forward=True)
         elif number == self.layout.index_blocks:
             self._check_order(arrival, number)
             return number, None
         else:
-            actual_block = self._gallop(key, number, ahead=False)
+            actual_block = self._gallop(key, number, is_forward=False)
         self._check_order(arrival, actual_block)
         keys = self.source.data_block(actual_block).keys
         right = actual_block if keys and keys[-1] >= key else actual_block + 1
@@ -200,12 +200,12 @@ class BTree:
     def _fault(self, number: int, reason: str) -> DataFault:
         return DataFault(DataKind.MALFORMED, self.source.key, self.layout.offset(number), reason)
 
-    def _gallop(self, key: bytes, start: int, *, ahead: bool) -> int:
+    def _gallop(self, key: bytes, start: int, *, is_forward: bool) -> int:
         """Returns the last data block whose first key is below ``key`` (else the first one), searched from
         ``start``."""
         low, high = self.layout.index_blocks, self.layout.blocks
         step = 1
-        if ahead:
+        if is_forward:
             low = start
             while low + step < high:
                 if self._first_key(low + step) < key:

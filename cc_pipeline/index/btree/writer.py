@@ -153,15 +153,15 @@ def _fill(tree: _Tree, items: Iterable[tuple[bytes, bytes]], name: str) -> int:
     used_bytes = number = 0
     for number, (key, value) in enumerate(items, start=1):
         if key <= previous and (key < previous or not key):
-            problem = "is empty" if not key else f"sorts before {_shown(previous)}"
-            raise UnfitItem(DataKind.MALFORMED, name, None, f"key {_shown(key)} (item {number}) {problem}")
+            problem = "is empty" if not key else f"sorts before {_quote_key(previous)}"
+            raise UnfitItem(DataKind.MALFORMED, name, None, f"key {_quote_key(key)} (item {number}) {problem}")
         if len(value) != value_size:
             if value_size >= 0:
-                reason = f"key {_shown(key)} (item {number}) has {len(value)} bytes, not {value_size}"
+                reason = f"key {_quote_key(key)} (item {number}) has {len(value)} bytes, not {value_size}"
                 raise UnfitItem(DataKind.MALFORMED, name, None, reason)
             value_size = len(value)
         if b"\0" in key:
-            raise UnfitItem(DataKind.MALFORMED, name, None, f"key {_shown(key)} (item {number}) has a NUL byte")
+            raise UnfitItem(DataKind.MALFORMED, name, None, f"key {_quote_key(key)} (item {number}) has a NUL byte")
         size = len(key) + 1 + value_size
         if used_bytes + size > block_size:
             _check_size(key, size, block_size, number, name)
@@ -178,12 +178,12 @@ def _fill(tree: _Tree, items: Iterable[tuple[bytes, bytes]], name: str) -> int:
     return number
 
 
-def _shown(key: bytes) -> str:
+def _quote_key(key: bytes) -> str:
     """Returns a key for a message: text in quotes, with other bytes escaped."""
     return repr(key.decode("utf-8", "backslashreplace"))
 
 
 def _check_size(key: bytes, size: int, block_size: int, number: int, name: str) -> None:
     if size > block_size:
-        reason = f"key {_shown(key)} (item {number}) needs {size} bytes, a block has {block_size}"
+        reason = f"key {_quote_key(key)} (item {number}) needs {size} bytes, a block has {block_size}"
         raise UnfitItem(DataKind.TOO_LARGE, name, None, reason)

@@ -23,13 +23,13 @@ from pyarrow.fs import FileSystem, LocalFileSystem
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.index.catalog.rows import SHOWN, show, table_query
+from cc_pipeline.index.catalog.rows import VIEW_SCHEMAS, read_view, table_query
 from cc_pipeline.index.catalog.schemas import ANSWER_SCHEMA, CATALOG_SCHEMA, KEY_COLUMN
 
 #: Memory of queries; a user's own query spills to disk beyond it.
 _MEMORY: Final = "1GB"
 #: Crawls whose rows stay in memory: some 5 MB each, and three times that if column chunks were read.
-_KEPT_CRAWLS: Final = 4
+_MAX_CACHED_CRAWLS: Final = 4
 #: Up to so many ranges, each is compared with all rows; with more, each row is compared with the ranges.
 _FEW_RANGES: Final = 40
 _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
@@ -49,7 +49,7 @@ class _Crawl:
     name: str
     files: tuple[str, ...]
     system: FileSystem
-    shown: dict[str, pa.Table] = field(default_factory=dict)
+    tables: dict[str, pa.Table] = field(default_factory=dict)
 
     @cached_property
     def answers(self) -> pa.Table:
@@ -77,17 +77,17 @@ class _Crawl:
         return rows.append_column(CATALOG_SCHEMA.field("crawl"), pa.repeat(pa.scalar(self.name), rows.num_rows))
 
 
-_kept: OrderedDict[tuple[str, ...], _Crawl] = OrderedDict()
-_keeping = threading.Lock()
+_crawl_cache: OrderedDict[tuple[str, ...], _Crawl] = OrderedDict()
+_cache_lock = threading.Lock()
 
 
-def _kept_crawl(name: str, files: tuple[str, ...], system: FileSystem) -> _Crawl:
+def _cached_crawl(name: str, files: tuple[str, ...], system: FileSystem) -> _Crawl:
     """Returns a crawl, from the cache if it was used recently."""
-    with _keeping:
-        cached_crawl = _kept.pop((name, *files), None) or _Crawl(name, files, system)
-        _kept[name, *files] = cached_crawl
-        while len(_kept) > _KEPT_CRAWLS:
-            _kept.popitem(last=False)
+    with _cache_lock:
+        cached_crawl = _crawl_cache.pop((name, *files), None) or _Crawl(name, files, system)
+        _crawl_cache[name, *files] = cached_crawl
+        while len(_crawl_cache) > _MAX_CACHED_CRAWLS:
+            _crawl_cache.popitem(last=False)
         return cached_crawl
 
 
@@ -124,7 +124,7 @@ class Catalog:
         ``None`` for ``crawls`` or ``subsets`` means all of them.
         """
         if not isinstance(crawls, str):
-            row_groups = self._of_many(self.crawls() if crawls is None else crawls, subsets, ranges)
+            row_groups = self._query_crawls(self.crawls() if crawls is None else crawls, subsets, ranges)
         else:
             row_groups = self._crawl(crawls).answers
             if subsets is not None:
@@ -138,9 +138,9 @@ class Catalog:
     def column_chunks(self, row_groups: pa.Table, columns: Iterable[str] | None = None) -> pa.Table:
         """Returns the positions of look-up columns (``COLUMN_CHUNKS_SCHEMA``) for row groups of an answer."""
         asked = row_groups.select(["crawl", "path", "row_group"])
-        chunk_tables = [SHOWN["column_chunks"].empty_table()]
+        chunk_tables = [VIEW_SCHEMAS["column_chunks"].empty_table()]
         for crawl in sorted(pc.unique(asked["crawl"]).to_pylist()):
-            stored = self._crawl(crawl).shown
+            stored = self._crawl(crawl).tables
             if "chunks" not in stored:
                 stored["chunks"] = self._crawl(crawl).read(_COLUMNS["column_chunks"])
             rows = stored["chunks"].filter(pc.is_in(stored["chunks"]["path"], asked["path"].combine_chunks()))
@@ -148,17 +148,17 @@ class Catalog:
             cursor.register("asked", asked)
             cursor.register("stored", rows)
             query = "FROM stored SEMI JOIN asked USING (crawl, path, row_group)"
-            chunk_tables.append(show(cursor, "column_chunks", cursor.sql(query).to_arrow_table()))
+            chunk_tables.append(read_view(cursor, "column_chunks", cursor.sql(query).to_arrow_table()))
         table = pa.concat_tables(chunk_tables)
         return table if columns is None else table.filter(pc.is_in(table["column"], pa.array([*columns], pa.string())))
 
     def coverage(self, crawl: str | None = None) -> pa.Table:
         """Returns the files expected, harvested and failed of each subset (``COVERAGE_SCHEMA``)."""
-        return self._shown("coverage", crawl)
+        return self._read_table("coverage", crawl)
 
     def index_files(self, crawl: str | None = None) -> pa.Table:
         """Returns the index files (``INDEX_FILES_SCHEMA``) of a crawl, or all."""
-        return self._shown("index_files", crawl)
+        return self._read_table("index_files", crawl)
 
     def sql(self, query: str, params: Sequence[object] = ()) -> pa.Table:
         """Runs any query; its tables are named ``catalog.row_groups`` and so on."""
@@ -174,23 +174,25 @@ class Catalog:
                 self._views = self._con.cursor()
                 self._views.execute("CREATE SCHEMA catalog")
                 stored = self._scan(self._views, self.crawls())
-                for table in SHOWN:
+                for table in VIEW_SCHEMAS:
                     self._views.execute(f"CREATE VIEW catalog.{table} AS {table_query(table, stored)}")
                 self._views.execute("USE memory.catalog")
             return self._views
 
     def _crawl(self, crawl: str) -> _Crawl:
-        return _kept_crawl(crawl, self._files.get(crawl, ()), self._system)
+        return _cached_crawl(crawl, self._files.get(crawl, ()), self._system)
 
-    def _shown(self, table: str, crawl: str | None) -> pa.Table:
+    def _read_table(self, table: str, crawl: str | None) -> pa.Table:
         if crawl is None:
-            return self.sql(f"FROM catalog.{table}").cast(SHOWN[table])
+            return self.sql(f"FROM catalog.{table}").cast(VIEW_SCHEMAS[table])
         stored = self._crawl(crawl)
-        if table not in stored.shown:
-            stored.shown[table] = show(self._con, table, stored.read(_COLUMNS[table]))
-        return stored.shown[table]
+        if table not in stored.tables:
+            stored.tables[table] = read_view(self._con, table, stored.read(_COLUMNS[table]))
+        return stored.tables[table]
 
-    def _of_many(self, crawls: Sequence[str], subsets: Sequence[str] | None, ranges: Sequence[KeyRange]) -> pa.Table:
+    def _query_crawls(
+        self, crawls: Sequence[str], subsets: Sequence[str] | None, ranges: Sequence[KeyRange]
+    ) -> pa.Table:
         """Returns the row groups between the lowest and the highest key of ``ranges``, and those of unknown bounds."""
         row_groups = self._without_bounds.filter(pc.is_in(self._without_bounds["crawl"], pa.array(crawls, pa.string())))
         if ranges:

@@ -19,7 +19,7 @@ from cc_pipeline.commoncrawl.crawls import validate_crawl_id
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline.index.catalog.from_footers import DECODER, FooterTables
-from cc_pipeline.index.catalog.rows import show
+from cc_pipeline.index.catalog.rows import read_view
 from cc_pipeline.index.catalog.schemas import (
     CATALOG_ROW_GROUP,
     CATALOG_SCHEMA,
@@ -33,8 +33,8 @@ _NOTE: Final = b"cc_pipeline.catalog"
 #: Increased when an older program would read a newer file wrongly.
 FORMAT: Final = 1
 #: Real crawls have some 15,000 row groups in 900 files.
-_MOST_ROWS: Final = 1_000_000
-_MOST_PLAIN_BYTES: Final = 4 << 30
+_MAX_ROWS: Final = 1_000_000
+_MAX_PLAIN_BYTES: Final = 4 << 30
 
 #: The crawl is in the note, as it is in the name of the lake's folder.
 SCHEMA: Final = pa.schema([field for field in CATALOG_SCHEMA if field.name != "crawl"])
@@ -46,12 +46,14 @@ class CatalogFile:
 
     crawl: str
     rows: pa.Table
-    made_from: Mapping[str, str]
+    footer_digests: Mapping[str, str]
 
     def tables(self) -> FooterTables:
         """Returns the rows as three tables. Raises ``ValueError`` if a row has a missing value."""
         with connect() as connection:
-            view_tables = [show(connection, name, self.rows) for name in ("index_files", "row_groups", "column_chunks")]
+            view_tables = [
+                read_view(connection, name, self.rows) for name in ("index_files", "row_groups", "column_chunks")
+            ]
         return FooterTables(view_tables[0], view_tables[1].select(ROW_GROUPS_SCHEMA.names), view_tables[2])
 
     @property
@@ -66,7 +68,7 @@ class CatalogFile:
 
 def write_catalog_file(path: Path, content: CatalogFile) -> None:
     """Writes the file. Raises ``OSError``."""
-    note = {"format": FORMAT, "decoder": DECODER, "crawl": content.crawl, "made_from": dict(content.made_from)}
+    note = {"format": FORMAT, "decoder": DECODER, "crawl": content.crawl, "made_from": dict(content.footer_digests)}
     table = content.rows.select(SCHEMA.names).replace_schema_metadata({_NOTE: json.dumps(note, sort_keys=True)})
     pq.write_table(table, path, compression="zstd", compression_level=9, row_group_size=CATALOG_ROW_GROUP)
 
@@ -82,25 +84,25 @@ def read_catalog_file(path: Path) -> CatalogFile:
         with pq.ParquetFile(path) as file:
             crawl, footer_digests = _note(path, (file.schema_arrow.metadata or {}).get(_NOTE))
             plain = sum(file.metadata.row_group(n).total_byte_size for n in range(file.num_row_groups))
-            if file.metadata.num_rows > _MOST_ROWS or plain > _MOST_PLAIN_BYTES:
-                raise _no(path, f"{file.metadata.num_rows:,} rows in {plain:,} bytes are more than a crawl has")
+            if file.metadata.num_rows > _MAX_ROWS or plain > _MAX_PLAIN_BYTES:
+                raise _malformed(path, f"{file.metadata.num_rows:,} rows in {plain:,} bytes are more than a crawl has")
             if not file.schema_arrow.remove_metadata().equals(SCHEMA):
-                raise _no(path, "its columns are not those of a catalog")
+                raise _malformed(path, "its columns are not those of a catalog")
             table = file.read()
     # pyarrow raises UnicodeDecodeError for a column's name that is no UTF-8
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _no(path, str(error).splitlines()[0]) from error
+        raise _malformed(path, str(error).splitlines()[0]) from error
     rows = table.append_column(CATALOG_SCHEMA.field("crawl"), pa.repeat(pa.scalar(crawl), table.num_rows))
     content = CatalogFile(crawl, rows.select(CATALOG_SCHEMA.names), footer_digests)
     try:
         _check_kinds(path, content)
         _check(path, content, content.tables())
     except (pa.ArrowException, ValueError) as error:
-        raise _no(path, str(error).splitlines()[0]) from error
+        raise _malformed(path, str(error).splitlines()[0]) from error
     return content
 
 
-def _no(path: Path, reason: str) -> DataFault:
+def _malformed(path: Path, reason: str) -> DataFault:
     return DataFault(DataKind.MALFORMED, path.name, None, f"it is no catalog of a crawl: {reason}")
 
 
@@ -114,7 +116,7 @@ def _note(path: Path, raw: bytes | None) -> tuple[str, dict[str, str]]:
         crawl, footer_digests = note["crawl"], {str(key): str(value) for key, value in note["made_from"].items()}
         validate_crawl_id(crawl)
     except (ValueError, KeyError, TypeError) as error:
-        raise _no(path, "nothing says which crawl it is of") from error
+        raise _malformed(path, "nothing says which crawl it is of") from error
     return crawl, footer_digests
 
 
@@ -124,13 +126,13 @@ def _check_kinds(path: Path, content: CatalogFile) -> None:
     # one of three, or all three
     has_odd_count = pc.xor(pc.xor(kinds["coverage"], kinds["file"]), kinds["row_group"])
     if not pc.all(pc.and_(has_odd_count, pc.invert(pc.and_(kinds["coverage"], kinds["file"])))).as_py():
-        raise _no(path, "a row is not of one subset, index file or row group")
+        raise _malformed(path, "a row is not of one subset, index file or row group")
     if pc.any(pc.equal(kinds["coverage"], pc.is_valid(content.rows["path"]))).as_py():
-        raise _no(path, "a row of an index file or a row group has no path, or one of a subset has one")
+        raise _malformed(path, "a row of an index file or a row group has no path, or one of a subset has one")
     for kind, names in (("coverage", ["subset"]), ("file", ["path"]), ("row_group", ["path", "row_group"])):
         kind_rows = content.rows.filter(kinds[kind]).select(names)
         if len(kind_rows.group_by(names).aggregate([])) != len(kind_rows):
-            raise _no(path, f"two rows of its {kind.replace('_', ' ')}s are of the same")
+            raise _malformed(path, f"two rows of its {kind.replace('_', ' ')}s are of the same")
 
 
 def _check(path: Path, content: CatalogFile, tables: FooterTables) -> None:
@@ -138,9 +140,9 @@ def _check(path: Path, content: CatalogFile, tables: FooterTables) -> None:
     files, groups, chunks = tables.index_files, tables.row_groups, tables.column_chunks
     for row in files.select(["subset", "path", "part"]).to_pylist():
         if place(row["path"]) != (content.crawl, row["subset"], row["part"]):
-            raise _no(path, f"{row['path']} is no index file of {content.crawl}, {row['subset']}")
-    if {*content.made_from} != {*files["subset"].to_pylist()}:
-        raise _no(path, "the subsets of its files are not those in its note")
+            raise _malformed(path, f"{row['path']} is no index file of {content.crawl}, {row['subset']}")
+    if {*content.footer_digests} != {*files["subset"].to_pylist()}:
+        raise _malformed(path, "the subsets of its files are not those in its note")
     group_counts = groups.group_by("path").aggregate([("rows", "sum"), ("row_group", "count"), ("row_group", "max")])
     counts_by_path = {row["path"]: row for row in group_counts.to_pylist()}
     for row in files.select(["path", "outcome", "rows", "row_groups"]).to_pylist():
@@ -151,19 +153,21 @@ def _check(path: Path, content: CatalogFile, tables: FooterTables) -> None:
             or file_counts["row_group_max"] != file_counts["row_group_count"] - 1
         ):
             rows, row_groups = expected_counts
-            raise _no(path, f"{row['path']} has {row_groups} row groups of {rows} rows, and others are in the catalog")
+            raise _malformed(
+                path, f"{row['path']} has {row_groups} row groups of {rows} rows, and others are in the catalog"
+            )
     if counts_by_path:
-        raise _no(path, f"{min(counts_by_path)} has row groups, and is no index file of the catalog")
+        raise _malformed(path, f"{min(counts_by_path)} has row groups, and is no index file of the catalog")
     places = {(row["path"], row["subset"], row["part"]) for row in files.select(["path", "subset", "part"]).to_pylist()}
     group_places = groups.select(["path", "subset", "part"]).group_by(["path", "subset", "part"]).aggregate([])
     if not {(row["path"], row["subset"], row["part"]) for row in group_places.to_pylist()} <= places:
-        raise _no(path, "a row group has another subset or part than its file")
+        raise _malformed(path, "a row group has another subset or part than its file")
     sizes = dict(zip(files["path"].to_pylist(), files["file_size"].to_pylist(), strict=True))
     ends = pc.add(chunks["chunk_offset"], chunks["compressed_bytes"])
     limits = pa.array([sizes[name] for name in chunks["path"].to_pylist()], pa.int64())
     smallest_values = pc.min_element_wise(chunks["chunk_offset"], chunks["compressed_bytes"])
     if pc.any(pc.or_(pc.greater(ends, limits), pc.less(smallest_values, 0))).as_py():
-        raise _no(path, "a column chunk lies outside of its file")
+        raise _malformed(path, "a column chunk lies outside of its file")
     low, high = groups[f"{KEY_COLUMN}_min"], groups[f"{KEY_COLUMN}_max"]
     if pc.any(pc.greater(low, high)).as_py():
-        raise _no(path, "the smallest key of a row group is above its largest")
+        raise _malformed(path, "the smallest key of a row group is above its largest")

@@ -39,7 +39,7 @@ from cc_pipeline.index.footers.decode import (
 )
 from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore, footer_digest
 from cc_pipeline.index.footers.thrift import FooterSchema
-from cc_pipeline.index.footers.walk_py import CHUNK_FIELDS, ELSEWHERE, ENCRYPTED, PRESENT, ROW_GROUP_FIELDS
+from cc_pipeline.index.footers.walk_py import CHUNK_FIELDS, ENCRYPTED, OTHER_FILE, PRESENT, ROW_GROUP_FIELDS
 from cc_pipeline.index.repair import apply_bounds, known_bounds
 
 _FLAGS, _CODEC, _ENCODINGS, _UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY, _NULLS = 0, 2, 3, 5, 6, 7, 8, 15
@@ -126,10 +126,10 @@ class FooterTableBuilder:
             **self._place_columns(file_of),
             "row_group": pa.array(_numbered(counts), pa.int32()),
             "rows": pa.array(groups[:, 0]),
-            "total_bytes": _known(groups[:, 1]),
+            "total_bytes": _null_negatives(groups[:, 1]),
             "compressed_bytes": pa.array(groups[:, 2]),
-            "data_offset": _known(groups[:, 5]),
-            "data_end": _known(groups[:, 6]),
+            "data_offset": _null_negatives(groups[:, 5]),
+            "data_end": _null_negatives(groups[:, 6]),
         }
         for index, column in enumerate(self.columns):
             statistics = column_statistics(self._rows, index)
@@ -139,14 +139,14 @@ class FooterTableBuilder:
             columns[f"{column}_source"] = pa.array(statistics.sources, pa.string())
             columns[f"{column}_min_truncated"] = pa.array(statistics.min_truncated, pa.bool_())
             columns[f"{column}_max_truncated"] = pa.array(statistics.max_truncated, pa.bool_())
-            columns[f"{column}_nulls"] = _known(chunks[:, index, _NULLS])
+            columns[f"{column}_nulls"] = _null_negatives(chunks[:, index, _NULLS])
         return pa.table([columns[name] for name in self.schema.names], schema=self.schema)
 
     def _column_chunks(self, chunks: Cells) -> pa.Table:
         column_numbers = [self._names.index(name) for name in self.lookup_columns]
         counts = [_group_count(rows) for rows in self._rows]
         file_of = np.repeat(np.arange(len(counts)), counts)
-        readable = (chunks[:, column_numbers, _FLAGS] & (PRESENT | ELSEWHERE | ENCRYPTED)) == PRESENT
+        readable = (chunks[:, column_numbers, _FLAGS] & (PRESENT | OTHER_FILE | ENCRYPTED)) == PRESENT
         row, column = np.nonzero(readable)
         cells = chunks[:, column_numbers][row, column]
         places = self._place_columns(file_of[row])
@@ -155,13 +155,13 @@ class FooterTableBuilder:
             "path": places["path"],
             "row_group": pa.array(_numbered(counts)[row], pa.int32()),
             "column": pa.array(self.lookup_columns, pa.string()).take(pa.array(column)),
-            "codec": _named(cells[:, _CODEC], codec_name),
-            "encodings": _named(cells[:, _ENCODINGS], lambda bits: " ".join(encoding_names(bits))),
+            "codec": _name_values(cells[:, _CODEC], codec_name),
+            "encodings": _name_values(cells[:, _ENCODINGS], lambda bits: " ".join(encoding_names(bits))),
             "chunk_offset": pa.array(_starts(cells)),
             "compressed_bytes": pa.array(cells[:, _COMPRESSED]),
-            "uncompressed_bytes": _known(cells[:, _UNCOMPRESSED]),
+            "uncompressed_bytes": _null_negatives(cells[:, _UNCOMPRESSED]),
         }
-        columns |= {name: _known(cells[:, index]) for name, index in _POSITIONS.items()}
+        columns |= {name: _null_negatives(cells[:, index]) for name, index in _POSITIONS.items()}
         return pa.table([columns[name] for name in COLUMN_CHUNKS_SCHEMA.names], schema=COLUMN_CHUNKS_SCHEMA)
 
     def _place_columns(self, file_of: Cells) -> dict[str, pa.Array]:
@@ -205,11 +205,11 @@ def _starts(chunk: Cells) -> Cells:
     return np.where((dictionary > 0) & (dictionary < data), dictionary, data)
 
 
-def _known(values: Cells) -> pa.Array:
+def _null_negatives(values: Cells) -> pa.Array:
     return pa.array(values, mask=values < 0)
 
 
-def _named(values: Cells, name: Any) -> pa.Array:
+def _name_values(values: Cells, name: Any) -> pa.Array:
     distinct, index = np.unique(values, return_inverse=True)
     return pa.array([name(int(value)) for value in distinct], pa.string()).take(pa.array(index.ravel()))
 
@@ -321,7 +321,7 @@ def coverage_table(
     ``paths``; with the reason if none are expected."""
     expected = Counter(place(path)[1] or "" for path in paths)
     rows = []
-    for subset in sorted({*subsets, *expected} or SUBSETS[:1], key=_in_order):
+    for subset in sorted({*subsets, *expected} or SUBSETS[:1], key=_subset_rank):
         files = index_files.filter(pc.equal(index_files["subset"], subset))
         groups = row_groups.filter(pc.equal(row_groups["subset"], subset))
         # an imported catalog may have other outcomes; only this one counts as harvested
@@ -344,7 +344,7 @@ def coverage_table(
     return pa.Table.from_pylist(rows, schema=COVERAGE_SCHEMA)
 
 
-def _in_order(subset: str) -> tuple[int, str]:
+def _subset_rank(subset: str) -> tuple[int, str]:
     return SUBSETS.index(subset) if subset in SUBSETS else len(SUBSETS), subset
 
 

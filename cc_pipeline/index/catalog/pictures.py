@@ -17,10 +17,10 @@ _T = TypeVar("_T")
 _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 #: Blue and orange stay apart for colour-blind eyes.
 _SORTED, _OVERLAPPING = "#1f77b4", "#ff7f0e"
-_MOST_FILES: Final = 60
+_MAX_FILES: Final = 60
 _TICKS: Final = 9
 #: Pixels: the total width, the margins around the bars, and the height of a file's line.
-_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _LINE = 960, 90, 24, 36, 90, 22
+_WIDTH, _LEFT_MARGIN, _RIGHT_MARGIN, _TOP_MARGIN, _BOTTOM_MARGIN, _LINE = 960, 90, 24, 36, 90, 22
 _SVG: Final = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
     'font-family="sans-serif" font-size="11" fill="#333"><rect width="100%" height="100%" fill="#fff"/>{parts}</svg>'
@@ -28,30 +28,30 @@ _SVG: Final = (
 
 
 def plot_key_ranges(row_groups: pa.Table, *, title: str = "Keys of each row group") -> str:
-    """Returns an SVG with one line for each file (at most ``_MOST_FILES``) and one bar for each row group: from its
+    """Returns an SVG with one line for each file (at most ``_MAX_FILES``) and one bar for each row group: from its
     first to its last key, in the order of all keys shown. The first row group of a line is on top: those of a sorted
     file go down like stairs, overlapping ones (orange) lie above each other.
     """
     bounded_groups = row_groups.filter(pc.and_(pc.is_valid(row_groups[_LOW]), pc.is_valid(row_groups[_HIGH])))
-    paths = _spread(sorted(pc.unique(bounded_groups["path"]).to_pylist()), _MOST_FILES)
+    paths = _spread(sorted(pc.unique(bounded_groups["path"]).to_pylist()), _MAX_FILES)
     bounded_groups = bounded_groups.filter(pc.is_in(bounded_groups["path"], value_set=pa.array(paths, pa.string())))
     bounded_groups = bounded_groups.sort_by([("path", "ascending"), ("row_group", "ascending")])
     keys = sorted({*bounded_groups[_LOW].to_pylist(), *bounded_groups[_HIGH].to_pylist()})
-    floor = _TOP + _LINE * max(1, len(paths))
+    floor = _TOP_MARGIN + _LINE * max(1, len(paths))
     unbounded_count = len(row_groups) - len(bounded_groups)
     axis = f"{KEY_COLUMN}, in its order" + (f" ({unbounded_count:,} row groups not shown)" if unbounded_count else "")
     parts = [
         _text(_WIDTH / 2, 20, title, "middle", 'font-size="14"'),
-        f'<path d="M{_LEFT} {_TOP}V{floor}H{_WIDTH - _RIGHT}" fill="none" stroke="#999"/>',
+        f'<path d="M{_LEFT_MARGIN} {_TOP_MARGIN}V{floor}H{_WIDTH - _RIGHT_MARGIN}" fill="none" stroke="#999"/>',
         *(
-            _text(_LEFT - 6, _TOP + _LINE * (line + 0.65), path.rsplit("/", 1)[-1][:10], "end")
+            _text(_LEFT_MARGIN - 6, _TOP_MARGIN + _LINE * (line + 0.65), path.rsplit("/", 1)[-1][:10], "end")
             for line, path in enumerate(paths)
         ),
         *_bars(bounded_groups, paths, keys),
         *_ticks(keys, floor),
-        _text(_WIDTH / 2, floor + _BOTTOM - 12, axis, "middle"),
+        _text(_WIDTH / 2, floor + _BOTTOM_MARGIN - 12, axis, "middle"),
     ]
-    return _SVG.format(width=_WIDTH, height=floor + _BOTTOM, parts="".join(parts))
+    return _SVG.format(width=_WIDTH, height=floor + _BOTTOM_MARGIN, parts="".join(parts))
 
 
 def _bars(bounded_groups: pa.Table, paths: Sequence[str], keys: Sequence[bytes]) -> list[str]:
@@ -69,7 +69,7 @@ def _bars(bounded_groups: pa.Table, paths: Sequence[str], keys: Sequence[bytes])
         colour = _OVERLAPPING if rank[low] < last.get(path, -1) else _SORTED
         last[path] = max(last.get(path, -1), rank[high])
         start, end = _x(rank[low], keys), _x(rank[high], keys)
-        height = _TOP + _LINE * (line[path] + 0.14 + 0.72 * (seen[path] + 0.5) / size[path])
+        height = _TOP_MARGIN + _LINE * (line[path] + 0.14 + 0.72 * (seen[path] + 0.5) / size[path])
         seen[path] += 1
         drawn[colour].append(f"M{start:.0f} {height:.1f}h{max(1, end - start):.0f}")
     width = max(1.2, min(4.0, 0.7 * _LINE / max(size.values(), default=1)))
@@ -91,7 +91,7 @@ def _ticks(keys: Sequence[bytes], floor: float) -> list[str]:
 
 
 def _x(rank: int, keys: Sequence[bytes]) -> float:
-    return _LEFT + (_WIDTH - _LEFT - _RIGHT) * rank / max(1, len(keys) - 1)
+    return _LEFT_MARGIN + (_WIDTH - _LEFT_MARGIN - _RIGHT_MARGIN) * rank / max(1, len(keys) - 1)
 
 
 def _text(x: float, y: float, words: str, anchor: str, attributes: str = "") -> str:

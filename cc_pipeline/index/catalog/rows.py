@@ -38,7 +38,7 @@ _IN_CHUNK: Final = dict(
 )
 
 #: The tables that users see, with their schemas.
-SHOWN: Final = {
+VIEW_SCHEMAS: Final = {
     "index_files": INDEX_FILES_SCHEMA,
     "row_groups": SHOWN_ROW_GROUPS_SCHEMA,
     "column_chunks": COLUMN_CHUNKS_SCHEMA,
@@ -47,7 +47,7 @@ SHOWN: Final = {
 
 
 def table_query(table: str, stored: str) -> str:
-    """Returns the query for one of the tables ``SHOWN`` over the rows that SQL names ``stored``."""
+    """Returns the query for one of the tables ``VIEW_SCHEMAS`` over the rows that SQL names ``stored``."""
     if table == "coverage":
         return f"""SELECT crawl, subset, any_value(coverage.expected) AS expected,
             count(*) FILTER (file.outcome = '{DECODED}') AS harvested,
@@ -70,11 +70,11 @@ def table_query(table: str, stored: str) -> str:
     return f"SELECT {columns} FROM {stored} WHERE row_group IS NOT NULL"
 
 
-def show(con: duckdb.DuckDBPyConnection, table: str, stored: pa.Table) -> pa.Table:
-    """Returns one of the tables ``SHOWN`` of ``stored`` rows, which need only the columns of that table."""
+def read_view(con: duckdb.DuckDBPyConnection, table: str, stored: pa.Table) -> pa.Table:
+    """Returns one of the tables ``VIEW_SCHEMAS`` of ``stored`` rows, which need only the columns of that table."""
     cursor = con.cursor()
     cursor.register("stored_rows", stored)
-    return cursor.sql(table_query(table, "stored_rows")).to_arrow_table().cast(SHOWN[table])
+    return cursor.sql(table_query(table, "stored_rows")).to_arrow_table().cast(VIEW_SCHEMAS[table])
 
 
 def pack_rows(

@@ -33,8 +33,8 @@ from cc_pipeline.index.footers.statistics import (
 from cc_pipeline.index.footers.thrift import FooterFault, FooterSchema, parse_schema
 from cc_pipeline.index.footers.walk_py import (
     CHUNK_FIELDS,
-    ELSEWHERE,
     ENCRYPTED,
+    OTHER_FILE,
     PRESENT,
     ROW_GROUP_FIELDS,
     VALUE_FIELDS,
@@ -62,7 +62,7 @@ _ENCODINGS: Final = {
     6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY", 9: "BYTE_STREAM_SPLIT",
 }  # fmt: skip
 #: The fields of a chunk that its statistics depend on: flags and ordinal.
-_SEEN: Final = (CHUNK_FIELDS.index("flags"), CHUNK_FIELDS.index("ordinal"))
+_STATISTICS_FIELDS: Final = (CHUNK_FIELDS.index("flags"), CHUNK_FIELDS.index("ordinal"))
 _PLACE: Final = re.compile(r"(?:^|/)crawl=([^/]+)/subset=([^/]+)/part-(\d{1,9})[^/]*$")
 _COLUMN_TYPES: Final = {field.name: field.type for field in (*INDEX_COLUMNS, *LATER_COLUMNS)}
 
@@ -114,8 +114,8 @@ class ColumnChunk:
     column_index: tuple[int, int] | None
     bloom_filter: tuple[int, int] | None
     null_count: int | None
-    elsewhere: bool
-    encrypted: bool
+    is_in_other_file: bool
+    is_encrypted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +154,13 @@ class FooterRows:
     @property
     def row_groups(self) -> tuple[RowGroup, ...]:
         """Every row group as an object, for one file. Tables of many files come from ``catalog.from_footers``."""
-        return tuple(self.chosen_groups(range(len(self.row_counts()))))
+        return tuple(self.select_groups(range(len(self.row_counts()))))
 
     def row_counts(self) -> list[int]:
         """Returns the number of rows of each row group."""
         return array("q", self.walk.row_groups)[ROW_GROUP_FIELDS.index("rows") :: len(ROW_GROUP_FIELDS)].tolist()
 
-    def chosen_groups(self, numbers: Iterable[int]) -> Iterator[RowGroup]:
+    def select_groups(self, numbers: Iterable[int]) -> Iterator[RowGroup]:
         """Yields some row groups as objects: creating all those of a long footer would take too long."""
         counts = array("q", self.walk.row_groups)
         chunks = array("q", self.walk.chunks)
@@ -173,13 +173,22 @@ class FooterRows:
             group_statistics: dict[str, ColumnStatistics] = {}
             for index, name in enumerate(self.stat_columns):
                 base = (number * len(self.names) + index) * len(CHUNK_FIELDS)
-                group_statistics[name] = statistics[index].at(number, _known(chunks[base + nulls]))
+                group_statistics[name] = statistics[index].row_group_statistics(
+                    number, _none_if_negative(chunks[base + nulls])
+                )
             for index, name in enumerate(self.names):
                 base = (number * len(self.names) + index) * len(CHUNK_FIELDS)
                 if name in self.lookup_columns and chunks[base] & PRESENT:
                     group_chunks[name] = _chunk(name, self.schema, chunks[base : base + len(CHUNK_FIELDS)])
             yield RowGroup(
-                number, rows, _known(total), compressed, _known(first), _known(end), group_statistics, group_chunks
+                number,
+                rows,
+                _none_if_negative(total),
+                compressed,
+                _none_if_negative(first),
+                _none_if_negative(end),
+                group_statistics,
+                group_chunks,
             )
 
     def statistics(self, index: int) -> StatisticsColumn:
@@ -208,12 +217,12 @@ def chunk_cells(file: FooterRows) -> Cells:
 def _run_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColumn:
     first = files[0]
     name, orders = first.stat_columns[index], first.walk.orders
-    cells = np.concatenate([chunk_cells(file)[:, index, _SEEN] for file in files])
+    cells = np.concatenate([chunk_cells(file)[:, index, _STATISTICS_FIELDS] for file in files])
     flags, ordinals = cells[:, 0], cells[:, 1]
     column = first.schema.column(name)
     if column is None or not len(flags):
         return no_statistics(len(flags))
-    missing = bool(np.any((flags & (PRESENT | ELSEWHERE)) != PRESENT))
+    missing = bool(np.any((flags & (PRESENT | OTHER_FILE)) != PRESENT))
     uneven = bool(np.any(ordinals != ordinals[0]))
     if len(files) > 1 and (missing or uneven):
         # a flaw of one file must not cost the others their statistics
@@ -310,7 +319,7 @@ def decode_footer(
         )
     start = file_size - TRAILER_BYTES - length
     metadata = bytes(tail[len(tail) - TRAILER_BYTES - length : len(tail) - TRAILER_BYTES])
-    requested = _asked(tuple(columns), tuple(lookup_columns))
+    requested = _requested_columns(tuple(columns), tuple(lookup_columns))
     try:
         footer_walk = walk(metadata, requested.encoded, len(requested.columns), start)
         schema_start, schema_end = footer_walk.schema
@@ -327,7 +336,7 @@ def decode_footer(
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _RequestedColumns:
     columns: tuple[str, ...]
     lookup_columns: tuple[str, ...]
     names: tuple[str, ...]
@@ -335,9 +344,9 @@ class _Asked:
 
 
 @lru_cache(maxsize=64)
-def _asked(columns: tuple[str, ...], lookup_columns: tuple[str, ...]) -> _Asked:
+def _requested_columns(columns: tuple[str, ...], lookup_columns: tuple[str, ...]) -> _RequestedColumns:
     names = tuple(dict.fromkeys((*columns, *lookup_columns)))
-    return _Asked(columns, lookup_columns, names, tuple(name.encode() for name in names))
+    return _RequestedColumns(columns, lookup_columns, names, tuple(name.encode() for name in names))
 
 
 def place(path: str) -> tuple[str | None, str | None, int | None]:
@@ -386,13 +395,13 @@ def _chunk(name: str, schema: FooterSchema, raw: array[int]) -> ColumnChunk:
         _pair(positions[0], positions[1]),
         _pair(positions[2], positions[3]),
         _pair(positions[4], positions[5]),
-        _known(nulls),
-        bool(flags & ELSEWHERE),
+        _none_if_negative(nulls),
+        bool(flags & OTHER_FILE),
         bool(flags & ENCRYPTED),
     )
 
 
-def _known(value: int) -> int | None:
+def _none_if_negative(value: int) -> int | None:
     return None if value < 0 else value
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cc_pipeline import progress
-from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, Kind, NotNow
-from cc_pipeline.index.etags import Known, RangeReader, same_files
+from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, Kind, SourceRefuses
+from cc_pipeline.index.etags import FileVersion, RangeReader, same_files
 from cc_pipeline.index.footers.decode import (
     DEFAULT_LOOKUP_COLUMNS,
     DEFAULT_STAT_COLUMNS,
@@ -32,7 +32,7 @@ from cc_pipeline.transport.faults import (
     PERMANENT_KINDS,
     FaultKind,
     RangeFault,
-    is_another,
+    is_changed_etag,
     whole_files,
 )
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
@@ -41,11 +41,11 @@ from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 FIRST_GUESS: Final = 64 * 1024
 #: Footers that the guess is based on, and how many it needs before it replaces ``FIRST_GUESS``.
 _MEMORY: Final = 512
-_ENOUGH: Final = 16
+_MIN_FOOTERS: Final = 16
 #: Share of footers that one request should bring whole; each of the others costs a second request.
 _PERCENTILE: Final = 0.98
 _STEP: Final = 1024
-_LEAST, _MOST = 1024, 2**20
+_MIN_GUESS, _MAX_GUESS = 1024, 2**20
 
 
 class FooterGuess:
@@ -60,10 +60,10 @@ class FooterGuess:
     @property
     def length(self) -> int:
         """The bytes to request: the 98th percentile of recent footers, rounded up to a whole KiB."""
-        if len(self._ordered) < _ENOUGH:
+        if len(self._ordered) < _MIN_FOOTERS:
             return FIRST_GUESS
         expected = self._ordered[int(_PERCENTILE * (len(self._ordered) - 1))]
-        return min(_MOST, max(_LEAST, -(-expected // _STEP) * _STEP))
+        return min(_MAX_GUESS, max(_MIN_GUESS, -(-expected // _STEP) * _STEP))
 
     def learn(self, length: int) -> None:
         """Takes the length of one footer into account."""
@@ -86,15 +86,14 @@ _SYNC_SECONDS: Final = 1.0
 class HarvestPolicy:
     """Options of a harvest: ``tries`` of a file before it is recorded as bad (each with the transport's own retries).
 
-    The harvest stops when more than ``sick_share`` of the last ``batch`` outcomes are failed files, or when nothing
-    succeeded at all. ``concurrency`` is requests at the same time (``None``: the transport's own number). ``refresh``
-    asks for the ETag of each stored file and fetches a changed file again. ``retry_failed`` tries files again that an
-    earlier harvest recorded as bad.
-    """
+    The harvest stops when more than ``max_failed_share`` of the last ``batch`` outcomes are failed files, or when
+    nothing succeeded at all. ``concurrency`` is requests at the same time (``None``: the transport's own number).
+    ``refresh`` asks for the ETag of each stored file and fetches a changed file again. ``retry_failed`` tries files
+    again that an earlier harvest recorded as bad."""
 
     tries: int = 3
     batch: int = 1000
-    sick_share: float = 0.05
+    max_failed_share: float = 0.05
     concurrency: int | None = None
     refresh: bool = False
     retry_failed: bool = True
@@ -102,7 +101,7 @@ class HarvestPolicy:
 
 @dataclass(frozen=True, slots=True)
 class HarvestReport:
-    """The result of a harvest. Every file of the path list is in exactly one of ``fetched``, ``kept`` and ``failed``.
+    """The result of a harvest. Every file of the path list is in exactly one of ``fetched``, ``reused`` and ``failed``.
 
     ``requests`` were made through the transport (its retries are not counted), and brought ``bytes``.
     """
@@ -110,7 +109,7 @@ class HarvestReport:
     crawl: str
     expected: int
     fetched: int
-    kept: int
+    reused: int
     failed: tuple[tuple[str, str], ...]
     requests: int
     bytes: int
@@ -149,26 +148,28 @@ class _Run:
     on_footer: Callable[[FooterRows, FooterEntry], None] | None
     columns: Sequence[str]
     lookup_columns: Sequence[str]
-    doubt: Callable[[str], bool]
+    report_corrupt: Callable[[str], bool]
     waiting: deque[_Job] = field(default_factory=deque)
     recent: deque[str | None] = field(default_factory=deque)
-    sick_files: Counter[str] = field(default_factory=Counter)
+    failing_files: Counter[str] = field(default_factory=Counter)
     failed: dict[str, _Failure] = field(default_factory=dict)
     unchecked: list[str] = field(default_factory=list)
-    whole: set[str] = field(default_factory=set)
+    whole_files: set[str] = field(default_factory=set)
     fetched: int = 0
     requests: int = 0
     bytes: int = 0
     synced: float = 0.0
-    wanted: int = 0
+    expected_files: int = 0
 
     def run(self) -> None:
-        self.wanted = len(self.waiting)
+        self.expected_files = len(self.waiting)
         while self.waiting:
             # files added after the transport has finished come in another round
             for outcome in self.reader.read_many(self._requests(), self.policy.concurrency):
                 self._take(outcome)
-                progress.report("footers", self.fetched + len(self.failed), self.wanted, self.writer.folder.name)
+                progress.report(
+                    "footers", self.fetched + len(self.failed), self.expected_files, self.writer.folder.name
+                )
 
     def _requests(self) -> Iterator[ByteRange]:
         while self.waiting:
@@ -217,7 +218,7 @@ class _Run:
         if fault.kind in _STOPPING:
             raise self.not_now(f"the harvest stopped at {job.path}", fault) from fault
         if fault.kind is FaultKind.WHOLE_OBJECT:
-            self._whole(job.path, fault)
+            self._note_whole_file(job.path, fault)
         changed = fault.kind is FaultKind.CHANGED_OBJECT
         final = fault.kind in PERMANENT_KINDS and not changed
         length = job.tail.size - _start(job.tail) if changed and job.tail is not None else 0
@@ -226,17 +227,17 @@ class _Run:
         tries = max(job.tries, self.policy.tries - 2) if final else job.tries
         self._bad(_Job(job.path, tries, length=length), failure)
 
-    def _whole(self, path: str, fault: RangeFault) -> None:
+    def _note_whole_file(self, path: str, fault: RangeFault) -> None:
         """Notes a file that came whole. If the first ones do, all others will; a file that failed before is no
         proof."""
         if path not in self.writer.entries:
-            self.whole.add(path)
-        if not self.fetched and len(self.whole) >= min(_WHOLE_FILES, self.wanted):
+            self.whole_files.add(path)
+        if not self.fetched and len(self.whole_files) >= min(_WHOLE_FILES, self.expected_files):
             self.writer.sync()
             raise whole_files(fault) from fault
 
     def _bad(self, job: _Job, failure: _Failure, *, tail: RangeBytes | None = None, offset: int | None = None) -> None:
-        if tail is not None and self.doubt(job.path):
+        if tail is not None and self.report_corrupt(job.path):
             self.waiting.append(_Job(job.path, job.tries))
             return
         self._count(job.path)
@@ -247,32 +248,32 @@ class _Run:
             self.failed[job.path] = failure
             size, etag = (None, None) if tail is None else (tail.total, tail.etag)
             self.writer.put_failure(job.path, failure.reason, file_size=size, etag=etag, offset=offset)
-        if len(self.sick_files) > self.policy.sick_share * self.policy.batch:
-            count, tried = len(self.sick_files), len(self.recent)
+        if len(self.failing_files) > self.policy.max_failed_share * self.policy.batch:
+            count, tried = len(self.failing_files), len(self.recent)
             problem = f"{count} files failed among the last {tried} tried, the last one with: {failure.reason}"
-            raise self.sick(problem, failure.kind)
+            raise self.source_fault(problem, failure.kind)
 
     def _count(self, failed: str | None) -> None:
         """Records the last outcomes; a file that fails repeatedly counts once."""
         self.recent.append(failed)
         if failed is not None:
-            self.sick_files[failed] += 1
+            self.failing_files[failed] += 1
         if len(self.recent) > self.policy.batch:
             oldest = self.recent.popleft()
             if oldest is not None:
-                self.sick_files[oldest] -= 1
-                self.sick_files += Counter()
+                self.failing_files[oldest] -= 1
+                self.failing_files += Counter()
 
-    def not_now(self, problem: str, fault: RangeFault) -> NotNow:
+    def not_now(self, problem: str, fault: RangeFault) -> SourceRefuses:
         self.writer.sync()
-        return NotNow(
+        return SourceRefuses(
             f"{problem}: {fault.kind.value}, {fault.detail}",
             "Stored footers stay. Run it again after that time, or with --wait; it continues from there.",
         )
 
-    def sick(self, problem: str, kind: Kind) -> EnvironmentFault:
+    def source_fault(self, problem: str, kind: Kind) -> EnvironmentFault:
         self.writer.sync()
-        return (NotNow if kind is FaultKind.FORBIDDEN else EnvironmentFault)(
+        return (SourceRefuses if kind is FaultKind.FORBIDDEN else EnvironmentFault)(
             f"the harvest stopped because {problem}",
             "Check the source and the network. Stored footers stay; run it again, and it continues from there.",
         )
@@ -288,22 +289,21 @@ def harvest_crawl(
     columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
     lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
     on_footer: Callable[[FooterRows, FooterEntry], None] | None = None,
-    doubt: Callable[[str], bool] = lambda path: False,
+    report_corrupt: Callable[[str], bool] = lambda path: False,
 ) -> HarvestReport:
     """Harvests those of ``index_files`` (the paths of the crawl's path list) that are not stored yet.
 
-    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. ``doubt`` gets the path of a file
-    whose end is no footer, and returns whether ``transport`` will try another place. Raises ``EnvironmentFault`` if the
-    source or the disk fails, and ``Incomplete`` at the end if a stored file could not be checked for changes. Footers
-    stored until then stay, and the next call continues from there.
-    """
+    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. ``report_corrupt`` gets the path
+    of a file whose end is no footer, and returns whether ``transport`` will try another place. Raises
+    ``EnvironmentFault`` if the source or the disk fails, and ``Incomplete`` at the end if a stored file could not be
+    checked for changes. Footers stored until then stay, and the next call continues from there."""
     policy = policy or HarvestPolicy()
     started = time.monotonic()
     paths = list(dict.fromkeys(index_files))
     notes = () if paths else (f"{crawl} has no columnar index",)
     with store.write(crawl) as writer:
         guess = FooterGuess(entry.footer_bytes + TRAILER_BYTES for entry in writer.entries.values() if not entry.failed)
-        run = _Run(transport, writer, policy, guess, on_footer, columns, lookup_columns, doubt)
+        run = _Run(transport, writer, policy, guess, on_footer, columns, lookup_columns, report_corrupt)
         changed = _changed(run, store, [path for path in paths if path in writer]) if policy.refresh else set()
         for path in paths:
             entry = writer.entries.get(path)
@@ -321,7 +321,7 @@ def harvest_crawl(
             and any(failure.kind in ENVIRONMENT_KINDS for failure in run.failed.values())
         ):
             first = next(iter(run.failed.values()))
-            raise run.sick(f"none of {run.wanted} files could be fetched: {first.reason}", first.kind)
+            raise run.source_fault(f"none of {run.expected_files} files could be fetched: {first.reason}", first.kind)
         failed = {path: writer.entries[path].reason or "" for path in paths if writer.entries[path].failed}
     if run.unchecked:
         raise Incomplete(
@@ -346,7 +346,7 @@ def harvest_crawl(
 def _changed(run: _Run, store: FooterStore, paths: Sequence[str]) -> set[str]:
     """Returns the stored files that have another size or footer now; the footer is read only for an unknown ETag."""
     changed = set()
-    suspect_files: dict[str, Known] = {}
+    suspect_files: dict[str, FileVersion] = {}
     files = same_files(run.reader, store)
     ranges = (ByteRange(path, None, TRAILER_BYTES) for path in paths)
     for outcome in run.reader.read_many(ranges, run.policy.concurrency):
@@ -354,18 +354,18 @@ def _changed(run: _Run, store: FooterStore, paths: Sequence[str]) -> set[str]:
         if isinstance(outcome, RangeBytes):
             entry = run.writer.entries[outcome.key]
             run.bytes += len(outcome.data)
-            is_other_etag = is_another(outcome.etag, entry.etag)
+            is_other_etag = is_changed_etag(outcome.etag, entry.etag)
             if outcome.total != entry.file_size or (is_other_etag and entry.etag is None):
                 changed.add(outcome.key)
-            elif is_other_etag and entry.etag and not files.know(outcome.key, entry.etag, outcome.etag or ""):
-                suspect_files[outcome.key] = Known(entry.etag, outcome.size)
+            elif is_other_etag and entry.etag and not files.is_alias(outcome.key, entry.etag, outcome.etag or ""):
+                suspect_files[outcome.key] = FileVersion(entry.etag, outcome.size)
         elif outcome.kind in _STOPPING:
             raise run.not_now(f"{outcome.key} could not be checked", outcome)
         elif outcome.kind not in ENVIRONMENT_KINDS:
             changed.add(outcome.key)
         else:
             run.unchecked.append(outcome.key)
-    unchanged, faults = files.same(suspect_files, run.policy.concurrency)
+    unchanged, faults = files.find_unchanged(suspect_files, run.policy.concurrency)
     run.unchecked += faults
     return changed | (suspect_files.keys() - unchanged - faults.keys())
 

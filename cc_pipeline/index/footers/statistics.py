@@ -77,7 +77,7 @@ class StatisticsColumn:
         self.max_truncated += addition.max_truncated
         self.sources += addition.sources
 
-    def at(self, row_group: int, nulls: int | None) -> ColumnStatistics:
+    def row_group_statistics(self, row_group: int, nulls: int | None) -> ColumnStatistics:
         """Returns one row group's statistics as an object."""
         return ColumnStatistics(
             self.minimums[row_group],

@@ -24,7 +24,7 @@ import pyarrow as pa
 from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
 from cc_pipeline.index.footers.decode import MAX_FOOTER_BYTES, TRAILER_BYTES
-from cc_pipeline.locks import LockHeld, locked
+from cc_pipeline.locks import LockTimeout, locked
 
 #: magic, length of the JSON, stored and plain length of the footer, CRC-32 of JSON and stored footer
 _HEAD: Final = struct.Struct("<4sIIII")
@@ -174,19 +174,19 @@ class FooterWriter(CrawlFooters):
     """Adds footers; holds the crawl's lock until closed. A context manager."""
 
     def __init__(self, folder: Path) -> None:
-        self._held = ExitStack()
+        self._lock_stack = ExitStack()
         try:
-            self._held.enter_context(locked(folder / "writer.lock", patience=0))
+            self._lock_stack.enter_context(locked(folder / "writer.lock", timeout=0))
         except OSError as error:
             raise EnvironmentFault(
                 f"{folder} cannot be written: {error}", "Check the home's disk and permissions."
             ) from error
-        except LockHeld as error:
+        except LockTimeout as error:
             raise EnvironmentFault(
                 f"another process is harvesting {folder.name}", "Wait until it has finished, then run it again."
             ) from error
         with ExitStack() as cleanup:
-            cleanup.push(self._held)
+            cleanup.push(self._lock_stack)
             super().__init__(folder)
             self._number, self._end = (len(self._ends) - 1, self._ends[-1]) if self._ends else (0, 0)
             self._file = os.open(folder / _segment_name(self._number), os.O_RDWR | os.O_CREAT, 0o644)
@@ -202,7 +202,7 @@ class FooterWriter(CrawlFooters):
 
     def close(self) -> None:
         """Makes everything durable and releases the lock, also if the disk refuses."""
-        with self._held:
+        with self._lock_stack:
             try:
                 self.sync()
             finally:

@@ -326,10 +326,10 @@ def parse_schema(elements: bytes) -> FooterSchema:
 
 
 def _leaf(name: str, element: dict[int, Value]) -> SchemaColumn:
-    physical = _named(PHYSICAL_TYPES, element.get(1))
+    physical = _name_of(PHYSICAL_TYPES, element.get(1))
     if physical == "FIXED_LEN_BYTE_ARRAY":
         physical = f"{physical}({_number(element.get(2), 0)})"
-    return SchemaColumn(name, physical, _named(_REPETITIONS, element.get(3)), _meaning(element))
+    return SchemaColumn(name, physical, _name_of(_REPETITIONS, element.get(3)), _meaning(element))
 
 
 def _meaning(element: dict[int, Value]) -> str:
@@ -353,7 +353,7 @@ def _meaning(element: dict[int, Value]) -> str:
     return name
 
 
-def _named(names: tuple[str, ...], value: Value) -> str:
+def _name_of(names: tuple[str, ...], value: Value) -> str:
     return names[value] if isinstance(value, int) and 0 <= value < len(names) else "UNKNOWN"
 
 

@@ -23,7 +23,7 @@ bloom_filter_length null_count ordinal
 """.split()
 )
 PRESENT: Final = 1
-ELSEWHERE: Final = 2
+OTHER_FILE: Final = 2
 ENCRYPTED: Final = 4
 MIN_EXACT_KNOWN: Final = 8
 MIN_EXACT: Final = 16
@@ -222,7 +222,7 @@ class _Walk:
             name, chunk, bounds = self._column()
             offset, size = chunk_start(chunk), chunk[_COMPRESSED]
             inside = offset >= 0 and size >= 0 and offset <= self.limit and size <= self.limit - offset
-            if inside and not chunk[_FLAGS] & ELSEWHERE:
+            if inside and not chunk[_FLAGS] & OTHER_FILE:
                 first = offset if first < 0 else min(first, offset)
                 end = max(end, offset + size)
             total = min(LARGEST, total + max(size, 0))
@@ -264,7 +264,7 @@ class _Walk:
             if last == 1 and kind == BINARY:
                 first, end = reader.span()
                 if end > first:
-                    chunk[_FLAGS] |= ELSEWHERE
+                    chunk[_FLAGS] |= OTHER_FILE
             elif last == 3 and kind == STRUCT:
                 name = self._column_metadata(chunk, bounds)
             elif last in _CHUNK_INTEGERS and kind in INTEGERS:

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 from cc_pipeline.index.parquet.fetch import GAP, Piece, coalesce, run_end
 from cc_pipeline.index.parquet.pages import may_repeat
-from cc_pipeline.index.parquet.places import KEY, ColumnPlace, RowGroupPlace
+from cc_pipeline.index.parquet.places import KEY, ColumnLocation, RowGroupLocation
 
 #: Rows in a page as the index's writer cuts them.
 _PAGE_ROWS = 20_000
 
 
-def index_pieces(path: str, column: ColumnPlace, rows: int) -> list[Piece]:
+def index_pieces(path: str, column: ColumnLocation, rows: int) -> list[Piece]:
     """Returns the parts of a column's page index that a look-up reads: page locations, and bounds if they matter."""
     needs_bounds = column.layout.name == KEY or may_repeat(column, rows)
     positions = (column.offset_index, column.column_index if needs_bounds else None)
     return [Piece(path, *position) for position in positions if position is not None]
 
 
-def most_requests(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
+def max_requests(place: RowGroupLocation, columns: Sequence[ColumnLocation]) -> int:
     """Returns the maximum requests: two for a large chunk with a page index (dictionary and pages), and for the others
     as many as there can be gaps between them."""
     path = place.file.path
@@ -30,12 +30,12 @@ def most_requests(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
     return 2 * len(large) + splits + 1 + 2 * len(coalesce(indexes))
 
 
-def index_bytes(column: ColumnPlace, rows: int) -> int:
+def index_bytes(column: ColumnLocation, rows: int) -> int:
     """Returns the bytes of the page indexes that a look-up reads of one column."""
     return sum(piece.length for piece in index_pieces("", column, rows))
 
 
-def likely_bytes(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
+def likely_bytes(place: RowGroupLocation, columns: Sequence[ColumnLocation]) -> int:
     """Returns the likely bytes: two pages and the index of a column with a page index, else the whole column; with the
     gaps between them.
 

@@ -22,7 +22,7 @@ _KNOWN_CODECS = (0, 1, 2, 4, 5, 6, 7)
 #: Bytes of dictionary values that are decoded at a time, counted as if each value were the longest.
 _STEP_BYTES = 64 << 20
 
-_I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12
+_INT32_TYPE, _INT64_TYPE, _BINARY_TYPE, _LIST_TYPE, _STRUCT_TYPE = 5, 6, 8, 9, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ def decode_pages(
     data = b"".join(piece for _, piece in pieces)
     batches: list[pa.Array] = []
     step = None
-    if _is_large(claims) and claims.led is not None and _is_text(column):
-        batches = _decoded_numbers(column, data[: claims.led], claims.numbered, source, offset)
-        data, step = data[claims.led :], max(1, _STEP_BYTES // max(claims.delta, 1))
+    if _is_large(claims) and claims.dictionary_end is not None and _is_text(column):
+        batches = _decoded_numbers(column, data[: claims.dictionary_end], claims.numbered, source, offset)
+        data, step = data[claims.dictionary_end :], max(1, _STEP_BYTES // max(claims.delta, 1))
     size = sum(values.nbytes for values in batches)
     remaining_rows = rows - sum(len(values) for values in batches)
     if remaining_rows or not batches:
@@ -169,14 +169,17 @@ def _longest_value(column: ColumnLayout, claims: PageClaims, source: str, offset
     if dictionary is None or not _is_large(claims):
         return claims.delta
     # the entries of a dictionary are stored like the values of a page of a required column
-    header = _struct(
-        (1, _I32, _zigzag(0)),
-        (2, _I32, _zigzag(dictionary.plain)),
-        (3, _I32, _zigzag(len(dictionary.stored))),
+    header = _encode_struct(
+        (1, _INT32_TYPE, _encode_zigzag(0)),
+        (2, _INT32_TYPE, _encode_zigzag(dictionary.plain)),
+        (3, _INT32_TYPE, _encode_zigzag(len(dictionary.stored))),
         (
             5,
-            _STRUCT,
-            _struct((1, _I32, _zigzag(dictionary.entries)), *((field, _I32, _zigzag(0)) for field in (2, 3, 4))),
+            _STRUCT_TYPE,
+            _encode_struct(
+                (1, _INT32_TYPE, _encode_zigzag(dictionary.entries)),
+                *((field, _INT32_TYPE, _encode_zigzag(0)) for field in (2, 3, 4)),
+            ),
         ),
     )
     entries = ColumnLayout(column.name, column.physical, "required", column.codec)
@@ -230,34 +233,43 @@ def _footer(column: ColumnLayout, size: int, rows: int, source: str, offset: int
             DataKind.UNSUPPORTED, source, offset, f"column {column.name} has the unknown type {column.physical}"
         )
     number = PHYSICAL_TYPES.index(physical)
-    root = _struct((4, _BINARY, _string(b"r")), (5, _I32, _zigzag(1)))
-    length = [(2, _I32, _zigzag(int(width.rstrip(")") or 0)))] if physical == _FIXED else []
-    repetition = _zigzag(_REPETITIONS[column.repetition])
-    leaf = _struct((1, _I32, _zigzag(number)), *length, (3, _I32, repetition), (4, _BINARY, _string(b"c")))
-    chunk = _struct(
-        (1, _I32, _zigzag(number)),
-        (2, _LIST, _list(_I32, [_zigzag(0)])),
-        (3, _LIST, _list(_BINARY, [_string(b"c")])),
-        (4, _I32, _zigzag(column.codec)),
-        (5, _I64, _zigzag(rows)),
-        (6, _I64, _zigzag(size)),
-        (7, _I64, _zigzag(size)),
-        (9, _I64, _zigzag(len(_MAGIC))),
+    root = _encode_struct((4, _BINARY_TYPE, _encode_bytes(b"r")), (5, _INT32_TYPE, _encode_zigzag(1)))
+    length = [(2, _INT32_TYPE, _encode_zigzag(int(width.rstrip(")") or 0)))] if physical == _FIXED else []
+    repetition = _encode_zigzag(_REPETITIONS[column.repetition])
+    leaf = _encode_struct(
+        (1, _INT32_TYPE, _encode_zigzag(number)),
+        *length,
+        (3, _INT32_TYPE, repetition),
+        (4, _BINARY_TYPE, _encode_bytes(b"c")),
     )
-    group = _struct(
-        (1, _LIST, _list(_STRUCT, [_struct((2, _I64, _zigzag(0)), (3, _STRUCT, chunk))])),
-        (2, _I64, _zigzag(size)),
-        (3, _I64, _zigzag(rows)),
+    chunk = _encode_struct(
+        (1, _INT32_TYPE, _encode_zigzag(number)),
+        (2, _LIST_TYPE, _encode_list(_INT32_TYPE, [_encode_zigzag(0)])),
+        (3, _LIST_TYPE, _encode_list(_BINARY_TYPE, [_encode_bytes(b"c")])),
+        (4, _INT32_TYPE, _encode_zigzag(column.codec)),
+        (5, _INT64_TYPE, _encode_zigzag(rows)),
+        (6, _INT64_TYPE, _encode_zigzag(size)),
+        (7, _INT64_TYPE, _encode_zigzag(size)),
+        (9, _INT64_TYPE, _encode_zigzag(len(_MAGIC))),
     )
-    return _struct(
-        (1, _I32, _zigzag(1)),
-        (2, _LIST, _list(_STRUCT, [root, leaf])),
-        (3, _I64, _zigzag(rows)),
-        (4, _LIST, _list(_STRUCT, [group])),
+    group = _encode_struct(
+        (
+            1,
+            _LIST_TYPE,
+            _encode_list(_STRUCT_TYPE, [_encode_struct((2, _INT64_TYPE, _encode_zigzag(0)), (3, _STRUCT_TYPE, chunk))]),
+        ),
+        (2, _INT64_TYPE, _encode_zigzag(size)),
+        (3, _INT64_TYPE, _encode_zigzag(rows)),
+    )
+    return _encode_struct(
+        (1, _INT32_TYPE, _encode_zigzag(1)),
+        (2, _LIST_TYPE, _encode_list(_STRUCT_TYPE, [root, leaf])),
+        (3, _INT64_TYPE, _encode_zigzag(rows)),
+        (4, _LIST_TYPE, _encode_list(_STRUCT_TYPE, [group])),
     )
 
 
-def _varint(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -266,19 +278,19 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _zigzag(value: int) -> bytes:
-    return _varint(value << 1)
+def _encode_zigzag(value: int) -> bytes:
+    return _encode_varint(value << 1)
 
 
-def _string(value: bytes) -> bytes:
-    return _varint(len(value)) + value
+def _encode_bytes(value: bytes) -> bytes:
+    return _encode_varint(len(value)) + value
 
 
-def _list(kind: int, elements: Sequence[bytes]) -> bytes:
+def _encode_list(kind: int, elements: Sequence[bytes]) -> bytes:
     return bytes([len(elements) << 4 | kind]) + b"".join(elements)
 
 
-def _struct(*fields: tuple[int, int, bytes]) -> bytes:
+def _encode_struct(*fields: tuple[int, int, bytes]) -> bytes:
     out = bytearray()
     last = 0
     for number, kind, content in fields:

@@ -20,7 +20,7 @@ from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 GAP = 512 << 10
 #: Common Crawl's front serves some objects whole despite a range: one index file in ten of CC-MAIN-2026-30. A piece in
 #: the first bytes of such a file is taken out of it. Beyond these another index costs less: a file has 700 MB.
-MOST_WHOLE = 32 << 20
+MAX_WHOLE_OBJECT = 32 << 20
 #: Maximum bytes of a request, so that one lost connection costs little.
 SPAN = 16 << 20
 
@@ -54,15 +54,15 @@ def fetch_pieces(
     cost: Cost,
     sizes: Mapping[str, int] | None = None,
     *,
-    whole_up_to: int = 0,
-    lacking: dict[Piece, DataFault] | None = None,
+    max_object_bytes: int = 0,
+    missing_pieces: dict[Piece, DataFault] | None = None,
 ) -> dict[Piece, bytes]:
     """Returns the bytes of every piece; neighbours are read together. Raises the first fault, so there is no partial
-    answer. With ``lacking``, pieces that are missing or corrupt at the source, also when read alone, are put there with
-    their faults instead.
+    answer. With ``missing_pieces``, pieces that are missing or corrupt at the source, also when read alone, are put
+    there with their faults instead.
 
     ``etags`` and ``sizes`` are those of the files for which the pieces were planned. A file of another size, even at
-    one of several places, is not read, since its pieces lie elsewhere. ``whole_up_to`` is as in ``ByteRange``.
+    one of several places, is not read, since its pieces lie elsewhere. ``max_object_bytes`` is as in ``ByteRange``.
     """
     sizes = sizes or {}
     ranges = [
@@ -73,7 +73,7 @@ def fetch_pieces(
             etags.get(run[0].key),
             run,
             total=sizes.get(run[0].key),
-            whole_up_to=whole_up_to,
+            max_object_bytes=max_object_bytes,
         )
         for run in coalesce(pieces)
     ]
@@ -81,12 +81,12 @@ def fetch_pieces(
     retry_pieces: list[Piece] = []
     for answer in reader.read_many(ranges):
         if not isinstance(answer, RangeBytes):
-            if lacking is None or not _is_of_the_object(answer):
+            if missing_pieces is None or not _is_of_the_object(answer):
                 raise answer
             run = answer.tag
             assert isinstance(run, list)
             if len(run) == 1 or answer.kind is FaultKind.NOT_FOUND:
-                lacking.update(dict.fromkeys(run, answer))
+                missing_pieces.update(dict.fromkeys(run, answer))
             else:
                 retry_pieces += run
             continue
@@ -102,7 +102,9 @@ def fetch_pieces(
             start = piece.offset - answer.offset
             data_by_piece[piece] = bytes(view[start : start + piece.length])
     for piece in retry_pieces:
-        data_by_piece |= fetch_pieces(reader, [piece], etags, cost, sizes, whole_up_to=whole_up_to, lacking=lacking)
+        data_by_piece |= fetch_pieces(
+            reader, [piece], etags, cost, sizes, max_object_bytes=max_object_bytes, missing_pieces=missing_pieces
+        )
     return data_by_piece
 
 
@@ -154,10 +156,10 @@ class PageIndexes:
         self._folder = folder
         self._memory = memory
         self._pieces: dict[tuple[Piece, str | None], bytes] = {}
-        self._held = 0
+        self._cached_bytes = 0
         self._lock = threading.Lock()
 
-    def known(self, pieces: Iterable[Piece], etags: Mapping[str, str | None]) -> dict[Piece, bytes]:
+    def cached_pieces(self, pieces: Iterable[Piece], etags: Mapping[str, str | None]) -> dict[Piece, bytes]:
         """Returns the cached ones of ``pieces``."""
         data_by_piece = {}
         for piece in pieces:
@@ -172,7 +174,7 @@ class PageIndexes:
         """Drops the cached pieces of a file that turned out to be wrong."""
         with self._lock:
             for piece, etag in [cached for cached in self._pieces if cached[0].key == path]:
-                self._held -= len(self._pieces.pop((piece, etag)))
+                self._cached_bytes -= len(self._pieces.pop((piece, etag)))
                 stored = self._path(piece, etag)
                 if stored is not None:
                     stored.unlink(missing_ok=True)
@@ -188,9 +190,9 @@ class PageIndexes:
         with self._lock:
             if (piece, etag) not in self._pieces:
                 self._pieces[piece, etag] = data
-                self._held += len(data)
-            while self._held > self._memory:
-                self._held -= len(self._pieces.pop(next(iter(self._pieces))))
+                self._cached_bytes += len(data)
+            while self._cached_bytes > self._memory:
+                self._cached_bytes -= len(self._pieces.pop(next(iter(self._pieces))))
 
     def _path(self, piece: Piece, etag: str | None) -> Path | None:
         if self._folder is None or etag is None:

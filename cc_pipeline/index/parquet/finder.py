@@ -14,19 +14,19 @@ from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.catalog.schemas import DECODED
 from cc_pipeline.index.footers.decode import TRAILER_BYTES, RowGroup, decode_footer, place
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.index.gaps import find_gaps, not_harvested, unharvested
+from cc_pipeline.index.gaps import find_gaps, missing_harvest, unharvested
 from cc_pipeline.index.parquet.fetch import Cost
 from cc_pipeline.index.parquet.places import (
     KEY,
-    ColumnPlace,
-    FilePlace,
-    RowGroupPlace,
-    checked_place,
-    checked_row_group,
-    column_place,
+    ColumnLocation,
+    IndexFile,
+    RowGroupLocation,
+    check_column,
+    check_row_group,
     described_columns,
+    locate_column,
+    requested_columns,
     split_columns,
-    wanted_columns,
 )
 from cc_pipeline.transport.ranges import RangeBytes
 
@@ -54,7 +54,7 @@ class RowGroupFinder(Protocol):
 
     def find(
         self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange], columns: Sequence[str] | None
-    ) -> list[RowGroupPlace]: ...
+    ) -> list[RowGroupLocation]: ...
 
 
 class Footers:
@@ -73,11 +73,11 @@ class Footers:
         self.cost = Cost()
         self._reader = reader
         self._stored = stored
-        self._files: dict[str, tuple[FilePlace, tuple[RowGroup, ...]]] = {}
+        self._files: dict[str, tuple[IndexFile, tuple[RowGroup, ...]]] = {}
 
     def find(
         self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange], columns: Sequence[str] | None
-    ) -> list[RowGroupPlace]:
+    ) -> list[RowGroupLocation]:
         row_groups = []
         requested_ranges = range_set(ranges)
         for path in self.paths:
@@ -95,7 +95,7 @@ class Footers:
         """Returns no gaps: a file that cannot be read raises an error."""
         return ()
 
-    def file(self, path: str, catalog_file: FilePlace | None = None) -> tuple[FilePlace, tuple[RowGroup, ...]]:
+    def file(self, path: str, catalog_file: IndexFile | None = None) -> tuple[IndexFile, tuple[RowGroup, ...]]:
         """Returns the file's place and its row groups with every flat column.
 
         Sends one request, or two for a very long footer. Sends none if the footer is stored for the size and ETag of
@@ -113,17 +113,17 @@ class Footers:
                 )
         return self._files[path]
 
-    def row_group(self, path: str, number: int, columns: Sequence[str] | None) -> RowGroupPlace:
+    def row_group(self, path: str, number: int, columns: Sequence[str] | None) -> RowGroupLocation:
         """Returns one row group with those requested columns that it has."""
         file, groups = self.file(path)
         if number >= len(groups):
             raise DataFault(DataKind.MISMATCH, path, None, f"row group {number} is not among the file's {len(groups)}")
         group = groups[number]
         names = group.chunks.keys() if columns is None else {KEY, *columns} & group.chunks.keys()
-        places = {name: column_place(file, group.chunks[name]) for name in names}
-        return checked_row_group(file, number, group.rows, places)
+        places = {name: locate_column(file, group.chunks[name]) for name in names}
+        return check_row_group(file, number, group.rows, places)
 
-    def _read(self, path: str, length: int) -> tuple[FilePlace, tuple[RowGroup, ...]]:
+    def _read(self, path: str, length: int) -> tuple[IndexFile, tuple[RowGroup, ...]]:
         tail = self._suffix(path, length)
         metadata = int.from_bytes(tail.data[-8:-4], "little")
         if tail.data[-4:] == b"PAR1" and len(tail.data) < metadata + 8 <= min(tail.size, 16 << 20):
@@ -141,7 +141,7 @@ def _as_bytes(bound: object) -> bytes | None:
     return bound if isinstance(bound, bytes) else None
 
 
-def decoded_file(path: str, tail: bytes, size: int, etag: str | None) -> tuple[FilePlace, tuple[RowGroup, ...]]:
+def decoded_file(path: str, tail: bytes, size: int, etag: str | None) -> tuple[IndexFile, tuple[RowGroup, ...]]:
     """Returns a file's place and row groups with every flat column, from its footer. Raises ``DataFault``."""
     first = decode_footer(tail, size, path)
     flat, unread = split_columns(
@@ -149,7 +149,7 @@ def decoded_file(path: str, tail: bytes, size: int, etag: str | None) -> tuple[F
     )
     rows = decode_footer(tail, size, path, columns=(KEY,), lookup_columns=tuple(flat))
     crawl, subset, _ = place(path)
-    return FilePlace(crawl or "", subset or "", path, size, etag, rows.footer_bytes, flat, unread), rows.row_groups
+    return IndexFile(crawl or "", subset or "", path, size, etag, rows.footer_bytes, flat, unread), rows.row_groups
 
 
 _ADVICE = "Harvest the crawl (the row_groups asset), then look up again"
@@ -186,7 +186,7 @@ class CatalogFinder:
 
     def find(
         self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange], columns: Sequence[str] | None
-    ) -> list[RowGroupPlace]:
+    ) -> list[RowGroupLocation]:
         """Finds row groups. Raises ``EnvironmentFault`` if the catalog has no rows of a subset, ``DataFault`` for
         impossible places."""
         self._check(crawl, subsets)
@@ -202,10 +202,10 @@ class CatalogFinder:
             path, number = row["path"], row["row_group"]
             file = self._files(crawl)[path]
             group_chunks = chunks.get((path, number), {})
-            names = wanted_columns(columns, file)
+            names = requested_columns(columns, file)
             if group_chunks.keys() >= set(names):
                 places = {name: _place(file, name, group_chunks[name]) for name in names}
-                row_groups.append(checked_row_group(file, number, row["rows"], places))
+                row_groups.append(check_row_group(file, number, row["rows"], places))
             else:
                 self._footers.file(path, file)
                 row_groups.append(self._footers.row_group(path, number, names))
@@ -219,7 +219,7 @@ class CatalogFinder:
     def _check(self, crawl: str, subsets: Sequence[str]) -> None:
         missing_subsets = unharvested(self._catalog, crawl, subsets)
         if missing_subsets:
-            raise not_harvested(crawl, missing_subsets)
+            raise missing_harvest(crawl, missing_subsets)
         for row in self._catalog.coverage(crawl).to_pylist():
             if row["subset"] in subsets and row["expected"] and not row["harvested"]:
                 raise EnvironmentFault(f"the catalog has no row groups of {crawl} {row['subset']}", _ADVICE)
@@ -232,19 +232,19 @@ class CatalogFinder:
             return None
         return footers.footer(path)
 
-    def _read_files(self, crawl: str) -> dict[str, FilePlace]:
+    def _read_files(self, crawl: str) -> dict[str, IndexFile]:
         files = {}
         for row in self._catalog.index_files(crawl).to_pylist():
             if row["outcome"] == DECODED:
                 flat, unread = split_columns(described_columns(row["columns"]))
-                files[row["path"]] = FilePlace(
+                files[row["path"]] = IndexFile(
                     crawl, row["subset"], row["path"], row["file_size"], row["etag"], row["footer_bytes"], flat, unread
                 )
         return files
 
 
-def _place(file: FilePlace, name: str, chunk: Mapping[str, Any]) -> ColumnPlace:
-    return checked_place(
+def _place(file: IndexFile, name: str, chunk: Mapping[str, Any]) -> ColumnLocation:
+    return check_column(
         file,
         name,
         chunk["codec"],

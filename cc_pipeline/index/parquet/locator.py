@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
-from cc_pipeline.commoncrawl.filters import YES, Condition
+from cc_pipeline.commoncrawl.filters import MATCH_YES, Condition
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, common_ranges
 from cc_pipeline.commoncrawl.paths import todays_keys
@@ -24,21 +24,21 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.archive_rows import holds_arc
 from cc_pipeline.index.gaps import subset_flags
-from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, RangesOf, Takers, surt_ranges
-from cc_pipeline.index.parquet.cost_estimate import index_bytes, likely_bytes, most_requests
+from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult, RangesOf, TargetRouter, surt_ranges
+from cc_pipeline.index.parquet.cost_estimate import index_bytes, likely_bytes, max_requests
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
 from cc_pipeline.index.parquet.finder import RowGroupFinder
-from cc_pipeline.index.parquet.places import KEY, RowGroupPlace, unread_notes, wanted_columns
-from cc_pipeline.index.parquet.read import Found, Rows, Wanted, read_rows
+from cc_pipeline.index.parquet.places import KEY, RowGroupLocation, requested_columns, unread_notes
+from cc_pipeline.index.parquet.read import RowGroupQuery, RowGroupRows, Rows, read_rows
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 #: Faults of an object that is not the expected one: its ETag or its length differs.
-_ANOTHER = frozenset({FaultKind.CHANGED_OBJECT, FaultKind.RANGE_NOT_SATISFIABLE})
-KNOWN = frozenset((*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS)))
+_CHANGED_FILE_KINDS = frozenset({FaultKind.CHANGED_OBJECT, FaultKind.RANGE_NOT_SATISFIABLE})
+KNOWN_COLUMNS = frozenset((*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS)))
 _EXTRA = CAPTURE_SCHEMA.field("extra_columns").type
 
 
-def capture_rows(row_group_rows: Found, located_by: str) -> tuple[pa.Table, list[str]]:
+def capture_rows(row_group_rows: RowGroupRows, located_by: str) -> tuple[pa.Table, list[str]]:
     """Returns the ``CAPTURE_SCHEMA`` rows of one row group, and the host of each row.
 
     A host comes from the URL if the index's column was not stored or not read. Raises ``DataFault`` for a column whose
@@ -48,7 +48,7 @@ def capture_rows(row_group_rows: Found, located_by: str) -> tuple[pa.Table, list
     count = len(row_group_rows.rows)
     meanings = {name: meaning for name, (_, _, meaning) in file.columns.items()}
     columns: dict[str, pa.Array] = {}
-    for name in KNOWN & row_group_rows.columns.keys():
+    for name in KNOWN_COLUMNS & row_group_rows.columns.keys():
         try:
             columns[name] = _typed(
                 row_group_rows.columns[name], CAPTURE_SCHEMA.field(name).type, meanings.get(name, "")
@@ -62,7 +62,7 @@ def capture_rows(row_group_rows: Found, located_by: str) -> tuple[pa.Table, list
     hosts = _hosts(columns, count)
     columns["domain"] = pa.array(_domains(columns, hosts), pa.string())
     columns["extra_columns"] = _extra(
-        {name: row_group_rows.columns[name] for name in row_group_rows.columns if name not in KNOWN}, count
+        {name: row_group_rows.columns[name] for name in row_group_rows.columns if name not in KNOWN_COLUMNS}, count
     )
     constants = {
         "crawl": file.crawl,
@@ -81,7 +81,7 @@ def capture_rows(row_group_rows: Found, located_by: str) -> tuple[pa.Table, list
     return pa.Table.from_arrays(arrays, schema=CAPTURE_SCHEMA), hosts
 
 
-def _may_be(condition: Condition, column: str, crawl: str, values: pa.Array) -> npt.NDArray[np.bool_]:
+def _not_ruled_out(condition: Condition, column: str, crawl: str, values: pa.Array) -> npt.NDArray[np.bool_]:
     return np.asarray(pc.invert(condition.rules_out(column, as_text(values), crawl)))
 
 
@@ -176,42 +176,42 @@ class ParquetLocator:
         *,
         columns: Sequence[str] | None = None,
         indexes: PageIndexes | None = None,
-        doubt: Callable[[str], bool] = lambda path: False,
+        report_corrupt: Callable[[str], bool] = lambda path: False,
     ) -> None:
-        """``doubt`` gets the path of a file with wrong content, and returns whether ``reader`` will try another
-        place."""
+        """``report_corrupt`` gets the path of a file with wrong content, and returns whether ``reader`` will try
+        another place."""
         self.columns = columns
         self._reader = reader
         self._finder = finder
-        self._doubt = doubt
+        self._report_corrupt = report_corrupt
         self._indexes = indexes or PageIndexes()
 
-    def places(self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange]) -> list[RowGroupPlace]:
+    def places(self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange]) -> list[RowGroupLocation]:
         """Returns the row groups that may have keys in ``ranges``."""
         return self._finder.find(crawl, subsets, ranges, self.columns)
 
     def price(
         self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], key_filter: RangeSet | None = None
-    ) -> LookupPrice:
+    ) -> LookupEstimate:
         """Estimates an upper bound without reading the index: whole chunks, although often only pages are read."""
-        ranges = Takers(targets, self._ranges_of(crawl, key_filter)).ranges
+        ranges = TargetRouter(targets, self._ranges_of(crawl, key_filter)).ranges
         places = self._finder.find(crawl, subsets, ranges, self.columns)
         requests = size = likely = 0
         for place in places:
-            names = wanted_columns(self.columns, place.file)
+            names = requested_columns(self.columns, place.file)
             columns = [place.columns[name] for name in names if name in place.columns]
-            requests += most_requests(place, columns)
+            requests += max_requests(place, columns)
             size += sum(column.size + index_bytes(column, place.rows) + GAP for column in columns)
             likely += likely_bytes(place, columns)
         files = len({place.file.path for place in places})
-        return LookupPrice(files, len(places), requests, size, self._finder.gaps(crawl, subsets), likely)
+        return LookupEstimate(files, len(places), requests, size, self._finder.gaps(crawl, subsets), likely)
 
     def locate(
         self,
         crawl: str,
         subsets: Sequence[str],
         targets: Sequence[Target],
-        sink: Into | None = None,
+        sink: CaptureSink | None = None,
         key_filter: RangeSet | None = None,
     ) -> LookupResult:
         """Returns every capture of every target, per slug. If ``key_filter`` is given, only captures with such keys
@@ -219,15 +219,17 @@ class ParquetLocator:
         started = time.monotonic()
         cost = Cost()
         spent_before = (self._finder.cost.requests, self._finder.cost.bytes)
-        router = Takers(targets, self._ranges_of(crawl, key_filter), sink)
+        router = TargetRouter(targets, self._ranges_of(crawl, key_filter), sink)
         # without ranges no row group is read, not even those without key bounds
         places = self._finder.find(crawl, subsets, router.ranges, self.columns) if router.ranges else []
         for batch in self._batches(places):
-            queries = [Wanted(place, router.ranges, wanted_columns(self.columns, place.file)) for place in batch]
+            queries = [
+                RowGroupQuery(place, router.ranges, requested_columns(self.columns, place.file)) for place in batch
+            ]
             for row_group_rows in self._read(queries, cost):
                 table, hosts = capture_rows(row_group_rows, self.name)
                 rows = zip(row_group_rows.columns[KEY].to_pylist(), table["url"].to_pylist(), hosts, strict=True)
-                router.give(table, [router.of(key, url or "", host) for key, url, host in rows])
+                router.give(table, [router.matching_targets(key, url or "", host) for key, url, host in rows])
         spent_after = (self._finder.cost.requests, self._finder.cost.bytes)
         requests, size = cost.requests + spent_after[0] - spent_before[0], cost.bytes + spent_after[1] - spent_before[1]
         files = list({place.file.path: place.file for place in places}.values())
@@ -238,22 +240,22 @@ class ParquetLocator:
         ranges_of = surt_ranges(crawl, self.name)
         return ranges_of if key_filter is None else lambda target: common_ranges(ranges_of(target), key_filter)
 
-    def scan_price(self, places: Sequence[RowGroupPlace], key: str) -> tuple[int, int]:
+    def scan_price(self, places: Sequence[RowGroupLocation], key: str) -> tuple[int, int]:
         """Estimates the requests of a scan, and the bytes of the column that is read whole. Of the other columns only
         pages with matching rows are read."""
         sizes = [place.columns[key].size for place in places if key in place.columns]
         names = (list(place.columns.values()) for place in places)
-        return sum(most_requests(place, columns) for place, columns in zip(places, names, strict=True)), sum(sizes)
+        return sum(max_requests(place, columns) for place, columns in zip(places, names, strict=True)), sum(sizes)
 
-    def scan(self, places: Sequence[RowGroupPlace], key: str, condition: Condition) -> Iterator[pa.Table]:
+    def scan(self, places: Sequence[RowGroupLocation], key: str, condition: Condition) -> Iterator[pa.Table]:
         """Yields the captures of whole row groups that match a condition by the index. One column is read whole, and of
         the others the pages with rows that it does not rule out; a null value rules nothing out. Raises as
         :meth:`locate`."""
         for batch in self._batches(places):
             queries = [
-                Wanted(
-                    place, None, wanted_columns(self.columns, place.file), key,
-                    partial(_may_be, condition, key, place.file.crawl),
+                RowGroupQuery(
+                    place, None, requested_columns(self.columns, place.file), key,
+                    partial(_not_ruled_out, condition, key, place.file.crawl),
                 )
                 for place in batch
                 if key in place.columns
@@ -261,9 +263,9 @@ class ParquetLocator:
             for row_group_rows in self._read(queries, Cost()):
                 table, _ = capture_rows(row_group_rows, self.name)
                 rows = condition.keep(table)
-                yield rows.filter(pc.equal(rows["meant"], YES))
+                yield rows.filter(pc.equal(rows["meant"], MATCH_YES))
 
-    def _read(self, queries: Sequence[Wanted], cost: Cost) -> Iterator[Found]:
+    def _read(self, queries: Sequence[RowGroupQuery], cost: Cost) -> Iterator[RowGroupRows]:
         """Yields the matching rows, each once. After a fault in a file another mirror is read, if there is one. Rows
         from before are not repeated, and the other mirror's file must have all of them."""
         rows_by_group: dict[tuple[str, int], list[Rows]] = {}
@@ -291,7 +293,7 @@ class ParquetLocator:
                         )
                 return
             except DataFault as fault:
-                if fault.kind in _ANOTHER:
+                if fault.kind in _CHANGED_FILE_KINDS:
                     file = next(query.place.file for query in queries if query.place.file.path == fault.source)
                     raise EnvironmentFault(
                         f"{fault.source} is not the file any more whose footer was harvested: {fault.reason}",
@@ -299,16 +301,16 @@ class ParquetLocator:
                         f"cc-pipeline index harvest --crawl {file.crawl}{subset_flags([file.subset])} --refresh",
                     ) from fault
                 # the range was read, but its content is wrong: another place may have it right
-                if isinstance(fault, RangeFault) or not self._doubt(fault.source):
+                if isinstance(fault, RangeFault) or not self._report_corrupt(fault.source):
                     raise
                 self._indexes.forget(fault.source)
 
-    def _batches(self, places: Sequence[RowGroupPlace]) -> Iterator[list[RowGroupPlace]]:
+    def _batches(self, places: Sequence[RowGroupLocation]) -> Iterator[list[RowGroupLocation]]:
         """Groups row groups into rounds whose chunks fit the memory bound; a larger one has its own round."""
-        batch: list[RowGroupPlace] = []
+        batch: list[RowGroupLocation] = []
         batch_bytes = rows = 0
         for place in places:
-            names = wanted_columns(self.columns, place.file)
+            names = requested_columns(self.columns, place.file)
             size = sum(place.columns[name].size for name in names if name in place.columns)
             if batch and (batch_bytes + size > _ROUND_BYTES or rows + place.rows > _ROUND_ROWS):
                 yield batch

@@ -48,16 +48,15 @@ class PageClaims:
     """The claims of a chunk's pages together: ``values``, and ``plain``, the inflated bytes of its data pages.
 
     ``numbered`` of the values are numbers of dictionary entries. ``delta`` is the inflated size of the largest page
-    with delta-encoded values (0: there is none). ``led`` is the position, in all pieces joined, at which the pages with
-    a dictionary end; ``None`` if other pages come between them, which writers never do.
-    """
+    with delta-encoded values (0: there is none). ``dictionary_end`` is the position, in all pieces joined, at which the
+    pages with a dictionary end; ``None`` if other pages come between them, which writers never do."""
 
     values: int
     plain: int
     numbered: int
     delta: int
     dictionary: DictionaryPage | None
-    led: int | None
+    dictionary_end: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ def walk_pages(pieces: Sequence[tuple[int, bytes]], *, source: str) -> PageClaim
     walk = _Walk(source)
     for offset, data in pieces:
         walk.piece(offset, data)
-    return PageClaims(walk.values, walk.plain, walk.numbered, walk.delta, walk.dictionary, walk.led)
+    return PageClaims(walk.values, walk.plain, walk.numbered, walk.delta, walk.dictionary, walk.dictionary_end)
 
 
 def is_numbered(page: bytes, *, source: str, offset: int) -> bool:
@@ -102,9 +101,9 @@ class _Walk:
         self.source = source
         self.pages = self.headers = self.values = self.plain = self.numbered = self.delta = 0
         self.dictionary: DictionaryPage | None = None
-        self.led: int | None = 0
+        self.dictionary_end: int | None = 0
         self.joined = 0
-        self.left = False
+        self.has_left_dictionary = False
 
     def piece(self, offset: int, data: bytes) -> None:
         reader = CompactReader(data)
@@ -128,11 +127,11 @@ class _Walk:
 
     def _follow(self, page: _Page, end: int) -> None:
         if page.encoding not in _DICTIONARY_ENCODINGS:
-            self.left = True
-        elif self.left:
-            self.led = None
+            self.has_left_dictionary = True
+        elif self.has_left_dictionary:
+            self.dictionary_end = None
         else:
-            self.led = end
+            self.dictionary_end = end
 
     def _count(self, position: int) -> None:
         self.pages += 1

@@ -11,7 +11,7 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.footers.thrift import CompactReader, FooterFault, Value
-from cc_pipeline.index.parquet.places import ColumnPlace
+from cc_pipeline.index.parquet.places import ColumnLocation
 
 #: ``BoundaryOrder`` of pages whose bounds never fall.
 _ASCENDING = 1
@@ -160,13 +160,13 @@ _TYPES: dict[str, tuple[pa.DataType, str | None]] = {
 }
 
 
-def may_repeat(column: ColumnPlace, rows: int) -> bool:
+def may_repeat(column: ColumnLocation, rows: int) -> bool:
     """Whether the column index is worth its bytes: pages with a single value are likely, of a type that it can give."""
     indexed = column.column_index is not None and column.offset_index is not None
     return indexed and column.layout.physical in _TYPES and column.size * 8 < rows * REPEATING_BITS
 
 
-def single_values(data: bytes, column: ColumnPlace, pages: Pages, source: str) -> list[pa.Scalar | None]:
+def single_values(data: bytes, column: ColumnLocation, pages: Pages, source: str) -> list[pa.Scalar | None]:
     """Returns for each page the value of all its rows (perhaps null); ``None`` if they differ or it is unknown.
 
     The counts of nulls must agree with the bounds. Raises ``DataFault`` with ``source`` for bytes that are no column
@@ -181,7 +181,7 @@ def single_values(data: bytes, column: ColumnPlace, pages: Pages, source: str) -
 
 
 def _single(
-    column: ColumnPlace, rows: int, empty: bool, bounds: tuple[object, object], nulls: object
+    column: ColumnLocation, rows: int, empty: bool, bounds: tuple[object, object], nulls: object
 ) -> pa.Scalar | None:
     kind, layout = _TYPES[column.layout.physical]
     low, high = bounds

@@ -13,7 +13,7 @@ from cc_pipeline.index.parquet.decoding import ColumnLayout
 #: The column that every look-up searches.
 KEY = "url_surtkey"
 #: Row groups have up to two million rows; a much larger count is an error, since each value takes 8 to 12 bytes.
-MOST_ROWS = 1 << 24
+MAX_ROWS = 1 << 24
 #: Names of ``CompressionCodec`` in its order; the catalog has names, a footer for pyarrow needs numbers.
 _CODEC_NAMES = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
 #: Names in a note, and letters of a name.
@@ -23,7 +23,7 @@ _DICTIONARY_ONLY = {"PLAIN_DICTIONARY", "RLE", "BIT_PACKED"}
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnPlace:
+class ColumnLocation:
     """One column chunk with its dictionary: ``offset``, ``size`` in bytes; index positions as (offset, length).
 
     ``dictionary_only`` is true where the writer says that every page uses the dictionary.
@@ -39,7 +39,7 @@ class ColumnPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class FilePlace:
+class IndexFile:
     """One index file. ``columns`` maps name to (physical type, repetition, meaning), for all flat ones that it has.
 
     ``unread`` are the names of the others: nested ones, lists, and those with a dot in their own name.
@@ -56,13 +56,13 @@ class FilePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class RowGroupPlace:
+class RowGroupLocation:
     """One row group of ``file`` and those of its columns whose place is known."""
 
-    file: FilePlace
+    file: IndexFile
     number: int
     rows: int
-    columns: Mapping[str, ColumnPlace]
+    columns: Mapping[str, ColumnLocation]
 
 
 def described_columns(lines: list[str]) -> dict[str, tuple[str, str, str]]:
@@ -82,7 +82,7 @@ def split_columns(
     return flat, tuple(name for name in columns if name not in flat)
 
 
-def unread_notes(files: Sequence[FilePlace], columns: Sequence[str] | None) -> tuple[str, ...]:
+def unread_notes(files: Sequence[IndexFile], columns: Sequence[str] | None) -> tuple[str, ...]:
     """Returns a sentence on columns of ``files`` that an answer of ``columns`` (``None``: all) misses because of their
     form."""
     paths_by_column: dict[str, set[str]] = {}
@@ -101,10 +101,10 @@ def unread_notes(files: Sequence[FilePlace], columns: Sequence[str] | None) -> t
     )
 
 
-def column_place(file: FilePlace, chunk: ColumnChunk) -> ColumnPlace:
+def locate_column(file: IndexFile, chunk: ColumnChunk) -> ColumnLocation:
     """Returns the place of a column from a decoded footer. Raises ``DataFault`` if it is in another file or
     encrypted."""
-    return checked_place(
+    return check_column(
         file,
         chunk.column,
         chunk.codec,
@@ -112,12 +112,12 @@ def column_place(file: FilePlace, chunk: ColumnChunk) -> ColumnPlace:
         chunk.offset_index,
         chunk.column_index,
         chunk.encodings,
-        elsewhere=chunk.elsewhere or chunk.encrypted,
+        is_unreadable=chunk.is_in_other_file or chunk.is_encrypted,
     )
 
 
-def checked_place(
-    file: FilePlace,
+def check_column(
+    file: IndexFile,
     name: str,
     codec: str,
     span: tuple[int, int],
@@ -125,11 +125,11 @@ def checked_place(
     column_index: tuple[int, int] | None,
     encodings: Sequence[str] = (),
     *,
-    elsewhere: bool = False,
-) -> ColumnPlace:
+    is_unreadable: bool = False,
+) -> ColumnLocation:
     """Returns a column's place from its chunk's offset and size, after checking it against the file's size."""
     offset, size = span
-    if elsewhere:
+    if is_unreadable:
         raise DataFault(DataKind.UNSUPPORTED, file.path, offset, f"column {name} is encrypted or in another file")
     if name not in file.columns or codec not in _CODEC_NAMES:
         raise DataFault(DataKind.UNSUPPORTED, file.path, offset, f"column {name} with codec {codec} cannot be read")
@@ -141,22 +141,22 @@ def checked_place(
     physical, repetition, meaning = file.columns[name]
     layout = ColumnLayout(name, physical, repetition, _CODEC_NAMES.index(codec))
     only = "PLAIN_DICTIONARY" in encodings and _DICTIONARY_ONLY.issuperset(encodings)
-    return ColumnPlace(layout, meaning, offset, size, _inside(offset_index, end), _inside(column_index, end), only)
+    return ColumnLocation(layout, meaning, offset, size, _inside(offset_index, end), _inside(column_index, end), only)
 
 
-def checked_row_group(
-    file: FilePlace, number: int, rows: int, columns: Mapping[str, ColumnPlace], key: str = KEY
-) -> RowGroupPlace:
+def check_row_group(
+    file: IndexFile, number: int, rows: int, columns: Mapping[str, ColumnLocation], key: str = KEY
+) -> RowGroupLocation:
     """Returns a row group with a plausible row count. Raises ``DataFault`` for an impossible one, or without the key
     column."""
-    if not 0 <= rows <= MOST_ROWS:
+    if not 0 <= rows <= MAX_ROWS:
         raise DataFault(DataKind.MALFORMED, file.path, None, f"row group {number} claims {rows} rows")
     if key not in columns:
         raise DataFault(DataKind.MALFORMED, file.path, None, f"row group {number} has no column {key}")
-    return RowGroupPlace(file, number, rows, columns)
+    return RowGroupLocation(file, number, rows, columns)
 
 
-def wanted_columns(columns: Sequence[str] | None, file: FilePlace) -> tuple[str, ...]:
+def requested_columns(columns: Sequence[str] | None, file: IndexFile) -> tuple[str, ...]:
     """Returns the columns to read of ``file``: the requested ones that it has, in the published order, unknown ones
     last."""
     order = [name for name in INDEX_COLUMN_NAMES if name in file.columns]

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, range_set
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.parquet.decoding import decode_batches, decode_pages
-from cc_pipeline.index.parquet.fetch import MOST_WHOLE, Cost, ManyReader, PageIndexes, Piece, fetch_pieces
+from cc_pipeline.index.parquet.fetch import MAX_WHOLE_OBJECT, Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.parquet.page_walk import is_numbered
 from cc_pipeline.index.parquet.pages import (
     PageBounds,
@@ -27,10 +27,10 @@ from cc_pipeline.index.parquet.pages import (
     read_offset_index,
     single_values,
 )
-from cc_pipeline.index.parquet.places import KEY, MOST_ROWS, ColumnPlace, RowGroupPlace
+from cc_pipeline.index.parquet.places import KEY, MAX_ROWS, ColumnLocation, RowGroupLocation
 
 #: Up to so many ranges, comparing whole columns is cheaper than comparing keys one by one.
-_FEW = 24
+_MAX_COMPARED_RANGES = 24
 
 
 def rows_in_ranges(keys: pa.Array, ranges: Sequence[KeyRange]) -> npt.NDArray[np.int64]:
@@ -38,10 +38,10 @@ def rows_in_ranges(keys: pa.Array, ranges: Sequence[KeyRange]) -> npt.NDArray[np
     merged = _near(keys, range_set(ranges))
     if not len(keys) or not merged:
         return np.empty(0, dtype=np.int64)
-    if len(merged) <= len(keys) // _FEW and keys.null_count == 0 and _sorted(keys):
+    if len(merged) <= len(keys) // _MAX_COMPARED_RANGES and keys.null_count == 0 and _sorted(keys):
         spans = [(_lower(keys, key_range.start), _lower(keys, key_range.end)) for key_range in merged]
         return np.concatenate([np.arange(first, end, dtype=np.int64) for first, end in spans])
-    if len(merged) <= _FEW:
+    if len(merged) <= _MAX_COMPARED_RANGES:
         mask = np.zeros(len(keys), dtype=bool)
         for key_range in merged:
             mask |= _mask(keys, key_range)
@@ -60,7 +60,7 @@ def rows_in_ranges(keys: pa.Array, ranges: Sequence[KeyRange]) -> npt.NDArray[np
 
 def _near(keys: pa.Array, ranges: RangeSet) -> Sequence[KeyRange]:
     """Returns the ranges that can hold one of ``keys``."""
-    if len(ranges) <= _FEW:
+    if len(ranges) <= _MAX_COMPARED_RANGES:
         return ranges
     bounds = pc.min_max(keys)
     return ranges.near(bounds["min"].as_py(), bounds["max"].as_py())
@@ -90,7 +90,7 @@ _SMALL_DICTIONARY = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RowGroupQuery:
     """A query of one row group: its key ranges (``None``: all rows, also those without a key), and the columns to
     return (the key column is always read).
 
@@ -99,7 +99,7 @@ class Wanted:
     error.
     """
 
-    place: RowGroupPlace
+    place: RowGroupLocation
     ranges: Sequence[KeyRange] | None
     columns: tuple[str, ...]
     key: str = KEY
@@ -108,27 +108,27 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RowGroupRows:
     """Rows of one row group: their numbers in it, and one array per column in its physical type."""
 
-    place: RowGroupPlace
+    place: RowGroupLocation
     rows: Rows
     columns: dict[str, pa.Array]
 
-    def filtered(self, is_selected: npt.NDArray[np.bool_]) -> Found:
+    def filtered(self, is_selected: npt.NDArray[np.bool_]) -> RowGroupRows:
         """Returns only the selected rows."""
         mask = pa.array(is_selected)
         columns = {name: values.filter(mask) for name, values in self.columns.items()}
-        return Found(self.place, self.rows[is_selected], columns)
+        return RowGroupRows(self.place, self.rows[is_selected], columns)
 
 
 @dataclass(frozen=True, slots=True)
 class _Selection:
     """The pages of a chunk to read; ``pages`` is ``None`` if the whole chunk is one piece."""
 
-    place: ColumnPlace
+    place: ColumnLocation
     pages: Pages | None
-    chosen: tuple[int, ...]
+    page_numbers: tuple[int, ...]
     rows: int
     bounds: PageBounds | None = None
 
@@ -136,22 +136,22 @@ class _Selection:
         """Returns the pieces to read: the chunk, or the selected pages."""
         if self.pages is None:
             return [Piece(key, self.place.offset, self.place.size)]
-        return [Piece(key, self.pages.offsets[page], self.pages.sizes[page]) for page in self.chosen]
+        return [Piece(key, self.pages.offsets[page], self.pages.sizes[page]) for page in self.page_numbers]
 
     def dictionary(self, key: str) -> Piece | None:
         """Returns the dictionary page before the pages, if there is one."""
-        length = self.pages.offsets[0] - self.place.offset if self.pages is not None and self.chosen else 0
+        length = self.pages.offsets[0] - self.place.offset if self.pages is not None and self.page_numbers else 0
         return Piece(key, self.place.offset, length) if length else None
 
 
 def read_rows(
     reader: ManyReader,
-    queries: Sequence[Wanted],
+    queries: Sequence[RowGroupQuery],
     indexes: PageIndexes,
     cost: Cost,
     on_memory: Callable[[int, int], None] | None = None,
-    window: int = MOST_ROWS,
-) -> Iterator[Found]:
+    window: int = MAX_ROWS,
+) -> Iterator[RowGroupRows]:
     """Yields the rows of each row group whose key lies in its ranges, in the order of ``queries``. A row group with
     more than ``window`` rows comes in windows of that size, decoded as they are drawn; the windows of equal
     queries are equal.
@@ -165,7 +165,7 @@ def read_rows(
     sizes = {query.place.file.path: query.place.file.size for query in queries}
 
     def fetch(pieces: Iterable[Piece]) -> Bytes:
-        return fetch_pieces(reader, pieces, etags, cost, sizes, whole_up_to=MOST_WHOLE)
+        return fetch_pieces(reader, pieces, etags, cost, sizes, max_object_bytes=MAX_WHOLE_OBJECT)
 
     page_indexes = _page_indexes(queries, indexes, fetch)
     key_parts = [_key_selection(query, page_indexes) for query in queries]
@@ -182,15 +182,17 @@ def read_rows(
     for query, key_part in zip(queries, key_parts, strict=True):
         matched.append(_match(query, key_part, bytes_of))
         take(len(matched[-1][0]), matched[-1][0].nbytes + matched[-1][1].nbytes)
-    parts: list[tuple[Wanted, _Selection | pa.DictionaryArray]] = []
+    parts: list[tuple[RowGroupQuery, _Selection | pa.DictionaryArray]] = []
     for query, (rows, _) in zip(queries, matched, strict=True):
         parts += [
-            (query, _row_selection(query.place, name, rows, page_indexes)) for name in _others(query) if len(rows)
+            (query, _row_selection(query.place, name, rows, page_indexes))
+            for name in _other_columns(query)
+            if len(rows)
         ]
     bytes_of = _fetch_pages([(query, part) for query, part in parts if isinstance(part, _Selection)], fetch)
     remaining = iter(parts)
     for query, (rows, keys) in zip(queries, matched, strict=True):
-        columns = {name: next(remaining)[1] for name in _others(query) if len(rows)}
+        columns = {name: next(remaining)[1] for name in _other_columns(query) if len(rows)}
         decoded_columns: dict[str, pa.Array] = {}
         for start in range(0, max(len(rows), 1), window):
             window_rows = rows[start : start + window]
@@ -204,28 +206,28 @@ def read_rows(
                         decoded_columns[name] = _decode(query.place, part, bytes_of)
                     arrays[name] = decoded_columns[name].take(pa.array(window_rows))
                 else:
-                    selected_pages = _of_rows(part, window_rows)
+                    selected_pages = _select_pages(part, window_rows)
                     arrays[name] = _decode(query.place, selected_pages, bytes_of).take(
                         pa.array(_positions(selected_pages, window_rows))
                     )
                 take(0, arrays[name].nbytes)
-            yield Found(query.place, window_rows, arrays)
+            yield RowGroupRows(query.place, window_rows, arrays)
 
 
-def _others(query: Wanted) -> list[str]:
+def _other_columns(query: RowGroupQuery) -> list[str]:
     return [name for name in query.columns if name != query.key and name in query.place.columns]
 
 
-def _of_rows(part: _Selection, rows: Rows) -> _Selection:
+def _select_pages(part: _Selection, rows: Rows) -> _Selection:
     """Returns the selected pages that hold ``rows``, which are in order."""
     assert part.pages is not None
-    firsts = np.asarray([part.pages.first_rows[page] for page in part.chosen], dtype=np.int64)
+    firsts = np.asarray([part.pages.first_rows[page] for page in part.page_numbers], dtype=np.int64)
     page_positions = np.unique(np.searchsorted(firsts, rows, side="right") - 1)
-    return replace(part, chosen=tuple(part.chosen[place] for place in page_positions.tolist()))
+    return replace(part, page_numbers=tuple(part.page_numbers[place] for place in page_positions.tolist()))
 
 
 def _fetch_pages(
-    selections: Sequence[tuple[Wanted, _Selection | None]], fetch: Callable[[Iterable[Piece]], Bytes]
+    selections: Sequence[tuple[RowGroupQuery, _Selection | None]], fetch: Callable[[Iterable[Piece]], Bytes]
 ) -> Bytes:
     """Fetches all selected pages, with the dictionaries that they need.
 
@@ -253,11 +255,13 @@ def _fetch_pages(
     return page_data | fetch(needed)
 
 
-def _page_indexes(queries: Sequence[Wanted], indexes: PageIndexes, fetch: Callable[[Iterable[Piece]], Bytes]) -> Bytes:
+def _page_indexes(
+    queries: Sequence[RowGroupQuery], indexes: PageIndexes, fetch: Callable[[Iterable[Piece]], Bytes]
+) -> Bytes:
     needed: set[Piece] = set()
     for query in queries:
         path, key = query.place.file.path, query.place.columns[query.key]
-        names = _others(query)
+        names = _other_columns(query)
         if query.ranges is not None:
             if key.column_index is None or key.offset_index is None:
                 continue
@@ -270,13 +274,13 @@ def _page_indexes(queries: Sequence[Wanted], indexes: PageIndexes, fetch: Callab
             if column.column_index is not None and may_repeat(column, query.place.rows):
                 needed.add(Piece(path, *column.column_index))
     etags = {query.place.file.path: query.place.file.etag for query in queries}
-    cached = indexes.known(needed, etags)
+    cached = indexes.cached_pieces(needed, etags)
     fresh = fetch(needed - cached.keys())
     indexes.keep(fresh, etags)
     return cached | fresh
 
 
-def _key_selection(query: Wanted, page_indexes: Bytes) -> _Selection | None:
+def _key_selection(query: RowGroupQuery, page_indexes: Bytes) -> _Selection | None:
     place = query.place
     column = place.columns[query.key]
     pages = _pages(place, column, page_indexes) if query.ranges is not None else None
@@ -288,7 +292,9 @@ def _key_selection(query: Wanted, page_indexes: Bytes) -> _Selection | None:
     return _Selection(column, pages, page_numbers, place.rows, bounds) if page_numbers else None
 
 
-def _row_selection(place: RowGroupPlace, name: str, rows: Rows, page_indexes: Bytes) -> _Selection | pa.DictionaryArray:
+def _row_selection(
+    place: RowGroupLocation, name: str, rows: Rows, page_indexes: Bytes
+) -> _Selection | pa.DictionaryArray:
     """Returns the pages that hold ``rows``, or the values of these rows if the page index has them."""
     column = place.columns[name]
     pages = _pages(place, column, page_indexes)
@@ -306,7 +312,7 @@ def _row_selection(place: RowGroupPlace, name: str, rows: Rows, page_indexes: By
     return _Selection(column, pages, tuple(page_numbers.tolist()), place.rows)
 
 
-def _pages(place: RowGroupPlace, column: ColumnPlace, page_indexes: Bytes) -> Pages | None:
+def _pages(place: RowGroupLocation, column: ColumnLocation, page_indexes: Bytes) -> Pages | None:
     position = column.offset_index
     data = page_indexes.get(Piece(place.file.path, *position)) if position is not None else None
     if position is None or data is None:
@@ -315,7 +321,7 @@ def _pages(place: RowGroupPlace, column: ColumnPlace, page_indexes: Bytes) -> Pa
     return read_offset_index(data, place.rows, column.offset, end, place.file.path, position[0])
 
 
-def _match(query: Wanted, part: _Selection | None, bytes_of: Bytes) -> tuple[Rows, pa.Array]:
+def _match(query: RowGroupQuery, part: _Selection | None, bytes_of: Bytes) -> tuple[Rows, pa.Array]:
     if part is None:
         return np.empty(0, dtype=np.int64), pa.array([], pa.binary())
     keys = _decode(query.place, part, bytes_of)
@@ -334,12 +340,12 @@ def _match(query: Wanted, part: _Selection | None, bytes_of: Bytes) -> tuple[Row
     return _numbers(part, positions), keys.take(pa.array(positions))
 
 
-def _check_bounds(place: RowGroupPlace, part: _Selection, keys: pa.Array) -> None:
+def _check_bounds(place: RowGroupLocation, part: _Selection, keys: pa.Array) -> None:
     """Raises ``DataFault`` if a page has keys outside its bounds: then its page index is unreliable."""
     if part.pages is None or part.bounds is None:
         return
     start = 0
-    for page in part.chosen:
+    for page in part.page_numbers:
         count = part.pages.row_count(page)
         extremes = pc.min_max(keys.slice(start, count))
         smallest, largest = extremes["min"].as_py(), extremes["max"].as_py()
@@ -353,7 +359,7 @@ def _check_bounds(place: RowGroupPlace, part: _Selection, keys: pa.Array) -> Non
         start += count
 
 
-def _check_statistics(query: Wanted, part: _Selection, keys: pa.Array) -> None:
+def _check_statistics(query: RowGroupQuery, part: _Selection, keys: pa.Array) -> None:
     """Raises ``DataFault`` if a row group has keys outside its footer's bounds: these decide which row groups are
     skipped."""
     low, high = query.bounds
@@ -370,12 +376,12 @@ def _check_statistics(query: Wanted, part: _Selection, keys: pa.Array) -> None:
         )
 
 
-def _decode(place: RowGroupPlace, part: _Selection, bytes_of: Bytes) -> pa.Array:
+def _decode(place: RowGroupLocation, part: _Selection, bytes_of: Bytes) -> pa.Array:
     column, path = part.place, place.file.path
     dictionary = part.dictionary(path)
     pieces = [dictionary] if dictionary is not None and dictionary in bytes_of else []
     pieces_with_data = [(piece.offset, bytes_of[piece]) for piece in pieces + part.pieces(path)]
-    rows = part.rows if part.pages is None else sum(part.pages.row_count(page) for page in part.chosen)
+    rows = part.rows if part.pages is None else sum(part.pages.row_count(page) for page in part.page_numbers)
     values = decode_pages(column.layout, pieces_with_data, rows, source=path)
     return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
 
@@ -400,8 +406,8 @@ def _positions(part: _Selection, rows: Rows) -> Rows:
 
 def _starts(part: _Selection) -> tuple[Rows, Rows]:
     assert part.pages is not None
-    counts = np.asarray([part.pages.row_count(page) for page in part.chosen], dtype=np.int64)
-    firsts = np.asarray([part.pages.first_rows[page] for page in part.chosen], dtype=np.int64)
+    counts = np.asarray([part.pages.row_count(page) for page in part.page_numbers], dtype=np.int64)
+    firsts = np.asarray([part.pages.first_rows[page] for page in part.page_numbers], dtype=np.int64)
     return np.cumsum(counts) - counts, firsts
 
 
@@ -410,7 +416,7 @@ _SCANNED_ROWS = 16_384
 
 
 def scan_columns(
-    reader: ManyReader, place: RowGroupPlace, names: Sequence[str], cost: Cost
+    reader: ManyReader, place: RowGroupLocation, names: Sequence[str], cost: Cost
 ) -> Iterator[list[pa.Array]]:
     """Yields batches of the columns ``names`` of one row group, in their physical types.
 

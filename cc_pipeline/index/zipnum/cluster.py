@@ -35,19 +35,19 @@ _LAST: Final = b"\xff"
 #: takes as many lines along as it can.
 PROBE = 256 << 10
 #: A remaining part of the file of at most this many bytes is read whole.
-WHOLE = 512 << 10
+WHOLE_READ_BYTES = 512 << 10
 #: Bytes of the first read after the known lines.
-STRETCH = 64 << 10
+FIRST_READ_BYTES = 64 << 10
 #: If more ranges than this lay in the lines read last, the next lines are read without a search.
 _CLOSE = 1
 #: No line is longer: keys of the index have a few kilobytes at most.
 _LONGEST_LINE = 1 << 20
 #: Each further read is twice as long as the last one, up to this many bytes.
-_MOST_STRETCH = 4 << 20
+_MAX_READ_BYTES = 4 << 20
 #: Bytes of lines held in memory.
-_MOST_HELD = 32 << 20
+_MAX_HELD_BYTES = 32 << 20
 #: Spans that wait to be stored.
-_MOST_LEARNT = 64
+_MAX_LEARNT = 64
 
 
 class Marks:
@@ -65,10 +65,10 @@ class Marks:
         place = bisect_right(self._keys, key)
         low, share_before = self._keys[place - 1], self._shares[place - 1]
         high, share_after = (self._keys[place], self._shares[place]) if place < len(self._keys) else (_LAST, 1.0)
-        return share_before + _between(low, high, key) * (share_after - share_before)
+        return share_before + _relative_position(low, high, key) * (share_after - share_before)
 
 
-def _between(low: bytes, high: bytes, key: bytes) -> float:
+def _relative_position(low: bytes, high: bytes, key: bytes) -> float:
     """Returns the relative position of ``key`` between ``low`` and ``high`` (0 to 1), if all names are equally
     frequent."""
     common_length = next(
@@ -108,7 +108,7 @@ class Span:
     data: bytes | None = None
 
 
-_at = attrgetter("at")
+_span_start = attrgetter("at")
 _first = attrgetter("first")
 _first_key = attrgetter("first_key")
 
@@ -116,7 +116,7 @@ _first_key = attrgetter("first_key")
 class Cluster:
     """One ``cluster.idx`` behind range reads; safe to share between threads.
 
-    ``size`` is the file's size in bytes if it is known; else a read finds it. ``known`` are spans that were read
+    ``size`` is the file's size in bytes if it is known; else a read finds it. ``stored_spans`` are spans that were read
     before, whose lines ``load`` returns (``None``: they are read again). ``guide`` returns key positions from other
     such files; it is called once, before the first guess. ``reads`` and ``bytes_read`` count the range reads and their
     bytes, ``learnt`` are the last spans that were read.
@@ -128,14 +128,14 @@ class Cluster:
         key: str,
         size: int | None = None,
         *,
-        known: Iterable[Span] = (),
+        stored_spans: Iterable[Span] = (),
         load: Callable[[Span], bytes | None] = lambda span: None,
         guide: Callable[[], Marks] = Marks,
     ) -> None:
         self.key = key
         self.reads = 0
         self.bytes_read = 0
-        self.learnt: deque[Span] = deque(maxlen=_MOST_LEARNT)
+        self.learnt: deque[Span] = deque(maxlen=_MAX_LEARNT)
         self._charged = Cost()
         self._reader = reader
         self._size = size
@@ -143,10 +143,10 @@ class Cluster:
         self._guide = guide
         self._marks: Marks | None = None
         self._spans: list[Span] = []
-        for span in sorted(known, key=_at):
+        for span in sorted(stored_spans, key=_span_start):
             if not self._spans or (self._spans[-1].end <= span.at and self._spans[-1].last <= span.first):
                 self._spans.append(span)
-        self._held: deque[Span] = deque()
+        self._held_spans: deque[Span] = deque()
         self._held_bytes = 0
         self._parsed: tuple[Span, list[Member]] | None = None
         self._lock = threading.RLock()
@@ -162,20 +162,20 @@ class Cluster:
         shared = 0
         for keys in ranges:
             shared += 1
-            if not _has(window, keys.start):
+            if not _covers(window, keys.start):
                 # if several ranges shared the last lines, the next one is probably near
                 next_members = next(chunks, None) if shared > _CLOSE else None
                 window = [] if next_members is None else [window[-1], *next_members]
                 shared = 0
-                if not _has(window, keys.start):
-                    chunks = self._stretches(self._before(keys.start))
+                if not _covers(window, keys.start):
+                    chunks = self._read_onward(self._find_start(keys.start))
                     window = next(chunks, [])
             while (keys.end is None or not window or window[-1].first_key < keys.end) and (
                 next_members := next(chunks, None)
             ) is not None:
-                window = [*window[_before(window, keys.start) :], *next_members]
+                window = [*window[_index_before(window, keys.start) :], *next_members]
             last = len(window) if keys.end is None else bisect_left(window, keys.end, key=_first_key)
-            for member in window[_before(window, keys.start) : last]:
+            for member in window[_index_before(window, keys.start) : last]:
                 if member != last_member:
                     yield member
                 last_member = member
@@ -187,23 +187,23 @@ class Cluster:
             cost.bytes += self.bytes_read - self._charged.bytes
             self._charged = Cost(self.reads, self.bytes_read)
 
-    def _before(self, start: bytes) -> int:
+    def _find_start(self, start: bytes) -> int:
         """Returns the start of the known span with the last line below ``start``, or else the start of the file.
 
         Guesses the position of the key, and reads a probe there. After a miss the next guess is aimed beyond the key,
         by a step that grows until it halves the remaining part: so bad guesses end like a bisection.
         """
-        step = WHOLE // 4
+        step = WHOLE_READ_BYTES // 4
         missed = False
         self._total()
         while True:
             with self._lock:
                 start_offset = self._place(start)
-                left, right = self._around(start)
+                left, right = self._neighbours(start)
             if start_offset is not None:
                 return start_offset
             low, high = left.end if left else 0, right.at if right else self._total()
-            if high - low <= WHOLE:
+            if high - low <= WHOLE_READ_BYTES:
                 self._learn(low, high, low, high - low)
                 continue
             middle = (low + high) // 2
@@ -216,13 +216,13 @@ class Cluster:
 
     def _place(self, start: bytes) -> int | None:
         """Returns the result of ``_before`` if it is known without reading."""
-        left, right = self._around(start)
+        left, right = self._neighbours(start)
         if left is None:
             return 0 if (right.at == 0 if right else self._size == 0) else None
         next_start = right.at if right else self._size
         return left.at if left.last >= start or left.end == next_start else None
 
-    def _around(self, start: bytes) -> tuple[Span | None, Span | None]:
+    def _neighbours(self, start: bytes) -> tuple[Span | None, Span | None]:
         """Returns the last span that begins with a key below ``start``, and the next one."""
         place = bisect_left(self._spans, start, key=_first)
         return self._spans[place - 1] if place else None, self._spans[place] if place < len(self._spans) else None
@@ -261,7 +261,7 @@ class Cluster:
 
     def _insert(self, span: Span) -> None:
         with self._lock:
-            place = bisect_left(self._spans, span.at, key=_at)
+            place = bisect_left(self._spans, span.at, key=_span_start)
             before = self._spans[place - 1] if place else None
             after = self._spans[place] if place < len(self._spans) else None
             if (before and before.end > span.at) or (after and after.at < span.end):
@@ -270,14 +270,14 @@ class Cluster:
             self._check_order(span.first, span.last, span.at)
             self._check_order(span.last, after.first if after else span.last, span.end)
             self._spans.insert(place, span)
-            if span.end - span.at <= WHOLE:
+            if span.end - span.at <= WHOLE_READ_BYTES:
                 self.learnt.append(span)
-            self._held.append(span)
+            self._held_spans.append(span)
             self._held_bytes += span.end - span.at
-            while self._held_bytes > _MOST_HELD and len(self._held) > 1:
-                oldest = self._held.popleft()
+            while self._held_bytes > _MAX_HELD_BYTES and len(self._held_spans) > 1:
+                oldest = self._held_spans.popleft()
                 self._held_bytes -= oldest.end - oldest.at
-                del self._spans[bisect_left(self._spans, oldest.at, key=_at)]
+                del self._spans[bisect_left(self._spans, oldest.at, key=_span_start)]
 
     def _check_order(self, previous_key: bytes, next_key: bytes, position: int) -> None:
         if next_key < previous_key:
@@ -285,17 +285,17 @@ class Cluster:
                 DataKind.MALFORMED, self.key, position, f"line of {next_key!r} follows that of {previous_key!r}"
             )
 
-    def _stretches(self, offset: int) -> Iterator[list[Member]]:
+    def _read_onward(self, offset: int) -> Iterator[list[Member]]:
         """Yields the members from ``offset`` on, as they are read; their keys never fall."""
-        total, read_length = self._total(), STRETCH
+        total, read_length = self._total(), FIRST_READ_BYTES
         last = b""
         while offset < total:
             with self._lock:
-                place = bisect_left(self._spans, offset, key=_at)
+                place = bisect_left(self._spans, offset, key=_span_start)
                 span = self._spans[place] if place < len(self._spans) else None
             if span is None or span.at != offset:
                 span = self._learn(offset, span.at if span else total, offset, read_length)
-                read_length = min(2 * read_length, _MOST_STRETCH)
+                read_length = min(2 * read_length, _MAX_READ_BYTES)
             members = self._members(span)
             self._check_order(last, members[0].first_key, offset)
             yield members
@@ -354,12 +354,12 @@ class Cluster:
         return answer.data
 
 
-def _has(window: Sequence[Member], start: bytes) -> bool:
+def _covers(window: Sequence[Member], start: bytes) -> bool:
     """Whether ``window`` has the last member with a key below ``start``, and another after it."""
     return bool(window) and window[0].first_key < start <= window[-1].first_key
 
 
-def _before(window: Sequence[Member], start: bytes) -> int:
+def _index_before(window: Sequence[Member], start: bytes) -> int:
     """Returns the position of the last member with a key below ``start``, else of the first one."""
     return max(0, bisect_left(window, start, key=_first_key) - 1)
 

@@ -1,7 +1,7 @@
 """The open ``cluster.idx`` files of crawls: opened once per run, and cached from one run to the next.
 
 A file is identified by its place, length and ETag (or an alias of it); without an ETag nothing is cached. The cache is
-a folder of ``KeptAnswers``: a list of all spans, and the lines of each under its own name. The folder may be deleted at
+a folder of ``AnswerCache``: a list of all spans, and the lines of each under its own name. The folder may be deleted at
 any time. If processes write the list at the same time, only the spans of one of them are lost.
 """
 
@@ -17,8 +17,8 @@ from typing import Final
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.paths import cluster_key
-from cc_pipeline.index.etags import Faces, SameFiles
-from cc_pipeline.index.kept_answers import KeptAnswers
+from cc_pipeline.index.etags import EtagAliases, SameFiles
+from cc_pipeline.index.kept_answers import AnswerCache
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.index.zipnum.cluster import Cluster, Mark, Marks, Span
 from cc_pipeline.transport.client import Transport
@@ -26,13 +26,13 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: A ``cluster.idx`` that comes whole despite a range is read as far as it is needed: it has some 110 MB.
-_MOST_WHOLE: Final = 256 << 20
+_MAX_WHOLE_OBJECT: Final = 256 << 20
 #: Bytes at the end of the file: they bring its length, its ETag, and its last line.
 _TAIL: Final = 4096
 #: Bytes on disk, spans in the list (of all crawls), and members in memory.
-_MOST_KEPT: Final = 64 << 20
-_MOST_SPANS: Final = 4096
-_MOST_MEMBERS: Final = 32 << 20
+_MAX_FOLDER_BYTES: Final = 64 << 20
+_MAX_SPANS: Final = 4096
+_MAX_MEMBER_BYTES: Final = 32 << 20
 _SPANS: Final = "spans"
 _SCHEMA: Final = pa.schema(
     {
@@ -66,9 +66,9 @@ class Clusters:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.members = PageIndexes(memory=_MOST_MEMBERS)
-        self._answers = None if folder is None else KeptAnswers(folder, _MOST_KEPT)
-        self._faces = Faces(None if folder is None else folder / "etags.jsonl")
+        self.members = PageIndexes(memory=_MAX_MEMBER_BYTES)
+        self._answers = None if folder is None else AnswerCache(folder, _MAX_FOLDER_BYTES)
+        self._aliases = EtagAliases(None if folder is None else folder / "etags.jsonl")
         self._open: dict[tuple[str, str], OpenCluster | None] = {}
         self._lock = threading.RLock()
 
@@ -84,7 +84,7 @@ class Clusters:
             name = (transport.source, crawl)
             if name not in self._open:
                 try:
-                    tail = transport.read_suffix(cluster_key(crawl), _TAIL, _MOST_WHOLE)
+                    tail = transport.read_suffix(cluster_key(crawl), _TAIL, _MAX_WHOLE_OBJECT)
                 except RangeFault as fault:
                     if fault.kind not in (FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE):
                         raise
@@ -122,18 +122,18 @@ class Clusters:
                     for span_ in reversed(learnt)
                 ]
                 spans = pa.concat_tables([pa.Table.from_pylist(rows, schema=_SCHEMA), self._spans()])
-                self._answers.keep(_SPANS, spans.slice(0, _MOST_SPANS))
+                self._answers.keep(_SPANS, spans.slice(0, _MAX_SPANS))
 
     def _opened(self, transport: Transport, tail: RangeBytes, read_marks: Callable[[], Iterable[Mark]]) -> OpenCluster:
-        etag = None if tail.etag is None else self._faces.first(tail.key, tail.etag)
+        etag = None if tail.etag is None else self._aliases.first(tail.key, tail.etag)
         identity = (transport.source, tail.key, str(tail.total), etag)
         name = None if etag is None else hashlib.sha256("\n".join(map(str, identity)).encode()).hexdigest()
         own_rows = [row for row in self._spans().to_pylist() if row["object"] == name]
         cluster = Cluster(
-            _SameObject(SameFiles(transport, lambda key, etag: tail.data, self._faces), tail),
+            _SameObject(SameFiles(transport, lambda key, etag: tail.data, self._aliases), tail),
             tail.key,
             tail.total,
-            known=[Span(row["at"], row["end"], row["first"], row["last"]) for row in own_rows],
+            stored_spans=[Span(row["at"], row["end"], row["first"], row["last"]) for row in own_rows],
             load=lambda span: self._lines(name, span),
             guide=lambda: self._guide(name, read_marks()),
         )
@@ -176,7 +176,9 @@ class _SameObject:
     tail: RangeBytes
 
     def read(self, key: str, offset: int, length: int) -> RangeBytes:
-        byte_range = ByteRange(key, offset, length, self.tail.etag, total=self.tail.total, whole_up_to=_MOST_WHOLE)
+        byte_range = ByteRange(
+            key, offset, length, self.tail.etag, total=self.tail.total, max_object_bytes=_MAX_WHOLE_OBJECT
+        )
         [answer] = self.files.read_many([byte_range])
         if isinstance(answer, RangeFault):
             raise answer

@@ -26,7 +26,7 @@ from cc_pipeline.index.archive_rows import is_arc
 from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.gaps import IndexGaps
-from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, Takers, surt_ranges
+from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult, TargetRouter, surt_ranges
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.zipnum.cluster import Cluster, Member, line_key
 
@@ -38,8 +38,8 @@ _TEXTS = {
     "truncated": "content_truncated",
     "redirect": "fetch_redirect",
 }
-_OTHERS = frozenset({"url", "status", "digest", "length", "offset", "filename"})
-_INT64 = 1 << 63
+_OWN_FIELDS = frozenset({"url", "status", "digest", "length", "offset", "filename"})
+_INT64_LIMIT = 1 << 63
 
 
 def capture_of(line: bytes, source: str, offset: int) -> Mapping[str, Any]:
@@ -67,7 +67,7 @@ def capture_of(line: bytes, source: str, offset: int) -> Mapping[str, Any]:
     url = url if isinstance(url, str) else ""
     columns = host_columns(url)
     arc = is_arc(file)
-    extra = {name: value for name, value in fields.items() if name not in _TEXTS and name not in _OTHERS}
+    extra = {name: value for name, value in fields.items() if name not in _TEXTS and name not in _OWN_FIELDS}
     moment = _moment(stamp)
     if moment is None:
         extra["timestamp"] = stamp.decode("utf-8", "backslashreplace")
@@ -129,7 +129,7 @@ def _moment(stamp: bytes) -> datetime | None:
 
 def _number(fields: Mapping[str, Any], name: str, key: bytes, source: str, offset: int) -> int:
     text = str(fields.get(name, ""))
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < _INT64):
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < _INT64_LIMIT):
         raise DataFault(DataKind.MALFORMED, source, offset, f"the line of {key[:200]!r} has the {name} {text[:50]!r}")
     return int(text)
 
@@ -140,15 +140,15 @@ _ROUND_BYTES = 16 << 20
 _ROWS = 20_000
 #: Common Crawl's front serves some objects whole despite a range. A shard has up to 1 GB: members in its first bytes,
 #: up to so many, are taken out of it, and others are not worth it.
-_MOST_WHOLE = 256 << 20
+_MAX_WHOLE_OBJECT = 256 << 20
 #: A member holds 3,000 lines; one that inflates beyond this is refused.
-_MOST_INFLATED = 256 << 20
+_MAX_INFLATED = 256 << 20
 #: A record that begins directly after another one: in crawls of 2014 and 2015 members end without a line end, and
 #: joined members have two records on a line. A record's values are strings; a key may have a brace, but no quote.
 _JOINED = re.compile(rb"(?<=\")\}(?=[^ \n\"]+ \d{14} \{)")
 #: Bad lines, and members that cannot be read, that a note or an error names.
-_NAMED = 5
-_KEPT = 20
+_MAX_SHOWN = 5
+_MAX_KEPT = 20
 
 
 @dataclass(slots=True)
@@ -160,11 +160,11 @@ class _Unread:
     line_count: int = 0
     members: list[tuple[str, str]] = field(default_factory=list)
     keys: list[KeyRange] = field(default_factory=list)
-    asked: int = 0
+    requested: int = 0
 
     def add_line(self, fault: DataFault) -> None:
         self.line_count += 1
-        if len(self.lines) < _NAMED:
+        if len(self.lines) < _MAX_SHOWN:
             self.lines.append(str(fault))
 
     def add_member(self, piece: Piece, fault: DataFault, first_key: bytes, next_key: bytes | None) -> None:
@@ -183,8 +183,10 @@ class _Unread:
         unread = len(self.members)
         if not unread:
             return None
-        by_subset = tuple((subset, unread, self.asked) for subset in subsets)
-        return IndexGaps(crawl, self.asked, unread, by_subset, tuple(self.members[:_KEPT]), "members of the URL index")
+        by_subset = tuple((subset, unread, self.requested) for subset in subsets)
+        return IndexGaps(
+            crawl, self.requested, unread, by_subset, tuple(self.members[:_MAX_KEPT]), "members of the URL index"
+        )
 
 
 class Reader(RangeReader, ManyReader, Protocol):
@@ -197,9 +199,8 @@ class ZipNumLocator:
     ``cluster`` is its ``cluster.idx``, by default the published one without any known lines; shards lie beside it.
     ``members`` caches members that were read. A crawl has one index for all subsets; a row's subset comes from its file
     name. An answer's cost includes all reads of ``cluster.idx`` since the last answer. A line without a record is left
-    out, counted and named in the answer's notes. A member that cannot be read raises an error, or, with ``may_lack``,
-    is one of the answer's gaps.
-    """
+    out, counted and named in the answer's notes. A member that cannot be read raises an error, or, with
+    ``allows_gaps``, is one of the answer's gaps."""
 
     name = "zipnum"
 
@@ -210,30 +211,30 @@ class ZipNumLocator:
         cluster: Cluster | None = None,
         members: PageIndexes | None = None,
         *,
-        may_lack: bool = False,
+        allows_gaps: bool = False,
     ) -> None:
         self.crawl = crawl
-        self._may_lack = may_lack
+        self._allows_gaps = allows_gaps
         self.cluster = cluster or Cluster(reader, cluster_key(crawl))
         self._members = members or PageIndexes(memory=0)
         self._folder = self.cluster.key.rpartition("/")[0]
         self._reader = reader
 
-    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
+    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupEstimate:
         """Estimates the cost of the members that a look-up would read. Reads only probes of ``cluster.idx``."""
         self._check(crawl)
-        members = list(self.cluster.members(self._takers(targets).ranges))
+        members = list(self.cluster.members(self._router(targets).ranges))
         size = sum(member.length for member in members)
-        return LookupPrice(len({member.shard for member in members}), 0, len(members), size)
+        return LookupEstimate(len({member.shard for member in members}), 0, len(members), size)
 
     def locate(
-        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], sink: Into | None = None
+        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], sink: CaptureSink | None = None
     ) -> LookupResult:
         """Returns every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
         started = time.monotonic()
         self._check(crawl)
         cost = Cost()
-        router = self._takers(targets, sink)
+        router = self._router(targets, sink)
         unread = _Unread()
         for batch in _batches(self.cluster.members(router.ranges)):
             lines = self._lines(batch, router.ranges, cost, unread)
@@ -248,7 +249,7 @@ class ZipNumLocator:
                         continue
                     if row["subset"] in subsets:
                         rows.append(row)
-                        targets_by_row.append(router.of(line_key(line), row["url"], row["url_host_name"]))
+                        targets_by_row.append(router.matching_targets(line_key(line), row["url"], row["url_host_name"]))
                 router.give(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA), targets_by_row)
         self.cluster.charge(cost)
         return LookupResult(
@@ -261,8 +262,8 @@ class ZipNumLocator:
             unread=merge_ranges(unread.keys),
         )
 
-    def _takers(self, targets: Sequence[Target], sink: Into | None = None) -> Takers:
-        return Takers(targets, surt_ranges(self.crawl, self.name), sink)
+    def _router(self, targets: Sequence[Target], sink: CaptureSink | None = None) -> TargetRouter:
+        return TargetRouter(targets, surt_ranges(self.crawl, self.name), sink)
 
     def _check(self, crawl: str) -> None:
         if crawl != self.crawl:
@@ -276,23 +277,23 @@ class ZipNumLocator:
     ) -> Iterator[tuple[bytes, Member]]:
         """Yields the members' lines with a key in ``ranges``, in order."""
         pieces = {member: Piece(self._key(member), member.offset, member.length) for member in members}
-        data_by_piece = self._members.known(pieces.values(), {})
+        data_by_piece = self._members.cached_pieces(pieces.values(), {})
         unreadable: dict[Piece, DataFault] = {}
         missing_data = pieces.values() - data_by_piece.keys()
-        missing_or_none = unreadable if self._may_lack else None
+        missing_or_none = unreadable if self._allows_gaps else None
         data_by_piece |= fetch_pieces(
-            self._reader, missing_data, {}, cost, whole_up_to=_MOST_WHOLE, lacking=missing_or_none
+            self._reader, missing_data, {}, cost, max_object_bytes=_MAX_WHOLE_OBJECT, missing_pieces=missing_or_none
         )
         self._members.keep(data_by_piece, {})
         next_keys = [member.first_key for member in members[1:]]
         for (member, piece), next_key in zip_longest(pieces.items(), next_keys):
-            unread.asked += 1
+            unread.requested += 1
             try:
                 if piece in unreadable:
                     raise unreadable[piece]
                 lines = _lines_of(inflate_member(data_by_piece[piece], piece), member, piece, ranges, unread)
             except DataFault as fault:
-                if not self._may_lack:
+                if not self._allows_gaps:
                     raise
                 unread.add_member(piece, fault, member.first_key, next_key)
                 continue
@@ -322,7 +323,7 @@ def _lines_of(text: bytes, member: Member, piece: Piece, ranges: RangeSet, unrea
     if len(lines) == 1 and not text.endswith((b"\n", b"}")):
         raise DataFault(DataKind.TRUNCATED, piece.key, piece.offset, "a member ends inside its only line")
     if not all(map(_is_record, lines)):
-        lines = _without_odd_lines(lines, member, piece, ranges, unread)
+        lines = _drop_bad_lines(lines, member, piece, ranges, unread)
     if any(line_key(lines[place]) > line_key(lines[place + 1]) for place in range(len(lines) - 1)):
         raise DataFault(DataKind.MALFORMED, piece.key, piece.offset, "a member's lines are not sorted")
     return lines
@@ -332,7 +333,7 @@ def _is_record(line: bytes) -> bool:
     return b" {" in line
 
 
-def _without_odd_lines(
+def _drop_bad_lines(
     lines: Sequence[bytes], member: Member, piece: Piece, ranges: RangeSet, unread: _Unread
 ) -> list[bytes]:
     """Returns ``lines`` without those that have no JSON. The key of a dropped line lies between its neighbours'."""
@@ -345,13 +346,13 @@ def _without_odd_lines(
             waiting.append(line)
             continue
         bad_lines += [
-            (bad_line, last_key) for bad_line in waiting if _may_be_of(ranges, bad_line, last_key, line_key(line))
+            (bad_line, last_key) for bad_line in waiting if _may_match(ranges, bad_line, last_key, line_key(line))
         ]
         waiting.clear()
         last_key = line_key(line)
         records.append(line)
     # after the last record there is no upper bound
-    bad_lines += [(bad_line, last_key) for bad_line in waiting if _may_be_of(ranges, bad_line, last_key, None)]
+    bad_lines += [(bad_line, last_key) for bad_line in waiting if _may_match(ranges, bad_line, last_key, None)]
     if not records:
         raise DataFault(DataKind.MALFORMED, piece.key, piece.offset, "no line of a member is a record")
     for line, key in bad_lines:
@@ -360,7 +361,7 @@ def _without_odd_lines(
     return records
 
 
-def _may_be_of(ranges: RangeSet, line: bytes, key_before: bytes, key_after: bytes | None) -> bool:
+def _may_match(ranges: RangeSet, line: bytes, key_before: bytes, key_after: bytes | None) -> bool:
     """Whether a malformed line may be in ``ranges``: by its own key if that lies between its neighbours', else by
     these."""
     key = line_key(line)
@@ -378,7 +379,7 @@ def inflate_member(data: bytes, piece: Piece) -> bytes:
     """Returns the text of a member whose bytes were read from ``piece``. Raises ``DataFault``."""
     inflater = zlib.decompressobj(wbits=31)
     try:
-        lines = inflater.decompress(data, _MOST_INFLATED)
+        lines = inflater.decompress(data, _MAX_INFLATED)
     except zlib.error as error:
         raise DataFault(
             DataKind.GZIP_CORRUPT, piece.key, piece.offset, f"a member cannot be inflated ({error})"

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 
 _DIGEST_HEX = 15  # 60 bits: fits the int64 of a Delta application transaction
 
-_Numbers: TypeAlias = npt.NDArray[np.uint64]
-_Places: TypeAlias = npt.NDArray[np.int64]
+_Hashes: TypeAlias = npt.NDArray[np.uint64]
+_Positions: TypeAlias = npt.NDArray[np.int64]
 
 #: As many bits as a digest has.
-_KEPT: Final = (1 << 60) - 1
+_DIGEST_MASK: Final = (1 << 60) - 1
 #: Longer texts are hashed one by one, shorter ones all together, word by word.
 _LONG_TEXT: Final = 1_024
 #: Words of eight bytes that are hashed together: bounds memory.
@@ -34,7 +34,7 @@ _STEP, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1
 _SHIFTS: Final = tuple(np.uint64(bits) for bits in (30, 27, 31))
 
 
-def input_digest(parts: Mapping[str, object]) -> str:
+def compute_input_digest(parts: Mapping[str, object]) -> str:
     """A short hexadecimal digest of ``parts`` (JSON-like values; order of keys does not matter)."""
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_HEX]
@@ -50,44 +50,46 @@ def digest_from_int(value: int) -> str:
     return f"{value:0{_DIGEST_HEX}x}"
 
 
-def row_numbers(batch: pa.RecordBatch, excluded: Collection[str]) -> _Numbers:
+def hash_rows(batch: pa.RecordBatch, excluded: Collection[str]) -> _Hashes:
     """Hashes each row: the same number for rows with the same values in all columns ``excluded`` those."""
     column_names = [name for name in batch.schema.names if name not in excluded]
-    return spread(_fields(column_names, [batch.column(name) for name in column_names], batch.num_rows))
+    return mix_bits(_hash_fields(column_names, [batch.column(name) for name in column_names], batch.num_rows))
 
 
-def content_versions(batches: Iterable[pa.RecordBatch], column: str, excluded: Collection[str]) -> dict[str, str]:
+def compute_content_digests(
+    batches: Iterable[pa.RecordBatch], column: str, excluded: Collection[str]
+) -> dict[str, str]:
     """The content digest of the rows of each value of the text column ``column``, in hexadecimal like the digests of a
     commit.
 
     Columns in ``excluded`` do not count, nor does ``column`` itself.
     """
     sums: dict[str, int] = {}
-    for batch in _together(batches):
-        rows = row_numbers(batch, (column, *excluded))
+    for batch in _merge_batches(batches):
+        rows = hash_rows(batch, (column, *excluded))
         slices = batch.column(column).dictionary_encode()
         slice_sums = np.zeros(len(slices.dictionary), np.uint64)
         np.add.at(slice_sums, slices.indices.to_numpy(), rows)
         for name, number in zip(slices.dictionary.to_pylist(), slice_sums.tolist(), strict=True):
-            sums[name] = (sums.get(name, 0) + number) & _KEPT
+            sums[name] = (sums.get(name, 0) + number) & _DIGEST_MASK
     return {name: digest_from_int(number) for name, number in sums.items()}
 
 
-def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _merge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Small batches as larger ones."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         if waiting and (rows + batch.num_rows > _ROWS_AT_ONCE or size + batch.nbytes > _BYTES_AT_ONCE):
-            yield _as_one(waiting)
+            yield _join_batches(waiting)
             waiting, rows, size = [], 0, 0
         waiting.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
     if waiting:
-        yield _as_one(waiting)
+        yield _join_batches(waiting)
 
 
-def _as_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def _join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
@@ -95,39 +97,39 @@ def _as_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 NOTHING: Final = digest_from_int(0)
 
 
-def together(digests: Iterable[str]) -> str:
+def combine_digests(digests: Iterable[str]) -> str:
     """The content digest of the rows of several slices, from the digests of each."""
-    return digest_from_int(sum(map(digest_to_int, digests)) & _KEPT)
+    return digest_from_int(sum(map(digest_to_int, digests)) & _DIGEST_MASK)
 
 
-def _fields(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _Numbers:
+def _hash_fields(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _Hashes:
     """One hash a row from its named values, whatever the order of names."""
     hashes = np.zeros(rows, np.uint64)
     for name, column in zip(names, columns, strict=True):
         if column.null_count < len(column):
-            numbers = spread(_numbers(column) ^ _of_name(name))
+            numbers = mix_bits(_hash_values(column) ^ _hash_name(name))
             hashes += numbers if not column.null_count else np.where(_valid(column), numbers, 0)
     return hashes
 
 
-def _numbers(values: pa.Array) -> _Numbers:
+def _hash_values(values: pa.Array) -> _Hashes:
     """One hash a value; any number for a null."""
     kind = values.type
     if pa.types.is_dictionary(kind):
-        return _numbers(values.dictionary_decode())
+        return _hash_values(values.dictionary_decode())
     if pa.types.is_struct(kind):
-        return _fields([field.name for field in kind], values.flatten(), len(values))
+        return _hash_fields([field.name for field in kind], values.flatten(), len(values))
     if pa.types.is_map(kind):
         ends = _ends(values.offsets)
         pairs = [items.slice(ends[0], ends[-1] - ends[0]) for items in (values.keys, values.items)]
-        return _lists(ends, _fields(("key", "value"), pairs, len(pairs[0])))
+        return _hash_lists(ends, _hash_fields(("key", "value"), pairs, len(pairs[0])))
     if pa.types.is_list(kind):
         ends = _ends(values.offsets)
         items = values.values.slice(ends[0], ends[-1] - ends[0])
-        numbers = _numbers(items)
-        return _lists(ends, numbers if not items.null_count else np.where(_valid(items), numbers, 0))
+        numbers = _hash_values(items)
+        return _hash_lists(ends, numbers if not items.null_count else np.where(_valid(items), numbers, 0))
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _texts_in_runs(values)
+        return _hash_text_runs(values)
     if pa.types.is_floating(kind):
         wide = values.cast(pa.float64()).fill_null(0)
         return np.asarray(wide.to_numpy(zero_copy_only=False) + 0.0).view(np.uint64)
@@ -136,34 +138,34 @@ def _numbers(values: pa.Array) -> _Numbers:
     return wide.to_numpy(zero_copy_only=False).view(np.uint64)
 
 
-def _ends(offsets: pa.Array) -> _Places:
+def _ends(offsets: pa.Array) -> _Positions:
     return np.asarray(offsets.to_numpy(zero_copy_only=False), np.int64)
 
 
-def _lists(ends: _Places, items: _Numbers) -> _Numbers:
+def _hash_lists(ends: _Positions, items: _Hashes) -> _Hashes:
     """One hash a list from those of its items and their positions."""
     lengths = np.diff(ends)
     places = np.arange(ends[0], ends[-1]) - np.repeat(ends[:-1], lengths)
-    numbers = spread(items + spread(places.astype(np.uint64)))
-    return _sums(numbers, ends - ends[0]) + lengths.astype(np.uint64)
+    numbers = mix_bits(items + mix_bits(places.astype(np.uint64)))
+    return _sum_ranges(numbers, ends - ends[0]) + lengths.astype(np.uint64)
 
 
-def _sums(numbers: _Numbers, ends: _Places) -> _Numbers:
+def _sum_ranges(numbers: _Hashes, ends: _Positions) -> _Hashes:
     """The sums of numbers between each two of ``ends``, modulo 2**64."""
     running_totals = np.zeros(len(numbers) + 1, np.uint64)
     np.cumsum(numbers, out=running_totals[1:])
     return running_totals[ends[1:]] - running_totals[ends[:-1]]
 
 
-def _texts_in_runs(values: pa.Array) -> _Numbers:
+def _hash_text_runs(values: pa.Array) -> _Hashes:
     """Hashes equal neighbours once: the rows of a site, or of a page, have much in common."""
     runs = pc.run_end_encode(values)
     if len(runs.values) > len(values) // 2:
-        return _texts(values)
-    return np.repeat(_texts(runs.values), np.diff(runs.run_ends.to_numpy(), prepend=0))
+        return _hash_texts(values)
+    return np.repeat(_hash_texts(runs.values), np.diff(runs.run_ends.to_numpy(), prepend=0))
 
 
-def _texts(values: pa.Array) -> _Numbers:
+def _hash_texts(values: pa.Array) -> _Hashes:
     _, places, data = values.buffers()
     ends = np.frombuffer(places, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
     lengths = np.diff(ends)
@@ -176,12 +178,12 @@ def _texts(values: pa.Array) -> _Numbers:
         digest = blake2b(raw[ends[row] : ends[row + 1]].data, digest_size=8).digest()
         hashes[row] = int.from_bytes(digest, "little")
     words = np.where(long, 0, (lengths + 7) // 8)
-    for first, last in _windows(words):
-        hashes[first:last] += _short_texts(raw, ends[first:last], lengths[first:last], words[first:last])
+    for first, last in _split_windows(words):
+        hashes[first:last] += _hash_short_texts(raw, ends[first:last], lengths[first:last], words[first:last])
     return hashes
 
 
-def _windows(words: _Places) -> Iterator[tuple[int, int]]:
+def _split_windows(words: _Positions) -> Iterator[tuple[int, int]]:
     running_totals = np.cumsum(words)
     first = 0
     while first < len(words):
@@ -191,7 +193,9 @@ def _windows(words: _Places) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _short_texts(raw: npt.NDArray[np.uint8], starts: _Places, lengths: _Places, words: _Places) -> _Numbers:
+def _hash_short_texts(
+    raw: npt.NDArray[np.uint8], starts: _Positions, lengths: _Positions, words: _Positions
+) -> _Hashes:
     ends = np.zeros(len(words) + 1, np.int64)
     np.cumsum(words, out=ends[1:])
     if not ends[-1]:
@@ -206,15 +210,15 @@ def _short_texts(raw: npt.NDArray[np.uint8], starts: _Places, lengths: _Places, 
     text_words = at_each_byte[np.repeat(starts - begin, words) + places * 8].astype(np.uint64)
     spare_bits = (words[nonempty] * 8 - lengths[nonempty]) * 8
     text_words[ends[1:][nonempty] - 1] &= np.uint64(0xFFFFFFFFFFFFFFFF) >> spare_bits.astype(np.uint64)
-    return _sums(spread(text_words ^ _of_places()[places]), ends)
+    return _sum_ranges(mix_bits(text_words ^ _hash_positions()[places]), ends)
 
 
-def numbers_of_texts(values: pa.Array) -> _Numbers:
+def hash_texts(values: pa.Array) -> _Hashes:
     """One hash a text, each of its bits as likely 0 as 1; the same in every process."""
-    return spread(_texts(values))
+    return mix_bits(_hash_texts(values))
 
 
-def spread(numbers: _Numbers) -> _Numbers:
+def mix_bits(numbers: _Hashes) -> _Hashes:
     """Numbers mixed so that each of their bits changes all: the finalizer of SplitMix64 over a step more, so that 0 is
     no exception."""
     numbers = numbers + _STEP
@@ -230,10 +234,10 @@ def _valid(values: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 @cache
-def _of_name(name: str) -> np.uint64:
+def _hash_name(name: str) -> np.uint64:
     return np.uint64(int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little"))
 
 
 @cache
-def _of_places() -> _Numbers:
-    return spread(np.arange(_LONG_TEXT // 8, dtype=np.uint64) * _STEP)
+def _hash_positions() -> _Hashes:
+    return mix_bits(np.arange(_LONG_TEXT // 8, dtype=np.uint64) * _STEP)

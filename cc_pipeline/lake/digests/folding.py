@@ -28,31 +28,35 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.fs import FileSelector
 
 from cc_pipeline.atomic import write_whole
-from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int, input_digest, numbers_of_texts
+from cc_pipeline.lake.digests.digest import compute_input_digest, digest_from_int, digest_to_int, hash_texts
 from cc_pipeline.lake.digests.log import TransactionLog
-from cc_pipeline.lake.digests.standings import ANCHOR, FOLDER, Folded, FoldedFile, but_for
+from cc_pipeline.lake.digests.standings import ANCHOR, FOLDER, FoldedDigests, FoldedFile, exclude_names
 from cc_pipeline.lake.lake import Lake, lake_fault
 
 #: Digests in a checkpoint above which they are folded: as many as a process reads in passing.
-MANY: Final = 20_000
+MIN_FOLDED_DIGESTS: Final = 20_000
 #: Names of a file, on average: a name whose hash divides by that begins one.
-_NAMES: Final = 1 << 14
+_NAMES_PER_FILE: Final = 1 << 14
 #: Files that are made in one pass over a checkpoint: bounds memory.
 _FILES_AT_ONCE: Final = 24
 _BATCH_ROWS: Final = 1 << 14
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
-def fold(lake: Lake, table: str, many: int | None = None, most: float = math.inf) -> int:
-    """Folds the digests of a table if its newest checkpoint has more than ``many`` (default: ``MANY``), and not more
-    than ``most``. Returns how many left the log.
+def fold(lake: Lake, table: str, min_digests: int | None = None, max_digests: float = math.inf) -> int:
+    """Folds the digests of a table if its newest checkpoint has more than ``min_digests`` (default:
+    ``MIN_FOLDED_DIGESTS``), and not more than ``max_digests``. Returns how many left the log.
 
     Other processes may read and commit meanwhile. Returns 0 if another process was first; the rest waits for the next
     call. Raises ``EnvironmentFault``.
     """
     folding = _Folding(lake, table)
     try:
-        if not (MANY if many is None else many) < folding.log.checkpointed() <= most:
+        if (
+            not (MIN_FOLDED_DIGESTS if min_digests is None else min_digests)
+            < folding.log.count_checkpointed()
+            <= max_digests
+        ):
             return 0
         return folding.fold()
     except CommitFailedError:
@@ -68,28 +72,28 @@ class _Folding:
         folder = lake.address(table).removeprefix("s3://")
         self._log_folder = f"{folder}/_delta_log"
         self.log = TransactionLog(self._files, folder)
-        self._folded = Folded(self._files, folder)
+        self._folded = FoldedDigests(self._files, folder)
 
     def fold(self) -> int:
-        self._lake.look_again(self._table)
+        self._lake.invalidate(self._table)
         newest = self._lake.handle(self._lake.specs[self._table])
         handle = None if newest is None else self._lake.open(self._lake.specs[self._table], newest.version())
         if handle is None:
             return 0
         version = handle.version()
-        if self.log.checkpoint() != version:
+        if self.log.find_checkpoint() != version:
             handle.create_checkpoint()
         anchor = handle.transaction_version(ANCHOR)
-        files = self._merged(version, self._folded.files(anchor))
+        files = self._merge_files(version, self._folded.list_files(anchor))
         file_list = {"files": [(file.first, file.name) for file in files]}
-        digest = input_digest(file_list)
+        digest = compute_input_digest(file_list)
         self._put(f"{self._folded.folder}/{digest}.json", json.dumps(file_list).encode())
-        self._anchor(handle, digest_to_int(digest))
-        self._lake.look_again(self._table)
+        self._commit_anchor(handle, digest_to_int(digest))
+        self._lake.invalidate(self._table)
         # if others committed in between, the digests stay in the log as well, until the next time
-        return self._drop(version, digest_to_int(digest))
+        return self._write_checkpoint(version, digest_to_int(digest))
 
-    def _anchor(self, handle: DeltaTable, number: int) -> None:
+    def _commit_anchor(self, handle: DeltaTable, number: int) -> None:
         commit = CommitProperties(app_transactions=[Transaction(ANCHOR, number)])
         self._lake.commit_durably(
             self._table,
@@ -105,17 +109,17 @@ class _Folding:
             ),
         )
 
-    def _merged(self, version: int, files: Sequence[FoldedFile]) -> list[FoldedFile]:
+    def _merge_files(self, version: int, files: Sequence[FoldedFile]) -> list[FoldedFile]:
         """The files that hold the digests of ``files`` and of the checkpoint of ``version``. Writes the new ones among
         them."""
         starts = {file.first for file in files[1:]}
         if not files:
-            for names, _ in self._checkpoint(version):
-                starts.update(names.filter(pa.array(_begins(names))).to_pylist())
+            for names, _ in self._read_checkpoint(version):
+                starts.update(names.filter(pa.array(_starts_file(names))).to_pylist())
         inner = sorted(starts)[_FILES_AT_ONCE - 1 :: _FILES_AT_ONCE]
         new_files: list[FoldedFile] = []
         for low, high in zip(["", *inner], [*inner, None], strict=True):
-            pieces = [_between(names, numbers, low, high) for names, numbers in self._checkpoint(version)]
+            pieces = [_select_between(names, numbers, low, high) for names, numbers in self._read_checkpoint(version)]
             new_rows = pa.table(
                 [
                     pa.chunked_array([names for names, _ in pieces], pa.string()),
@@ -130,10 +134,10 @@ class _Folding:
                 for file, first in zip(files, firsts, strict=False)
                 if low <= first and (high is None or first < high)
             ]
-            new_files += self._window(old_files, new_rows.combine_chunks())
+            new_files += self._rewrite_window(old_files, new_rows.combine_chunks())
         return new_files
 
-    def _window(self, old_files: Sequence[FoldedFile], new_rows: pa.Table) -> Iterator[FoldedFile]:
+    def _rewrite_window(self, old_files: Sequence[FoldedFile], new_rows: pa.Table) -> Iterator[FoldedFile]:
         if not old_files:
             yield from self._write(new_rows)
             return
@@ -147,7 +151,7 @@ class _Folding:
             if not file_rows.num_rows:
                 yield file
                 continue
-            [kept_digests] = but_for([self._folded.read(file)], file_rows.column("name"))
+            [kept_digests] = exclude_names([self._folded.read_file(file)], file_rows.column("name"))
             joined = pa.concat_tables([file_rows, pa.table(kept_digests, ["name", "number"])])
             yield from self._write(joined.sort_by("name").combine_chunks())
 
@@ -156,7 +160,7 @@ class _Folding:
         if not rows.num_rows:
             return
         names = pa.concat_arrays(rows.column("name").chunks)
-        starts = [0, *(int(position) for position in np.flatnonzero(_begins(names)) if position), rows.num_rows]
+        starts = [0, *(int(position) for position in np.flatnonzero(_starts_file(names)) if position), rows.num_rows]
         for start, stop in pairwise(starts):
             file_rows = rows.slice(start, stop - start)
             texts = file_rows.column("name").to_pylist()
@@ -169,13 +173,13 @@ class _Folding:
             self._put(f"{self._folded.folder}/{name}", sink.getvalue())
             yield FoldedFile(texts[0], name)
 
-    def _checkpoint(self, version: int) -> Iterator[tuple[pa.Array, pa.Array]]:
-        return but_for(self.log.of_checkpoint(version), pa.array([ANCHOR]))
+    def _read_checkpoint(self, version: int) -> Iterator[tuple[pa.Array, pa.Array]]:
+        return exclude_names(self.log.read_checkpoint(version), pa.array([ANCHOR]))
 
-    def _drop(self, version: int, anchor: int) -> int:
+    def _write_checkpoint(self, version: int, anchor: int) -> int:
         """Writes a checkpoint of the commit after ``version``, if it is the commit that names the list: the checkpoint
         of ``version`` without its digests."""
-        if self.log.of_commit(version + 1) != {ANCHOR: anchor}:
+        if self.log.read_commit(version + 1) != {ANCHOR: anchor}:
             return 0
         dropped = rows = 0
         sink = io.BytesIO()
@@ -194,7 +198,7 @@ class _Folding:
                     if kept_rows.num_rows:
                         writer.write_table(pa.Table.from_batches([kept_rows]))
         self._put(f"{self._log_folder}/{version + 1:020}.checkpoint.parquet", sink.getvalue())
-        if self.log.checkpoint() <= version:
+        if self.log.find_checkpoint() <= version:
             self._put(
                 f"{self._log_folder}/_last_checkpoint", json.dumps({"version": version + 1, "size": rows + 1}).encode()
             )
@@ -211,11 +215,11 @@ class _Folding:
 _ENCODED: Final = {"name": "DELTA_BYTE_ARRAY", "number": "PLAIN"}
 
 
-def _begins(names: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    return np.asarray(numbers_of_texts(names) % np.uint64(_NAMES) == 0)
+def _starts_file(names: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.asarray(hash_texts(names) % np.uint64(_NAMES_PER_FILE) == 0)
 
 
-def _between(names: pa.Array, numbers: pa.Array, low: str, high: str | None) -> tuple[pa.Array, pa.Array]:
+def _select_between(names: pa.Array, numbers: pa.Array, low: str, high: str | None) -> tuple[pa.Array, pa.Array]:
     in_range = pc.greater_equal(names, low)
     if high is not None:
         in_range = pc.and_(in_range, pc.less(names, high))
@@ -243,10 +247,10 @@ def sweep_folded(lake: Lake, table: str, hours: float) -> int:
             list_file.base_name for list_file, next_list in pairwise(list_files) if next_list.mtime >= cutoff
         }
         kept_names.add(list_files[-1].base_name)
-        reader = Folded(files, folder.removesuffix(f"/{FOLDER}"))
+        reader = FoldedDigests(files, folder.removesuffix(f"/{FOLDER}"))
         for name in list(kept_names):
             if name:
-                kept_names |= {file.name for file in reader.files(digest_to_int(name.removesuffix(".json")))}
+                kept_names |= {file.name for file in reader.list_files(digest_to_int(name.removesuffix(".json")))}
         unused_files = [
             stored_file
             for stored_file in stored_files

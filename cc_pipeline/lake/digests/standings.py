@@ -26,29 +26,29 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 from pyarrow.fs import FileSystem
 
-from cc_pipeline.lake.digests.digest import digest_from_int, numbers_of_texts, spread
-from cc_pipeline.lake.digests.log import UNKNOWN, TransactionLog, Unknown
+from cc_pipeline.lake.digests.digest import digest_from_int, hash_texts, mix_bits
+from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS, TransactionLog, UnknownDigests
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.lake import Lake
 
 #: Names, each once in a table, with their numbers.
-Standing = tuple[pa.Array, pa.Array]
+DigestBatch = tuple[pa.Array, pa.Array]
 
 #: Buckets over which names are divided by their hashes: few enough to be kept, and so many that a bucket with a
 #: difference has hardly more than a few names.
-_SUMS: Final = 1 << 16
+_BUCKETS: Final = 1 << 16
 #: The errors of the Delta library, Arrow and the file system.
 UNREADABLE: Final = (OSError, DeltaError, pa.ArrowException, ValueError)
 
 
-class Standings:
+class DigestReader:
     """Reads the digests of the tables of ``lake``. Files read for one question are kept for the next."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._logs: dict[str, TransactionLog] = {}
-        self._folds: dict[str, Folded] = {}
+        self._folds: dict[str, FoldedDigests] = {}
 
     def log(self, table: str) -> TransactionLog:
         """The transactions in the log of ``table``."""
@@ -57,13 +57,13 @@ class Standings:
             self._logs[table] = TransactionLog(self._lake.file_system(), folder)
         return self._logs[table]
 
-    def _folded(self, table: str) -> Folded:
+    def _folded(self, table: str) -> FoldedDigests:
         if table not in self._folds:
             folder = self._lake.address(table).removeprefix("s3://")
-            self._folds[table] = Folded(self._lake.file_system(), folder)
+            self._folds[table] = FoldedDigests(self._lake.file_system(), folder)
         return self._folds[table]
 
-    def numbers(self, table: str, names: Collection[str], version: int | None) -> dict[str, int]:
+    def read_numbers(self, table: str, names: Collection[str], version: int | None) -> dict[str, int]:
         """The numbers of those of ``names`` that have one, as of ``version`` (default: now).
 
         Raises one of ``UNREADABLE``.
@@ -71,55 +71,63 @@ class Standings:
         table_version = self._lake.version(table) if version is None else version
         if table_version < 0:
             return {}
-        numbers = self._in_log(table, [*names, ANCHOR], table_version)
+        numbers = self._read_from_log(table, [*names, ANCHOR], table_version)
         anchor = numbers.pop(ANCHOR, None)
         if anchor is not None:
             numbers |= self._folded(table).find(anchor, [name for name in names if name not in numbers])
         return numbers
 
-    def _in_log(self, table: str, names: Collection[str], version: int) -> dict[str, int]:
+    def _read_from_log(self, table: str, names: Collection[str], version: int) -> dict[str, int]:
         """The numbers in the log of those of ``names`` that have one. The library is asked if the reader of the log
         does not tell."""
         numbers = self.log(table).find(version, names)
-        if numbers is not UNKNOWN:
+        if numbers is not UNKNOWN_DIGESTS:
             return numbers
         handle = self._lake.open(self._lake.specs[table], version)
         all_numbers = {} if handle is None else {name: handle.transaction_version(name) for name in names}
         return {name: number for name, number in all_numbers.items() if number is not None}
 
-    def every(
+    def read_all(
         self, table: str, version: int | None = None, prefix: str = "", excluded: Collection[str] = ()
-    ) -> Iterator[Standing] | Unknown:
+    ) -> Iterator[DigestBatch] | UnknownDigests:
         """All names in a table that begin with ``prefix``, with their numbers, in no order, batch by batch; without
-        folded files whose ``content`` is in ``excluded``. ``UNKNOWN`` if the log does not tell.
+        folded files whose ``content`` is in ``excluded``. ``UNKNOWN_DIGESTS`` if the log does not tell.
 
         Raises one of ``UNREADABLE``, as its iterator does.
         """
         table_version = self._lake.version(table) if version is None else version
         if table_version < 0:
             return iter(())
-        in_log = self.log(table).every(table_version)
-        return UNKNOWN if in_log is UNKNOWN else self._every(table, table_version, prefix, excluded, in_log)
+        in_log = self.log(table).read_all(table_version)
+        return (
+            UNKNOWN_DIGESTS
+            if in_log is UNKNOWN_DIGESTS
+            else self._read_batches(table, table_version, prefix, excluded, in_log)
+        )
 
-    def _every(
-        self, table: str, version: int, prefix: str, excluded: Collection[str], in_log: Iterator[Standing]
-    ) -> Iterator[Standing]:
-        anchor = self._anchor(table, version)
+    def _read_batches(
+        self, table: str, version: int, prefix: str, excluded: Collection[str], in_log: Iterator[DigestBatch]
+    ) -> Iterator[DigestBatch]:
+        anchor = self._read_anchor(table, version)
         newer: list[pa.Array] = []
-        for names, numbers in but_for(in_log, pa.array([ANCHOR])):
-            matching = starting_with(names, numbers, prefix)
+        for names, numbers in exclude_names(in_log, pa.array([ANCHOR])):
+            matching = filter_by_prefix(names, numbers, prefix)
             if anchor is not None:
                 newer.append(matching[0])
             yield matching
-        folded = but_for(self._folded(table).every(anchor, prefix, excluded), pa.chunked_array(newer, pa.string()))
-        yield from (starting_with(*batch, prefix) for batch in folded)
+        folded = exclude_names(
+            self._folded(table).read_all(anchor, prefix, excluded), pa.chunked_array(newer, pa.string())
+        )
+        yield from (filter_by_prefix(*batch, prefix) for batch in folded)
 
-    def _anchor(self, table: str, version: int) -> int | None:
-        return self._in_log(table, [ANCHOR], version).get(ANCHOR) if version >= 0 else None
+    def _read_anchor(self, table: str, version: int) -> int | None:
+        return self._read_from_log(table, [ANCHOR], version).get(ANCHOR) if version >= 0 else None
 
-    def differing(self, tables: Sequence[str], versions: Mapping[str, int], prefix: str) -> list[str] | Unknown:
+    def find_differing(
+        self, tables: Sequence[str], versions: Mapping[str, int], prefix: str
+    ) -> list[str] | UnknownDigests:
         """The names that begin with ``prefix`` and do not have the same number in all of ``tables``, at ``versions``
-        (default: now); ``UNKNOWN`` if a log does not tell.
+        (default: now); ``UNKNOWN_DIGESTS`` if a log does not tell.
 
         Folded files that all tables have are not read. Memory is bounded: only differing names and a few others are
         held. Raises one of ``UNREADABLE``.
@@ -127,36 +135,39 @@ class Standings:
         table_versions = {table: versions.get(table, self._lake.version(table)) for table in tables}
         shared_contents = set.intersection(
             *(
-                {file.content for file in self._folded(table).files(self._anchor(table, table_versions[table]))}
+                {
+                    file.content
+                    for file in self._folded(table).list_files(self._read_anchor(table, table_versions[table]))
+                }
                 for table in tables
             )
         )
         sums = []
         for table in tables:
-            batches = self.every(table, table_versions[table], prefix, shared_contents)
-            if batches is UNKNOWN:
-                return UNKNOWN
-            sums.append(_sums(batches))
-        unequal = np.zeros(_SUMS, np.bool_)
+            batches = self.read_all(table, table_versions[table], prefix, shared_contents)
+            if batches is UNKNOWN_DIGESTS:
+                return UNKNOWN_DIGESTS
+            sums.append(_sum_by_bucket(batches))
+        unequal = np.zeros(_BUCKETS, np.bool_)
         for first_sums, next_sums in pairwise(sums):
             unequal |= first_sums != next_sums
         if not unequal.any():
             return []
         possible_names: set[str] = set()
         for table in tables:
-            batches = self.every(table, table_versions[table], prefix, shared_contents)
-            if batches is UNKNOWN:
-                return UNKNOWN
+            batches = self.read_all(table, table_versions[table], prefix, shared_contents)
+            if batches is UNKNOWN_DIGESTS:
+                return UNKNOWN_DIGESTS
             for names, _ in batches:
-                possible_names.update(names.filter(pa.array(unequal[_places(numbers_of_texts(names))])).to_pylist())
+                possible_names.update(names.filter(pa.array(unequal[_hash_buckets(hash_texts(names))])).to_pylist())
         # a name may be in the log of one table, and folded in another
-        numbers_by_table = [self.numbers(table, possible_names, table_versions[table]) for table in tables]
+        numbers_by_table = [self.read_numbers(table, possible_names, table_versions[table]) for table in tables]
         return sorted(
             name for name in possible_names if len({table_numbers.get(name) for table_numbers in numbers_by_table}) > 1
         )
 
 
-def starting_with(names: pa.Array, numbers: pa.Array, prefix: str) -> Standing:
+def filter_by_prefix(names: pa.Array, numbers: pa.Array, prefix: str) -> DigestBatch:
     """The names that begin with a text, with their numbers."""
     if not prefix:
         return names, numbers
@@ -164,18 +175,18 @@ def starting_with(names: pa.Array, numbers: pa.Array, prefix: str) -> Standing:
     return names.filter(is_matching), numbers.filter(is_matching)
 
 
-def _places(hashed: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+def _hash_buckets(hashed: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     return (hashed >> np.uint64(48)).astype(np.int64)
 
 
-def _sums(batches: Iterator[Standing]) -> npt.NDArray[np.uint64]:
+def _sum_by_bucket(batches: Iterator[DigestBatch]) -> npt.NDArray[np.uint64]:
     """The sums of hashed names and numbers by bucket of the name, whatever their order."""
-    sums = np.zeros(_SUMS, np.uint64)
+    sums = np.zeros(_BUCKETS, np.uint64)
     for names, numbers in batches:
         if len(names):
-            hashed = numbers_of_texts(names)
-            name_sums = spread(hashed ^ spread(numbers.to_numpy(zero_copy_only=False).view(np.uint64)))
-            np.add.at(sums, _places(hashed), name_sums)
+            hashed = hash_texts(names)
+            name_sums = mix_bits(hashed ^ mix_bits(numbers.to_numpy(zero_copy_only=False).view(np.uint64)))
+            np.add.at(sums, _hash_buckets(hashed), name_sums)
     return sums
 
 
@@ -184,7 +195,7 @@ ANCHOR: Final = "folded"
 #: Below a table's folder. Vacuum takes names that begin like this for no data of the table.
 FOLDER: Final = "_folded"
 #: Lists that are remembered.
-_REMEMBERED: Final = 4
+_REMEMBERED_LISTS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +211,7 @@ class FoldedFile:
         return self.name.partition("-")[0]
 
 
-class Folded:
+class FoldedDigests:
     """The folded digests of one table, in its ``folder`` on ``files``.
 
     Every method raises ``OSError``, ``pa.ArrowException`` or ``ValueError`` for files that cannot be read.
@@ -209,25 +220,25 @@ class Folded:
     def __init__(self, files: FileSystem, folder: str) -> None:
         self._files = files
         self.folder = f"{folder}/{FOLDER}"
-        self._lists: dict[int, list[FoldedFile]] = {}
-        self._known: dict[int, dict[str, int | None]] = {}
+        self._files_by_anchor: dict[int, list[FoldedFile]] = {}
+        self._numbers_by_anchor: dict[int, dict[str, int | None]] = {}
 
-    def files(self, anchor: int | None) -> list[FoldedFile]:
+    def list_files(self, anchor: int | None) -> list[FoldedFile]:
         """The files of a list, in their order; empty without a list."""
         if anchor is None:
             return []
-        if anchor not in self._lists:
+        if anchor not in self._files_by_anchor:
             with self._files.open_input_file(f"{self.folder}/{digest_from_int(anchor)}.json") as file:
-                self._lists[anchor] = [FoldedFile(*pair) for pair in json.loads(file.read())["files"]]
-            for old_anchor in list(self._lists)[:-_REMEMBERED]:
-                del self._lists[old_anchor]
-                self._known.pop(old_anchor, None)
-        return self._lists[anchor]
+                self._files_by_anchor[anchor] = [FoldedFile(*pair) for pair in json.loads(file.read())["files"]]
+            for old_anchor in list(self._files_by_anchor)[:-_REMEMBERED_LISTS]:
+                del self._files_by_anchor[old_anchor]
+                self._numbers_by_anchor.pop(old_anchor, None)
+        return self._files_by_anchor[anchor]
 
     def find(self, anchor: int, names: Collection[str]) -> dict[str, int]:
         """The numbers of those of ``names`` that have one."""
-        files = self.files(anchor)
-        numbers_by_name = self._known.setdefault(anchor, {})
+        files = self.list_files(anchor)
+        numbers_by_name = self._numbers_by_anchor.setdefault(anchor, {})
         firsts = [file.first for file in files]
         by_file: dict[int, list[str]] = {}
         for name in names:
@@ -236,36 +247,36 @@ class Folded:
         for position, requested_names in by_file.items():
             numbers_by_name |= dict.fromkeys(requested_names)
             if position >= 0:
-                stored_names, numbers = self.read(files[position])
+                stored_names, numbers = self.read_file(files[position])
                 is_requested = pc.is_in(stored_names, value_set=pa.array(requested_names, pa.string()))
                 numbers_by_name |= zip(
                     stored_names.filter(is_requested).to_pylist(), numbers.filter(is_requested).to_pylist(), strict=True
                 )
         return {name: number for name in names if (number := numbers_by_name[name]) is not None}
 
-    def every(
+    def read_all(
         self, anchor: int | None, prefix: str = "", excluded: Collection[str] = ()
     ) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Names with their numbers, file by file, in order: of the files that may have names that begin with
         ``prefix``, without files whose ``content`` is in ``excluded``."""
-        files = self.files(anchor)
+        files = self.list_files(anchor)
         for file, next_file in zip(files, [*files[1:], None], strict=False):
             ends_before = next_file is not None and next_file.first <= prefix
             if file.content not in excluded and not ends_before and file.first[: len(prefix)] <= prefix:
-                yield self.read(file)
+                yield self.read_file(file)
 
-    def read(self, file: FoldedFile) -> tuple[pa.Array, pa.Array]:
+    def read_file(self, file: FoldedFile) -> tuple[pa.Array, pa.Array]:
         """The names in a file, sorted, and their numbers."""
         with self._files.open_input_file(f"{self.folder}/{file.name}") as source:
             rows = pq.read_table(source, use_threads=False).combine_chunks()
-        return _whole(rows.column("name")), _whole(rows.column("number"))
+        return _join_chunks(rows.column("name")), _join_chunks(rows.column("number"))
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _join_chunks(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def but_for(
+def exclude_names(
     batches: Iterable[tuple[pa.Array, pa.Array]], names: pa.Array | pa.ChunkedArray
 ) -> Iterator[tuple[pa.Array, pa.Array]]:
     """Names with their numbers, without ``names``."""

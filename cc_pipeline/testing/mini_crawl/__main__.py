@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     for crawl in truth.crawls:
-        print(f"{crawl}: {len(truth.of(crawl))} captures of {len(truth.domains(crawl))} domains")
+        print(f"{crawl}: {len(truth.captures_of(crawl))} captures of {len(truth.domains(crawl))} domains")
     print(f"bucket: {options.out}\ntruth:  {truth_path(options.out)}")
     return 0
 

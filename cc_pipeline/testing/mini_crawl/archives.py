@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from cc_pipeline.commoncrawl.crawls import SUBSETS, has, key_rule
+from cc_pipeline.commoncrawl.crawls import SUBSETS, has_feature, key_rule
 from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.key_ranges import btree_key
 from cc_pipeline.commoncrawl.paths import ArcFile, arc_key
@@ -345,7 +345,7 @@ def _record_ids(spec: MiniCrawlSpec, crawl: CrawlSpec, visit: Visit) -> dict[str
 
 #: Dates in the ARC files of crawl-002 are Pacific time, seven hours behind UTC in September (two records of
 #: commoncrawl/arc2warc-conversion); a response's own ``Date`` is not.
-_WITH_PACIFIC_DATES, _BEHIND_UTC = "CC-MAIN-2009-2010", timedelta(hours=7)
+_WITH_PACIFIC_DATES, _PACIFIC_OFFSET = "CC-MAIN-2009-2010", timedelta(hours=7)
 
 
 def _write_arc_file(
@@ -357,7 +357,7 @@ def _write_arc_file(
         for visit in visits:
             exchange = servers.answer(visit)
             if crawl.id == _WITH_PACIFIC_DATES:
-                exchange = replace(exchange, fetched=exchange.fetched - _BEHIND_UTC)
+                exchange = replace(exchange, fetched=exchange.fetched - _PACIFIC_OFFSET)
             place = out.append(arc_record(exchange))
             yield _arc_capture(crawl, exchange, key, place)
 
@@ -366,8 +366,8 @@ def _warc_capture(
     crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[int, int], record_id: str | None
 ) -> Capture:
     revisit = exchange.record_type == "revisit"
-    languages_known = bool(has(crawl.id, "content_languages"))
-    redirects_known = bool(has(crawl.id, "fetch_redirect"))
+    languages_known = bool(has_feature(crawl.id, "content_languages"))
+    redirects_known = bool(has_feature(crawl.id, "fetch_redirect"))
     return _capture(
         crawl,
         exchange,

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cc_pipeline.commoncrawl.crawls import FIRST_WITH, WITHOUT_KEY_STATISTICS, has
+from cc_pipeline.commoncrawl.crawls import FIRST_WITH, WITHOUT_KEY_STATISTICS, has_feature
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS
 from cc_pipeline.commoncrawl.paths import OLD_FOLDER
@@ -41,7 +41,7 @@ PLAIN_COLUMNS: frozenset[str] = frozenset(
 _WITHOUT_STATUS = frozenset({"CC-MAIN-2015-06", "CC-MAIN-2015-11"})
 #: The first and the last crawl whose members of ZipNum shards have no final line end, so that two records share a line
 #: if members were joined (webarchive-indexing#4, fixed for later indexes on 24 November 2015).
-_FIRST_UNENDED, _LAST_UNENDED = "CC-MAIN-2014-52", "CC-MAIN-2015-40"
+_FIRST_JOINED_CRAWL, _LAST_JOINED_CRAWL = "CC-MAIN-2014-52", "CC-MAIN-2015-40"
 _STORED_TYPES: dict[str, pa.DataType] = {"fetch_time": pa.timestamp("ms", tz="UTC")}
 _PLACES: dict[str, pa.DataType] = {"warc_record_offset": pa.int32(), "warc_record_length": pa.int32()}
 
@@ -53,7 +53,7 @@ def published_schema(crawl: CrawlSpec) -> pa.Schema:
     fields = [
         pa.field(field.name, stored.get(field.name, field.type), nullable=field.name not in REQUIRED)
         for field in INDEX_COLUMNS
-        if field.name not in FIRST_WITH or has(crawl.id, field.name)
+        if field.name not in FIRST_WITH or has_feature(crawl.id, field.name)
     ]
     if crawl.record_ids:
         record_id_index = next(index for index, field in enumerate(fields) if field.name == "content_truncated") + 1
@@ -99,7 +99,7 @@ def _parts(spec: MiniCrawlSpec, crawl: CrawlSpec, rows: list[Capture], subset: s
     count = min(crawl.parts if subset == "warc" else 1, max(len(rows), 1))
     order = list(range(count))
     generator(spec.seed, "parts", crawl.id, subset).shuffle(order)
-    if has(crawl.id, "sorted_parts"):
+    if has_feature(crawl.id, "sorted_parts"):
         chunks = _chunks(rows, count)
         return [chunks[index] for index in order]
     chunks = _chunks(rows, 2 * count)
@@ -128,7 +128,7 @@ def _write_part(path: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, schema: pa.Sc
 
 def writer_options(crawl: CrawlSpec, schema: pa.Schema) -> dict[str, Any]:
     """Returns the options of ``pyarrow.parquet.ParquetWriter`` for the era's kind of file."""
-    modern_times = bool(has(crawl.id, "int64_fetch_time"))
+    modern_times = bool(has_feature(crawl.id, "int64_fetch_time"))
     return {
         "version": "1.0",
         "data_page_version": crawl.page_version,
@@ -136,7 +136,7 @@ def writer_options(crawl: CrawlSpec, schema: pa.Schema) -> dict[str, Any]:
         "compression_level": {"gzip": 6, "zstd": 19}[crawl.compression],
         "use_dictionary": [name for name in schema.names if name not in PLAIN_COLUMNS],
         "write_statistics": crawl.id not in WITHOUT_KEY_STATISTICS,
-        "write_page_index": bool(has(crawl.id, "page_index")),
+        "write_page_index": bool(has_feature(crawl.id, "page_index")),
         "use_deprecated_int96_timestamps": not modern_times,
         "coerce_timestamps": "ms" if modern_times else None,
         "max_rows_per_page": crawl.page_rows,
@@ -223,7 +223,7 @@ def write_cdx(root: Path, crawl: CrawlSpec, lines: Sequence[bytes]) -> list[str]
 
 def _member(crawl: CrawlSpec, lines: Sequence[bytes]) -> bytes:
     """Joins the lines of a member, as in shards of this crawl's time."""
-    if crawl.since(_FIRST_UNENDED) and (crawl.id == _LAST_UNENDED or not crawl.since(_LAST_UNENDED)):
+    if crawl.since(_FIRST_JOINED_CRAWL) and (crawl.id == _LAST_JOINED_CRAWL or not crawl.since(_LAST_JOINED_CRAWL)):
         middle = len(lines) // 2
         return b"\n".join(lines[:middle]) + b"\n".join(lines[middle:])
     return b"".join(line + b"\n" for line in lines)

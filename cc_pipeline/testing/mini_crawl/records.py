@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from cc_pipeline.commoncrawl.crawls import WITH_DOUBTFUL_DIGESTS
+from cc_pipeline.commoncrawl.crawls import UNRELIABLE_DIGEST_CRAWLS
 from cc_pipeline.testing.mini_crawl.bodies import LANGUAGES
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, sha1_base32
 
@@ -139,7 +139,7 @@ def response_record(
     lines = [exchange.status_line, *(f"{name}: {value}" for name, value in _stored_headers(crawl, exchange))]
     block = "\r\n".join(lines).encode("utf-8") + b"\r\n\r\n" + exchange.body
     revisit = exchange.record_type == "revisit"
-    if crawl.id in WITH_DOUBTFUL_DIGESTS and not revisit:
+    if crawl.id in UNRELIABLE_DIGEST_CRAWLS and not revisit:
         block = block.replace(b"\r\n\r\n", b"\r\n\r\n\r\n", 1)
     headers = [
         *_common(exchange.record_type, exchange, record_id, info_id, len(block)),

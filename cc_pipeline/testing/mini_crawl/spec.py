@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Self
 
-from cc_pipeline.commoncrawl.crawls import has
+from cc_pipeline.commoncrawl.crawls import has_feature
 from cc_pipeline.errors import UserInputError
 
 #: Known starting times; other crawls begin ten days before the week in their id.
@@ -268,7 +268,9 @@ def spec_for(pages: int, *, crawls: tuple[str, ...] | None = None) -> MiniCrawlS
         pages=pages,
         sites=max(1, min(pages, 10 + pages // 60)),
         crawls=tuple(
-            replace(shape, id=name, protocols=name >= "CC-MAIN-2024", record_ids=bool(has(name, "warc_record_id")))
+            replace(
+                shape, id=name, protocols=name >= "CC-MAIN-2024", record_ids=bool(has_feature(name, "warc_record_id"))
+            )
             for name in ids
         ),
     )

@@ -58,7 +58,7 @@ class MiniCrawlTruth:
     crawls: tuple[str, ...]
     captures: tuple[Capture, ...]
 
-    def of(self, crawl: str, *, subset: str | None = None, domain: str | None = None) -> tuple[Capture, ...]:
+    def captures_of(self, crawl: str, *, subset: str | None = None, domain: str | None = None) -> tuple[Capture, ...]:
         """Returns the captures of one crawl, optionally of one subset and registered domain."""
         return tuple(
             capture

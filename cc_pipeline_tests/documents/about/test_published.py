@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline.documents.about.published import in_url, stated
+from cc_pipeline.documents.about.published import read_stated_date, read_url_date
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.documents.pages import WHEN, page
 
@@ -84,7 +84,7 @@ def test_every_reader_finds_the_day_and_says_who_it_is(source: str, head: str, b
     ],
 )
 def test_a_day_in_the_address(path: str, day: date | None) -> None:
-    found = in_url("https://example.com" + path, WHEN)
+    found = read_url_date("https://example.com" + path, WHEN)
     assert (found.day if found else None) == day
     assert (row(url="https://example.com" + path)["published_from"] == "url") is (day is not None)
 
@@ -183,10 +183,10 @@ def test_a_year_of_copyright_is_no_date(note: str) -> None:
 
 def test_nothing_is_later_than_the_fetch() -> None:
     soon = WHEN + timedelta(days=1)
-    assert stated(soon.isoformat(), WHEN) is not None
-    assert stated((WHEN + timedelta(days=3)).isoformat(), WHEN) is None
-    assert stated("1066-10-14", None) is None
-    assert stated(20240305, WHEN) is None
+    assert read_stated_date(soon.isoformat(), WHEN) is not None
+    assert read_stated_date((WHEN + timedelta(days=3)).isoformat(), WHEN) is None
+    assert read_stated_date("1066-10-14", None) is None
+    assert read_stated_date(20240305, WHEN) is None
 
 
 def test_page_text_says_the_same() -> None:

@@ -33,7 +33,7 @@ def row(markup: str, **options: Any) -> dict[str, Any]:
 
 def items(markup: str, syntax: str, base: str = BASE) -> list[dict[str, Any]]:
     marks = Marks(Limits())
-    marks.look(LexborHTMLParser(markup), resolver(base))
+    marks.collect(LexborHTMLParser(markup), resolver(base))
     return [json.loads(each.value) for each in marks.structured() if each.syntax == syntax]
 
 

@@ -72,7 +72,7 @@ def test_batches_come_back_in_order_and_complete() -> None:
 
 
 def test_rows_are_the_same_as_in_one_process() -> None:
-    alone = [rows_of(items, ParseOptions(), pool.as_it_is, {}) for items in _pages(6)]
+    alone = [rows_of(items, ParseOptions(), pool.identity, {}) for items in _pages(6)]
     beside = list(parse_batches(_pages(6), ParseOptions(), 1))
     assert alone == beside
 

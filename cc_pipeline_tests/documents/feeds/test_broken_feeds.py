@@ -12,7 +12,7 @@ import pytest
 
 from cc_pipeline.documents.charset import decode
 from cc_pipeline.documents.feeds import atom, rss
-from cc_pipeline.documents.feeds.model import FIELDS_MOST, FeedItem
+from cc_pipeline.documents.feeds.model import MAX_FIELDS, FeedItem
 from cc_pipeline.documents.feeds.rows import parse_feed
 from cc_pipeline.documents.feeds.xml import repaired
 from cc_pipeline.documents.page import Limits
@@ -253,4 +253,4 @@ def test_no_more_fields_are_looked_at_than_the_bound(feed: str, monkeypatch: pyt
     found = parse_feed(feed.format("<link href='x'>y</link>" * 10_000), Limits())
     assert found is not None
     assert (len(found.items), found.items[1].guid, found.flags) == (2, "2", {"lists_cut"})
-    assert 0 < len(looked) <= FIELDS_MOST
+    assert 0 < len(looked) <= MAX_FIELDS

@@ -149,7 +149,7 @@ def test_no_tree_is_deeper_than_twice_the_bound(unit: str, is_readable: bool, mo
         monkeypatch.setattr(building, "_lexbor", None)
     depths: list[int] = []
     markup = "<title>T</title><p>first" + unit * 3_000 + "<p>last"
-    document = parse_html(markup, "http://a/", LIMITS, look=lambda tree, *_: depths.append(_deepest(tree)))
+    document = parse_html(markup, "http://a/", LIMITS, read_tree=lambda tree, *_: depths.append(_deepest(tree)))
     assert document.flags == {"nesting_cut"}
     assert 500 < depths[0] <= 2 * LIMITS.depth
     assert document.title == "T"

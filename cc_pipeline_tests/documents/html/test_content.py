@@ -21,7 +21,7 @@ from cc_pipeline.documents.html.content import (
     minimal_markup,
     weighed,
 )
-from cc_pipeline.documents.html.features import beside, holders, windows
+from cc_pipeline.documents.html.features import holders, take_neighbours, windows
 from cc_pipeline.documents.html.kept import content_of
 from cc_pipeline.documents.html.urls import browser_resolver
 from cc_pipeline.documents.html.walk import walk
@@ -201,7 +201,7 @@ def test_what_lies_around_a_block_is_what_plain_loops_find(markup: str) -> None:
     seen = walk(tree.body, chars=10**6, elements=10**5)
     element, count = seen.elements, len(seen.blocks.chars)
     chain = holders(seen)
-    near = np.stack(beside(np.arange(count, dtype=np.float32)), 1).tolist()
+    near = np.stack(take_neighbours(np.arange(count, dtype=np.float32)), 1).tolist()
     low, high = windows(count, np.array([1, 4]))
     for block in range(count):
         row = int(seen.blocks.element[block])
@@ -285,8 +285,8 @@ def test_pages_without_content(markup: str) -> None:
 
 
 def test_many_blocks_are_kept_as_they_are() -> None:
-    markup = "<html><body><nav>menu</nav>" + "<p>word" * model.MOST_BLOCKS + "</body></html>"
-    assert main_content(markup, "fast") == "\n".join(["menu", *["word"] * model.MOST_BLOCKS])
+    markup = "<html><body><nav>menu</nav>" + "<p>word" * model.MAX_BLOCKS + "</body></html>"
+    assert main_content(markup, "fast") == "\n".join(["menu", *["word"] * model.MAX_BLOCKS])
 
 
 def test_settings_offer_what_the_extractors_are() -> None:
@@ -337,7 +337,7 @@ def test_auto_and_markdown_fall_back_where_a_library_fails(monkeypatch: pytest.M
 
     monkeypatch.setattr(content, "_quality", fail)
     assert "EUR" in (main_content(LIST, "auto") or "")
-    monkeypatch.setattr(content, "_in_markdown", fail)
+    monkeypatch.setattr(content, "_write_markdown", fail)
     found = extracted(ARTICLE, "fast", markdown=True)
-    assert (found.markdown, found.whole) == (None, False)
+    assert (found.markdown, found.is_complete) == (None, False)
     assert found.text is not None

@@ -110,11 +110,11 @@ def test_links_are_the_same_whatever_pages_were_read_before() -> None:
         alone.append(links(options))
     assert alone[0] != alone[1]
     assert [links(options) for options in (*kinds, *kinds)] == alone * 2
-    tree._ROOTS.update({str(number): ("", None, None, None) for number in range(tree._MOST_ROOTS)})
+    tree._ROOTS.update({str(number): ("", None, None, None) for number in range(tree._MAX_ROOTS)})
     tree._ROOTS.pop("http://a.example")
     assert links(kinds[0]) == alone[0]
     assert len(tree._ROOTS) < 10, "those of before make room"
 
 
 def test_links_made_elsewhere_belong_to_the_document() -> None:
-    assert Link("table", "a", "http://a/", None, None, {}).in_document
+    assert Link("table", "a", "http://a/", None, None, {}).is_document_link

@@ -363,7 +363,7 @@ def test_formulas_in_scripts_are_in_the_tree_that_is_looked_at() -> None:
         page,
         "https://example.org/",
         Limits(),
-        look=lambda tree, _, resolve: seen.append(markdown(tree, lambda href: resolve(href)[0], 1_000).text),
+        read_tree=lambda tree, _, resolve: seen.append(markdown(tree, lambda href: resolve(href)[0], 1_000).text),
     )
     assert (seen, found.body_text) == (["so $x_1$ it is"], "so it is")
 

@@ -10,7 +10,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about import author, marks
 from cc_pipeline.documents.html import scan
-from cc_pipeline.documents.html.scan_py import Most, Place, body_text_plainly, collected_plainly, links_plainly
+from cc_pipeline.documents.html.scan_py import Place, ScanLimits, body_text_plainly, collected_plainly, links_plainly
 from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.page import Limits
 
@@ -29,7 +29,7 @@ TOKENS = (
     "<frameset>", "<math><mi>", "</math>", "<foreignObject>", "<p \xe9=1 \u6f22>", "&#xd800;", "\x00", "<link rel=author href=/a>",
 )
 # fmt: on
-MOST = (Most(100, 50, 50, 1_000, 10_000), Most(2, 1, 1, 10, 5), Most(0, 0, 0, 0, 0))
+MOST = (ScanLimits(100, 50, 50, 1_000, 10_000), ScanLimits(2, 1, 1, 10, 5), ScanLimits(0, 0, 0, 0, 0))
 
 
 PLACE: Place = ("http://x/", "x", None, "shown")
@@ -53,7 +53,7 @@ def test_the_compiled_scan_does_what_python_does(seed: int) -> None:
             asked = (lambda value, most: value.split(",")[:most], 7, rows, 4)
             made = scan.links_of(collected.links, {"x": PLACE}, place, None, {}, *asked)
             assert made == links_plainly(collected.links, {"x": PLACE}, place, *asked), (markup, rows)
-        for selection in (author._WANTED, marks._WANTED):
+        for selection in (author._AUTHOR_ELEMENTS, marks._MARKED_ELEMENTS):
             found, expected = scan.selected(ours, selection), plain.css(selection.css)
             assert [way_up(node) for node in found] == [way_up(node) for node in expected], (markup, selection.css)
             assert [node.text(separator="|") for node in found] == [node.text(separator="|") for node in expected]
@@ -75,7 +75,7 @@ def way_up(node: scan.Node) -> list[tuple[str | None, dict[str, str | None]]]:
 
 
 def test_a_node_keeps_its_tree() -> None:
-    found = scan.selected(LexborHTMLParser("<p class=byline>by <b>A</b>"), author._WANTED)
+    found = scan.selected(LexborHTMLParser("<p class=byline>by <b>A</b>"), author._AUTHOR_ELEMENTS)
     LexborHTMLParser("<i>other</i>" * 1_000)
     assert [(node.tag, node.text(separator=" "), node.parent.tag) for node in found] == [("p", "by  A", "body")]
 
@@ -89,11 +89,11 @@ def test_memory_is_given_back() -> None:
 
     def read(times: int) -> int:
         for _ in range(times):
-            parse_html(page, "https://example.com/", Limits(), look=look)
+            parse_html(page, "https://example.com/", Limits(), read_tree=look)
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     def look(tree: LexborHTMLParser, *_: object) -> None:
-        for node in scan.selected(tree, author._WANTED):
+        for node in scan.selected(tree, author._AUTHOR_ELEMENTS):
             assert node.parent.attributes is not None and node.text() == "h"
 
     before = read(200)

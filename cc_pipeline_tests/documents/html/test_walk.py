@@ -9,7 +9,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.html import walk as walks
 from cc_pipeline.documents.html.tables import Walk
-from cc_pipeline.documents.html.tags import HINT, IN, NUMBER, TAGS
+from cc_pipeline.documents.html.tags import HINT, INSIDE_BIT, NUMBER, TAGS
 from cc_pipeline.documents.html.walk import walk, walk_plainly
 from cc_pipeline_tests.corpus import needs_corpus
 from cc_pipeline_tests.documents.gold import gold_articles
@@ -67,8 +67,8 @@ def test_columns() -> None:
     assert elements.hints[0] == HINT["sidebar"]
     assert elements.above[2] == HINT["nav"]
     assert elements.above[7] == HINT["content"]
-    assert elements.inside[2] == IN["nav"] | IN["link"]
-    assert elements.inside[6] == IN["list"] | IN["item"]
+    assert elements.inside[2] == INSIDE_BIT["nav"] | INSIDE_BIT["link"]
+    assert elements.inside[6] == INSIDE_BIT["list"] | INSIDE_BIT["item"]
     assert found.text == "Go, on.\nYes | No 12"
     assert blocks.element.tolist() == [1, 5]
     assert blocks.kind.tolist() == [0, NUMBER["p"]]

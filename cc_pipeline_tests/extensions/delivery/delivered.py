@@ -19,7 +19,7 @@ from cc_pipeline.extensions.delivery.deliver import DeliveryReport, Order, deliv
 from cc_pipeline.extensions.delivery.manifest import Manifest, from_json
 from cc_pipeline.extensions.delivery.verifying import VerifyReport, verify_place
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.stores.answer import Listed, S3Options
+from cc_pipeline.stores.answer import ListedObject, S3Options
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline_tests.archive import builders
@@ -121,7 +121,7 @@ class Place:
     def verify(self) -> VerifyReport:
         return verify_place(self.transport, parallel=2)
 
-    def files(self) -> dict[str, Listed]:
+    def files(self) -> dict[str, ListedObject]:
         return {one.key: one for one in self.transport.listing("")}
 
     def parts(self) -> list[str]:

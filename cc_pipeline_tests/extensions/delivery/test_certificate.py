@@ -22,8 +22,8 @@ def test_the_subsets_that_a_condition_names_are_asked(bucket: Bucket, tmp_path: 
     targets = [parse_target(f"{SITE} where subset=crawldiagnostics"), parse_target("example.org")]
     document = certify(workspace, targets, [NEW], Provenance(), out, print)
     truth = [
-        *bucket[1].of(NEW, domain=SITE, subset="crawldiagnostics"),
-        *bucket[1].of(NEW, domain="example.org", subset="warc"),
+        *bucket[1].captures_of(NEW, domain=SITE, subset="crawldiagnostics"),
+        *bucket[1].captures_of(NEW, domain="example.org", subset="warc"),
     ]
     [crawl] = document["crawls"]
     assert [crawl["indexes"][kind]["captures"] for kind in ("parquet", "zipnum")] == [len(truth)] * 2
@@ -39,7 +39,7 @@ def test_captures_of_several_crawls_are_in_one_file_in_order(bucket: Bucket, tmp
     document = certify(workspace, [parse_target(SITE)], [NEW, OLD], Provenance(), out, print)
     rows = pq.read_table(tmp_path / "site.captures.parquet").to_pylist()
     assert [row["crawl"] for row in rows] == [
-        crawl for crawl in (NEW, OLD) for _ in bucket[1].of(crawl, domain=SITE, subset="warc")
+        crawl for crawl in (NEW, OLD) for _ in bucket[1].captures_of(crawl, domain=SITE, subset="warc")
     ]
     for crawl in (NEW, OLD):
         own = [(row["warc_filename"], row["warc_record_offset"]) for row in rows if row["crawl"] == crawl]

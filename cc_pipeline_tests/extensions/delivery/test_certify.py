@@ -42,7 +42,7 @@ def test_what_is_complete_is_certified_and_borne_out_by_a_delivery(
     out, place = tmp_path / "site.json", tmp_path / "place"
     said = cli("delivery", "certify", SITE, "-c", NEW, "--out", out, "--home", home, "--source", bucket)
     assert said.status == 0, said
-    truth = world.truth.of(NEW, subset="warc", domain=SITE)
+    truth = world.truth.captures_of(NEW, subset="warc", domain=SITE)
     document = of(out)
     [crawl] = document["crawls"]
     assert document["complete"] and not crawl["findings"]

@@ -74,7 +74,7 @@ def test_copy_makes_standard_files_and_sends_nothing_twice(cli: Cli, world: Worl
     )
     said = cli(*arguments, "--convert", "warc", "--part-mb", "1", "--parallel", "2")
     assert said.status == 0, said.err
-    truth = world.truth.of(ARC, domain="example.com")
+    truth = world.truth.captures_of(ARC, domain="example.com")
     files = sorted(place.rglob("*.warc.gz"))
     assert not list(place.rglob("*.arc.gz"))
     found = []
@@ -114,7 +114,7 @@ def test_what_defaults_leave_out_is_said_and_flags_change_no_environment(
     cli: Cli, world: World, tmp_path: Path
 ) -> None:
     before = dict(os.environ)
-    others = len([one for one in world.truth.of(NEW, domain=SITE) if one.subset != "warc"])
+    others = len([one for one in world.truth.captures_of(NEW, domain=SITE) if one.subset != "warc"])
     home = shutil.copytree(world.untouched, tmp_path / "home")
     flags = ("--parallel", 2, "--via", "parquet", "--allow-missing", "--home", home)
     said = cli("delivery", "copy", SITE, "-c", NEW, "--to", tmp_path / "mine", *flags)

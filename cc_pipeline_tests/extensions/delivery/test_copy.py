@@ -45,7 +45,7 @@ def manifest(place: Path) -> dict[str, object]:
 def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path) -> None:
     """A part of 7 bytes passed; with a file of the source gone a copy ended 0; healed, a place held captures twice."""
     bucket, place, home = copy_of(world.bucket, tmp_path / "bucket"), tmp_path / "mine", tmp_path / "home"
-    truth = world.truth.of(NEW, subset="warc", domain="example.com")
+    truth = world.truth.captures_of(NEW, subset="warc", domain="example.com")
     victim, lost = Counter(capture.warc_filename for capture in truth).most_common()[-1]
     aside = tmp_path / "aside"
     (bucket / victim).rename(aside)

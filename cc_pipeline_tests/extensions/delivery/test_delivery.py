@@ -17,8 +17,8 @@ import pytest
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extensions.delivery import deliver as delivery_module
-from cc_pipeline.extensions.delivery.deliver import with_planned
-from cc_pipeline.extensions.delivery.manifest import Manifest, delivery_of, from_json, manifest_name, to_json
+from cc_pipeline.extensions.delivery.deliver import add_planned_captures
+from cc_pipeline.extensions.delivery.manifest import Manifest, from_json, manifest_name, parse_delivery, to_json
 from cc_pipeline.processes import this_process
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline_tests.extensions.delivery.delivered import (
@@ -43,7 +43,7 @@ def assert_whole(place: Place, shop: Shop) -> None:
 
 def assert_sound(place: Place) -> None:
     report = place.verify()
-    assert (report.all_wrong, report.notes, report.unfinished) == ([], (), [])
+    assert (report.all_problems, report.notes, report.unfinished) == ([], (), [])
 
 
 def lose(shop: Shop, file: str) -> Callable[[], None]:
@@ -80,7 +80,7 @@ def test_a_delivery_says_what_it_is_and_sends_nothing_twice(shop: Shop, place: P
     read = place.transport.stats.bytes
     again = place.deliver(shop, records.take(list(reversed(range(27)))), part_bytes=900)
     assert place.writes == []
-    assert (again.bytes, again.held, again.parts) == (0, len(manifest.parts), len(manifest.parts))
+    assert (again.bytes, again.parts_before, again.parts) == (0, len(manifest.parts), len(manifest.parts))
     if place.transport.source.startswith("s3"):  # ETags stand for the parts
         sizes = sum(part.file.size for part in manifest.parts)
         assert place.transport.stats.bytes - read < sum(one.size for one in place.files().values()) - sizes + 1
@@ -111,14 +111,14 @@ def test_damaged_parts_lists_and_manifests_are_replaced(shop: Shop, place: Place
     place.transport.delete(place.parts()[3])
     found = place.verify()
     for key in (first, second, f"{third}.captures.parquet"):
-        assert any(reason.startswith(f"{key}") for reason in found.all_wrong), key
-    assert any("is not there" in reason for reason in found.all_wrong)
+        assert any(reason.startswith(f"{key}") for reason in found.all_problems), key
+    assert any("is not there" in reason for reason in found.all_problems)
     report = place.deliver(shop, records)
     assert any(first.rpartition("/")[2] in note for note in report.notes)
     assert_whole(place, shop)
     (manifest,) = [key for key in place.files() if "/manifest-" in key]
     place.transport.put(manifest, b"{}")
-    assert place.verify().all_wrong
+    assert place.verify().all_problems
     report = place.deliver(shop, records)
     assert report.bytes == 0
     assert_whole(place, shop)
@@ -136,7 +136,7 @@ def test_what_is_missing_is_named_and_sent_alone_when_it_is_found(shop: Shop, pl
     named = {(row["warc_filename"], row["reason"]) for row in report.manifest.not_there}
     assert named == {(FILES[1], "not_found")}
     assert_sound(place)
-    assert place.verify().not_there == EACH
+    assert place.verify().undelivered_captures == EACH
     ledger = pq.read_table(pa.BufferReader(place.read(f"{CRAWL}/{report.manifest.ledger.name}")))
     assert ledger["delivered"].to_pylist().count(False) == EACH
     before = set(place.parts())
@@ -145,7 +145,7 @@ def test_what_is_missing_is_named_and_sent_alone_when_it_is_found(shop: Shop, pl
     healed = place.deliver(shop, shop.records(held=records.filter(pc.equal(records["outcome"], "fetched"))))
     assert healed.lost == {}
     assert before < set(place.parts())
-    assert healed.held == len(before)
+    assert healed.parts_before == len(before)
     assert not before & set(place.writes)
     assert_whole(place, shop)
 
@@ -200,7 +200,7 @@ def test_deliveries_share_a_place_and_no_capture_is_there_twice(shop: Shop, plac
     assert_whole(place, shop)
     # a part that somebody else counts on is damaged: whoever copies first has it again
     place.transport.put(f"{CRAWL}/{whole.manifest.borrowed[0]}", b"1234567")
-    assert place.verify().all_wrong
+    assert place.verify().all_problems
     place.deliver(shop, records)
     place.deliver(shop, some, "prefix:example.com/a/")
     assert_whole(place, shop)
@@ -217,7 +217,7 @@ def test_a_capture_that_is_held_twice_is_found_and_mended(shop: Shop, folder: Pl
     folder.deliver(shop, records, "host:example.com")
     for file in (shop.root / "aside").iterdir():
         file.rename(shop.root / "place" / CRAWL / file.name)
-    assert any("27 captures" in reason for reason in folder.verify().all_wrong)
+    assert any("27 captures" in reason for reason in folder.verify().all_problems)
     folder.deliver(shop, records)
     assert_whole(folder, shop)
 
@@ -257,7 +257,7 @@ def test_a_damaged_part_stays_beside_the_delivery_while_nothing_replaces_it(shop
         assert report.lost["left_out"] > 0
         assert folder.read(part) == data[:-1]
         assert any(f"{Path(part).name} is kept" in note for note in report.notes)
-        assert folder.verify().all_wrong == []
+        assert folder.verify().all_problems == []
     # a form that cannot be given takes nothing away either
     arc = next(key for key in folder.parts() if key.endswith(".arc.gz"))
     report = folder.deliver(shop, records, convert=True)
@@ -269,11 +269,11 @@ def test_a_damaged_part_stays_beside_the_delivery_while_nothing_replaces_it(shop
 
 def test_a_capture_that_was_never_asked_for_is_planned_too(shop: Shop, folder: Place) -> None:
     records = shop.records(shop.captures.slice(0, 5))
-    rows = with_planned(records, shop.captures.select(RECORD_KEY_NAMES))
+    rows = add_planned_captures(records, shop.captures.select(RECORD_KEY_NAMES))
     report = folder.deliver(shop, rows)
     assert report.lost == {"missing": 22}
     assert report.manifest.not_there[0]["detail"] == "not asked for yet"
-    assert with_planned(records, shop.captures.select(RECORD_KEY_NAMES).slice(0, 5)) is records
+    assert add_planned_captures(records, shop.captures.select(RECORD_KEY_NAMES).slice(0, 5)) is records
 
 
 def test_an_index_row_without_a_place_is_planned_once(shop: Shop, folder: Place) -> None:
@@ -282,9 +282,9 @@ def test_an_index_row_without_a_place_is_planned_once(shop: Shop, folder: Place)
     nowhere[0] |= {"warc_filename": None, "warc_record_offset": None, "warc_record_length": None}
     nullable = pa.schema([field.with_nullable(True) for field in captures.schema])
     planned = pa.Table.from_pylist(nowhere, schema=nullable)
-    once = with_planned(RECORD_SCHEMA.empty_table(), planned)
+    once = add_planned_captures(RECORD_SCHEMA.empty_table(), planned)
     assert once.num_rows == 3
-    assert with_planned(once, planned).num_rows == 3
+    assert add_planned_captures(once, planned).num_rows == 3
 
 
 def test_a_manifest_says_over_which_holes_its_captures_were_looked_up(shop: Shop, folder: Place) -> None:
@@ -313,7 +313,7 @@ def test_only_files_of_ours_are_ever_deleted(shop: Shop, folder: Place) -> None:
     assert all((home / name).read_bytes() == b"mine" for name in strange)
     assert (shop.root / "source" / "a.warc.gz").exists()
     assert [note for note in folder.verify().notes if "ffffffffffff" in note]
-    assert delivery_of("../x.warc.gz") is None
+    assert parse_delivery("../x.warc.gz") is None
 
 
 @pytest.mark.process
@@ -342,7 +342,7 @@ def test_killed_at_every_write_and_copied_again(
                 place.kill_at = None
             # at any moment what a manifest names is there
             if manifests(place):
-                wrong = [reason for one in place.verify().deliveries for reason in one.wrong]
+                wrong = [reason for one in place.verify().deliveries for reason in one.problems]
                 assert [reason for reason in wrong if "superseded" not in reason] == []
             assert set(place.held()) >= before
             assert set(place.held().values()) <= ({1, 2} if convert else {1})
@@ -367,12 +367,12 @@ def test_a_stopped_copy_goes_on_where_it_was(shop: Shop, place: Place, monkeypat
     # what was sent is written down, so it need not be read again
     report = place.verify()
     assert report.unfinished == manifests(place)
-    assert report.all_wrong == []
+    assert report.all_problems == []
     monkeypatch.undo()
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "something")
     before = set(place.parts())
     place.writes.clear()
-    assert place.deliver(shop, records).held == 3
+    assert place.deliver(shop, records).parts_before == 3
     assert not before & set(place.writes)
     assert_whole(place, shop)

@@ -21,7 +21,7 @@ def test_verify_needs_no_home_and_works_on_a_crawls_own_folder(shop: Shop, folde
     folder.deliver(shop, shop.records())
     with Transport(str(shop.root / "place" / CRAWL)) as transport:
         moved = Place(transport, shop.root / "scratch")
-        assert moved.verify().all_wrong == []
+        assert moved.verify().all_problems == []
         assert moved.verify().deliveries[0].key.startswith("manifest-")
 
 
@@ -37,7 +37,7 @@ def test_verify_finds_a_list_that_lies(shop: Shop, folder: Place) -> None:
     listed = replace(part.list, size=len(data), sha256=hashlib.sha256(data).hexdigest())
     manifest = replace(report.manifest, parts=(replace(part, list=listed), *report.manifest.parts[1:]))
     (home / manifest_name(manifest.delivery)).write_bytes(to_json(manifest))
-    wrong = folder.verify().all_wrong
+    wrong = folder.verify().all_problems
     assert any("elsewhere" in reason for reason in wrong), wrong
     assert any("cut off" in reason or "no capture has" in reason for reason in wrong)
 
@@ -53,4 +53,4 @@ def test_a_manifest_of_others_that_cannot_be_read_stops_a_copy(shop: Shop, folde
         (home / name).write_bytes(damaged)
         with pytest.raises(EnvironmentFault, match=name):
             folder.deliver(shop, records)
-        assert any(name in reason for reason in folder.verify().all_wrong)
+        assert any(name in reason for reason in folder.verify().all_problems)

@@ -61,7 +61,9 @@ def test_a_wacz_proves_itself_and_every_line_of_its_index_leads_to_its_record(wo
         index = archive.read("indexes/index.cdx.gz")
         lines = gzip.decompress(index).splitlines()
         assert lines == sorted(lines)
-        planned = [c for crawl in (NEW, ARC) for c in world.truth.of(crawl, subset="warc", domain="example.com")]
+        planned = [
+            c for crawl in (NEW, ARC) for c in world.truth.captures_of(crawl, subset="warc", domain="example.com")
+        ]
         assert len(lines) == len(planned) - 1, "one was damaged when it was fetched"
         for line in lines:
             said = json.loads(line.split(b" ", 2)[2])

@@ -18,7 +18,7 @@ def write_hosts(bucket: Path, spec: MiniCrawlSpec = DEMO) -> None:
     """Makes the bucket of ``spec`` where it is not there yet, and adds to it."""
     truth, seed = ensure(bucket, spec), spec.seed
     release = parse_release("cc-main-2024-apr-may-jun")
-    crawls = tuple(crawl for crawl in truth.crawls if crawl not in ARC_CRAWLS and truth.of(crawl))
+    crawls = tuple(crawl for crawl in truth.crawls if crawl not in ARC_CRAWLS and truth.captures_of(crawl))
     facts = KeyedSpec(crawls, seed)
     write_keyed(bucket, facts, truth.captures)
     hosts = dict.fromkeys(host for crawl in crawls for host in plain_hosts(facts, crawl))

@@ -47,6 +47,6 @@ def rows_of(rows: Sequence[dict[str, Any]], target: str, form: Any = "surt_host"
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         key = host_key(row["_key"], form) if row["_key"] is not None else None
-        if key is not None and hosts.holds(key.surt):
+        if key is not None and hosts.contains(key.surt):
             found.setdefault(key.surt, []).append({name: value for name, value in row.items() if name != "_key"})
     return found

@@ -117,7 +117,7 @@ def test_an_action_is_a_filter_with_columns_and_an_order() -> None:
 def test_an_argument_in_quotes_stays_a_text(argument: str) -> None:
     plain = {"sql": "SELECT {columns} FROM joined WHERE {where}", "columns": "*", "where": "host = '{argv}'"}
     rows = pa.table({"host": ["a", argument, None]})
-    assert read_action(plain, "f", [argument]).where.over(rows).rows.to_pylist() == [False, True, False]
+    assert read_action(plain, "f", [argument]).where.match_table(rows).rows.to_pylist() == [False, True, False]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extensions.host_facts import keyed_lookup
 from cc_pipeline.extensions.host_facts.datasets import Dataset, parse_dataset
-from cc_pipeline.extensions.host_facts.host_facts import facts_of_hosts, price_of_hosts
+from cc_pipeline.extensions.host_facts.host_facts import estimate_host_lookups, facts_of_hosts
 from cc_pipeline.extensions.host_facts.host_keys import HostForm, HostRanges, host_key
 from cc_pipeline_tests.extensions.host_facts.brute import rows_of, whole
 from cc_pipeline_tests.world import workspace_of
@@ -158,9 +158,9 @@ def test_any_dataset(
             )  # fmt: skip
         mine = dataset(form, www, names, root)
         workspace = workspace_of(root, root / "home")
-        with mock.patch.object(keyed_lookup, "_WORTH", 0):
+        with mock.patch.object(keyed_lookup, "_MIN_ENDING_RATIO", 0):
             found = facts_of_hosts(workspace, CRAWL, parse_target(target), [mine])
-        price = price_of_hosts(workspace, CRAWL, parse_target(target), [mine])["mine"]
+        price = estimate_host_lookups(workspace, CRAWL, parse_target(target), [mine])["mine"]
         again = facts_of_hosts(workspace, CRAWL, parse_target(target), [mine])
         every = whole(root, names, mine)
         by_key: dict[str, list[str]] = {}
@@ -174,13 +174,13 @@ def test_any_dataset(
         assert rows == expected(rows_of(every, target, form), form, by_key)
         assert not found.gaps
         assert again.table.equals(found.table)
-        assert again.kept == ("mine",)
+        assert again.from_cache == ("mine",)
         assert price.row_groups == sum(pq.ParquetFile(root / name).num_row_groups for name in names)
-        assert price.unknown == price.to_read or statistics
+        assert price.without_bounds == price.to_read or statistics
 
 
 @pytest.mark.parametrize(("form", "key"), [("reversed_host", b"org.a.www2"), ("host", b"www2.a.org")])
 def test_where_www_is_stripped_its_numbered_sisters_are_found(form: HostForm, key: bytes) -> None:
-    ranges = HostRanges(parse_target("host:a.org")).of(form, "stripped")
+    ranges = HostRanges(parse_target("host:a.org")).ranges_in(form, "stripped")
     assert any(key in each for each in ranges)
     assert not any(key.replace(b"www2", b"blog") in each for each in ranges)

@@ -19,9 +19,9 @@ from cc_pipeline.errors import DataFault, EnvironmentFault, IndexIncomplete, Use
 from cc_pipeline.extensions.host_facts import dataset_files as harvest
 from cc_pipeline.extensions.host_facts import keyed_lookup
 from cc_pipeline.extensions.host_facts.dataset_question import Facts
-from cc_pipeline.extensions.host_facts.datasets import Dataset, parse_dataset, ready_made
+from cc_pipeline.extensions.host_facts.datasets import Dataset, parse_dataset, shipped_datasets
 from cc_pipeline.extensions.host_facts.fill import fill_facts
-from cc_pipeline.extensions.host_facts.host_facts import facts_of_hosts, host_facts, price_of_hosts
+from cc_pipeline.extensions.host_facts.host_facts import estimate_host_lookups, facts_of_hosts, host_facts
 from cc_pipeline.extensions.host_facts.host_keys import HostRanges
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.parquet import read as read_pages
@@ -31,7 +31,7 @@ from cc_pipeline_tests.extensions.host_facts.conftest import CRAWL
 from cc_pipeline_tests.extensions.host_facts.keyed import HOST_INDEX_LIST, KeyedTruth
 from cc_pipeline_tests.world import copy_of, replace_file, workspace_of
 
-INDEX = [ready_made()["host-index"]]
+INDEX = [shipped_datasets()["host-index"]]
 ALL = parse_target("set:all = tld:com, tld:org, tld:net, tld:de, tld:uk, tld:jp, tld:fr, tld:info")
 
 
@@ -48,7 +48,7 @@ def asked(root: Path, home: Path, **settings: object) -> tuple[Workspace, Facts]
 
 def keys_of(root: Path, paths: list[str]) -> set[str]:
     every = (key for path in paths for key in pq.read_table(root / path)["surt_host_name"].to_pylist())
-    return {key for key in every if HostRanges(ALL).holds(key)}
+    return {key for key in every if HostRanges(ALL).contains(key)}
 
 
 def _cut(data: bytes) -> bytes:
@@ -91,7 +91,7 @@ def test_a_file_that_is_not_there(
     assert facts_of_hosts(workspace, CRAWL, ALL, INDEX).gaps == found.gaps
     assert workspace.transport.stats.requests - before <= len(paths) * 4
     shutil.move(aside, root / paths[0])
-    monkeypatch.setattr(harvest, "_AGAIN", harvest.timedelta(0))
+    monkeypatch.setattr(harvest, "_RETRY_AFTER", harvest.timedelta(0))
     whole = facts_of_hosts(workspace, CRAWL, ALL, INDEX)
     assert not whole.gaps
     assert set(whole.table["surt_host_name"].to_pylist()) == keys_of(root, paths)
@@ -114,7 +114,7 @@ def test_a_gap_is_no_slice_unless_allowed_and_is_filled_later(
     with pytest.raises(IndexIncomplete):
         fill_facts(workspace, CRAWL, [ALL.slug], INDEX)
     (root / paths[1]).write_bytes(good)
-    monkeypatch.setattr(harvest, "_AGAIN", harvest.timedelta(0))
+    monkeypatch.setattr(harvest, "_RETRY_AFTER", harvest.timedelta(0))
     assert fill_facts(workspace, CRAWL, [ALL.slug], INDEX).fresh_slices == 1
     assert set(workspace.lake.read("host_facts")["surt_host_name"].to_pylist()) == keys_of(root, paths)
 
@@ -212,7 +212,7 @@ def test_a_crawl_that_the_dataset_lacks(broken: tuple[Path, list[str]], tmp_path
 
 def test_a_price_above_what_is_allowed(broken: tuple[Path, list[str]], tmp_path: Path) -> None:
     workspace = workspace_of(broken[0], tmp_path / "home", max_bytes=1000)
-    price = price_of_hosts(workspace, CRAWL, ALL, INDEX)["host-index"]
+    price = estimate_host_lookups(workspace, CRAWL, ALL, INDEX)["host-index"]
     before = workspace.transport.stats.bytes
     with pytest.raises(UserInputError, match=f"CC_PIPELINE_MAX_BYTES={price.likely_bytes}"):
         facts_of_hosts(workspace, CRAWL, ALL, INDEX)
@@ -238,7 +238,7 @@ def test_a_column_that_is_not_what_it_is_said_to_be(tmp_path: Path) -> None:
 def test_a_file_that_was_replaced_is_read_as_it_is_now(broken: tuple[Path, list[str]], tmp_path: Path) -> None:
     root, paths = broken
     workspace = workspace_of(root, tmp_path / "home")
-    price_of_hosts(workspace, CRAWL, ALL, INDEX)
+    estimate_host_lookups(workspace, CRAWL, ALL, INDEX)
     table = pq.read_table(root / paths[2]).slice(1)
     replace_file(root / paths[2], b"")
     pq.write_table(table, root / paths[2])
@@ -250,12 +250,12 @@ def test_a_file_that_was_replaced_is_read_as_it_is_now(broken: tuple[Path, list[
 def test_two_that_ask_at_once_share_one_harvest(broken: tuple[Path, list[str]], tmp_path: Path) -> None:
     root, paths = broken
     workspace = workspace_of(root, tmp_path / "home")
-    told = harvest.price_harvest(workspace, INDEX[0], CRAWL)
+    told = harvest.estimate_harvest(workspace, INDEX[0], CRAWL)
     assert (told.files, told.requests) == (len(paths), len(paths))
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: facts_of_hosts(workspace, CRAWL, ALL, INDEX), range(4)))
     assert all(one.table.equals(found[0].table) for one in found)
-    assert harvest.price_harvest(workspace, INDEX[0], CRAWL).files == 0
+    assert harvest.estimate_harvest(workspace, INDEX[0], CRAWL).files == 0
     (footers,) = (tmp_path / "home" / "keyed").glob("*/footers")
     assert len(FooterStore(footers).read(CRAWL).entries) == len(paths)
 

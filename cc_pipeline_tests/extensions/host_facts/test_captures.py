@@ -13,13 +13,13 @@ import pytest
 from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.host_facts import host_facts
-from cc_pipeline.extensions.host_facts.datasets import Dataset, parse_dataset, ready_made
+from cc_pipeline.extensions.host_facts.datasets import Dataset, parse_dataset, shipped_datasets
 from cc_pipeline.extensions.host_facts.host_facts import facts_of_captures
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.extensions.host_facts.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import NEW, workspace_of
 
-URLS = ready_made()["gneissweb-urls"]
+URLS = shipped_datasets()["gneissweb-urls"]
 TOPICS = list(URLS.columns or ())
 #: One capture, which a dataset of these tests has.
 ONE = pa.table({"url_surtkey": ["com,example)/"], "fetch_time": pa.array([None], TIMESTAMP)})
@@ -34,7 +34,7 @@ def keyed(bucket: tuple[Path, MiniCrawlTruth], tmp_path_factory: pytest.TempPath
 
 def captures_of(truth: MiniCrawlTruth, domain: str) -> pa.Table:
     """Captures as the table ``captures`` has them, newest first, with one that no dataset knows."""
-    rows = sorted(truth.of(NEW, domain=domain), key=lambda one: (one.fetch_time, one.url), reverse=True)
+    rows = sorted(truth.captures_of(NEW, domain=domain), key=lambda one: (one.fetch_time, one.url), reverse=True)
     found = [{"url": one.url, "url_surtkey": one.url_surtkey, "fetch_time": one.fetch_time} for one in rows]
     schema = pa.schema([("url", pa.string()), ("url_surtkey", pa.string()), ("fetch_time", TIMESTAMP)])
     return pa.Table.from_pylist([*found, {"url": "http://x/", "url_surtkey": "x)/", "fetch_time": None}], schema=schema)
@@ -61,7 +61,7 @@ def test_captures_get_what_is_said_of_them(
     monkeypatch: pytest.MonkeyPatch,
     most: int,
 ) -> None:
-    monkeypatch.setattr(host_facts, "_MOST_KEYS", most)
+    monkeypatch.setattr(host_facts, "_MAX_KEYS", most)
     root, written = keyed
     workspace = workspace_of(root, tmp_path)
     for domain in bucket[1].domains(NEW)[:3]:
@@ -104,7 +104,7 @@ def test_a_filter_and_a_label_of_ones_own(
 def test_datasets_of_hosts_are_refused(keyed: tuple[Path, KeyedTruth], tmp_path: Path) -> None:
     workspace = workspace_of(keyed[0], tmp_path)
     with pytest.raises(UserInputError, match="about hosts"):
-        facts_of_captures(workspace, NEW, ONE, [ready_made()["degrees"]])
+        facts_of_captures(workspace, NEW, ONE, [shipped_datasets()["degrees"]])
 
 
 def test_a_file_without_times_is_a_gap(tmp_path: Path) -> None:

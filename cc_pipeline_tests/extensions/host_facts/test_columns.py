@@ -14,7 +14,7 @@ import pytest
 from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.extensions.host_facts.keyed_lookup import KeyedLookup, KeyedRows
-from cc_pipeline.extensions.host_facts.shards import Shard, arrow_type, column_types, open_shard, widest
+from cc_pipeline.extensions.host_facts.shards import Shard, arrow_type, column_types, common_type, open_shard
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.transport.client import Transport
 
@@ -94,9 +94,9 @@ def test_a_fraction_is_no_whole_number(tmp_path: Path) -> None:
 
 
 def test_widest() -> None:
-    assert widest([pa.int64(), pa.float64()]) == pa.float64()
-    assert widest([pa.int64(), pa.bool_()]) == pa.string()
-    assert widest([TIMESTAMP]) == TIMESTAMP
+    assert common_type([pa.int64(), pa.float64()]) == pa.float64()
+    assert common_type([pa.int64(), pa.bool_()]) == pa.string()
+    assert common_type([TIMESTAMP]) == TIMESTAMP
 
 
 def test_a_nested_column_is_not_there(tmp_path: Path) -> None:

@@ -102,9 +102,9 @@ def test_a_filter_decides_what_is_counted_and_fetched(
     monkeypatch.setenv("CC_PIPELINE_SOURCE", str(told[0]))
     home = tmp_path / "home"
     meant = matching(told, 100)
-    captures = [c for c in world.truth.of(NEW, subset="warc") if c.url_surtkey.partition(")")[0] in meant]
+    captures = [c for c in world.truth.captures_of(NEW, subset="warc") if c.url_surtkey.partition(")")[0] in meant]
     mine = [c for c in captures if c.domain in SITES]
-    assert 0 < len(mine) < sum(c.domain in SITES for c in world.truth.of(NEW, subset="warc"))
+    assert 0 < len(mine) < sum(c.domain in SITES for c in world.truth.captures_of(NEW, subset="warc"))
     domains = [*SITES]
     where = ("--hosts", "fetch_200 > 100")
     said = cli("run", "-c", NEW, *domains, *where, "--home", home)
@@ -117,7 +117,7 @@ def test_a_filter_decides_what_is_counted_and_fetched(
                "--format", "jsonl", "--home", home)  # fmt: skip
     assert said.status == 0, said.err
     scores = {row["url_surtkey"]: row["gneissweb_science"] for row in told[1].rows["gneissweb-urls", NEW]}
-    of_site = world.truth.of(NEW, subset="warc", domain="example.org")
+    of_site = world.truth.captures_of(NEW, subset="warc", domain="example.org")
     shown = [json.loads(line) for line in said.out.splitlines()]
     assert len(shown) == len(of_site)
     keys = {capture.url: capture.url_surtkey for capture in of_site}

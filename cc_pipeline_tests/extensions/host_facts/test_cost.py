@@ -47,8 +47,8 @@ def test_sorted_files_are_read_where_the_hosts_are(folder: Path, monkeypatch: py
     monkeypatch.setattr("cc_pipeline.index.parquet.fetch.GAP", 0)
     target = parse_target("site030123.com")
     lookup = KeyedLookup([shard(folder, "sorted")], HostRanges(target).surt, SCHEMA, None)
-    price = lookup.price()
-    assert (price.to_read, price.searched, price.unknown) == (1, 0, 0)
+    price = lookup.estimate()
+    assert (price.to_read, price.searched, price.without_bounds) == (1, 0, 0)
     with Transport(str(folder)) as reader:
         found = lookup.read(reader, PageIndexes())
         assert reader.stats.bytes == found.cost.bytes
@@ -64,7 +64,7 @@ def test_files_in_no_order_cost_their_keys_and_that_is_known_before(
     target = parse_target("site030123.com")
     one = shard(folder, "unsorted")
     lookup = KeyedLookup([one], HostRanges(target).surt, SCHEMA, None)
-    price = lookup.price()
+    price = lookup.estimate()
     assert (price.to_read, price.searched) == (24, 24)
     with Transport(str(folder)) as reader:
         found = lookup.read(reader, PageIndexes())
@@ -77,7 +77,7 @@ def test_files_in_no_order_cost_their_keys_and_that_is_known_before(
 
 def test_all_of_it_costs_all_of_it(folder: Path) -> None:
     lookup = KeyedLookup([shard(folder, "sorted")], HostRanges(parse_target("tld:com")).surt, SCHEMA, None)
-    price = lookup.price()
+    price = lookup.estimate()
     assert price.likely_bytes == price.bytes
 
 
@@ -101,7 +101,7 @@ def test_strays_are_found_by_a_small_column(folder: Path, tmp_path: Path) -> Non
         with Transport(str(tmp_path)) as reader:
             found = lookup.read(reader, PageIndexes())
         assert sorted(found.table["_key"].to_pylist()) == ["de,site1", "de,site1,blog", "de,site1,shop"]
-        price = lookup.price()
+        price = lookup.estimate()
         assert (price.to_read, price.searched) == (25, 24)
         read[endings is None], likely[endings is None] = found.cost.bytes, price.likely_bytes
     groups = shard(tmp_path, "com").row_groups(range(24), ["tld"])

@@ -12,7 +12,7 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extensions.host_facts.datasets import Dataset, parse_dataset, text_of
+from cc_pipeline.extensions.host_facts.datasets import Dataset, parse_dataset, read_definition
 from cc_pipeline.extensions.host_facts.host_facts import facts_of_hosts
 from cc_pipeline.extensions.host_facts.known import add_dataset, known_datasets, remove_dataset, sweep_datasets
 from cc_pipeline.extensions.host_facts.places import datasets_path, keyed_path
@@ -99,20 +99,20 @@ def test_what_is_no_description(text: str) -> None:
 
 def test_names_and_files(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text(WHOLE)
-    assert text_of(tmp_path / "x.yaml") == WHOLE
+    assert read_definition(tmp_path / "x.yaml") == WHOLE
     (tmp_path / "y.yaml").write_bytes(b"\xff")
     for name in ("y.yaml", "z.yaml"):
         with pytest.raises(UserInputError, match=name):
-            text_of(tmp_path / name)
+            read_definition(tmp_path / name)
 
 
 def test_some_columns_of_it() -> None:
     known = parse_dataset(WHOLE, "tranco.yaml")
-    assert known.only(["tranco_no", "other"]).columns == {"no": None}
-    assert known.only(["tranco_no"]).fold == {}
+    assert known.with_columns(["tranco_no", "other"]).columns == {"no": None}
+    assert known.with_columns(["tranco_no"]).fold == {}
     every = parse_dataset(WHOLE.replace("  rank: int64\n  no:", "").replace("columns:\n", "columns: all\n"), "x.yaml")
     assert every.columns is None
-    assert every.only(["tranco_rank", "other"]).columns == {"rank": None}
+    assert every.with_columns(["tranco_rank", "other"]).columns == {"rank": None}
 
 
 def test_versions_follow_what_decides_about_rows() -> None:

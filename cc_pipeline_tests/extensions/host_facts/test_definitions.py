@@ -6,10 +6,10 @@ import dagster as dg
 import pytest
 
 from cc_pipeline import extension
-from cc_pipeline.cli.known_hosts import find_known_hosts, required_known_hosts
+from cc_pipeline.cli.known_hosts import find_known_hosts, require_known_hosts
 from cc_pipeline.defs.declared import collected
 from cc_pipeline.defs.declared.build import definitions
-from cc_pipeline.defs.placement import OURS
+from cc_pipeline.defs.placement import OWN_HOME
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.host_facts.definitions import KEYED
 from cc_pipeline.extensions.host_facts.schemas import HOST_FACTS_SCHEMA
@@ -17,7 +17,7 @@ from cc_pipeline.workspace.tables import all_tables
 
 
 def test_each_column_comes_from_data_of_others_but_those_of_the_program() -> None:
-    specs = {spec.key: spec for spec in definitions(OURS).resolve_all_asset_specs()}
+    specs = {spec.key: spec for spec in definitions(OWN_HOME).resolve_all_asset_specs()}
     spec = specs[dg.AssetKey("host_facts")]
     lineage = spec.metadata["dagster/column_lineage"].deps_by_column
     assert {*HOST_FACTS_SCHEMA.names} - lineage.keys() == {"crawl", "target", "other_facts", "facts_from"}
@@ -31,7 +31,7 @@ def test_each_column_comes_from_data_of_others_but_those_of_the_program() -> Non
 
 def test_without_it_there_is_no_asset_no_table_and_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC_PIPELINE_WITHOUT", "host_facts")
-    found = definitions(OURS)
+    found = definitions(OWN_HOME)
     dg.Definitions.validate_loadable(found)
     assert dg.AssetKey("host_facts") not in {spec.key for spec in found.resolve_all_asset_specs()}
     assert "host_facts" not in {spec.name for spec in all_tables()}
@@ -39,4 +39,4 @@ def test_without_it_there_is_no_asset_no_table_and_no_filter(monkeypatch: pytest
     assert not any(asset.name == "host_facts" for asset in collected.published_assets())
     assert find_known_hosts() is None
     with pytest.raises(UserInputError, match="none is in use"):
-        required_known_hosts()
+        require_known_hosts()

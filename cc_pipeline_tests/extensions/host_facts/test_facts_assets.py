@@ -63,7 +63,7 @@ def test_facts_are_filled_and_each_annotation_is_an_asset(
     facts = definitions.resolve_asset_graph().get(dg.AssetKey("host_facts"))
     assert dg.AssetKey("annotation_scores") in facts.parent_keys and not facts.is_materializable
     verdict = annotation_verdict(workspace, "scores")
-    assert (verdict.severity, verdict.figures["files"]) == ("ok", 1)
+    assert (verdict.severity, verdict.metrics["files"]) == ("ok", 1)
     assert annotation_verdict(workspace, "nobody").severity == "warn"
 
 
@@ -96,8 +96,8 @@ def test_an_annotation_split_by_crawl_is_looked_at_in_one_crawl_or_in_those_name
     harvest(workspace)
     here = looked_at()
     assert here[:2] == (1, NEW), "the newest that this home has, not the newest of the list"
-    assert annotation_verdict(workspace, "own").figures == {"files": 2, "unread": 0}
+    assert annotation_verdict(workspace, "own").metrics == {"files": 2, "unread": 0}
     assert looked_at(OLD)[:2] == (2, OLD)
     verdict = annotation_verdict(workspace, "own")
-    assert (verdict.severity, verdict.figures) == ("warn", {"files": 4, "unread": 1})
+    assert (verdict.severity, verdict.metrics) == ("warn", {"files": 4, "unread": 1})
     assert looked_at() == here and here[2] != newest[2]

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extensions.host_facts.datasets import parse_dataset, ready_made
+from cc_pipeline.extensions.host_facts.datasets import parse_dataset, shipped_datasets
 from cc_pipeline.extensions.host_facts.fill import fill_facts
 from cc_pipeline.extensions.host_facts.host_facts import host_facts
 from cc_pipeline.extensions.host_facts.schemas import FACT_COLUMNS, HOST_FACTS_SCHEMA
@@ -22,7 +22,7 @@ from cc_pipeline_tests.extensions.host_facts.conftest import CRAWL
 from cc_pipeline_tests.extensions.host_facts.keyed import KeyedTruth
 from cc_pipeline_tests.world import publish, workspace_of
 
-READY = ready_made()
+READY = shipped_datasets()
 HOSTS = [READY["host-index"], READY["degrees"], READY["gneissweb-hosts"]]
 TARGETS = ("example.com", "tld:org", "set:two = example.com, host:www.example.org")
 
@@ -108,4 +108,4 @@ def test_it_is_published_and_purged_with_its_target(filled: Workspace) -> None:
     purge(filled, plan)
     left = filled.lake.read("host_facts", None, ["target"])["target"].to_pylist()
     assert set(left) == set(SLUGS[1:])
-    assert FACTS.is_made(filled.lake, Slice(CRAWL, SLUGS[1]))
+    assert FACTS.was_committed(filled.lake, Slice(CRAWL, SLUGS[1]))

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extensions.host_facts.datasets import ready_made
+from cc_pipeline.extensions.host_facts.datasets import shipped_datasets
 from cc_pipeline.extensions.host_facts.host_facts import host_facts
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.host_facts.brute import rows_of, whole
 from cc_pipeline_tests.extensions.host_facts.conftest import CRAWL, ODD
 from cc_pipeline_tests.extensions.host_facts.keyed import KeyedTruth
 
-READY = ready_made()
+READY = shipped_datasets()
 HOSTS = [READY["host-index"], READY["degrees"], READY["gneissweb-hosts"]]
 
 

@@ -108,12 +108,12 @@ def test_ranges_of_any_form_miss_no_host(text: str, hosts: list[tuple[str, str]]
     """What a target means is what its URL keys say; ranges of reversed and plain hosts may only hold more."""
     target = parse_target(text)
     ranges = HostRanges(target)
-    forms = {form: RangeSet(ranges.of(form, "kept")) for form in ("reversed_host", "host")}
-    exact = RangeSet(ranges.of("surt_host"))
+    forms = {form: RangeSet(ranges.ranges_in(form, "kept")) for form in ("reversed_host", "host")}
+    exact = RangeSet(ranges.ranges_in("surt_host"))
     for host, port in hosts:
         key = host_key(host + port)
         assert key is not None
-        held = ranges.holds(key.surt)
+        held = ranges.contains(key.surt)
         assert held == exact.holds(key.surt.encode())
         asked = target.place.host if target.place else ""
         several = has_several_www(host) or has_several_www(asked)
@@ -130,4 +130,4 @@ def test_neighbours_of_a_domain_are_not_its_hosts() -> None:
     ranges = HostRanges(parse_target("example.com"))
     held = ["com,example", "com,example,blog", "com,example:8443", "com,example,a:81"]
     others = ["com,examplex", "com,example-x", "com,exampl", "com", "com,examplex,blog", "org,example"]
-    assert [key for key in [*held, *others] if ranges.holds(key)] == held
+    assert [key for key in [*held, *others] if ranges.contains(key)] == held

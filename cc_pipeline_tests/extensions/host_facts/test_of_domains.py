@@ -12,10 +12,10 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extensions.host_facts.choosing import hosts_only, known_for, with_hosts
-from cc_pipeline.extensions.host_facts.datasets import Dataset, parse_dataset, ready_made
+from cc_pipeline.extensions.host_facts.choosing import add_host_index, datasets_for_crawl, host_datasets
+from cc_pipeline.extensions.host_facts.datasets import Dataset, parse_dataset, shipped_datasets
 from cc_pipeline.extensions.host_facts.fill import fill_facts
-from cc_pipeline.extensions.host_facts.host_facts import facts_at_hand, facts_of_hosts
+from cc_pipeline.extensions.host_facts.host_facts import facts_of_hosts, stored_facts
 from cc_pipeline.extensions.host_facts.host_keys import host_key
 from cc_pipeline.extensions.host_facts.known import known_datasets
 from cc_pipeline.extensions.host_facts.places import datasets_path
@@ -25,7 +25,7 @@ from cc_pipeline_tests.extensions.host_facts.conftest import CRAWL
 from cc_pipeline_tests.extensions.host_facts.keyed import KeyedTruth
 from cc_pipeline_tests.world import workspace_of
 
-INDEX = ready_made()["host-index"]
+INDEX = shipped_datasets()["host-index"]
 SAID = """
 name: mine
 where: {root: %s, crawl: none, files: [mine.parquet]}
@@ -108,21 +108,21 @@ def test_an_answer_is_kept_until_its_files_change(keyed: tuple[Path, KeyedTruth]
     write(tmp_path, domains)
     datasets = [INDEX, mine(tmp_path)]
     first = facts_of_hosts(workspace, CRAWL, target, datasets)
-    assert first.kept == ()
+    assert first.from_cache == ()
     again = facts_of_hosts(workspace, CRAWL, target, datasets)
-    assert (again.kept, again.requests, again.bytes) == (("host-index", "mine"), 0, 0)
+    assert (again.from_cache, again.requests, again.bytes) == (("host-index", "mine"), 0, 0)
     assert again.table.equals(first.table)
-    here = facts_at_hand(workspace, CRAWL, target, datasets)
+    here = stored_facts(workspace, CRAWL, target, datasets)
     assert here is not None and here.table.equals(first.table)
     # a definition that says something else is another question
     labelled = facts_of_hosts(workspace, CRAWL, target, [INDEX, mine(tmp_path, more="action: label")])
-    assert (labelled.kept, labelled.table["mine"].null_count) == (("host-index",), 0)
+    assert (labelled.from_cache, labelled.table["mine"].null_count) == (("host-index",), 0)
     # other files under another name are others; replaced ones are noticed when they are read
     moved = tmp_path / "moved"
     moved.mkdir()
     write(moved, domains, first=1000)
     other = facts_of_hosts(workspace, CRAWL, target, [INDEX, mine(moved)])
-    assert other.kept == ("host-index",)
+    assert other.from_cache == ("host-index",)
     assert other.table["rank"].drop_null().to_pylist() == [
         rank + 999 for rank in first.table["rank"].drop_null().to_pylist()
     ]
@@ -136,7 +136,7 @@ def test_what_is_not_here_of_domains_is_left_out_without_a_request(
     target = parse_target("example.com")
     facts_of_hosts(workspace, CRAWL, target, [INDEX])
     requests = workspace.transport.stats.requests
-    here = facts_at_hand(workspace, CRAWL, target, [mine(tmp_path), INDEX])
+    here = stored_facts(workspace, CRAWL, target, [mine(tmp_path), INDEX])
     assert here is not None and "rank" not in here.table.column_names
     assert here.table.num_rows and workspace.transport.stats.requests == requests
 
@@ -149,8 +149,8 @@ def test_domains_alone_do_not_say_which_hosts_there_are(keyed: tuple[Path, Keyed
     datasets_path(workspace.settings).mkdir(parents=True)
     (datasets_path(workspace.settings) / "mine.yaml").write_text(SAID % (tmp_path, "host", "kept"))
     assert known_datasets(workspace.settings)["mine"].dataset.of_domains
-    known = known_for(workspace, CRAWL)
-    assert [one.name for one in hosts_only(known, with_hosts(known, ["mine"]))] == ["host-index", "mine"]
+    known = datasets_for_crawl(workspace, CRAWL)
+    assert [one.name for one in host_datasets(known, add_host_index(known, ["mine"]))] == ["host-index", "mine"]
 
 
 def test_captures_have_no_domains() -> None:

@@ -10,15 +10,15 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extensions.host_facts.dataset_question import Facts
-from cc_pipeline.extensions.host_facts.datasets import ready_made
-from cc_pipeline.extensions.host_facts.host_facts import facts_of_hosts, price_of_hosts
+from cc_pipeline.extensions.host_facts.datasets import shipped_datasets
+from cc_pipeline.extensions.host_facts.host_facts import estimate_host_lookups, facts_of_hosts
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.extensions.host_facts.conftest import CRAWL
 from cc_pipeline_tests.extensions.host_facts.keyed import KeyedTruth
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import workspace_of
 
-DATASETS = [ready_made()["host-index"], ready_made()["degrees"]]
+DATASETS = [shipped_datasets()["host-index"], shipped_datasets()["degrees"]]
 TARGET = parse_target("example.com")
 PASSING = (Rule("503", "*.parquet", share=0.3, retry_after=0), Rule("reset", "*.parquet", share=0.2))
 
@@ -84,7 +84,7 @@ def test_servers_of_other_manners_give_the_same(sound: Facts, server: FaultServe
 
 def test_a_source_that_refuses_is_an_error_and_no_gap(server: FaultServer, tmp_path: Path) -> None:
     workspace = workspace_of(server.url, tmp_path / "home")
-    price_of_hosts(workspace, CRAWL, TARGET, DATASETS)
+    estimate_host_lookups(workspace, CRAWL, TARGET, DATASETS)
     server.set_rules((Rule("404", "*.parquet", times=None),))
     gone = facts_of_hosts(workspace, CRAWL, TARGET, DATASETS[1:])
     assert set(gone.gaps) == {"degrees"}

@@ -21,7 +21,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, EnvironmentFault, PlaceFault, UserInputError
 from cc_pipeline.extensions.host_facts import rank_text
 from cc_pipeline.extensions.host_facts import ranks as ranks_of
-from cc_pipeline.extensions.host_facts.datasets import ready_made
+from cc_pipeline.extensions.host_facts.datasets import shipped_datasets
 from cc_pipeline.extensions.host_facts.host_facts import host_facts
 from cc_pipeline.extensions.host_facts.host_keys import host_key
 from cc_pipeline.extensions.host_facts.rank_text import (
@@ -29,23 +29,23 @@ from cc_pipeline.extensions.host_facts.rank_text import (
     SCHEMA,
     Level,
     Tally,
-    _keys,
+    _host_keys,
     graph_key,
-    inflated_stream,
+    inflate_stream,
     parse_release,
-    rank_rows,
+    read_rank_rows,
 )
 from cc_pipeline.extensions.host_facts.ranks import (
     Ranks,
     all_ranks,
     convert_ranks,
+    estimate_ranks,
     find_ranks,
-    folded_runs,
-    price_ranks,
+    fold_keys,
     ranks_dataset,
     ranks_datasets,
 )
-from cc_pipeline.publish.publish import clear_debris
+from cc_pipeline.publish.publish import delete_leftovers
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.host_facts.graph import GraphSpec, nodes, write_graph
 from cc_pipeline_tests.extensions.host_facts.keyed import KeyedSpec, plain_hosts, write_keyed
@@ -80,7 +80,7 @@ def home(bucket: Path, tmp_path: Path) -> Workspace:
 
 
 def convert(workspace: Workspace, release: Any, level: Level = "host") -> Ranks:
-    return convert_ranks(workspace, release, level, price_ranks(workspace, release, level))
+    return convert_ranks(workspace, release, level, estimate_ranks(workspace, release, level))
 
 
 def stored(workspace: Workspace, ranks: Ranks) -> pa.Table:
@@ -127,17 +127,17 @@ def test_many_ranges_that_are_sorted_on_disk_are_the_same_rows(
     bucket: Path, home: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranks_of, "_RANGE_ROWS", 200)
-    monkeypatch.setattr(ranks_of, "_HELD", 0)
-    monkeypatch.setattr(rank_text, "_BLOCK", 4_000)
-    monkeypatch.setattr(rank_text, "_PIECE", 1_000)
-    monkeypatch.setattr(rank_text, "_LONGEST_LINE", 2_000)
+    monkeypatch.setattr(ranks_of, "_MEMORY_BYTES", 0)
+    monkeypatch.setattr(rank_text, "_BLOCK_BYTES", 4_000)
+    monkeypatch.setattr(rank_text, "_PIECE_BYTES", 1_000)
+    monkeypatch.setattr(rank_text, "_MAX_LINE_BYTES", 2_000)
     ranks = convert(home, NEW)
     expected = brute(bucket / NEW.ranks_key("host"), "host", www_kept=True)
     assert stored(home, ranks).drop_columns("graph_release").to_pylist() == expected
 
 
 def test_facts_of_hosts_have_them_beside_the_host_index(bucket: Path, home: Workspace) -> None:
-    ready = ready_made()["host-index"]
+    ready = shipped_datasets()["host-index"]
     for level in LEVELS:
         convert(home, OLD, level)
         convert(home, NEW, level)
@@ -178,25 +178,25 @@ def test_datasets_are_of_the_newest_release_that_spans_a_crawl_and_of_each(home:
 
 
 def test_the_price_is_known_before_and_kept_to(home: Workspace) -> None:
-    price = price_ranks(home, NEW, "host")
+    price = estimate_ranks(home, NEW, "host")
     assert (price.requests, home.transport.stats.bytes) == (1, 0)
     before = home.transport.stats.bytes
     convert_ranks(home, NEW, "host", price)
     assert home.transport.stats.bytes - before == price.bytes
     with pytest.raises(UserInputError, match="has no projects/hyperlinkgraph/cc-main-2024"):
-        price_ranks(home, parse_release("cc-main-2024-may-jun-jul"), "host")
+        estimate_ranks(home, parse_release("cc-main-2024-may-jun-jul"), "host")
     with pytest.raises(PlaceFault, match="GB free"):
         convert_ranks(home, OLD, "host", replace(price, scratch=10**18))
 
 
 def _killed(bucket: str, home: str) -> None:
-    real = ranks_of._write
+    real = ranks_of._write_files
 
     def killed(*given: Any) -> Any:
         real(*given)
         os._exit(9)
 
-    ranks_of._write = killed
+    ranks_of._write_files = killed
     convert(workspace_of(bucket, Path(home)), NEW)
 
 
@@ -208,7 +208,7 @@ def test_a_killed_conversion_leaves_nothing_that_counts(bucket: Path, home: Work
     assert process.exitcode == 9
     assert any((tmp_path / "scratch").rglob("*.parquet"))
     assert (find_ranks(home.settings, NEW, "host"), all_ranks(home.settings)) == (None, [])
-    assert clear_debris(home.settings) == 1
+    assert delete_leftovers(home.settings) == 1
     assert not any((tmp_path / "scratch").rglob("*.parquet"))
     assert convert(home, NEW).rows
 
@@ -217,8 +217,8 @@ def test_a_killed_conversion_leaves_nothing_that_counts(bucket: Path, home: Work
 def test_a_source_that_fails_half_way_leaves_the_home_as_it_was(
     bucket: Path, home: Workspace, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    monkeypatch.setattr(ranks_of, "_STEP", 1_000)
-    price = price_ranks(home, NEW, "host")
+    monkeypatch.setattr(ranks_of, "_REQUEST_BYTES", 1_000)
+    price = estimate_ranks(home, NEW, "host")
     real, left = home.transport.read, [after]
 
     def read(key: str, offset: int, length: int) -> Any:
@@ -241,7 +241,7 @@ HEADER = "#harmonicc_pos\t#harmonicc_val\t#pr_pos\t#pr_val\t#host_rev\n"
 
 def rows_of(text: str, *, www_kept: bool = True) -> tuple[list[tuple[Any, ...]], Tally]:
     tally = Tally()
-    batches = list(rank_rows([text.encode("latin-1")], "it", tally, www_kept=www_kept))
+    batches = list(read_rank_rows([text.encode("latin-1")], "it", tally, www_kept=www_kept))
     return [tuple(row.values()) for batch in batches for row in batch.to_pylist()], tally
 
 
@@ -290,15 +290,15 @@ def test_gzip_is_read_to_its_end_whatever_its_members_and_no_further_than_makes_
     data = gzip.compress(b"a" * 10) + gzip.compress(b"b") + b"\0" * 7
     for step in (1, 3, len(data)):
         pieces = [data[at : at + step] for at in range(0, len(data), step)]
-        assert b"".join(inflated_stream(pieces, "it")) == b"a" * 10 + b"b"
+        assert b"".join(inflate_stream(pieces, "it")) == b"a" * 10 + b"b"
     for cut, said in ((data[:-12], "ends too early"), (b"PK", "no gzip"), (b"", "ends too early")):
         with pytest.raises(DataFault, match=said):
-            list(inflated_stream([cut], "it"))
+            list(inflate_stream([cut], "it"))
     with pytest.raises(DataFault, match="inflates to more"):
-        for _ in inflated_stream([gzip.compress(bytes(1 << 24))], "it"):
+        for _ in inflate_stream([gzip.compress(bytes(1 << 24))], "it"):
             pass
     with pytest.raises(DataFault, match="a line of more than"):
-        list(rank_rows([HEADER.encode(), *[b"x" * (1 << 20)] * 9], "it", Tally(), www_kept=True))
+        list(read_rank_rows([HEADER.encode(), *[b"x" * (1 << 20)] * 9], "it", Tally(), www_kept=True))
 
 
 LABEL = st.sampled_from(
@@ -311,7 +311,7 @@ LABEL = st.sampled_from(
 @example(["a.www.www2", "a.www2.www", "a.www", "a.www2"], False)
 @given(st.lists(st.lists(LABEL, max_size=5).map(".".join), max_size=8), st.booleans())
 def test_keys_in_bulk_are_those_of_one_by_one(names: list[str], www_kept: bool) -> None:
-    found = _keys(pa.array([name.encode() for name in names], pa.binary()), www_kept).to_pylist()
+    found = _host_keys(pa.array([name.encode() for name in names], pa.binary()), www_kept).to_pylist()
     assert found == [graph_key(name, www_kept) for name in names]
 
 
@@ -329,7 +329,7 @@ def test_rows_of_a_key_are_folded_over_the_ends_of_batches(
         for k, p, v in rows
     ]
     table = pa.Table.from_pylist(full, schema=SCHEMA)
-    found = [row for part in folded_runs(iter(table.to_batches(max_chunksize=step))) for row in part.to_pylist()]
+    found = [row for part in fold_keys(iter(table.to_batches(max_chunksize=step))) for row in part.to_pylist()]
     assert [row["surt_host_name"] for row in found] == sorted({key for key, _, _ in rows})
     for row in found:
         same = [one for one in rows if one[0] == row["surt_host_name"]]

@@ -30,9 +30,9 @@ def verdicts(bodies: Iterable[bytes], asked: Iterable[tuple[int, str, str]]) -> 
         connection.register(
             "questions", pa.table(dict(zip(names, map(list, zip(*questions, strict=True)), strict=True)))
         )
-        sql = f"SELECT ask, robots, 'read' AS state, {consent.path_of('url')} AS path, agent FROM questions"
+        sql = f"SELECT ask, robots, 'read' AS state, {consent.path_expression('url')} AS path, agent FROM questions"
         rows = connection.execute(
-            f"WITH {consent.verdicts(sql, lambda table: table)} SELECT ask, about, verdict FROM verdicts"
+            f"WITH {consent.verdict_ctes(sql, lambda table: table)} SELECT ask, about, verdict FROM verdicts"
         ).fetchall()
     found: list[dict[str, str]] = [{} for _ in questions]
     for ask, about, verdict in rows:

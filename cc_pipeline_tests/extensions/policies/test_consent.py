@@ -14,11 +14,11 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.export import table_files
-from cc_pipeline.extensions.policies.dataset import Recipe, Sieved, sieve
-from cc_pipeline.extensions.policies.respect import note_of_unread, wishes
+from cc_pipeline.extensions.policies.dataset import FilterResult, Recipe, filter_pages
+from cc_pipeline.extensions.policies.respect import parse_preferences, unread_robots_note
 from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_SCHEMA
 from cc_pipeline.extensions.policies.views import _SITE_POLICIES, MACROS
-from cc_pipeline.lake.reading import open_settled
+from cc_pipeline.lake.reading import open_home_publication
 from cc_pipeline.publish.macros import MACROS as CORE_MACROS
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.policies.conftest import SPEC, UNREAD
@@ -36,7 +36,7 @@ def asked() -> Asked:
 
 @pytest.fixture(scope="session")
 def published(asking: Workspace) -> Iterator[duckdb.DuckDBPyConnection]:
-    with open_settled(asking.settings) as connection:
+    with open_home_publication(asking.settings) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         yield connection
 
@@ -44,7 +44,7 @@ def published(asking: Workspace) -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.fixture(scope="session")
 def exported(asking: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
     path = tmp_path_factory.mktemp("exported") / "handed.duckdb"
-    with open_settled(asking.settings) as connection:
+    with open_home_publication(asking.settings) as connection:
         selections = table_files.select_tables(connection, [], [], [])
         table_files.write_duckdb(connection, selections, path, [], [CORE_MACROS, MACROS])
     with duckdb.connect(str(path), read_only=True) as connection:
@@ -137,11 +137,11 @@ def test_nothing_is_known_of_an_origin_without_captures(published: duckdb.DuckDB
     assert rows == [("*", "unknown", "unknown", "none")]
 
 
-def sieved_of(workspace: Workspace, scratch: Path, **recipe: Any) -> tuple[Sieved, set[tuple[str, Any]]]:
+def sieved_of(workspace: Workspace, scratch: Path, **recipe: Any) -> tuple[FilterResult, set[tuple[str, Any]]]:
     plain = Recipe(min_words=0, rules=(), exact=False, near=None, **recipe)
-    with open_settled(workspace.settings) as connection:
+    with open_home_publication(workspace.settings) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        found = sieve(connection, "SELECT * FROM main.page_text", plain, scratch)
+        found = filter_pages(connection, "SELECT * FROM main.page_text", plain, scratch)
         left = set(connection.execute(f"SELECT url, fetch_time FROM ({found.sql})").fetchall())
         # connections to one file are of one database in a process
         connection.execute("DETACH sieve")
@@ -160,8 +160,10 @@ def test_a_data_set_leaves_out_what_a_wish_names(asking: Workspace, asked: Asked
         said = {(url, at, wish): asked.said(url, at, wish, as_of) for url, at in every for wish in wanted}
         assert left == {(u, at) for u, at in every if all(said[u, at, wish] != "disallow" for wish in wanted)}
         assert len(left) < len(every)
-        assert found.unknown == {wish: sum(said[u, at, wish] == "unknown" for u, at in left) for wish in wanted}
-        assert found.seen is not None and sum(found.seen.basis.values()) == found.pages
+        assert found.unknown_preferences == {
+            wish: sum(said[u, at, wish] == "unknown" for u, at in left) for wish in wanted
+        }
+        assert found.preference_counts is not None and sum(found.preference_counts.basis.values()) == found.pages
     (tmp_path / "known").mkdir()
     _, known = sieved_of(asking, tmp_path / "known", respect=("gptbot",), as_of=as_of, known=True)
     assert known == {(u, at) for u, at in every if asked.said(u, at, "gptbot", as_of) == "allow"}
@@ -169,9 +171,9 @@ def test_a_data_set_leaves_out_what_a_wish_names(asking: Workspace, asked: Asked
 
 
 def test_words_that_are_no_wish() -> None:
-    assert wishes(" GPTBot, train,tdm,,gptbot") == ("gptbot", "ai-train", "tdm")
+    assert parse_preferences(" GPTBot, train,tdm,,gptbot") == ("gptbot", "ai-train", "tdm")
     with pytest.raises(UserInputError, match="not a preference"):
-        wishes("gpt bot")
+        parse_preferences("gpt bot")
 
 
 def test_what_nobody_read_is_unknown_and_said_to_be(policies_bucket: Path, tmp_path: Path) -> None:
@@ -180,7 +182,7 @@ def test_what_nobody_read_is_unknown_and_said_to_be(policies_bucket: Path, tmp_p
     publish(empty)
     (tmp_path / "scratch").mkdir()
     assert sieved_of(empty, tmp_path / "scratch", respect=("gptbot",))[0].pages == 0
-    with open_settled(empty.settings) as connection:
-        note = note_of_unread(connection, ("tdm", "gptbot"))
+    with open_home_publication(empty.settings) as connection:
+        note = unread_robots_note(connection, ("tdm", "gptbot"))
         assert note is not None and note.endswith("cc-pipeline policies host:www.example.com")
-        assert note_of_unread(connection, ("noai",)) is None, "pages say it"
+        assert unread_robots_note(connection, ("noai",)) is None, "pages say it"

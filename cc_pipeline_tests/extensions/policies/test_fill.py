@@ -13,8 +13,8 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.documents.page import PageInput
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extensions.policies import fill
-from cc_pipeline.extensions.policies.fill import _Answer, _Bodies, _read, due, fill_policies
-from cc_pipeline.extensions.policies.hosts import policy_targets, with_policies
+from cc_pipeline.extensions.policies.fill import _Bodies, _fill_state, _RobotsCapture, fill_policies, find_stale_targets
+from cc_pipeline.extensions.policies.hosts import crawls_with_robots, policy_targets
 from cc_pipeline.upkeep.purge import purge
 from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline_tests.extensions.policies.conftest import CRAWLS, READ
@@ -54,17 +54,17 @@ def test_sets_with_long_names_have_one_each() -> None:
 
 
 def test_a_location_that_is_no_url_leads_nowhere() -> None:
-    answer = _Answer({}, "", "unreadable")
+    answer = _RobotsCapture({}, "", "unreadable")
     where = (("Location", "http://[bad/robots.txt"),)
     page = PageInput("c", "robotstxt", "http://a.com/robots.txt", b"", http_status=301, http_headers=where)
     with pa.ipc.new_stream(pa.BufferOutputStream(), pa.schema([])) as writer:
-        _read(answer, page, _Bodies(writer))
+        _fill_state(answer, page, _Bodies(writer))
     assert (answer.state, answer.location) == ("redirect", None)
 
 
 def test_crawls_without_the_subset_are_left_out() -> None:
     crawls = ["CC-MAIN-2012", "CC-MAIN-2016-30", "CC-MAIN-2016-36", "newest", "CC-NEWS-2026-05", "LOCAL-x"]
-    assert with_policies(crawls) == ["CC-MAIN-2016-36", "newest"]
+    assert crawls_with_robots(crawls) == ["CC-MAIN-2016-36", "newest"]
 
 
 def test_only_what_is_fetched_is_read_and_once(policies_bucket: Path, tmp_path: Path) -> None:
@@ -73,10 +73,10 @@ def test_only_what_is_fetched_is_read_and_once(policies_bucket: Path, tmp_path: 
     workspace.register_targets([host])
     with pytest.raises(EnvironmentFault, match="have not been fetched"):
         fill_policies(workspace, crawl, [host.slug])
-    assert due(workspace, crawl, [host.slug]) == []
+    assert find_stale_targets(workspace, crawl, [host.slug]) == []
     harvest(workspace, crawl)
     extract(workspace, host.definition, crawl=crawl)
-    assert due(workspace, crawl, [host.slug]) == [host.slug]
+    assert find_stale_targets(workspace, crawl, [host.slug]) == [host.slug]
     report = fill_policies(workspace, crawl, [host.slug])
     rows = workspace.lake.read("site_policies").to_pylist()
     assert report.written == len(rows) > 0 and {row["host"] for row in rows} == {"docs.example.org"}
@@ -110,7 +110,7 @@ def test_lines_of_one_body_are_held_at_a_time(
     policies_bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fill, "asdict", lambda line: Held(asdict(line)))
-    monkeypatch.setattr(fill, "_HELD", 1)
+    monkeypatch.setattr(fill, "_BATCH_ROWS", 1)
     workspace, slug = workspace_of(policies_bucket, tmp_path / "home", subsets=("robotstxt",)), parse_target(READ).slug
     harvest(workspace, CRAWLS[0])
     extract(workspace, READ, crawl=CRAWLS[0])

@@ -31,7 +31,7 @@ def test_robots_txt_is_asked_for_on_request_only_where_a_crawl_keeps_it(
     assert read.status == 0, read.err
     assert f"{ARC} has no subset of robots.txt captures" in read.told
     [row] = [json.loads(line) for line in read.out.splitlines() if line.startswith("{")]
-    truth = [one for one in bucket[1].of(NEW, subset="robotstxt") if "//www.example.com/" in one.url]
+    truth = [one for one in bucket[1].captures_of(NEW, subset="robotstxt") if "//www.example.com/" in one.url]
     assert (row["crawl"], row["target"], row["captures"]) == (NEW, "host_www.example.com", len(truth))
     assert "CCBot" in read.told
     out = tmp_path / "corpus"

@@ -9,7 +9,13 @@ import json
 import pytest
 
 from cc_pipeline.documents.signals.quality import quality
-from cc_pipeline.extensions.policies.dataset_filters import PRESETS, failed, not_applied, rules_of, split_words
+from cc_pipeline.extensions.policies.dataset_filters import (
+    PRESETS,
+    failed_rules,
+    rules_of,
+    split_words,
+    unapplied_rules,
+)
 from cc_pipeline_tests.extensions.policies.blemished import VERDICTS, texts
 
 #: Prose of our own in four languages whose words or lines are not as in English.
@@ -35,7 +41,7 @@ PROSE = {
 @pytest.mark.parametrize("preset", PRESETS)
 def test_verdicts_are_datatroves(preset: str) -> None:
     verdicts = json.loads(VERDICTS.read_text("utf-8"))
-    ours = {at for at, text in enumerate(texts()) if failed(text, "eng", [preset])}
+    ours = {at for at, text in enumerate(texts()) if failed_rules(text, "eng", [preset])}
     alike, spacy = ({int(at) for at in each[preset].split()} for each in verdicts.values())
     assert ours == alike, "datatrove on our words"
     assert len(ours ^ spacy) <= 0.02 * len(texts()), "datatrove on spaCy's"
@@ -45,16 +51,16 @@ def test_verdicts_are_datatroves(preset: str) -> None:
 @pytest.mark.parametrize("language", PROSE)
 def test_prose_of_every_script_passes(language: str) -> None:
     text = PROSE[language]
-    assert failed(text, language, list(PRESETS)) == set()
+    assert failed_rules(text, language, list(PRESETS)) == set()
     figures = quality(text)
     assert figures is not None
     assert figures.words >= 50
     assert figures.short_lines == 0
     assert figures.alphabetic_words >= 0.8
     # it says so, and what is left still looks at something
-    assert not_applied(["gopher"], language)
+    assert unapplied_rules(["gopher"], language)
     assert all(rules_of(preset, language) for preset in PRESETS)
-    assert "gopher: duplicate_lines" in failed((text.split("\n")[0] + "\n") * 9, language, ["gopher"])
+    assert "gopher: duplicate_lines" in failed_rules((text.split("\n")[0] + "\n") * 9, language, ["gopher"])
 
 
 @pytest.mark.parametrize(
@@ -77,13 +83,13 @@ def test_prose_of_scripts_with_signs_passes() -> None:
         "ग्यारह महीने तक लहरों की ऊँचाई नापी और परिणाम प्रकाशित किए।\nमछुआरों का कहना है कि नई योजना से उनके लिए नाव बाँधने की "
         "जगह कम हो जाएगी। महापौर ने उत्तर दिया कि पैसा दो साल के भीतर खर्च करना होगा। पुस्तकालय में चित्र दिखाए गए हैं।"
     )
-    assert failed(text, "hin", list(PRESETS)) == set()
+    assert failed_rules(text, "hin", list(PRESETS)) == set()
 
 
 def test_rules_of_english_stay_with_english() -> None:
-    assert not_applied(["gopher", "c4"], "eng") == []
-    assert not_applied(["gopher"], "deu") == ["gopher: stop_words"]
-    assert len(not_applied(["gopher"], "zho")) == 11
+    assert unapplied_rules(["gopher", "c4"], "eng") == []
+    assert unapplied_rules(["gopher"], "deu") == ["gopher: stop_words"]
+    assert len(unapplied_rules(["gopher"], "zho")) == 11
 
 
 def test_words_are_split_as_in_the_filters_of_others() -> None:

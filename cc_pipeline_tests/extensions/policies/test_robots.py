@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cc_pipeline.duck import connect
 from cc_pipeline.extensions.policies import consent
 from cc_pipeline.extensions.policies.fill import origin_of
-from cc_pipeline.extensions.policies.robots import MOST_BYTES, MOST_PAIRS, normal_pattern, parse_robots
+from cc_pipeline.extensions.policies.robots import MAX_BYTES, MAX_PAIRS, normal_pattern, parse_robots
 from cc_pipeline_tests.extensions.policies.asked import access, verdicts
 from cc_pipeline_tests.extensions.policies.reported import ROBOTS
 
@@ -161,13 +161,13 @@ def test_a_file_without_end_is_cut() -> None:
     body = b"".join(b"User-agent: bot%d\n" % number for number in range(2_000)) + b"Disallow: /x\n" * 2_000
     lines = parse_robots(body)
     assert [line.signal for line in lines] == ["cut"]
-    assert sum(len(line.agents) for line in lines) < MOST_PAIRS
+    assert sum(len(line.agents) for line in lines) < MAX_PAIRS
 
 
 def test_bytes_behind_the_bound_are_not_read() -> None:
     rules = b"User-agent: a\nDisallow: /x\n"
     rest = b"Disallow: /y\n"
-    within, beyond = (rules + b"#" * (MOST_BYTES - len(rules) - size) + b"\n" + rest for size in (len(rest) + 1, 1))
+    within, beyond = (rules + b"#" * (MAX_BYTES - len(rules) - size) + b"\n" + rest for size in (len(rest) + 1, 1))
     assert [line.path for line in parse_robots(within)] == [None, "/x", "/y"]
     assert [line.path for line in parse_robots(beyond)] == [None, "/x"]
 
@@ -187,7 +187,7 @@ _PIECES = st.sampled_from([*"/?%*$#aé\\'\" &=~", "%2f", "%3F", "%41", "%e3", "%
 def test_sql_and_patterns_have_one_normal_form(several: list[list[str]]) -> None:
     paths = ["/" + "".join(parts).partition("#")[0] for parts in several]
     with connect() as connection:
-        query = f"SELECT {consent.path_of('u')} FROM (SELECT unnest(?) AS u)"
+        query = f"SELECT {consent.path_expression('u')} FROM (SELECT unnest(?) AS u)"
         found = connection.execute(query, [[SITE + path for path in paths]]).fetchall()
     wanted = [normal_pattern(path.replace("*", "%2A").replace("$", "%24") + "*")[:-1] for path in paths]
     assert [path for (path,) in found] == wanted
@@ -203,7 +203,7 @@ def test_sql_and_patterns_have_one_normal_form(several: list[list[str]]) -> None
 )  # fmt: skip
 def test_sql_and_the_fill_have_one_origin(url: str) -> None:
     with connect() as connection:
-        [found] = connection.execute(f"SELECT {consent.origin('u')} FROM (SELECT ? AS u)", [url]).fetchall()
+        [found] = connection.execute(f"SELECT {consent.origin_columns('u')} FROM (SELECT ? AS u)", [url]).fetchall()
     assert found == origin_of(url)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
-from cc_pipeline.extensions.policies.dataset import Recipe, Sieved, datasheet, sieve
+from cc_pipeline.extensions.policies.dataset import FilterResult, Recipe, build_datasheet, filter_pages
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.documents.gold import gold_pages
 from cc_pipeline_tests.documents.pages import page
@@ -25,7 +25,7 @@ REAL = {"gmw": "zho", "pixnet": "zho", "qq": "zho", "youth": "zho", "entermedia.
 NEWSPAPER = {"chinese_article": "zho", "japanese_article2": "jpn"}
 
 
-def sieved(markups: Iterable[str], recipe: Recipe, scratch: Path) -> Sieved:
+def sieved(markups: Iterable[str], recipe: Recipe, scratch: Path) -> FilterResult:
     """What becomes of pages, as the command does it."""
     parsed = [
         parse_page(replace(page(markup), url=f"https://example.com/{at}", warc_record_offset=at))
@@ -36,7 +36,7 @@ def sieved(markups: Iterable[str], recipe: Recipe, scratch: Path) -> Sieved:
         connection.register("texts", texts)
         # the published column is a list
         languages = "string_split(content_languages, ',') AS content_languages"
-        return sieve(connection, f"SELECT * REPLACE ({languages}) FROM texts", recipe, scratch)
+        return filter_pages(connection, f"SELECT * REPLACE ({languages}) FROM texts", recipe, scratch)
 
 
 def in_page(text: str) -> str:
@@ -48,11 +48,11 @@ def in_page(text: str) -> str:
 def test_prose_of_our_own_is_left_and_what_is_none_is_taken(language: str, tmp_path: Path) -> None:
     first = PROSE[language].split("\n")[0]
     found = sieved([in_page(PROSE[language]), in_page("\n".join([first] * 9))], Recipe(languages=(language,)), tmp_path)
-    took = {step.name: step.took for step in found.steps if step.took}
-    assert (found.left, found.by_language) == (1, {language: 1}), took
+    took = {step.name: step.removed for step in found.steps if step.removed}
+    assert (found.kept_pages, found.by_language) == (1, {language: 1}), took
     assert took == {"gopher: duplicate_lines": 1}
     # and the sheet says which rules nobody has numbers for
-    sheet, told = datasheet(found, Recipe(languages=(language,)))
+    sheet, told = build_datasheet(found, Recipe(languages=(language,)))
     assert "gopher: stop_words" in told["not_applied"][language]
     assert f"| {language} | " in sheet
 
@@ -63,11 +63,11 @@ def test_real_articles_are_left(tmp_path: Path) -> None:
     folder = CORPUS / "html_text_metadata" / "newspaper" / "html"
     real += [(language, (folder / f"{name}.html").read_text("utf-8")) for name, language in NEWSPAPER.items()]
     found = sieved([markup for _, markup in real], Recipe(languages=("zho", "jpn", "kor", "tha")), tmp_path)
-    assert {step.name: step.took for step in found.steps if step.took} == {}
+    assert {step.name: step.removed for step in found.steps if step.removed} == {}
     assert found.by_language == {"zho": 5, "jpn": 1, "kor": 1}
 
 
 def test_a_page_without_figures_counts_for_no_rule(tmp_path: Path) -> None:
     found = sieved(["<body>", in_page(PROSE["zho"])], Recipe(), tmp_path)
-    taken = {step.name: step.alone for step in found.steps if step.alone}
+    taken = {step.name: step.removed_alone for step in found.steps if step.removed_alone}
     assert taken == {"main_text": 1}

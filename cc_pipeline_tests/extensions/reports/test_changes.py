@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extensions.reports.changes import MOST, _page, in_words, paragraphs_between
+from cc_pipeline.extensions.reports.changes import MAX_PARAGRAPHS, _describe_page, describe_changes, paragraphs_between
 from cc_pipeline.publish.sql import with_moves
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.publish.conftest import SITE
@@ -32,7 +32,7 @@ def test_what_differs_makes_one_text_the_other(before: str, after: str) -> None:
 
 @pytest.mark.parametrize("slug", [SITE, "set-both"])
 def test_it_says_what_the_tables_say(asked_home: Settings, in_views: duckdb.DuckDBPyConnection, slug: str) -> None:
-    lines = list(in_words(asked_home, slug, OLD, NEW))
+    lines = list(describe_changes(asked_home, slug, OLD, NEW))
     domains = [line[3:] for line in lines if line.startswith("== ")]
     listed = ", ".join(f"'{one}'" for one in domains)
     rows = in_views.execute(
@@ -53,7 +53,7 @@ def test_it_says_what_the_tables_say(asked_home: Settings, in_views: duckdb.Duck
         assert before != after
         entry = lines[lines.index(f"changed: {url}") :]
         shown = [line for line in entry[: entry.index("")] if line.startswith(("  - ", "  + "))]
-        assert 0 < len(shown) <= MOST
+        assert 0 < len(shown) <= MAX_PARAGRAPHS
         assert {line[4:][:500] in " ".join((before, after)[line[2] == "+"].split()) for line in shown} == {True}
 
 
@@ -79,15 +79,17 @@ def test_a_page_at_another_address_is_moved() -> None:
 def test_a_page_is_bounded_and_steers_no_terminal() -> None:
     row = {"change": "changed", "url": "http://a.example/\u202egpj", "before_time": None, "after_time": None}
     texts = {"before_text": "\n".join(f"{'x' * 9_999}{one}\x1b[31m" for one in range(90)), "after_text": "\x00y"}
-    lines = list(_page(row | texts | {"likeness": None, "before_title": "a\nb", "after_title": None}))
+    lines = list(_describe_page(row | texts | {"likeness": None, "before_title": "a\nb", "after_title": None}))
     assert lines[:3] == ["changed: http://a.example/gpj", "  captured at an unknown time", "  title: a b"]
-    assert (len(lines), lines[-1]) == (MOST + 4, "  and 71 more paragraphs")
+    assert (len(lines), lines[-1]) == (MAX_PARAGRAPHS + 4, "  and 71 more paragraphs")
     assert all(line.isprintable() and len(line) < 700 for line in lines)
-    why = list(_page(row | {"change": "not compared", "likeness": 0.5, "before_title": None, "after_title": None}))
+    why = list(
+        _describe_page(row | {"change": "not compared", "likeness": 0.5, "before_title": None, "after_title": None})
+    )
     assert "two versions of the parser" in why[-1]
 
 
 def test_a_crawl_that_nobody_looked_in_is_an_error(asked_home: Settings) -> None:
     said = rf"not located in 'CC-MAIN-2011-01'. It was in: .*{NEW}.*run {SITE} --crawl CC-MAIN-2011-01"
     with pytest.raises(UserInputError, match=said):
-        list(in_words(asked_home, SITE, "CC-MAIN-2011-01", NEW))
+        list(describe_changes(asked_home, SITE, "CC-MAIN-2011-01", NEW))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from cc_pipeline.extensions.reports.findings import _Asking, _consent, _of_target
+from cc_pipeline.extensions.reports.findings import _consent, _Queries, _target_scope
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def offsets(connection: duckdb.DuckDBPyConnection, rows: str) -> list[int]:
 def test_a_target_is_its_captures_and_no_pages_that_its_condition_rules_out(
     published: duckdb.DuckDBPyConnection,
 ) -> None:
-    scope, domains = _of_target(published, "own")
+    scope, domains = _target_scope(published, "own")
     # captures that a person added may have no domain
     assert offsets(published, scope("captures")) == [0, 1, 2, 3]
     assert offsets(published, scope("page_metadata")) == [0, 1, 2]
@@ -41,7 +41,7 @@ def test_a_target_is_its_captures_and_no_pages_that_its_condition_rules_out(
 
 
 def test_what_robots_were_asked_is_told_where_the_file_has_it(published: duckdb.DuckDBPyConnection) -> None:
-    ask = _Asking(published, {})
+    ask = _Queries(published, {})
     assert _consent(ask, ["a.example"]) == [], "no extension has written such a macro"
     published.execute(
         "CREATE TABLE site_policies AS FROM (VALUES ('www.a.example', 'a.example'), ('b.example', 'b.example'), "

@@ -14,12 +14,12 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.defs.partitions import range_tags
-from cc_pipeline.defs.placement import OURS
+from cc_pipeline.defs.placement import OWN_HOME
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extensions.reports import page as writing
-from cc_pipeline.extensions.reports.changes import in_words
-from cc_pipeline.extensions.reports.findings import MOST, Findings, find
-from cc_pipeline.extensions.reports.page import month_of, page_of, write_report
+from cc_pipeline.extensions.reports.changes import describe_changes
+from cc_pipeline.extensions.reports.findings import MAX_ROWS, Findings, find_target
+from cc_pipeline.extensions.reports.page import month_of, render_page, write_report
 from cc_pipeline.lake.reading import open_bounded
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.defs.graph import asset
@@ -55,7 +55,7 @@ def texts(page: str, selector: str) -> list[str]:
 
 
 def test_it_is_a_summary_until_somebody_opens_a_part(asked_home: Settings, found: Findings) -> None:
-    page = page_of(found)
+    page = render_page(found)
     parsed = LexborHTMLParser(page)
     assert len(parsed.css("table")) == len(parsed.css("details table")) > 4
     titles = texts(page, "h2")
@@ -70,7 +70,7 @@ def test_it_is_a_summary_until_somebody_opens_a_part(asked_home: Settings, found
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_closed_it_is_three_screens(asked_home: Settings, found: Findings, tmp_path: Path, scheme: Any) -> None:
     path = tmp_path / "report.html"
-    path.write_text(page_of(found), "utf-8")
+    path.write_text(render_page(found), "utf-8")
     with browsing(path.as_uri(), None, tmp_path / "failed.png") as tab:
         tab.page.emulate_media(color_scheme=scheme)
         tab.page.goto(path.as_uri())
@@ -137,7 +137,7 @@ def test_a_set_is_its_members_and_nothing_else(
     assert texts(page, "h1") == ["both"]
     assert [one.partition(":")[0] for one in texts(page, "summary")[2:4]] == ["By member", "In words"]
     assert {row["domain"] for row in found.changed_domains} == {OTHER, THIRD}
-    said = "\n".join(in_words(asked_home, "set-both", OLD, NEW))
+    said = "\n".join(describe_changes(asked_home, "set-both", OLD, NEW))
     for row in found.changed_pages:
         assert f"{row['change']}: {row['url']}" in said
     differing = texts(page, ".was, .is")
@@ -150,27 +150,27 @@ def test_what_became_of_pages_is_told_of_all_domains(
 ) -> None:
     [counts] = found.changed_domains
     assert found.became == {kind: counts[kind] for kind in found.became} != {}
-    many = MOST + 3
+    many = MAX_ROWS + 3
     none = ", ".join(f"NULL AS {name}" for name in ("likeness", "before_title", "after_title", "before_digest"))
     query = f"""SELECT 'new' AS change, 'd' || i AS domain, i::VARCHAR AS url, url AS url_surtkey, {none},
         NULL::TIMESTAMPTZ AS before_time, NULL::TIMESTAMPTZ AS after_time, url AS after_digest, NULL AS before_text,
         url AS after_text FROM range({many}) r(i)"""
     monkeypatch.setattr("cc_pipeline.publish.sql.changes_between", lambda *_: query)
     with open_bounded(asked_home) as connection:
-        told = find(connection, SITE)
+        told = find_target(connection, SITE)
     assert told.became["new"] == told.totals["changed_pages"] == told.totals["changed_domains"] == many
     assert sum(told.became.values()) == many
-    assert len(told.changed_domains) == MOST
-    [said] = [text for text in texts(page_of(told), ".lede") if "can be compared" in text]
+    assert len(told.changed_domains) == MAX_ROWS
+    [said] = [text for text in texts(render_page(told), ".lede") if "can be compared" in text]
     assert f" {many} came" in said
 
 
 def test_crawls_to_compare_can_be_named(asked_home: Settings, tmp_path: Path) -> None:
-    found = write_report(asked_home, SITE, tmp_path / "one.html", between=(ARC, OLD))
+    found = write_report(asked_home, SITE, tmp_path / "one.html", crawl_pair=(ARC, OLD))
     assert found.between == (ARC, OLD)
     assert sum(found.changed_domains[0][kind] for kind in ("changed", "new", "gone", "moved")) > 0
     with pytest.raises(UserInputError, match="was not located in 'CC-MAIN-2011-01'"):
-        write_report(asked_home, SITE, tmp_path / "two.html", between=("CC-MAIN-2011-01", NEW))
+        write_report(asked_home, SITE, tmp_path / "two.html", crawl_pair=("CC-MAIN-2011-01", NEW))
     assert not (tmp_path / "two.html").exists()
 
 
@@ -184,14 +184,14 @@ def test_a_crawl_is_of_the_month_of_its_captures() -> None:
 
 def test_pages_of_two_parser_versions_are_not_compared(found: Findings) -> None:
     row = {**found.changed_pages[0], "change": "not compared"}
-    page = page_of(replace(found, became={**found.became, "not compared": 7}, changed_pages=[row]))
+    page = render_page(replace(found, became={**found.became, "not compared": 7}, changed_pages=[row]))
     assert "7 were not compared: two versions of the parser found their texts." in " ".join(page.split())
     assert texts(page, ".was, .is") == []
 
 
 def test_nothing_that_strangers_wrote_becomes_markup(found: Findings) -> None:
     for text in HOSTILE:
-        page = page_of(spoilt(found, text))
+        page = render_page(spoilt(found, text))
         page.encode("utf-8")
         tree = LexborHTMLParser(page)
         allowed = set(TAGS.split())
@@ -206,7 +206,7 @@ def test_nothing_that_strangers_wrote_becomes_markup(found: Findings) -> None:
         assert "\x00" not in page
         assert "\x1b" not in page
         assert len(page) < 200_000, "a text is cut"
-    assert "<bdi>&lt;script&gt;alert(1)&lt;/script&gt;</bdi>" in page_of(spoilt(found, HOSTILE[0]))
+    assert "<bdi>&lt;script&gt;alert(1)&lt;/script&gt;</bdi>" in render_page(spoilt(found, HOSTILE[0]))
 
 
 def spoilt(found: Findings, text: str) -> Findings:
@@ -230,11 +230,11 @@ def spoilt(found: Findings, text: str) -> Findings:
 
 def test_it_shows_what_robots_were_asked(found: Findings) -> None:
     heading = "What robots were asked"
-    assert heading not in page_of(found), "nobody read a robots.txt there"
+    assert heading not in render_page(found), "nobody read a robots.txt there"
     moment = datetime(2024, 5, 18, tzinfo=UTC)
     row = {"scheme": "https", "host": SITE, "port": 443, "first_seen": moment, "last_seen": moment, "captures": 3}
     said = {"state": "read", "access": "allow", "search": "unknown", "ai_input": "disallow", "train": "disallow"}
-    page = page_of(replace(found, consent=[{**row, **said, "agents_shut_out": ["GPTBot"]}]))
+    page = render_page(replace(found, consent=[{**row, **said, "agents_shut_out": ["GPTBot"]}]))
     assert heading in page and "GPTBot" in page and f"<bdi>https://{SITE}</bdi></td>" in page
 
 
@@ -259,17 +259,17 @@ def test_a_million_captures_in_a_hundred_crawls_are_still_a_page(found: Findings
     outcomes = [
         {"crawl": name, "outcome": kind, "captures": 5_000} for name in names for kind in ("fetched", "missing")
     ]
-    page = page_of(replace(found, crawls=crawls, languages=languages, outcomes=outcomes, changes=[]))
+    page = render_page(replace(found, crawls=crawls, languages=languages, outcomes=outcomes, changes=[]))
     assert len(page.encode()) < 1_000_000
     assert texts(page, ".tile b")[1] == "1,000,000"
     assert texts(page, ".tile b")[-1] == "50%"
 
 
 def test_lists_are_cut_where_they_are_asked_for(asked_home: Settings, in_views: duckdb.DuckDBPyConnection) -> None:
-    found = find(in_views, SITE)
+    found = find_target(in_views, SITE)
     lists = [getattr(found, name) for name in ("changed_pages", "pages", "statuses", "versions", "feeds", "advertised")]
-    assert all(len(one) <= MOST for one in [*lists, *found.links.values()])
-    assert len(found.changed_pages) == MOST < found.totals["changed_pages"]
+    assert all(len(one) <= MAX_ROWS for one in [*lists, *found.links.values()])
+    assert len(found.changed_pages) == MAX_ROWS < found.totals["changed_pages"]
 
 
 def test_what_cannot_be_written_is_said(asked_home: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +279,7 @@ def test_what_cannot_be_written_is_said(asked_home: Settings, tmp_path: Path, mo
         write_report(replace(asked_home, home=tmp_path / "empty"), SITE)
     path = tmp_path / "kept.html"
     path.write_text("before")
-    monkeypatch.setattr(writing, "page_of", lambda found: (_ for _ in ()).throw(OSError("no room")))
+    monkeypatch.setattr(writing, "render_page", lambda found: (_ for _ in ()).throw(OSError("no room")))
     with pytest.raises(EnvironmentFault, match="could not write the report"):
         write_report(asked_home, SITE, path)
     assert path.read_text() == "before"
@@ -313,7 +313,7 @@ def test_in_a_run_over_several_targets_one_that_nobody_looked_for_fails_alone(as
             resources={"workspace": workspace},
             raise_on_error=False,
         )
-        shown = instance.get_status_by_partition(dg.AssetKey("report"), keys, OURS.target) or {}
+        shown = instance.get_status_by_partition(dg.AssetKey("report"), keys, OWN_HOME.target) or {}
         assert [status and status.value for status in shown.values()] == ["FAILED", "MATERIALIZED"]
     assert not done.success
     assert page.is_file()

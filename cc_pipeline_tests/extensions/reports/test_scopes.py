@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extensions.reports.changes import in_words
-from cc_pipeline.extensions.reports.findings import find, scope_of
-from cc_pipeline.extensions.reports.page import page_of
+from cc_pipeline.extensions.reports.changes import describe_changes
+from cc_pipeline.extensions.reports.findings import find_target, target_scope
+from cc_pipeline.extensions.reports.page import render_page
 from cc_pipeline.lake.reading import open_bounded
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
@@ -58,21 +58,21 @@ def test_a_report_and_changes_are_of_the_targets_own_captures(
     own = {crawl: bridge[slug, crawl] for crawl in crawls}
     assert bridge[slug, OLD] == own.get(OLD, 0)
     with open_bounded(overlapping) as connection:
-        _, scope, _ = scope_of(connection, slug)
+        _, scope, _ = target_scope(connection, slug)
         asked = f"SELECT crawl, count(*) FROM {scope('captures')} GROUP BY ALL"
         assert dict(connection.execute(asked).fetchall()) == {crawl: count for crawl, count in own.items() if count}
         pages = connection.execute(
             f"SELECT count(DISTINCT url_surtkey) FROM {scope('captures')} WHERE comparable(fetch_status, url)"
         ).fetchone()
-        found = find(connection, slug)
+        found = find_target(connection, slug)
     assert {row["crawl"]: row["captures"] for row in found.lookups} == own
     assert sum(row["captures"] for row in found.outcomes) == sum(own.values())
     assert sum(row["captures"] + row["left_out"] for row in found.crawls) == sum(own.values()) > 0
     assert pages is not None
     assert sum(row["new_pages"] for row in found.crawls) == pages[0] > 0
-    assert "No comparable capture" not in page_of(found)
+    assert "No comparable capture" not in render_page(found)
     if text != ONCE:
-        last = list(in_words(overlapping, slug, OLD, NEW))[-1]
+        last = list(describe_changes(overlapping, slug, OLD, NEW))[-1]
         assert last.startswith("pages: ")
         counted = {what: int(count) for count, what in (one.split(" ") for one in last[7:].split(", "))}
         assert sum(counted.values()) + counted.get("moved", 0) == pages[0]

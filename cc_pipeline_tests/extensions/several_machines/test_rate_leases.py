@@ -25,12 +25,12 @@ from cc_pipeline.extensions.several_machines.rate_leases import (
     CLAIM_LIFE,
     LEASE_SECONDS,
     LEASED_LIFE,
-    NETWORK,
-    TURN,
+    NETWORK_JITTER,
+    PLACE_SECONDS,
     Claim,
     DatabaseClock,
-    Leases,
     PostgresLedger,
+    RateLeases,
     claim,
     leased_spacing,
     open_leases,
@@ -40,7 +40,7 @@ from cc_pipeline.transport import gate as of_gate
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
-from cc_pipeline.transport.rate_source import RateSourceAway
+from cc_pipeline.transport.rate_source import RateSourceDown
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.workspace.workspace import Workspace
@@ -68,7 +68,7 @@ class World:
 
     def _asked(self) -> float:
         if self.is_away:
-            raise RateSourceAway("gone")
+            raise RateSourceDown("gone")
         self._cross()
         return self.now + self.apart
 
@@ -76,9 +76,9 @@ class World:
         self._cross()
         return told
 
-    def open(self, host: str, limits: SourceLimits) -> Leases:
+    def open(self, host: str, limits: SourceLimits) -> RateLeases:
         """A rate source of this world, which is looked at again at once."""
-        return Leases(host, limits, FakeLedger(self), look_again=0.05)
+        return RateLeases(host, limits, FakeLedger(self), retry_seconds=0.05)
 
 
 @dataclass
@@ -128,7 +128,7 @@ def simulated(
     hosts = []
     for number, (born, _) in enumerate(lives):
         offset, drift = chance.uniform(-1e6, 1e6), chance.uniform(-5e-5, 5e-5)
-        leases = Leases(
+        leases = RateLeases(
             HOST, SourceLimits(rate, 8), FakeLedger(world), lambda o=offset, d=drift: o + world.now * (1 + d)
         )
         hosts.append(leases)
@@ -151,7 +151,7 @@ def simulated(
             asked_again = max(asked_again, due)
             # one that is late is void, and who is dead sends nothing
             if sent - due <= hosts[number].life and sent < dies:
-                arrivals[number].append(sent + chance.uniform(0, NETWORK))
+                arrivals[number].append(sent + chance.uniform(0, NETWORK_JITTER))
         heapq.heappush(events, (asked_again + 1e-6, number))
     return arrivals, seconds
 
@@ -197,7 +197,7 @@ def test_two_hosts_and_the_home_use_all_of_it_when_one_is_dead(rate: float) -> N
 
 def test_who_is_alone_gets_all_of_it_and_a_killed_one_wastes_no_more_than_a_lease() -> None:
     world = World(random.Random(1), 0.0)
-    dead, alive = (Leases(HOST, SourceLimits(10.0, 8), FakeLedger(world), lambda: world.now) for _ in range(2))
+    dead, alive = (RateLeases(HOST, SourceLimits(10.0, 8), FakeLedger(world), lambda: world.now) for _ in range(2))
     dead.slots(100, 10.0, 0.0)
     ahead, spacing, count = alive.slots(100, 10.0, 0.0)
     assert ahead <= LEASE_SECONDS
@@ -211,10 +211,10 @@ def test_who_is_alone_gets_all_of_it_and_a_killed_one_wastes_no_more_than_a_leas
 
 def test_a_line_that_was_written_before_the_clock_was_set_back_is_begun_anew() -> None:
     world = World(random.Random(1), 0.0)
-    leases = Leases(HOST, SourceLimits(10.0, 8), FakeLedger(world), lambda: world.now)
+    leases = RateLeases(HOST, SourceLimits(10.0, 8), FakeLedger(world), lambda: world.now)
     leases.slots(1, 10.0, 0.0)
     world.apart -= 40 * 86_400.0
-    with pytest.raises(RateSourceAway, match="set"):
+    with pytest.raises(RateSourceDown, match="set"):
         for _ in range(2):
             # far from what it said before: neither is believed blindly
             world.way = 0.3
@@ -233,13 +233,13 @@ def test_a_clock_is_known_from_both_sides(apart: float, asked: list[tuple[float,
     widths = []
     for pause, there, back in asked:
         at += pause
-        clock.note(at, at + there + apart, at + there + back)
+        clock.add_reading(at, at + there + apart, at + there + back)
         at += there + back
         assert clock.now(at) <= at + apart + 1e-6
-        assert at + apart <= clock.now(at) + clock.late(at) + 1e-6
+        assert at + apart <= clock.now(at) + clock.max_error(at) + 1e-6
         widths.append(there + back)
     # an answer that took long makes it no less exact
-    assert clock.late(at) <= min(w + 2e-4 * at for w in widths) + 1e-6
+    assert clock.max_error(at) <= min(w + 2e-4 * at for w in widths) + 1e-6
 
 
 @settings(deadline=None)
@@ -256,9 +256,9 @@ def test_no_more_are_under_way_than_may_be_whoever_dies(limit: int, steps: list[
             alive.pop(name, None)
             continue
         before = alive.pop(name, None)
-        under_way = min(flying, before.held if before is not None else 0)
+        under_way = min(flying, before.max_in_flight if before is not None else 0)
         alive[name] = claim(before, list(alive.values()), limit, name, under_way, now)
-        assert sum(one.held for one in alive.values()) <= limit
+        assert sum(one.max_in_flight for one in alive.values()) <= limit
 
 
 @pytest.mark.parametrize(("limit", "processes"), [(1, 2), (2, 5), (8, 20), (128, 130)])
@@ -266,7 +266,7 @@ def test_everybody_has_a_place_in_turn(limit: int, processes: int) -> None:
     alive: dict[str, Claim] = {}
     had: set[str] = set()
     taken = 0
-    rounds = int(TURN) * (processes // limit + 2)
+    rounds = int(PLACE_SECONDS) * (processes // limit + 2)
     for second in range(rounds):
         for number in range(processes):
             name = str(number)
@@ -281,7 +281,7 @@ def test_everybody_has_a_place_in_turn(limit: int, processes: int) -> None:
 
 def test_shares_are_even_and_go_on_to_others() -> None:
     world = World(random.Random(1), 0.0)
-    one, other = (Leases(HOST, SourceLimits(10.0, 8), FakeLedger(world), lambda: world.now) for _ in range(2))
+    one, other = (RateLeases(HOST, SourceLimits(10.0, 8), FakeLedger(world), lambda: world.now) for _ in range(2))
     assert one.renew(0) == 8
     assert other.renew(0) == 0, "nothing is left yet"
     assert (one.renew(8), other.renew(0)) == (4, 0), "eight are still under way"
@@ -328,7 +328,7 @@ def test_while_nobody_gives_leases_nothing_is_sent_and_it_is_said(tmp_path: Path
 
 
 def test_who_waits_for_a_turn_of_its_own_is_told(tmp_path: Path, fake: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(of_gate, "_CROWDED_OUT", 0.3)
+    monkeypatch.setattr(of_gate, "_WARN_AFTER", 0.3)
     (tmp_path / "f").write_bytes(bytes(100))
     told: list[str] = []
     options = PlaceOptions(rate=50.0, rate_source=fake.open, budget_path=tmp_path / "b.sqlite")
@@ -346,16 +346,16 @@ def test_who_waits_for_a_turn_of_its_own_is_told(tmp_path: Path, fake: World, mo
 def test_a_machine_that_misses_its_turns_is_told_and_goes_on(
     tmp_path: Path, fake: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(of_gate, "_CROWDED_OUT", 0.0)
+    monkeypatch.setattr(of_gate, "_WARN_AFTER", 0.0)
     (tmp_path / "f").write_bytes(bytes(100))
     told: list[str] = []
     lateness: list[float] = []
 
-    def slots(leases: Leases, wanted: int, rate: float, wait: float, late: float) -> tuple[float, float, int]:
+    def slots(leases: RateLeases, wanted: int, rate: float, wait: float, late: float) -> tuple[float, float, int]:
         lateness.append(late)
         return -0.4 if len(lateness) < 4 else 0.0, 0.02, 1
 
-    monkeypatch.setattr(Leases, "slots", slots)
+    monkeypatch.setattr(RateLeases, "slots", slots)
     options = PlaceOptions(rate=50.0, rate_source=fake.open, budget_path=tmp_path / "b.sqlite")
     with (
         FaultServer(tmp_path) as server,
@@ -376,9 +376,9 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         PostgresLedger().now()
     monkeypatch.setenv("PGHOST", "127.0.0.1")
     monkeypatch.setenv("PGPORT", "9")
-    with pytest.raises(RateSourceAway, match="refused"):
+    with pytest.raises(RateSourceDown, match="refused"):
         PostgresLedger().now()
-    assert of_leases.where() == "PostgreSQL at 127.0.0.1:9, database None"
+    assert of_leases.server_text() == "PostgreSQL at 127.0.0.1:9, database None"
 
 
 @pytest.fixture(scope="module")
@@ -412,13 +412,13 @@ def test_doctor_names_the_database_that_does_not_answer(tmp_path: Path, monkeypa
 def test_postgresql_does_what_the_fake_does(tmp_path: Path, named: Postgres) -> None:
     del named
     asked = load_settings({}, source="http://a", home=str(tmp_path))
-    looks = PostgresLedger(makes=False)
+    looks = PostgresLedger(creates_tables=False)
     assert looks.last_used() is None
     assert list(examine(asked)) == []
     [leased] = examine(replace(asked, rate_source="postgresql"))
     assert (leased.level, "; 0 processes fetch now" in leased.text) == ("ok", True)
     assert looks.last_used() is None, "who looks makes no tables"
-    one, other = (Leases("a", SourceLimits(10.0, 8), PostgresLedger()) for _ in range(2))
+    one, other = (RateLeases("a", SourceLimits(10.0, 8), PostgresLedger()) for _ in range(2))
     other.ledger.now()
     ahead, spacing, count = one.slots(100, 10.0, 0.0)
     after, _, _ = other.slots(100, 10.0, 0.0)
@@ -435,14 +435,14 @@ def test_postgresql_does_what_the_fake_does(tmp_path: Path, named: Postgres) -> 
     assert [finding.level for finding in examine(asked)] == ["bad"]
     looks.close()
     # another source is another matter
-    beside = Leases("b", SourceLimits(10.0, 8), PostgresLedger())
+    beside = RateLeases("b", SourceLimits(10.0, 8), PostgresLedger())
     assert beside.renew(0) == 8
     # an end of the connection is told once, and then it goes on
     killer = PostgresLedger()
     with killer._statements() as ask:
         ask("select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and usename = user")
     for leases in (one, other, beside):
-        with pytest.raises(RateSourceAway):
+        with pytest.raises(RateSourceDown):
             leases.renew(4)
     assert one.renew(4) == 4
     # time ahead that nobody can have written
@@ -463,22 +463,24 @@ def test_a_host_that_hangs_in_the_middle_stops_nobody_for_long(
     named: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del named
-    monkeypatch.setattr(of_leases, "_PATIENT", of_leases._PATIENT.replace("5s", "200ms", 1).replace("5s", "900ms"))
-    hangs, other = PostgresLedger(), Leases("c", SourceLimits(10.0, 8), PostgresLedger())
+    monkeypatch.setattr(
+        of_leases, "_SESSION_SETTINGS", of_leases._SESSION_SETTINGS.replace("5s", "200ms", 1).replace("5s", "900ms")
+    )
+    hangs, other = PostgresLedger(), RateLeases("c", SourceLimits(10.0, 8), PostgresLedger())
 
     def decide(now: float, before: Claim | None, others: Sequence[Claim]) -> Claim:
-        with pytest.raises(RateSourceAway):
+        with pytest.raises(RateSourceDown):
             other.renew(0)
         deadline = time.monotonic() + 30
         while True:
             try:
                 assert other.renew(0) == 8
-            except RateSourceAway:
+            except RateSourceDown:
                 assert time.monotonic() < deadline
             else:
                 return Claim("x", 8, 0, now)
 
-    with pytest.raises(RateSourceAway):
+    with pytest.raises(RateSourceDown):
         hangs.renew("c", "x", decide)
     assert other.renew(0) == 8, "it wrote nothing"
     other.close()

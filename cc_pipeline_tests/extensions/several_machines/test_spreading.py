@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 from dagster._core.errors import DagsterUserCodeUnreachableError
 
-from cc_pipeline.defs.instance import MACHINE_TAG, SERVER_TAG, Server, refuse_alone
+from cc_pipeline.defs.instance import MACHINE_TAG, SERVER_TAG, Server, check_host_count
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.several_machines import spreading
 from cc_pipeline.extensions.several_machines.spreading import SpreadingRunLauncher
@@ -34,7 +34,7 @@ class Hosts:
         kept = self.instance.get_run_by_id(run.run_id)
         assert kept is not None
         assert kept.tags[MACHINE_TAG] == this_machine()
-        found = spreading.server_of(kept)
+        found = spreading.read_server(kept)
         assert found is not None
         return found
 
@@ -50,7 +50,7 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
         def start_on(instance: dg.DagsterInstance, run: dg.DagsterRun, host: str, port: int) -> None:
             instance.add_run_tags(run.run_id, {SERVER_TAG: f'{{"host": "{host}", "port": {port}}}'})
 
-        monkeypatch.setattr(spreading, "start_on", start_on)
+        monkeypatch.setattr(spreading, "start_run_on", start_on)
         monkeypatch.setattr(spreading, "server_listens", lambda server: server in made.up)
         yield made
 
@@ -78,9 +78,9 @@ def test_a_host_that_was_not_told_of_the_others_refuses() -> None:
     launcher = SpreadingRunLauncher([ONE, TWO])
     instance = cast("dg.DagsterInstance", SimpleNamespace(run_launcher=launcher))
     with pytest.raises(UserInputError, match="CC_PIPELINE_HOSTS=2"):
-        refuse_alone(instance, 1)
+        check_host_count(instance, 1)
     # more are on their way, or fetch by commands alone
     for hosts in (2, 3):
-        refuse_alone(instance, hosts)
+        check_host_count(instance, hosts)
     with dg.DagsterInstance.ephemeral() as alone:
-        refuse_alone(alone, 1)
+        check_host_count(alone, 1)

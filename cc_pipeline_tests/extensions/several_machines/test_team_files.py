@@ -117,7 +117,7 @@ def test_hosts_share_the_budget_and_the_queue_has_room_for_all(cli: Cli, tmp_pat
     runs = instance["concurrency"]["runs"]
     assert (runs["max_concurrent_runs"], runs["tag_concurrency_limits"][0]["limit"]) == (6, 5)
     told = variables(tmp_path)
-    assert load_settings(told, home=str(tmp_path)).hosts == 3
+    assert load_settings(told, home=str(tmp_path)).rate_shares == 3
     assert (told["CC_PIPELINE_CODE_HOST"], told["CC_PIPELINE_CODE_PORT"]) == ("one.internal", "4000")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.engine import LOCAL, Engine
-from cc_pipeline.extraction.run import TABLES, Made, extract
+from cc_pipeline.extraction.run import TABLES, PartitionResult, extract
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, harvest, workspace_of
@@ -29,5 +29,7 @@ def located(source: Path | str, home: Path, targets: Iterable[str], **more: obje
     return workspace
 
 
-def made(workspace: Workspace, slugs: Iterable[str], engine: Engine, tables: Sequence[str] = TABLES) -> dict[str, Made]:
+def made(
+    workspace: Workspace, slugs: Iterable[str], engine: Engine, tables: Sequence[str] = TABLES
+) -> dict[str, PartitionResult]:
     return {one.slug: one for one in extract(workspace, [(NEW, slug) for slug in slugs], tables, engine)}

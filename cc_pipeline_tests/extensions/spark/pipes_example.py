@@ -6,7 +6,7 @@ or Kubernetes only ``start`` differs: it submits the same command and waits for 
 
 import dagster as dg
 
-from cc_pipeline.extensions.spark.elsewhere import TasksElsewhere
+from cc_pipeline.extensions.spark.elsewhere import ExternalTaskEngine
 from cc_pipeline.extraction.run import TABLES, extract
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
@@ -34,7 +34,7 @@ def site(
         pipes.run(context=context.op_execution_context, command=["cc-pipeline", "task", task, *place])
 
     with open_workspace(settings) as workspace:
-        engine = TasksElsewhere(start, WORKERS)
+        engine = ExternalTaskEngine(start, WORKERS)
         [made] = extract(workspace, [(config.crawl, config.slug)], TABLES, engine)
     if made.error is not None:
         raise made.error

@@ -20,10 +20,10 @@ from typing import Any
 from cc_pipeline.errors import PlaceFault
 from cc_pipeline.extensions.spark import job
 from cc_pipeline.extensions.spark import same_code as worker_facts
-from cc_pipeline.extraction.run import Made, extract
+from cc_pipeline.extraction.run import PartitionResult, extract
 from cc_pipeline.progress import progress_to
 from cc_pipeline.settings import load_settings
-from cc_pipeline.transport.budget import Opening
+from cc_pipeline.transport.budget import OpenBreaker
 from cc_pipeline.workspace.workspace import open_workspace
 
 
@@ -47,9 +47,9 @@ def run_job(
     tables: list[str],
     workers: int,
     told: Any,
-    closed: list[Opening],
+    closed: list[OpenBreaker],
     refused: Any,
-) -> Iterator[Made]:
+) -> Iterator[PartitionResult]:
     assert workers == 2
     # each breaker that it is told of opens again, a little later
     refused([replace(one, since=one.since + 1, probes=one.probes + 1) for one in closed])
@@ -79,6 +79,6 @@ def _install(name: str, **content: object) -> None:
 if __name__ == "__main__":
     _install("pyspark", SparkContext=_Context)
     _install("cc_pipeline.extensions.spark.driver", run_job=run_job)
-    worker_facts.ask_workers = lambda context, workers: {"workers": str(workers)}
+    worker_facts.describe_worker_processes = lambda context, workers: {"workers": str(workers)}
     program = next(at for at, text in enumerate(sys.argv) if text.endswith("extensions/spark/job.py"))
     sys.exit(job.main(sys.argv[program + 1 :]))

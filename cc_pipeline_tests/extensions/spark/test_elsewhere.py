@@ -15,19 +15,19 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extensions.spark import plans as cutting
 from cc_pipeline.extensions.spark import task_json
 from cc_pipeline.extensions.spark.commands import task
-from cc_pipeline.extensions.spark.elsewhere import TasksElsewhere
-from cc_pipeline.extensions.spark.same_code import here
+from cc_pipeline.extensions.spark.elsewhere import ExternalTaskEngine
+from cc_pipeline.extensions.spark.same_code import describe_process
 from cc_pipeline.extensions.spark.task_json import as_json, from_json, read_result, run_task
-from cc_pipeline.extensions.spark.work import FetchDone, FetchJob, Written
+from cc_pipeline.extensions.spark.work import FetchJob, FetchTaskResult, Written
 from cc_pipeline.extraction.engine import LOCAL
 from cc_pipeline.extraction.fetch_counts import Tally
-from cc_pipeline.lake.adding import Added
-from cc_pipeline.records.check import Promise
+from cc_pipeline.lake.adding import AddedFile
+from cc_pipeline.records.check import ExpectedRecord
 from cc_pipeline.records.fetch import RecordsResult
 from cc_pipeline.records.range_plan import RecordOptions
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.testing.engines import assert_same, find_leftovers, find_unnamed_files
-from cc_pipeline.transport.budget import Opening
+from cc_pipeline.transport.budget import OpenBreaker
 from cc_pipeline_tests.extensions.spark.compared import Bucket, located, made
 from cc_pipeline_tests.extensions.spark.pipes_example import site
 from cc_pipeline_tests.extensions.spark.test_engine import PAGES, twins
@@ -42,8 +42,8 @@ SLUGS = ["example.com", "example.org", "host_www.example.com"]
 def _tasks_in_a_folder_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "there").mkdir()
     monkeypatch.chdir(tmp_path / "there")
-    monkeypatch.setattr(cutting, "LEAST_ROWS", 10)
-    monkeypatch.setattr(cutting, "LEAST_BYTES", 100_000)
+    monkeypatch.setattr(cutting, "MIN_ROWS", 10)
+    monkeypatch.setattr(cutting, "MIN_BYTES", 100_000)
 
 
 def run_here(address: str) -> None:
@@ -61,7 +61,7 @@ def test_tasks_run_by_the_command_make_the_same_tables(bucket: Bucket, tmp_path:
         started.append(address)
 
     assert all(one.error is None for one in made(theirs, SLUGS, LOCAL, PAGES).values())
-    assert all(one.error is None for one in made(mine, SLUGS, TasksElsewhere(start, 2), PAGES).values())
+    assert all(one.error is None for one in made(mine, SLUGS, ExternalTaskEngine(start, 2), PAGES).values())
     assert len(started) > 4
     assert_same(theirs, mine, SLUGS)
     assert not find_leftovers(mine)
@@ -72,12 +72,12 @@ def test_a_task_that_fails_ends_with_its_own_error(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = located(bucket[0], tmp_path / "home", TARGETS)
-    own = here()
-    monkeypatch.setattr(task_json, "here", lambda: own | {"libraries": own["libraries"] | {"lxml": "5.0"}})
-    found = made(mine, SLUGS, TasksElsewhere(run_here, 2), PAGES)
+    own = describe_process()
+    monkeypatch.setattr(task_json, "describe_process", lambda: own | {"libraries": own["libraries"] | {"lxml": "5.0"}})
+    found = made(mine, SLUGS, ExternalTaskEngine(run_here, 2), PAGES)
     assert all("lxml is 5.0 there" in str(one.error) for one in found.values())
     # one that nobody ran
-    found = made(mine, SLUGS, TasksElsewhere(lambda address: None, 2), PAGES)
+    found = made(mine, SLUGS, ExternalTaskEngine(lambda address: None, 2), PAGES)
     assert all(isinstance(one.error, EnvironmentFault) and "left no result" in str(one.error) for one in found.values())
     assert not find_leftovers(mine)
     assert not find_unnamed_files(mine)
@@ -85,24 +85,24 @@ def test_a_task_that_fails_ends_with_its_own_error(
 
 def test_an_engine_without_workers_is_refused() -> None:
     with pytest.raises(UserInputError):
-        TasksElsewhere(run_here, 0)
+        ExternalTaskEngine(run_here, 0)
 
 
 def test_tasks_and_results_are_the_same_after_they_were_json() -> None:
-    opening = Opening("h", 1.0, 2.0, 1, "403")
-    job = FetchJob({"LAKE": "s3://b/l"}, 2, 1, NEW, "c", here(), RecordOptions(), "p", (opening,))
+    opening = OpenBreaker("h", 1.0, 2.0, 1, "403")
+    job = FetchJob({"LAKE": "s3://b/l"}, 2, 1, NEW, "c", describe_process(), RecordOptions(), "p", (opening,))
     assert from_json(FetchJob, json.loads(json.dumps(as_json(job)))) == job
     tally = Tally()
     tally._counts["a", "fetched"] = 3
     for reason in (None, "gone"):
-        tally._of("a", reason).add(tally._of("b", reason))
-    promise = Promise(NEW, "warc", "k", 1, None, "u", None, None)
+        tally._get_pending("a", reason).add(tally._get_pending("b", reason))
+    promise = ExpectedRecord(NEW, "warc", "k", 1, None, "u", None, None)
     result = RecordsResult(
         1, 2, 3, 4, 5.0, ("f",), frozenset({"g"}), (), 1, True, True, {"fetched": 1}, ("n",), {"place": promise}, 0
     )
-    added = Added("records", "p", NEW, 1, 2, "a", "b", {"x": "y"}, {"x": 1})
-    done = FetchDone(result, 1, Written([added], tally), None, (opening,))
-    back = from_json(FetchDone, json.loads(json.dumps(as_json(done))))
+    added = AddedFile("records", "p", NEW, 1, 2, "a", "b", {"x": "y"}, {"x": 1})
+    done = FetchTaskResult(result, 1, Written([added], tally), None, (opening,))
+    back = from_json(FetchTaskResult, json.loads(json.dumps(as_json(done))))
     assert back == done
     # a tally goes on counting
     back.counted.tally.include(tally)
@@ -150,8 +150,8 @@ def test_the_example_runs_tasks_by_dagster_pipes_over_s3(
         monkeypatch.setenv(f"CC_PIPELINE_{name}", text)
     monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path / "home"))
     # one task a stage: each is a process
-    monkeypatch.setattr(cutting, "LEAST_ROWS", 1_000)
-    monkeypatch.setattr(cutting, "LEAST_BYTES", 10_000_000)
+    monkeypatch.setattr(cutting, "MIN_ROWS", 1_000)
+    monkeypatch.setattr(cutting, "MIN_BYTES", 10_000_000)
     with dg.DagsterInstance.ephemeral() as instance:
         done = dg.materialize(
             [site],

@@ -23,24 +23,24 @@ from cc_pipeline.extensions.spark.driver import SparkEngine, run_job
 from cc_pipeline.extensions.spark.plans import Plans
 from cc_pipeline.extraction import fetch, plan
 from cc_pipeline.extraction.blocked import block
-from cc_pipeline.extraction.crawl_plan import look
+from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.engine import LOCAL
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.records.leases import lease
-from cc_pipeline.records.places import Places
+from cc_pipeline.records.places import LocationIndex
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.sweep import sweep
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.testing.engines import EngineTests, assert_same, find_leftovers, find_unnamed_files, read_rows
 from cc_pipeline.transport import refusals
-from cc_pipeline.transport.budget import Opening, openings, take_over
+from cc_pipeline.transport.budget import OpenBreaker, openings, take_over
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.upkeep.purge import purge
 from cc_pipeline.upkeep.purge_plan import plan_purge
-from cc_pipeline.upkeep.stored_files import named_files
+from cc_pipeline.upkeep.stored_files import list_named_files
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.spark.compared import Bucket, located, made, slugs_of
 from cc_pipeline_tests.extensions.spark.inprocess import InProcess
@@ -58,9 +58,9 @@ PAGES = TABLES[1:]
 def _small_tasks_in_a_folder_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "executor").mkdir()
     monkeypatch.chdir(tmp_path / "executor")
-    monkeypatch.setattr(cutting, "LEAST_ROWS", 10)
+    monkeypatch.setattr(cutting, "MIN_ROWS", 10)
     monkeypatch.setattr(RetryPolicy, "next_wait", lambda *_: None)
-    monkeypatch.setattr(cutting, "LEAST_BYTES", 100_000)
+    monkeypatch.setattr(cutting, "MIN_BYTES", 100_000)
 
 
 def spark(context: InProcess | None = None, workers: int = 2) -> SparkEngine:
@@ -137,7 +137,7 @@ def test_files_of_this_machine_are_not_asked_of_workers(
     bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = again(bucket, before, tmp_path / "spark")
-    monkeypatch.setattr(Places, "files", ["file:///home/me/my.warc.gz", None])
+    monkeypatch.setattr(LocationIndex, "files", ["file:///home/me/my.warc.gz", None])
     with pytest.raises(UserInputError, match=r"my\.warc\.gz"):
         fetch_captures(mine, NEW, slugs, engine=spark())
 
@@ -175,7 +175,7 @@ def test_a_blocked_site_is_left_out_as_the_local_engine_does(bucket: Bucket, tmp
         errors = {slug: one.error for slug, one in made(workspace, slugs, by).items() if one.error is not None}
         assert "was blocked" in str(errors.pop("example.com"))
         assert errors == {}
-        assert look(workspace, NEW, slugs).plan.todos == (), "whoever asks the plan does not ask for it"
+        assert plan_crawl(workspace, NEW, slugs).plan.slice_plans == (), "whoever asks the plan does not ask for it"
     assert_same(theirs, mine, ["set-duo"])
     assert {*mine.lake.read("records", columns=["domain"]).column(0).to_pylist()} == {"example.org"}
 
@@ -217,7 +217,7 @@ def test_every_task_run_twice_in_groups_counts_once_and_what_was_stored_twice_is
     assert_same(again(bucket, local, tmp_path / "local"), mine, slugs)
     assert not find_leftovers(mine)
     assert find_unnamed_files(mine)
-    sweep(mine.storage, NEW, lambda: named_files(mine.lake, NEW), retention=0)
+    sweep(mine.storage, NEW, lambda: list_named_files(mine.lake, NEW), retention=0)
     assert not find_unnamed_files(mine)
     rows = mine.lake.read("records").to_pylist()
     assert all(isinstance(found, bytes) for _, found in read_members(rows, mine.storage))
@@ -243,7 +243,7 @@ def test_what_a_killed_driver_left_is_taken_over(
 
     with monkeypatch.context() as patched, pytest.raises(Killed):
         if at == "its commit":
-            patched.setattr(engine, "_fetched", killed)
+            patched.setattr(engine, "_merge_task_results", killed)
         made(mine, slugs, spark(InProcess(third if at == "a task" else None)), PAGES)
     assert read_rows(mine, "records") == []
     assert len(find_unnamed_files(mine)) >= 2
@@ -376,11 +376,11 @@ def test_an_open_breaker_outlives_the_job_and_binds_the_next(
         budget_path, wanted = home.settings.budget_path, [(NEW, slug) for slug in slugs]
         server.set_rules([Rule("403", key="*/warc/*", times=None)])
 
-        def job(closed: tuple[Opening, ...]) -> tuple[int, tuple[Opening, ...]]:
+        def job(closed: tuple[OpenBreaker, ...]) -> tuple[int, tuple[OpenBreaker, ...]]:
             before, told = len(server.hits), [closed]
             run = run_job(
                 InProcess(elsewhere), as_texts(home.settings), wanted, ["records"], 2,
-                closed=closed, refused=told.append,
+                open_breakers=closed, refused=told.append,
             )  # fmt: skip
             assert all(one.error is not None for one in run)
             return len(server.hits) - before, told[-1]
@@ -402,7 +402,7 @@ def test_an_open_breaker_outlives_the_job_and_binds_the_next(
 
 def test_a_half_that_came_counts_the_other_among_its_rounds(bucket: Bucket, tmp_path: Path) -> None:
     slugs = ["example.com", "example.org"]
-    files = sorted({one.warc_filename for one in bucket[1].of(NEW, subset="warc")})
+    files = sorted({one.warc_filename for one in bucket[1].captures_of(NEW, subset="warc")})
     with FaultServer(bucket[0]) as server:
         local, other = twins(server.url, tmp_path, slugs)
         server.set_rules([Rule("500", key=files[0], times=None)])

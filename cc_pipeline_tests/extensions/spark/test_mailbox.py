@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from cc_pipeline.errors import PlaceFault
-from cc_pipeline.extensions.spark.messages import Mailbox, ends_when_alone, mailbox_in
+from cc_pipeline.extensions.spark.messages import Mailbox, mailbox_in, watch_sign_of_life
 
 
 class Store:
@@ -55,7 +55,7 @@ def test_a_mailbox_is_below_the_lake_and_empty_afterwards() -> None:
     store.objects["some/lake/jobs/killed/alive"] = b"", datetime.now(UTC) - timedelta(days=9)
     store.objects["some/lake/jobs/other/alive"] = b"", datetime.now(UTC)
     with mail.open():
-        assert mail.read(mail.alive) == b"0"
+        assert mail.read(mail.sign_of_life_key) == b"0"
         store.put_object(Bucket="bucket", Key=f"{mail.prefix}/messages/1.json", Body=b"")
     assert sorted(store.objects) == ["some/lake/jobs/other/alive", "some/lake/records/x"]
 
@@ -77,19 +77,19 @@ def test_a_driver_ends_when_the_sign_of_life_stands_still(gone: bool) -> None:
     if not gone:
         store.put_object(Bucket="b", Key="alive", Body=b"7")
     ended = threading.Event()
-    with ends_when_alone(store, "b", "alive", ended.set, beat=0.01, patience=0.05):
+    with watch_sign_of_life(store, "b", "alive", ended.set, beat=0.01, max_silence=0.05):
         assert ended.wait(20)
 
 
 def test_a_driver_goes_on_while_the_sign_changes_or_cannot_be_read() -> None:
     store = Store()
     ended = threading.Event()
-    with ends_when_alone(store, "b", "alive", ended.set, beat=0.001, patience=30.0):
+    with watch_sign_of_life(store, "b", "alive", ended.set, beat=0.001, max_silence=30.0):
         for number in range(5):
             store.put_object(Bucket="b", Key="alive", Body=str(number).encode())
             assert store.asked.acquire(timeout=20)
     store.down = EndpointConnectionError(endpoint_url="http://nowhere")
-    with ends_when_alone(store, "b", "alive", ended.set, beat=0.001, patience=0.0):
+    with watch_sign_of_life(store, "b", "alive", ended.set, beat=0.001, max_silence=0.0):
         for _ in range(20):
             assert store.asked.acquire(timeout=20)
     assert not ended.is_set()

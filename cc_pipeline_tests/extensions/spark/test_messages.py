@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, Incomplete, UserInputError
-from cc_pipeline.extensions.spark.messages import Elsewhere, Facts, Failed, Inbox, Outbox, Progress, Refused
+from cc_pipeline.extensions.spark.messages import Facts, Failed, Inbox, Outbox, Progress, Refused, RemoteError
 from cc_pipeline.extensions.spark.messages import error_as_json as as_json
 from cc_pipeline.extensions.spark.messages import error_from_json as from_json
-from cc_pipeline.extraction.isolation import is_nobodys
-from cc_pipeline.extraction.run import Made
+from cc_pipeline.extraction.isolation import affects_all_targets
+from cc_pipeline.extraction.run import PartitionResult
 from cc_pipeline.lake.slice import StageReport
-from cc_pipeline.transport.budget import Opening
+from cc_pipeline.transport.budget import OpenBreaker
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
 
 REPORT = StageReport(
@@ -34,7 +34,10 @@ def told(*messages: Any) -> list[Any]:
 
 def test_partitions_that_share_a_report_share_it_there_too() -> None:
     other = StageReport("parse", 1)
-    mades = [Made("C", "a", {"records": REPORT, "page_text": other}), Made("C", "b", {"records": REPORT})]
+    mades = [
+        PartitionResult("C", "a", {"records": REPORT, "page_text": other}),
+        PartitionResult("C", "b", {"records": REPORT}),
+    ]
     found = told(*(("made", made) for made in mades))
     assert found == mades
     assert found[0].reports["records"] is found[1].reports["records"]
@@ -45,12 +48,12 @@ def test_a_report_is_sent_once() -> None:
     sent: list[Any] = []
     out = Outbox(sent.append)
     for slug in ("a", "b"):
-        out.made(Made("C", slug, {"records": REPORT, "page_text": REPORT}))
+        out.send_partition(PartitionResult("C", slug, {"records": REPORT, "page_text": REPORT}))
     assert len(sent) == 3
 
 
 def test_who_refuses_is_told() -> None:
-    closed = (Opening("example.org", 1.5, 301.5, 1, "403"),)
+    closed = (OpenBreaker("example.org", 1.5, 301.5, 1, "403"),)
     assert told(("refused", closed)) == [Refused(closed)]
 
 
@@ -88,9 +91,9 @@ def test_errors_of_ours_keep_their_class_kind_and_fields(error: Exception) -> No
 def test_whose_fault_it_is_can_be_told_from_the_cause() -> None:
     error = EnvironmentFault("it broke", "mend it")
     error.__cause__ = range_fault(FaultKind.UNREACHABLE, "a", 1, 2, "nobody", 3)
-    assert is_nobodys(from_json(as_json(error)))
+    assert affects_all_targets(from_json(as_json(error)))
     error.__cause__ = range_fault(FaultKind.NOT_FOUND, "a", 1, 2, "gone", 3)
-    assert not is_nobodys(from_json(as_json(error)))
+    assert not affects_all_targets(from_json(as_json(error)))
 
 
 def test_an_error_of_somebody_else_keeps_its_name_words_and_way() -> None:
@@ -98,7 +101,7 @@ def test_an_error_of_somebody_else_keeps_its_name_words_and_way() -> None:
         raise KeyError("nothing there")
     except KeyError as error:
         found = from_json(json.loads(json.dumps(as_json(error))))
-    assert isinstance(found, Elsewhere)
+    assert isinstance(found, RemoteError)
     assert type(found).__name__ == "KeyError"
     assert str(found) == repr(found) == "KeyError('nothing there')"
     assert "test_messages.py" in found.__notes__[0]
@@ -107,5 +110,5 @@ def test_an_error_of_somebody_else_keeps_its_name_words_and_way() -> None:
 def test_no_message_makes_an_object_of_a_class_it_names() -> None:
     """Whatever lies in the mailbox: classes are looked for among ours."""
     made_up = {"class": "Popen", "ours": True, "arguments": ["true"], "state": {}, "cause": None, "trace": ""}
-    assert isinstance(from_json(made_up), Elsewhere)
+    assert isinstance(from_json(made_up), RemoteError)
     assert Inbox().read({"method": "something else"}) is None

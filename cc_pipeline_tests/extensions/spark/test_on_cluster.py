@@ -20,7 +20,7 @@ from cc_pipeline.records.sweep import sweep
 from cc_pipeline.testing.engines import assert_same, find_leftovers, find_unnamed_files
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import spec_for
-from cc_pipeline.upkeep.stored_files import named_files
+from cc_pipeline.upkeep.stored_files import list_named_files
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.spark.compared import Bucket, located, made
 from cc_pipeline_tests.extensions.spark.spark_cluster import GROUP, SparkCluster, with_pyspark
@@ -116,8 +116,8 @@ def test_a_worker_lost_half_way_and_a_failure_after_all_was_uploaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # some dozen tasks
-    monkeypatch.setattr(cutting, "LEAST_ROWS", 50)
-    monkeypatch.setattr(cutting, "MOST_ROWS", 50)
+    monkeypatch.setattr(cutting, "MIN_ROWS", 50)
+    monkeypatch.setattr(cutting, "MAX_ROWS", 50)
     slugs = names[::4]
     local, mine = (home(large, tmp_path, name, slugs, place) for name in ("local", "spark"))
     made(local, slugs, LocalEngine(captures=100_000), PAGES)
@@ -136,7 +136,7 @@ def test_a_worker_lost_half_way_and_a_failure_after_all_was_uploaded(
 
     with progress.progress_to(half_way):
         with monkeypatch.context() as patched:
-            patched.setattr(module, "_fetched", fails)
+            patched.setattr(module, "_merge_task_results", fails)
             found = made(mine, slugs[:1], on_cluster(context), ["records"])
             assert all(one.error is not None for one in found.values())
         found = made(mine, slugs, on_cluster(context), PAGES)
@@ -146,5 +146,5 @@ def test_a_worker_lost_half_way_and_a_failure_after_all_was_uploaded(
     assert_same(local, mine, slugs)
     assert not find_leftovers(mine)
     # what a lost attempt had stored is no row's
-    sweep(mine.storage, NEW, lambda: named_files(mine.lake, NEW), retention=0)
+    sweep(mine.storage, NEW, lambda: list_named_files(mine.lake, NEW), retention=0)
     assert not find_unnamed_files(mine)

@@ -20,8 +20,8 @@ from cc_pipeline.defs.engines import LOCAL, find_engine
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extensions.spark import job
 from cc_pipeline.extensions.spark import same_code as worker_facts
-from cc_pipeline.extensions.spark.readiness import addresses_of, engine_findings, refuse_unready, spark_submit
-from cc_pipeline.extensions.spark.same_code import ROW_LIBRARIES, here, in_words
+from cc_pipeline.extensions.spark.readiness import check_ready, engine_findings, master_addresses, spark_submit
+from cc_pipeline.extensions.spark.same_code import ROW_LIBRARIES, describe_process, describe_workers
 from cc_pipeline.extensions.spark.settings import SparkSettings
 from cc_pipeline.lake import reading
 from cc_pipeline.settings import Settings
@@ -37,7 +37,7 @@ def changed(**change: Any) -> Settings:
     """Good settings but for some, which may be those of Spark (``spark_master``)."""
     own = {name.removeprefix("spark_"): value for name, value in change.items() if name.startswith("spark_")}
     rest = {name: value for name, value in change.items() if not name.startswith("spark_")}
-    return replace(GOOD, **rest).with_values(replace(GOOD.of(SparkSettings), **own))
+    return replace(GOOD, **rest).with_values(replace(GOOD.settings_of(SparkSettings), **own))
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def java_says(machine: Path, *lines: str, status: int = 0) -> None:
 
 
 def test_a_machine_and_settings_that_have_all(machine: Path) -> None:
-    refuse_unready(GOOD)
-    refuse_unready(changed(source="/folder", spark_master="local[2]"))
+    check_ready(GOOD)
+    check_ready(changed(source="/folder", spark_master="local[2]"))
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_a_machine_and_settings_that_have_all(machine: Path) -> None:
 )
 def test_settings_with_which_no_job_can_run(machine: Path, change: dict[str, object], names: str) -> None:
     with pytest.raises(UserInputError, match=names):
-        refuse_unready(changed(**change))
+        check_ready(changed(**change))
 
 
 def test_a_machine_without_java_or_spark(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (machine / "java" / "bin" / "java").unlink()
     with pytest.raises(EnvironmentFault, match="Java 17") as refused:
-        refuse_unready(GOOD)
+        check_ready(GOOD)
     assert "JAVA_HOME" in refused.value.advice
     monkeypatch.setenv("SPARK_HOME", str(machine / "nothing"))
     monkeypatch.setenv("PATH", str(machine))
@@ -108,11 +108,11 @@ def test_a_machine_without_java_or_spark(machine: Path, monkeypatch: pytest.Monk
 def test_a_java_that_spark_does_not_run_on(machine: Path, lines: list[str], status: int, names: str | None) -> None:
     java_says(machine, *lines, status=status)
     if names is None:
-        refuse_unready(GOOD)
+        check_ready(GOOD)
         return
     with pytest.raises(EnvironmentFault, match="needs Java 17") as refused:
-        refuse_unready(GOOD)
-    assert re.search(names, refused.value.what)
+        check_ready(GOOD)
+    assert re.search(names, refused.value.problem)
     assert "JAVA_HOME" in refused.value.advice
 
 
@@ -124,44 +124,44 @@ def test_places_on_s3_without_credentials_are_named_with_all_else(
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("HOME", str(machine))
     with pytest.raises(EnvironmentFault, match=r"s3://bucket/lake needs credentials") as refused:
-        refuse_unready(GOOD)
+        check_ready(GOOD)
     assert "AWS_ACCESS_KEY_ID" in refused.value.advice
     # what the lake's credentials are for is said once; a profile of another bucket is another way to get some
     own = ("s3://theirs endpoint=https://s3.example profile=nobody",)
     with pytest.raises(UserInputError, match="3 things are missing") as both:
-        refuse_unready(changed(source="s3://commoncrawl", mirrors=("s3://theirs",), s3_places=own, spark_workers=0))
+        check_ready(changed(source="s3://commoncrawl", mirrors=("s3://theirs",), s3_places=own, spark_workers=0))
     assert "nobody" in str(both.value)
     # public data of others are asked without a signature; a lake in a folder is refused as such
     with pytest.raises(UserInputError, match="CC_PIPELINE_LAKE to an s3"):
-        refuse_unready(changed(source="s3://commoncrawl", s3_anonymous=True, lake="/home/lake"))
+        check_ready(changed(source="s3://commoncrawl", s3_anonymous=True, lake="/home/lake"))
     [found] = [one for one in engine_findings(GOOD) if "needs credentials" in one.text]
     assert found.level == "bad"
 
 
 def test_what_workers_run_with_is_said() -> None:
-    own = here()
-    found = in_words([own, own], own)
+    own = describe_process()
+    found = describe_workers([own, own], own)
     assert found["Python of the workers"] == own["python"]
     # the checkout is compiled in place where there is a compiler
     assert (found["compiled parts"] == "all") == (len(own["compiled"]) == len(COMPILED))
     # all of them without compiled parts make the same rows
     bare = {**own, "compiled": []}
-    twins = in_words([bare], bare)["compiled parts"]
+    twins = describe_workers([bare], bare)["compiled parts"]
     assert "_bounds" in twins
     assert "_signals" in twins
 
 
 def test_each_difference_is_named_with_both_versions() -> None:
-    own = here()
+    own = describe_process()
     libraries = own["libraries"] | {"lxml": "5.0", "pyarrow": "none"}
     with pytest.raises(EnvironmentFault) as refused:
-        in_words([own | {"libraries": libraries, "python": "3.9.1"}], own)
+        describe_workers([own | {"libraries": libraries, "python": "3.9.1"}], own)
     for name, there, this in (
         ("lxml", "5.0", own["libraries"]["lxml"]),
         ("pyarrow", "none", own["libraries"]["pyarrow"]),
         ("Python", "3.9.1", own["python"]),
     ):
-        assert f"{name} is {there} there and {this} here" in refused.value.what
+        assert f"{name} is {there} there and {this} here" in refused.value.problem
     assert "requirements.txt" in refused.value.advice
 
 
@@ -182,7 +182,7 @@ def test_every_library_that_makes_rows_is_compared() -> None:
     assert len(others) > 10
     unknown = {one for one in others if not {normal(each) for each in by_module.get(one, [one])} & set(ROW_LIBRARIES)}
     assert unknown == set()
-    assert [name for name, found in here()["libraries"].items() if found == "none"] == []
+    assert [name for name, found in describe_process()["libraries"].items() if found == "none"] == []
 
 
 def normal(name: str) -> str:
@@ -196,13 +196,13 @@ def test_what_no_run_could_publish_is_refused_before_anything_is_fetched(
     # where DuckDB looks for installed extensions
     monkeypatch.setenv("HOME", str(machine))
     with pytest.raises(EnvironmentFault, match="httpfs") as refused:
-        refuse_unready(changed(publish="views"))
+        check_ready(changed(publish="views"))
     assert "CC_PIPELINE_PUBLISH=copy" in refused.value.advice
     # the lake will have to be on S3: all of it is said in one go
     with pytest.raises(UserInputError, match="2 things are missing") as both:
-        refuse_unready(changed(publish="views", lake="/home/lake"))
+        check_ready(changed(publish="views", lake="/home/lake"))
     assert "httpfs" in str(both.value)
-    refuse_unready(GOOD)
+    check_ready(GOOD)
     far = changed(engine=LOCAL, publish="views")
     with pytest.raises(EnvironmentFault, match="httpfs"):
         find_engine(LOCAL).check_ready(far)
@@ -210,7 +210,7 @@ def test_what_no_run_could_publish_is_refused_before_anything_is_fetched(
 
 def test_an_address_that_spark_does_not_take(machine: Path) -> None:
     with pytest.raises(UserInputError, match="k8s://"):
-        refuse_unready(changed(spark_master="emr-serverless:x"))
+        check_ready(changed(spark_master="emr-serverless:x"))
 
 
 @pytest.mark.parametrize(
@@ -226,9 +226,9 @@ def test_an_address_that_spark_does_not_take(machine: Path) -> None:
     ],
 )
 def test_workers_with_something_else_are_refused(other: dict[str, object]) -> None:
-    own = here()
+    own = describe_process()
     with pytest.raises(EnvironmentFault) as refused:
-        in_words([own, own | other], own)
+        describe_workers([own, own | other], own)
     assert "PYSPARK_PYTHON" in refused.value.advice
 
 
@@ -240,18 +240,18 @@ def test_two_builds_of_a_version_are_told_apart_and_the_place_does_not_count(
         shutil.copytree(package, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.c"))
     with (tmp_path / "other" / "documents" / "parse.py").open("a") as module:
         module.write("\n")
-    found = {"own": here()}
+    found = {"own": describe_process()}
     for name in ("same", "other"):
         monkeypatch.setattr(worker_facts.cc_pipeline, "__file__", str(tmp_path / name / "__init__.py"))
         worker_facts._digest.cache_clear()
-        found[name] = here()
+        found[name] = describe_process()
     worker_facts._digest.cache_clear()
-    in_words([found["same"]], found["own"])
+    describe_workers([found["same"]], found["own"])
     with pytest.raises(EnvironmentFault, match="another build") as refused:
-        in_words([found["other"]], found["own"])
+        describe_workers([found["other"]], found["own"])
     assert "wheel" in refused.value.advice
     # of modules that are in no folder nothing is known
-    in_words([found["other"] | {"modules": ""}], found["own"])
+    describe_workers([found["other"] | {"modules": ""}], found["own"])
 
 
 def test_the_doctor_says_all_that_a_run_would_refuse(machine: Path) -> None:
@@ -262,7 +262,7 @@ def test_the_doctor_says_all_that_a_run_would_refuse(machine: Path) -> None:
     for name, finding in zip(("SPARK_MASTER", "SPARK_WORKERS", "LAKE", "JAVA_HOME"), bad, strict=True):
         assert name in finding.text + finding.advice
     with pytest.raises(UserInputError) as refused:
-        refuse_unready(broken)
+        check_ready(broken)
     assert "4 things are missing" in str(refused.value)
     for finding in bad:
         assert finding.text in str(refused.value)
@@ -310,7 +310,7 @@ def test_more_workers_than_requests_at_the_same_time_are_noted(machine: Path) ->
     ],
 )
 def test_where_a_cluster_listens(master: str, found: list[tuple[str, int]]) -> None:
-    assert addresses_of(master) == found
+    assert master_addresses(master) == found
 
 
 def test_the_program_of_the_job_keeps_its_name_and_flags() -> None:

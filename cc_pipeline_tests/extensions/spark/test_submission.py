@@ -32,7 +32,7 @@ from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.home import read_note
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.transport import budget as sharing
-from cc_pipeline.transport.budget import Opening
+from cc_pipeline.transport.budget import OpenBreaker
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.defs.graph import cc_pipeline, definitions, recorded
@@ -120,7 +120,7 @@ def test_partitions_are_recorded_with_their_figures_and_nothing_stays(workspace:
         # what pages were parsed with belongs to this home, and not to that of the job
         note = read_note(workspace.settings.home)
         assert note is not None
-        assert note.chosen["extractor"] == "fast"
+        assert note.choices["extractor"] == "fast"
         # and the local engine finds nothing to do
         near = closed_later(Workspace(replace(workspace.settings, engine="local")))
         with Launcher(near) as again:
@@ -189,11 +189,11 @@ def test_breakers_go_both_ways_and_the_home_keeps_to_its_share_meanwhile(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = workspace.settings.budget_path
-    opening = Opening("refuses.example", time.time(), time.time() + 300, 1, "403")
+    opening = OpenBreaker("refuses.example", time.time(), time.time() + 300, 1, "403")
     sharing.take_over(path, [opening])
     shares: list[Any] = []
 
-    def meanwhile(path: Path, told: tuple[Opening, ...]) -> None:
+    def meanwhile(path: Path, told: tuple[OpenBreaker, ...]) -> None:
         with sqlite3.connect(path) as db:
             shares.extend(db.execute("select host, shares from lent").fetchall())
         sharing.take_over(path, told)
@@ -208,7 +208,7 @@ def test_breakers_go_both_ways_and_the_home_keeps_to_its_share_meanwhile(
     with sqlite3.connect(path) as db:
         assert db.execute("select * from lent").fetchall() == []
     leasing = Workspace(replace(workspace.settings, rate_source="postgresql"))
-    with submission._shares_lent(leasing, [(NEW, "x")]), sqlite3.connect(path) as db:
+    with submission._share_budget(leasing, [(NEW, "x")]), sqlite3.connect(path) as db:
         assert db.execute("select * from lent").fetchall() == [], "all of them lease"
 
 

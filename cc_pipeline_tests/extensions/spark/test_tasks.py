@@ -16,13 +16,13 @@ import pytest
 from cc_pipeline.addresses import Access
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, UserInputError
-from cc_pipeline.extensions.spark.ambient import at_work, settings_here
-from cc_pipeline.extensions.spark.driver import SparkEngine, refuse_crowded
-from cc_pipeline.extensions.spark.plans import Plans, cut, fetch_plans, share_of
-from cc_pipeline.extensions.spark.same_code import here
+from cc_pipeline.extensions.spark.ambient import open_task_workspace, read_job_settings
+from cc_pipeline.extensions.spark.driver import SparkEngine, check_executor_count
+from cc_pipeline.extensions.spark.plans import Plans, cut_tables, fetch_plans, task_share
+from cc_pipeline.extensions.spark.same_code import describe_process
 from cc_pipeline.extensions.spark.work import Failed, Halting, Job, Task
 from cc_pipeline.records.fetch import HELD_SCHEMA
-from cc_pipeline.records.leases import lease, left_behind
+from cc_pipeline.records.leases import lease, list_expired_leases
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import load_settings
@@ -91,7 +91,7 @@ def test_each_row_is_in_one_task_and_no_place_in_two(seed: int) -> None:
             rows += [(f"f{number}", offset, length)] * dice.choice([1, 1, 1, 3])
             offset += length + dice.choice([0, 0, 5, 10_000])
     most_bytes, most_rows, gap = dice.choice([100, 500, 5_000]), dice.choice([5, 30, 1_000]), 8
-    tasks = [rows_of(task) for task in cut(batches(rows), PLACE, most_bytes, most_rows, gap)]
+    tasks = [rows_of(task) for task in cut_tables(batches(rows), PLACE, most_bytes, most_rows, gap)]
     assert [row for task in tasks for row in task] == rows
     places = [{row[:2] for row in task if row[0] is not None} for task in tasks]
     assert sum(map(len, places)) == len(set().union(*places)), "a place is in one task"
@@ -110,8 +110,8 @@ def test_each_row_is_in_one_task_and_no_place_in_two(seed: int) -> None:
 
 def test_bytes_between_records_count_where_they_are_read() -> None:
     near = [("f", number * 60, 50) for number in range(4)]
-    assert [task.num_rows for task in cut(batches(near), PLACE, 200, 99, gap=10)] == [3, 1]
-    assert [task.num_rows for task in cut(batches(near), PLACE, 200, 99, gap=5)] == [4]
+    assert [task.num_rows for task in cut_tables(batches(near), PLACE, 200, 99, gap=10)] == [3, 1]
+    assert [task.num_rows for task in cut_tables(batches(near), PLACE, 200, 99, gap=5)] == [4]
 
 
 def test_what_is_known_of_a_capture_goes_with_it() -> None:
@@ -128,16 +128,16 @@ def test_what_is_known_of_a_capture_goes_with_it() -> None:
     held = pa.Table.from_pylist(
         [{"warc_filename": "f", "warc_record_offset": offset} for offset in (0, 60, 300)], schema=HELD_SCHEMA
     )
-    found = list(fetch_plans(captures, held.to_batches(), [], most_bytes=150))
+    found = list(fetch_plans(captures, held.to_batches(), [], max_bytes=150))
     assert [task.num_rows for task, _, _ in found] == [2, 2, 2]
     assert [known.column("warc_record_offset").to_pylist() for _, known, _ in found] == [[0, 60], [], [300]]
     assert all(left.schema == HELD_SCHEMA for _, _, left in found)
 
 
 def test_a_task_is_as_large_as_leaves_each_core_some() -> None:
-    assert share_of(1_000, 10, 1, 256) == 25
-    assert share_of(10, 10, 4, 256) == 4
-    assert share_of(1 << 40, 10, 4, 256) == 256
+    assert task_share(1_000, 10, 1, 256) == 25
+    assert task_share(10, 10, 4, 256) == 4
+    assert task_share(1 << 40, 10, 4, 256) == 256
 
 
 def test_a_plan_reads_as_it_was_written_and_goes(storage: RecordStorage) -> None:
@@ -173,9 +173,9 @@ def test_a_note_to_stop_is_looked_for_now_and_then(storage: RecordStorage) -> No
         assert not other(False), "it has just looked"
         now[0] += 60
         assert other(False)
-        assert left_behind(storage, NEW) == [], "its fetch goes on"
+        assert list_expired_leases(storage, NEW) == [], "its fetch goes on"
     # one that nobody took away goes with what its run left
-    assert [key.rpartition("/")[2] for key in left_behind(storage, NEW)] == ["commit.stopped"]
+    assert [key.rpartition("/")[2] for key in list_expired_leases(storage, NEW)] == ["commit.stopped"]
 
 
 def test_a_note_to_stop_that_could_not_be_written_is_written_later(
@@ -215,7 +215,7 @@ def test_nothing_secret_travels_and_nothing_of_this_machine(tmp_path: Path, monk
         with monkeypatch.context() as here:
             here.setenv(f"CC_PIPELINE_{name}", text)
             here.setenv("CC_PIPELINE_SOURCE_PASSWORD", "pa55word")
-            with at_work(sent, 2) as workspace:
+            with open_task_workspace(sent, 2) as workspace:
                 mine = workspace.settings
                 assert mine.source_access == Access("me", "pa55word")
                 assert mine.home == tmp_path / "executor" / "cc-pipeline"
@@ -230,8 +230,8 @@ def test_the_driver_reads_what_it_is_given_and_who_it_is(tmp_path: Path, monkeyp
     monkeypatch.setenv("CC_PIPELINE_SOURCE_USER", "me")
     monkeypatch.setenv("CC_PIPELINE_SOURCE_PASSWORD", "pa55word")
     given = {"SOURCE": "https://data.example/cc", "LAKE": "s3://lake/here", "RATE": "", "HOSTS": "3"}
-    settings = settings_here(given, tmp_path)
-    assert (settings.extractor, settings.rate, settings.hosts) == ("fast", None, 3)
+    settings = read_job_settings(given, tmp_path)
+    assert (settings.extractor, settings.rate, settings.rate_shares) == ("fast", None, 3)
     assert settings.source_access == Access("me", "pa55word")
     assert settings.home == tmp_path
 
@@ -240,16 +240,16 @@ def test_each_worker_has_its_share_and_none_starts_without(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     settings = load_settings({}, source="https://data.example/cc", home=str(tmp_path), rate=12.0, concurrency=12)
     sent = as_texts(replace(settings, hosts=2))
-    with at_work(sent, 3) as workspace:
+    with open_task_workspace(sent, 3) as workspace:
         limits = workspace.transport.limits
         # those of three workers, and one that stays at home
         assert (limits.rate, limits.concurrency, limits.shared) == (1.5, 1, True)
-    with at_work(as_texts(replace(settings, hosts=2, rate_source="postgresql")), 3) as workspace:
+    with open_task_workspace(as_texts(replace(settings, hosts=2, rate_source="postgresql")), 3) as workspace:
         # of the whole, whatever its share would be
         limits = workspace.transport.limits
         assert (limits.rate, limits.concurrency) == (12.0, 12)
         assert workspace.settings.budget_path.is_relative_to(tmp_path)
-    with pytest.raises(UserInputError, match="number of workers"), at_work(sent, 0):
+    with pytest.raises(UserInputError, match="number of workers"), open_task_workspace(sent, 0):
         pass
 
 
@@ -263,7 +263,7 @@ def test_tasks_of_a_process_share_a_budget_wherever_they_may_write(
     sent = as_texts(load_settings({}, source="https://data.example/cc", home=str(tmp_path)))
     budgets = set()
     for _ in range(2):
-        with at_work(sent, 2) as workspace:
+        with open_task_workspace(sent, 2) as workspace:
             budgets.add(workspace.settings.budget_path)
     assert len(budgets) == 1
 
@@ -272,7 +272,7 @@ def test_a_worker_that_was_not_asked_and_parses_otherwise_does_nothing() -> None
     def work(job: Job, number: int, count: object) -> int:
         return number
 
-    own = here()
+    own = describe_process()
     job = Job(sent={}, workers=1, tries=1, crawl=NEW, commit="c", driver=own)
     assert list(Task(work, job, lambda more: None)(iter([7]))) == [7]
     other = replace(job, driver=own | {"parser": "0"})
@@ -283,10 +283,10 @@ def test_a_worker_that_was_not_asked_and_parses_otherwise_does_nothing() -> None
 
 def test_more_executors_than_were_told_are_refused_before_anything_is_fetched() -> None:
     context = InProcess()
-    refuse_crowded(context, 2)
+    check_executor_count(context, 2)
     context.executors = 3
     with pytest.raises(UserInputError, match="3 executors"):
-        refuse_crowded(context, 2)
+        check_executor_count(context, 2)
 
 
 @pytest.mark.parametrize(

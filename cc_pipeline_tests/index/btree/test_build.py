@@ -18,7 +18,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.index.btree import build
 from cc_pipeline.index.btree.build import UrlIndexReport, build_from_arcs, build_from_columnar
-from cc_pipeline.index.btree.files import ABOUT, FILES, TREE, open_url_index
+from cc_pipeline.index.btree.files import FILES, METADATA_FILE, TREE, open_url_index
 from cc_pipeline.index.btree.format import UnfitItem, unpack_pointer
 from cc_pipeline.index.btree.locator import unpack_names
 from cc_pipeline.index.btree.source import LocalRanges
@@ -58,7 +58,7 @@ def test_every_capture_is_in_the_index_with_its_file(tmp_path: Path) -> None:
     urls = [f"https://www.example.com/{number % 70}" for number in range(250)]
     _write(tmp_path, list(urls))
     report = _build(tmp_path, tmp_path / "home", block_size=512, memory=4096)
-    assert (report.about.items, report.about.files, report.skipped) == (250, 3, 0)
+    assert (report.metadata.items, report.metadata.files, report.skipped) == (250, 3, 0)
     folder = tmp_path / "home" / CRAWL
     assert report.folder == folder
     files = unpack_names((folder / FILES).read_bytes(), FILES)
@@ -75,7 +75,7 @@ def test_every_capture_is_in_the_index_with_its_file(tmp_path: Path) -> None:
 def test_what_fits_no_item_is_counted_and_left_out(tmp_path: Path) -> None:
     _write(tmp_path, ["https://example.com/a", "https://example.com/" + "x" * 600, None, "https://example.com/b"])
     report = _build(tmp_path, tmp_path / "home", block_size=512)
-    assert (report.about.items, report.skipped, report.about.skipped) == (2, 2, 2)
+    assert (report.metadata.items, report.skipped, report.metadata.skipped) == (2, 2, 2)
     assert "has 6" in report.faults[0]
     assert "without URL" in report.faults[1]
 
@@ -106,18 +106,18 @@ def test_an_index_that_is_not_whole_is_an_error(tmp_path: Path) -> None:
     _write(tmp_path, [f"https://example.com/{n}" for n in range(100)])
     _build(tmp_path, home, block_size=512)
     folder = home / CRAWL
-    tree, files, about = ((folder / name).read_bytes() for name in (TREE, FILES, ABOUT))
+    tree, files, about = ((folder / name).read_bytes() for name in (TREE, FILES, METADATA_FILE))
     for name, content in (
         (TREE, tree[:-512]),
         (FILES, files[:-1]),
-        (ABOUT, b"{}"),
-        (ABOUT, about.replace(b'"format": 1', b'"format": 9')),
-        (ABOUT, about.replace(b'"files": 3', b'"files": 4')),
+        (METADATA_FILE, b"{}"),
+        (METADATA_FILE, about.replace(b'"format": 1', b'"format": 9')),
+        (METADATA_FILE, about.replace(b'"files": 3', b'"files": 4')),
     ):
         (folder / name).write_bytes(content)
         with pytest.raises(DataFault):
             open_url_index(home, CRAWL)
-        for whole, original in ((TREE, tree), (FILES, files), (ABOUT, about)):
+        for whole, original in ((TREE, tree), (FILES, files), (METADATA_FILE, about)):
             (folder / whole).write_bytes(original)
     assert open_url_index(home, CRAWL) is not None
 

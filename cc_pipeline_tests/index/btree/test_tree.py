@@ -155,7 +155,7 @@ def test_reports_where_the_index_led_astray() -> None:
     items = [(b"key-%05d" % number, _value(number)) for number in range(3000)]
     tree = _tree(_drifted(_file(items, 256), 14))
     assert tree.get(b"key-01500") == [_value(1500)]
-    assert [(drift.wanted, drift.pointed - drift.found) for drift in tree.drifts] == [(b"key-01500", 14)]
+    assert [(drift.key, drift.pointed - drift.actual) for drift in tree.drifts] == [(b"key-01500", 14)]
 
 
 def test_a_run_of_equal_keys_over_many_blocks_is_found_whole() -> None:

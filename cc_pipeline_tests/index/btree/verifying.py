@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cc_pipeline.errors import DataFault
-from cc_pipeline.index.btree.source import MOST_AHEAD, BlockSource, RangeReader
+from cc_pipeline.index.btree.source import MAX_AHEAD_BLOCKS, BlockSource, RangeReader
 
 _SHOWN = 20
 
@@ -35,7 +35,7 @@ def verify_btree(reader: RangeReader, key: str) -> BTreeHealth:
     by one, and separators that are not what the first key of their block begins with (as in the published 2012 index,
     whose pointers lead astray). Raises ``DataFault`` only where the file is no B-tree at all.
     """
-    source = BlockSource(reader, key, cache_blocks=2 * MOST_AHEAD)
+    source = BlockSource(reader, key, cache_blocks=2 * MAX_AHEAD_BLOCKS)
     layout = source.layout()
     problems: list[str] = []
     found: list[str] = []
@@ -45,7 +45,7 @@ def verify_btree(reader: RangeReader, key: str) -> BTreeHealth:
     last = b""
     for number in range(layout.index_blocks, layout.blocks):
         try:
-            block = source.data_block(number, MOST_AHEAD)
+            block = source.data_block(number, MAX_AHEAD_BLOCKS)
         except DataFault as fault:
             found.append(str(fault))
             continue

@@ -55,7 +55,7 @@ def test_tables_say_what_the_footers_say():
                 assert row[f"{column}_min_truncated"] == known.min_truncated
                 assert row[f"{column}_nulls"] == known.nulls
             for name, chunk in group.chunks.items():
-                if chunk.encrypted:
+                if chunk.is_encrypted:
                     assert (rows.path, group.row_group, name) not in chunks
                     continue
                 found = chunks.pop((rows.path, group.row_group, name))

@@ -158,8 +158,8 @@ def test_encrypted_columns_with_a_plaintext_footer_leave_the_process_alive():
     for group in found.row_groups:
         assert group.statistics["url_surtkey"].source is None
         assert group.statistics["url_host_registered_domain"].minimum == b"example.com"
-        assert group.chunks["url_surtkey"].encrypted
-        assert not group.chunks["warc_record_offset"].encrypted
+        assert group.chunks["url_surtkey"].is_encrypted
+        assert not group.chunks["warc_record_offset"].is_encrypted
 
 
 def test_pyarrow_ends_the_process_on_that_file(tmp_path: Path):

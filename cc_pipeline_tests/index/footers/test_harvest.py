@@ -110,7 +110,7 @@ def test_killed_half_way_and_resumed_nothing_stored_is_fetched_again(tmp_path: P
         with transport(server.url, concurrency=32) as reader:
             report = harvest_crawl(CRAWL, keys, reader, store)
         again = {hit.key for hit in server.hits()[asked_before:]}
-    assert report.kept == len(stored)
+    assert report.reused == len(stored)
     assert report.fetched == 900 - len(stored)
     assert not again & stored
     assert crawl_tables(CRAWL, keys, store).row_groups.num_rows == 2700
@@ -128,7 +128,7 @@ def test_a_torn_entry_costs_that_entry_only(tmp_path: Path):
         left = len(store.read(CRAWL).entries)
         assert left < 6
         report = harvest_crawl(CRAWL, keys, reader, store)
-        assert (report.kept, report.fetched) == (left, 6 - left)
+        assert (report.reused, report.fetched) == (left, 6 - left)
         assert set(store.read(CRAWL).entries) == set(keys)
 
 
@@ -172,7 +172,7 @@ def test_more_failures_than_the_share_stop_early(tmp_path: Path):
         with transport(server.url) as reader:
             report = harvest_crawl(CRAWL, keys, reader, store)
         assert not {hit.key for hit in server.hits[before:]} & kept
-    assert report.kept == len(kept)
+    assert report.reused == len(kept)
     assert report.fetched == 900 - len(kept)
 
 
@@ -217,10 +217,10 @@ def test_a_changed_file_is_harvested_again(tmp_path: Path):
     reader.objects[keys[2]] = parquet_bytes(index_table(60, "org,other"))
     reader.etags[keys[2]] = '"another"'
     reader.asked.clear()
-    assert harvest_crawl(CRAWL, keys, reader, store).kept == 5
+    assert harvest_crawl(CRAWL, keys, reader, store).reused == 5
     assert not reader.asked
     report = harvest_crawl(CRAWL, keys, reader, store, HarvestPolicy(refresh=True))
-    assert (report.fetched, report.kept) == (1, 4)
+    assert (report.fetched, report.reused) == (1, 4)
     assert store.read(CRAWL).entries[keys[2]].etag == '"another"'
     groups = crawl_tables(CRAWL, keys, store).row_groups
     changed = [row for row in groups.to_pylist() if row["path"] == keys[2]]

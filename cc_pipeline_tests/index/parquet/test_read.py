@@ -26,8 +26,8 @@ from cc_pipeline.index.parquet.fetch import Cost, PageIndexes, Piece, coalesce
 from cc_pipeline.index.parquet.finder import Footers
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.parquet.pages import read_column_index, read_offset_index
-from cc_pipeline.index.parquet.places import KEY, FilePlace, RowGroupPlace
-from cc_pipeline.index.parquet.read import Found, Wanted, read_rows, rows_in_ranges
+from cc_pipeline.index.parquet.places import KEY, IndexFile, RowGroupLocation
+from cc_pipeline.index.parquet.read import RowGroupQuery, RowGroupRows, read_rows, rows_in_ranges
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.index.parquet.test_unread_columns import looked_up
@@ -65,7 +65,7 @@ def _write(root: Path, table: pa.Table, **options: Any) -> None:
 def _rows(root: Path, ranges: tuple[KeyRange, ...]) -> list[dict[str, Any]]:
     with Transport(str(root)) as transport:
         places = Footers(transport, [PATH]).find("CC-MAIN-2024-22", ["warc"], ranges, COLUMNS)
-        wanted = [Wanted(place, ranges, COLUMNS) for place in places]
+        wanted = [RowGroupQuery(place, ranges, COLUMNS) for place in places]
         rows: list[dict[str, Any]] = []
         for found in read_rows(transport, wanted, PageIndexes(), Cost()):
             if len(found.rows):
@@ -280,16 +280,16 @@ def test_damage_gives_a_typed_fault_and_no_other_exception(
 def test_kept_page_indexes_survive_the_process_and_rot_is_noticed(tmp_path: Path) -> None:
     piece, etags = Piece("some/file.parquet", 100, 5), {"some/file.parquet": '"e1"'}
     PageIndexes(tmp_path).keep({piece: b"index"}, etags)
-    assert PageIndexes(tmp_path).known([piece], etags) == {piece: b"index"}
-    assert PageIndexes(tmp_path).known([piece], {"some/file.parquet": '"e2"'}) == {}
-    assert PageIndexes(tmp_path).known([piece], {}) == {}
+    assert PageIndexes(tmp_path).cached_pieces([piece], etags) == {piece: b"index"}
+    assert PageIndexes(tmp_path).cached_pieces([piece], {"some/file.parquet": '"e2"'}) == {}
+    assert PageIndexes(tmp_path).cached_pieces([piece], {}) == {}
     (stored,) = (path for path in tmp_path.rglob("*") if path.is_file())
     stored.write_bytes(stored.read_bytes()[:-1] + b"X")
-    assert PageIndexes(tmp_path).known([piece], etags) == {}
+    assert PageIndexes(tmp_path).cached_pieces([piece], etags) == {}
     small = PageIndexes(None, memory=8)
     small.keep({piece: b"index"}, etags)
     small.keep({Piece("some/file.parquet", 200, 5): b"other"}, etags)
-    assert len(small.known([piece, Piece("some/file.parquet", 200, 5)], etags)) == 1
+    assert len(small.cached_pieces([piece, Piece("some/file.parquet", 200, 5)], etags)) == 1
 
 
 def _offset_index(*pages: tuple[int, int, int]) -> bytes:
@@ -404,18 +404,18 @@ def test_an_empty_row_group_is_passed_over(tmp_path: Path, catalog: bool) -> Non
 def test_rows_that_were_given_before_a_fault_are_given_once_and_the_other_mirror_has_them(
     monkeypatch: pytest.MonkeyPatch, first: list[list[int]], then: list[list[int]], lost: bool
 ) -> None:
-    place = RowGroupPlace(FilePlace("CC-MAIN-2024-22", "warc", "part", 1, None, 1, {}), 0, 9, {})
+    place = RowGroupLocation(IndexFile("CC-MAIN-2024-22", "warc", "part", 1, None, 1, {}), 0, 9, {})
     answers = [first, then]
 
-    def read_rows(*_: object, **__: object) -> Iterator[Found]:
+    def read_rows(*_: object, **__: object) -> Iterator[RowGroupRows]:
         for rows in answers.pop(0):
             keys = pa.array([str(row) for row in rows], pa.binary())
-            yield Found(place, np.array(rows, np.int64), {"url_surtkey": keys})
+            yield RowGroupRows(place, np.array(rows, np.int64), {"url_surtkey": keys})
         if answers:
             raise DataFault(DataKind.MALFORMED, "part", 0, "led astray")
 
     monkeypatch.setattr(locator, "read_rows", read_rows)
-    asked = ParquetLocator(None, None, doubt=lambda _: True)  # type: ignore[arg-type]  # nothing is read
+    asked = ParquetLocator(None, None, report_corrupt=lambda _: True)  # type: ignore[arg-type]  # nothing is read
     given: list[int] = []
     with pytest.raises(EnvironmentFault, match="1 rows of row group 0") if lost else nullcontext():
         for found in asked._read([], Cost()):

@@ -19,7 +19,7 @@ from cc_pipeline.index.footers.decode import decode_footer
 from cc_pipeline.index.parquet.finder import Footers
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.parquet.pages import Pages, may_repeat, read_offset_index, single_values
-from cc_pipeline.index.parquet.places import KEY, ColumnLayout, ColumnPlace
+from cc_pipeline.index.parquet.places import KEY, ColumnLayout, ColumnLocation
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServer
 
@@ -27,8 +27,8 @@ PATH = "cc-index/table/cc-main/warc/crawl=CC-MAIN-2024-22/subset=warc/part-00000
 TYPES = {"INT32": pa.int32(), "INT64": pa.int64(), "BOOLEAN": pa.bool_(), "BYTE_ARRAY": pa.binary()}
 
 
-def _place(physical: str, repetition: str = "optional", size: int = 10) -> ColumnPlace:
-    return ColumnPlace(ColumnLayout("c", physical, repetition, 0), "", 4, size, (100, 10), (200, 10))
+def _place(physical: str, repetition: str = "optional", size: int = 10) -> ColumnLocation:
+    return ColumnLocation(ColumnLayout("c", physical, repetition, 0), "", 4, size, (100, 10), (200, 10))
 
 
 @given(st.sampled_from(sorted(TYPES)), st.lists(st.tuples(st.none() | st.booleans(), st.integers(1, 9)), min_size=1))
@@ -77,7 +77,7 @@ def test_an_index_that_leaves_a_doubt_says_nothing() -> None:
     pages = Pages((4,), (10,), (0,), 7)
     status = struct.pack("<i", 200)
 
-    def said(place: ColumnPlace, *index: Any) -> Any:
+    def said(place: ColumnLocation, *index: Any) -> Any:
         (found,) = single_values(_index(*index), place, pages, "f")
         return None if found is None else (found.as_py(),)
 
@@ -105,7 +105,7 @@ def test_only_small_chunks_of_types_that_have_exact_bounds_are_asked() -> None:
     assert may_repeat(_place("INT32", size=10), 1000)
     assert not may_repeat(_place("INT32", size=1000), 1000)
     assert not may_repeat(_place("DOUBLE"), 1000)
-    assert not may_repeat(ColumnPlace(ColumnLayout("c", "INT32", "optional", 0), "", 4, 10, (1, 1), None), 1000)
+    assert not may_repeat(ColumnLocation(ColumnLayout("c", "INT32", "optional", 0), "", 4, 10, (1, 1), None), 1000)
 
 
 def test_a_column_of_one_value_costs_no_request(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_what_is_damaged_on_disk_is_read_anew_and_kept_again(root: Path, tmp_pat
 
 
 def test_no_more_is_kept_than_there_is_room_for(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_module, "_MOST_SPANS", 5)
+    monkeypatch.setattr(kept_module, "_MAX_SPANS", 5)
     with FaultServer(root) as server:
         for host in range(0, 2000, 400):
             asked(server, tmp_path / "cache", CRAWL, host)

@@ -66,7 +66,7 @@ def test_members_are_those_of_a_plain_bisection(
             assert plain(keys, some) <= set(found)
             assert len(set(found) - plain(keys, some)) <= len(some)
         before = memory.reads
-        again = Cluster(memory, "cluster.idx", len(memory.content), known=cluster.learnt)
+        again = Cluster(memory, "cluster.idx", len(memory.content), stored_spans=cluster.learnt)
         assert {m.offset // 100 for m in again.members(ranges)} >= plain(keys, ranges)
         if sum(span.end - span.at for span in cluster.learnt) == len(memory.content):
             assert memory.reads == before
@@ -122,7 +122,7 @@ def test_few_reads_find_a_key_and_fewer_once_more_is_known() -> None:
         # as 110 MB are to the stretches of a real file
         for name in ("PROBE", "WHOLE", "STRETCH"):
             patch.setattr(cluster_search, name, getattr(cluster_search, name) // 16)
-        bisections = math.ceil(math.log2(len(memory.content) / cluster_search.WHOLE)) + 1
+        bisections = math.ceil(math.log2(len(memory.content) / cluster_search.WHOLE_READ_BYTES)) + 1
         cold, guided, warm = [], [], []
         cluster = Cluster(memory, "cluster.idx", len(memory.content))
         for key in chance.sample(keys, 40):
@@ -146,8 +146,10 @@ def test_a_span_that_is_not_what_was_read_before_is_an_error() -> None:
     list(cluster.members([KeyRange(b"", None)]))
     (span,) = cluster.learnt
     other = memory.content.replace(b"c 2024", b"d 2024")
-    again = Cluster(memory, "cluster.idx", len(other), known=[span], load=lambda _: other)
+    again = Cluster(memory, "cluster.idx", len(other), stored_spans=[span], load=lambda _: other)
     assert len(list(again.members([KeyRange(b"b", None)]))) == 3, "it has its lines"
     told = cluster_search.Span(span.at, span.end, span.first, span.last)
     with pytest.raises(DataFault, match="not those that were read before"):
-        list(Cluster(memory, "c", len(other), known=[told], load=lambda _: other).members([KeyRange(b"b", None)]))
+        list(
+            Cluster(memory, "c", len(other), stored_spans=[told], load=lambda _: other).members([KeyRange(b"b", None)])
+        )

@@ -141,7 +141,7 @@ def test_a_damaged_member_is_an_error(tmp_path: Path, damage: str) -> None:
 
 def _locate(root: Path, *, may_lack: bool = False) -> LookupResult:
     with Transport(str(root)) as transport:
-        locator = ZipNumLocator(transport, CRAWL, may_lack=may_lack)
+        locator = ZipNumLocator(transport, CRAWL, allows_gaps=may_lack)
         return locator.locate(CRAWL, ["warc"], [parse_target("example.com")])
 
 
@@ -192,8 +192,8 @@ def test_a_member_that_cannot_be_read_is_a_named_gap(tmp_path: Path) -> None:
     found = _locate(tmp_path, may_lack=True)
     assert found.captures["example.com"].num_rows == 18
     assert found.gaps is not None
-    assert found.gaps.what == f"1 of 3 members of the URL index of {CRAWL} warc"
-    assert f"cdx-00000.gz at byte {offset} (a member cannot be inflated" in found.gaps.named
+    assert found.gaps.summary == f"1 of 3 members of the URL index of {CRAWL} warc"
+    assert f"cdx-00000.gz at byte {offset} (a member cannot be inflated" in found.gaps.file_summary
     with Transport(str(tmp_path)) as transport:
         targets = [parse_target("example.com")]
         with pytest.raises(IndexIncomplete, match=f"1 of 3 members .* at byte {offset}") as lacking:

@@ -69,7 +69,7 @@ class NewsTruth:
 
     def of(self, domain: str) -> tuple[Capture, ...]:
         """The captures of a publisher that can be read."""
-        return self.truth.of(self.truth.crawls[0], domain=domain)
+        return self.truth.captures_of(self.truth.crawls[0], domain=domain)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def test_warcio_reads_every_warc_and_finds_every_digest_right(bucket: Bucket) ->
             for record in ArchiveIterator(file, check_digests="raise"):
                 record.content_stream().read()
                 kinds[record.rec_type] = kinds.get(record.rec_type, 0) + 1
-    exchanges = len(bucket.truth.of(NEW)) + len(bucket.truth.of(OLD))
+    exchanges = len(bucket.truth.captures_of(NEW)) + len(bucket.truth.captures_of(OLD))
     assert kinds["request"] == kinds["metadata"] == exchanges == kinds["response"] + kinds["revisit"]
     assert kinds["revisit"] >= 1
     assert kinds["warcinfo"] == len(warc_files(bucket))
@@ -55,12 +55,12 @@ def test_fastwarc_reads_every_warc_and_verifies_blocks_and_payloads(bucket: Buck
                     assert record.verify_payload_digest(consume=False)
                     responses += 1
     revisits = sum(capture.fetch_status == 304 for capture in bucket.truth.captures)
-    assert responses + revisits == len(bucket.truth.of(NEW)) + len(bucket.truth.of(OLD))
+    assert responses + revisits == len(bucket.truth.captures_of(NEW)) + len(bucket.truth.captures_of(OLD))
 
 
 @pytest.mark.parametrize("crawl", [NEW, OLD])
 def test_every_capture_is_one_whole_member_with_its_url_and_digest(bucket: Bucket, crawl: str) -> None:
-    for capture in bucket.truth.of(crawl):
+    for capture in bucket.truth.captures_of(crawl):
         record = next(iter(ArchiveIterator(BytesIO(the_member(bucket, capture)))))
         assert record.rec_headers.get_header("WARC-Target-URI") == capture.url
         assert record.rec_headers.get_header("WARC-Date") == f"{capture.fetch_time:%Y-%m-%dT%H:%M:%SZ}"
@@ -74,7 +74,7 @@ def test_every_capture_is_one_whole_member_with_its_url_and_digest(bucket: Bucke
 
 def test_the_newer_era_repeats_protocols_and_prefixes_wire_headers(bucket: Bucket) -> None:
     protocols, prefixed, kept = set(), 0, 0
-    for capture in bucket.truth.of(NEW, subset="warc"):
+    for capture in bucket.truth.captures_of(NEW, subset="warc"):
         record = next(iter(ArchiveIterator(BytesIO(the_member(bucket, capture)))))
         names = [name.lower() for name, _ in record.http_headers.headers]
         protocols.add(tuple(value for name, value in record.rec_headers.headers if name == "WARC-Protocol"))
@@ -84,7 +84,7 @@ def test_the_newer_era_repeats_protocols_and_prefixes_wire_headers(bucket: Bucke
         assert record.rec_headers.get_header("WARC-Truncated") == capture.content_truncated
     assert protocols == {("http/1.1",), ("h2", "tls/1.3")}
     assert prefixed > 20 and kept == 0
-    truncated = {capture.content_truncated for capture in bucket.truth.of(NEW)}
+    truncated = {capture.content_truncated for capture in bucket.truth.captures_of(NEW)}
     assert truncated - {None}
 
 
@@ -113,7 +113,7 @@ def test_warcio_reads_every_arc_record(bucket: Bucket) -> None:
                 body = record.raw_stream.read()
                 place = (path.relative_to(bucket.root).as_posix(), records.get_record_offset())
                 found[place] = (record.rec_headers.get_header("uri"), body)
-    truth = bucket.truth.of(ARC)
+    truth = bucket.truth.captures_of(ARC)
     assert len(found) == len(truth)
     for capture in truth:
         url, body = found[capture.warc_filename, capture.warc_record_offset]
@@ -123,7 +123,7 @@ def test_warcio_reads_every_arc_record(bucket: Bucket) -> None:
 
 def test_an_arc_record_is_as_2012_wrote_it(bucket: Bucket) -> None:
     still_encoded = charsets = 0
-    for capture in bucket.truth.of(ARC):
+    for capture in bucket.truth.captures_of(ARC):
         line, _, content = the_member(bucket, capture).partition(b"\n")
         url, _, moment, _, length = line.decode().split(" ")
         assert url == capture.url and moment == f"{capture.fetch_time:%Y%m%d%H%M%S}"

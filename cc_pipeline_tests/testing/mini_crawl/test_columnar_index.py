@@ -25,7 +25,7 @@ LATER = {"url_host_name_reversed", "fetch_redirect", "content_charset", "content
 @pytest.mark.parametrize("crawl", [NEW, OLD])
 def test_the_rows_are_exactly_the_captures(bucket: Bucket, crawl: str) -> None:
     rows = list(bucket.index_rows(crawl))
-    truth = {(c.subset, c.warc_filename, c.warc_record_offset): c for c in bucket.truth.of(crawl)}
+    truth = {(c.subset, c.warc_filename, c.warc_record_offset): c for c in bucket.truth.captures_of(crawl)}
     assert len(rows) == len(truth)
     for row in rows:
         capture = truth.pop((row["subset"], row["warc_filename"], row["warc_record_offset"]))
@@ -111,7 +111,7 @@ def test_the_2018_era_has_neither_and_its_row_groups_overlap(bucket: Bucket) -> 
 
 def test_no_domain_order_across_parts_is_promised_but_no_row_is_lost(bucket: Bucket) -> None:
     keys = [pq.read_table(path, columns=["url_surtkey"]).num_rows for path in bucket.index_files(NEW, "warc")]
-    assert sum(keys) == len(bucket.truth.of(NEW, subset="warc"))
+    assert sum(keys) == len(bucket.truth.captures_of(NEW, subset="warc"))
 
 
 def test_duckdb_reads_both_eras_in_one_query(bucket: Bucket) -> None:
@@ -120,7 +120,7 @@ def test_duckdb_reads_both_eras_in_one_query(bucket: Bucket) -> None:
     with duckdb.connect() as connection:
         found = {row[:3] for row in connection.execute(query, [pattern]).fetchall()}
     expected = {
-        (crawl, subset, len(bucket.truth.of(crawl, subset=subset)))
+        (crawl, subset, len(bucket.truth.captures_of(crawl, subset=subset)))
         for crawl in (NEW, OLD)
         for subset in ("warc", "crawldiagnostics", "robotstxt")
     }

@@ -31,7 +31,7 @@ def test_a_second_generation_in_this_process_is_byte_identical_and_counts_every_
 
     assert generate(tmp_path / "again", TEST, told) == bucket.truth
     assert fingerprint(tmp_path / "again") == fingerprint(bucket.root)
-    counts = {crawl: len(bucket.truth.of(crawl)) for crawl in bucket.truth.crawls}
+    counts = {crawl: len(bucket.truth.captures_of(crawl)) for crawl in bucket.truth.crawls}
     assert seen == {crawl: [(number, all_) for number in range(1, all_ + 1)] for crawl, all_ in counts.items()}
 
 
@@ -65,7 +65,7 @@ def test_the_demo_is_of_the_promised_size(tmp_path: Path) -> None:
     truth = generate(tmp_path / "demo", DEMO)
     assert 600 <= len(truth.captures) <= 1500
     assert 6 <= len(truth.domains()) <= 11
-    assert len([crawl for crawl in truth.crawls if truth.of(crawl)]) == 3
-    listed_without_data = [crawl for crawl in truth.crawls if not truth.of(crawl)]
+    assert len([crawl for crawl in truth.crawls if truth.captures_of(crawl)]) == 3
+    listed_without_data = [crawl for crawl in truth.crawls if not truth.captures_of(crawl)]
     assert listed_without_data == ["CC-MAIN-2024-26"]
     assert not (tmp_path / "demo" / "crawl-data" / "CC-MAIN-2024-26").exists()

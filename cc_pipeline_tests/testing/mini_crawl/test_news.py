@@ -9,7 +9,7 @@ from pathlib import Path
 from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.archive.plainwalk import StoredRecord
-from cc_pipeline.archive.record import ODD_DATE
+from cc_pipeline.archive.record import UNUSUAL_DATE
 from cc_pipeline.archive.warc import iter_located
 from cc_pipeline.commoncrawl.paths import WarcFile, parse_path_list, path_list_key
 from cc_pipeline.errors import DataFault
@@ -29,7 +29,7 @@ def test_other_readers_find_every_response_and_no_flag(tmp_path: Path) -> None:
             kinds = [record.rec_type for record in ArchiveIterator(stream, check_digests="raise")]
         assert kinds[0] == "warcinfo" and kinds[1:] == ["request", "response"] * (len(kinds) // 2)
         for found in iter_located(tmp_path / file, file):
-            assert isinstance(found, StoredRecord) and set(found.record.flags) <= {ODD_DATE}
+            assert isinstance(found, StoredRecord) and set(found.record.flags) <= {UNUSUAL_DATE}
             if found.record.record_type == "response":
                 capture = captures[file, found.offset]
                 record = found.record

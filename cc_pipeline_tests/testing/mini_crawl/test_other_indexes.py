@@ -89,7 +89,7 @@ def test_the_btree_has_a_pointer_to_every_arc_record(bucket: Bucket) -> None:
         (key.decode(), f"parse-output/segment/{segment}/{date}_{part}.arc.gz", offset, length)
         for key, (segment, date, part, offset, length) in items
     }
-    truth = bucket.truth.of(ARC)
+    truth = bucket.truth.captures_of(ARC)
     expected = {(c.btree_key, c.warc_filename, c.warc_record_offset, c.warc_record_length) for c in truth}
     assert found == expected and len(items) == len(truth)
     assert len({key for key, _ in items}) < len(items), "some URL was captured twice"

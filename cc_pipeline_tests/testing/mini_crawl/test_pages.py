@@ -27,15 +27,15 @@ def body_of(bucket: Bucket, capture: Capture) -> bytes:
 
 def test_the_smallest_preset_has_every_kind_and_status(bucket: Bucket) -> None:
     for crawl in (NEW, OLD):
-        captures = bucket.truth.of(crawl)
+        captures = bucket.truth.captures_of(crawl)
         assert {*CERTAIN_KINDS, "html", "robots"} == {capture.kind for capture in captures}
         assert {capture.fetch_status // 100 for capture in captures} == {2, 3, 4, 5}
         assert {capture.subset for capture in captures} == {"warc", "crawldiagnostics", "robotstxt"}
-    assert {"html", "rss", "atom", "rdf", "robots", "pdf", "empty"} <= {c.kind for c in bucket.truth.of(ARC)}
+    assert {"html", "rss", "atom", "rdf", "robots", "pdf", "empty"} <= {c.kind for c in bucket.truth.captures_of(ARC)}
 
 
 def test_duplicates_share_a_digest_and_empty_bodies_have_the_known_one(bucket: Bucket) -> None:
-    captures = bucket.truth.of(NEW, domain="example.com")
+    captures = bucket.truth.captures_of(NEW, domain="example.com")
     duplicates = [capture for capture in captures if capture.kind == "duplicate"]
     assert len(duplicates) > 1 and len({capture.content_digest for capture in duplicates}) == 1
     empty = [capture for capture in captures if capture.kind == "empty"]
@@ -46,7 +46,7 @@ def test_duplicates_share_a_digest_and_empty_bodies_have_the_known_one(bucket: B
 
 def test_titles_can_be_read_back_in_the_charset_of_the_index(bucket: Bucket) -> None:
     charsets = set()
-    for capture in bucket.truth.of(NEW, subset="warc"):
+    for capture in bucket.truth.captures_of(NEW, subset="warc"):
         if capture.title and capture.content_charset:
             text = body_of(bucket, capture).decode(CODEC[capture.content_charset])
             found = re.search(r"<title>(.*?)</title>", text, re.DOTALL)
@@ -68,9 +68,9 @@ def test_feeds_are_well_formed(bucket: Bucket) -> None:
 
 
 def test_redirects_lead_to_absolute_urls(bucket: Bucket) -> None:
-    targets = [capture.fetch_redirect for capture in bucket.truth.of(NEW) if capture.fetch_redirect]
+    targets = [capture.fetch_redirect for capture in bucket.truth.captures_of(NEW) if capture.fetch_redirect]
     assert targets and all(re.match(r"https?://", target) for target in targets)
-    assert all(capture.fetch_redirect is None for capture in bucket.truth.of(OLD))
+    assert all(capture.fetch_redirect is None for capture in bucket.truth.captures_of(OLD))
 
 
 def test_awkward_hosts_are_there() -> None:

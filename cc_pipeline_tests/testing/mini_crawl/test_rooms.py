@@ -33,7 +33,7 @@ def record_of(root: Path, capture: Capture) -> ArchivedRecord:
 
 @pytest.mark.parametrize("crawl", [NEW, OLD, ARC])
 def test_every_record_reads_without_a_flag(bucket: Bucket, crawl: str) -> None:
-    for capture in bucket.truth.of(crawl):
+    for capture in bucket.truth.captures_of(crawl):
         record = record_of(bucket.root, capture)
         assert record.flags == ()
         assert record.url == capture.url
@@ -55,7 +55,9 @@ def test_file_names_and_lists_parse(bucket: Bucket) -> None:
             held = [capture for capture in bucket.truth.captures if capture.warc_filename == file.path]
             assert all(file.started <= capture.fetch_time <= file.ended for capture in held)
     segments = parse_valid_segments((bucket.root / "parse-output/valid_segments.txt").read_bytes())
-    assert {parse_arc_key(capture.warc_filename).segment_id for capture in bucket.truth.of(ARC)} == set(segments)
+    assert {parse_arc_key(capture.warc_filename).segment_id for capture in bucket.truth.captures_of(ARC)} == set(
+        segments
+    )
 
 
 def test_august_2018_has_its_empty_line_too_many(tmp_path: Path) -> None:

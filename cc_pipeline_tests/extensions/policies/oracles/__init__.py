@@ -10,7 +10,7 @@ from cc_pipeline_tests.world import NEW, OLD
 def fill(run: Run, truth: MiniCrawlTruth) -> None:
     """Policies of all domains in two crawls."""
     for crawl in (NEW, OLD):
-        found = [domain for domain in truth.domains() if truth.of(crawl, domain=domain)]
+        found = [domain for domain in truth.domains() if truth.captures_of(crawl, domain=domain)]
         run("policies", *found, "--crawl", crawl, "--yes", "--format", "csv")
 
 
