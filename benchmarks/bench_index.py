@@ -30,7 +30,7 @@ from cc_pipeline.index.footers.decode import COMPILED, FooterRows
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterEntry, FooterStore
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.rates import default_limits
 from cc_pipeline_tests.faultserver import FaultServerProcess
 from cc_pipeline_tests.peak import own_peak

@@ -29,13 +29,13 @@ from warcio.archiveiterator import ArchiveIterator
 
 from benchmarks.report import Report, sized, spread
 from cc_pipeline.archive.record import sha1_base32
-from cc_pipeline.records.check import ExpectedRecord, verify_record
 from cc_pipeline.records.fetch import Order, Planned, fetch_records
-from cc_pipeline.records.places import LocationCollector
+from cc_pipeline.records.locations import LocationCollector
 from cc_pipeline.records.range_plan import plan_ranges
 from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.records.verification import ExpectedRecord, verify_record
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline_tests.corpus import CORPUS
 from cc_pipeline_tests.faultserver import FaultServerProcess

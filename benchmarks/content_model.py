@@ -29,8 +29,8 @@ from benchmarks.documents_structure import Answer, add_figures, pages
 from benchmarks.report import Report, sized
 from cc_pipeline.documents.html import model
 from cc_pipeline.documents.html.content import Extractor, opinions
+from cc_pipeline.documents.html.content_selection import content_of
 from cc_pipeline.documents.html.features import FeatureTable, features
-from cc_pipeline.documents.html.kept import content_of
 from cc_pipeline.documents.html.model import NODE, Trees, likelihoods, scored, second_features
 from cc_pipeline.documents.html.tables import Walk
 from cc_pipeline.documents.html.walk import walk

@@ -36,7 +36,7 @@ from cc_pipeline.publish.publish import find_publication_lag, publish_warehouse
 from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import DEMO
-from cc_pipeline.upkeep.upkeep import run_upkeep
+from cc_pipeline.upkeep.maintain import run_upkeep
 from cc_pipeline.workspace.miscounts import find_changed_miscounts, find_new_miscounts
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 

@@ -40,10 +40,10 @@ _COUNTED = {
     "log_readings": [("lake/digests/log.py", "TransactionLog.at")],
     "dagster_events": [("event_log/sqlite/sqlite_event_log.py", "SqliteEventLogStorage.store_event")],
     "dagster_runs": [("core/execution/api.py", "execute_run_iterator")],
-    "states_read": [("extraction/standing.py", "read_slice_states")],
+    "states_read": [("extraction/slice_state.py", "read_slice_states")],
     "plans_made": [("extraction/plan.py", "plan")],
-    "targets_expanded": [("extraction/target_slices.py", "expand_targets")],
-    "block_lists_read": [("extraction/blocked.py", "read_blocklist")],
+    "targets_expanded": [("extraction/slice_selection.py", "expand_targets")],
+    "block_lists_read": [("extraction/blocklist.py", "read_blocklist")],
     "requests": [
         ("transport/client.py", "Transport._count"),
         ("transport/client.py", "Transport.head"),
@@ -53,7 +53,7 @@ _COUNTED = {
 #: The calls that tell what a command does, as ``run_picture`` draws them.
 STORY = {
     "look at what is here, plan": [("extraction/crawl_plan.py", "plan_crawl")],
-    "state": [("extraction/standing.py", "read_slice_states")],
+    "state": [("extraction/slice_state.py", "read_slice_states")],
     "plan": [("extraction/plan.py", "plan"), ("extraction/crawl_plan.py", "replan_with_new_indexes")],
     "crawls": [("harvesting/crawls.py", "commit_crawls")],
     "list": [("harvesting/crawl_index.py", "commit_manifest")],
@@ -65,7 +65,10 @@ STORY = {
     "fetch, verify, store": [("records/fetch.py", "fetch_records")],
     "parse": [("extraction/parse.py", "parse_records")],
     "parse pages": [("documents/batch/pool.py", "parse_batches")],
-    "checks": [("defs/checks/looks.py", "check_made_partitions"), ("defs/checks/looks.py", "check_publication")],
+    "checks": [
+        ("defs/checks/check_runs.py", "check_made_partitions"),
+        ("defs/checks/check_runs.py", "check_publication"),
+    ],
     "publish": [("publish/publish.py", "publish_warehouse")],
     "report": [("extraction/crawl_plan.py", "compare_plans")],
     "commit": [(_LAKE, "Lake._write")],

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from benchmarks.growth_home import CRAWL, TEMPLATE, extract, grown_rows, harvest
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.flight import EXTRACTED
 from cc_pipeline.defs.partitions import partition_key
+from cc_pipeline.defs.partitions_in_flight import EXTRACTED
 from cc_pipeline.extraction.plan import fetch_input_digest, locate_input_digest, options_of, parse_input_digest
-from cc_pipeline.extraction.standing import read_slice_states
+from cc_pipeline.extraction.slice_state import read_slice_states
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, write_notes
 from cc_pipeline.workspace.workspace import Workspace
 

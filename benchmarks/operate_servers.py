@@ -24,7 +24,7 @@ from typing import Any
 import dagster as dg
 
 from benchmarks.report import Report, sized
-from cc_pipeline.defs.automation.switches import list_automations, set_all_automations
+from cc_pipeline.defs.automation.automation_status import list_automations, set_all_automations
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.internals import LOCATION
 from cc_pipeline.settings import Settings

@@ -11,7 +11,7 @@ import dagster as dg
 from pydantic import BaseModel, Field
 
 if TYPE_CHECKING:
-    from cc_pipeline.defs.placement import HomeNamespace
+    from cc_pipeline.defs.home_namespace import HomeNamespace
 
 
 def build_defs(
@@ -47,7 +47,7 @@ def names(key_prefix: str | Sequence[str] = ()) -> "HomeNamespace":
     """Returns the names of the home with this prefix, for downstream assets of your own: ``names("books")`` has
     ``.key("page_text")``, the key of an asset, and the partition definitions ``.pairs`` (crawl × target), ``.crawl``
     and ``.target``."""
-    from cc_pipeline.defs.placement import HomeNamespace  # noqa: PLC0415
+    from cc_pipeline.defs.home_namespace import HomeNamespace  # noqa: PLC0415
 
     return HomeNamespace(_parts(key_prefix), is_only_home=False)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cc_pipeline.cli.known_hosts import KnownHosts
     from cc_pipeline.defs.declarations import HomeDefinitions
     from cc_pipeline.defs.engines import RunEngine
-    from cc_pipeline.defs.placement import HomeNamespace
+    from cc_pipeline.defs.home_namespace import HomeNamespace
     from cc_pipeline.export.format import ExportFormat
     from cc_pipeline.index.locators import IndexKind
     from cc_pipeline.lake.lake import TableSpec

@@ -27,17 +27,17 @@ from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.fetch_counts import mismatched_rows, unsettled_rows
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.replay import replay_records
-from cc_pipeline.extraction.shortfall import MAX_RECHECKED_FILES
+from cc_pipeline.extraction.loss_policy import MAX_RECHECKED_FILES
+from cc_pipeline.extraction.refetch import replay_records
 from cc_pipeline.records.range_plan import Coalescing, PlannedRange, RecordOptions, plan_ranges
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
-from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.faultserver import FAULT_KINDS, LIE_FAULTS, FaultServer, Hit, Rule
 from cc_pipeline_tests.world import harvest

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.settings import all_settings, places
+from cc_pipeline.settings import all_settings, source_addresses
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import TEST
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
@@ -29,7 +29,7 @@ def ensure_recent(root: Path) -> MiniCrawlTruth:
 def front_and_mirror(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[FaultServer, FaultServer]]:
     """The front, which passes for Common Crawl's own host, and the mirror; both serve the bucket ``root``."""
     with FaultServer(root) as front, FaultServer(root) as mirror:
-        monkeypatch.setattr(places, "_PUBLIC_HOST", "127.0.0.1")
+        monkeypatch.setattr(source_addresses, "_PUBLIC_HOST", "127.0.0.1")
         monkeypatch.setattr(all_settings, "OFFICIAL_MIRROR", mirror.url.rstrip("/"))
         monkeypatch.setenv("CC_PIPELINE_COLLINFO", f"{front.url}collinfo.json")
         yield front, mirror

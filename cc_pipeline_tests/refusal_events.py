@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from cc_pipeline.transport.circuit_breaker import Failed, Gave
 from cc_pipeline.transport.faults import FaultKind, Refusal
-from cc_pipeline.transport.refusals import Failed, Gave
 
 
 def forbidden(

@@ -17,7 +17,7 @@ import pytest
 import cc_pipeline
 from cc_pipeline import COMPILED
 from cc_pipeline.checks.doctor import _check_compiled
-from cc_pipeline.documents.html import building
+from cc_pipeline.documents.html import tree_builder
 
 ROOT = Path(cc_pipeline.__file__).parents[1]
 SOURCES = sorted(Path(cc_pipeline.__file__).parent.rglob("*.c"))
@@ -104,7 +104,7 @@ def test_parts_that_are_missing_or_old_are_told_in_a_line(monkeypatch: pytest.Mo
 
 
 def test_a_parser_whose_stacks_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "READABLE", False)
+    monkeypatch.setattr(tree_builder, "READABLE", False)
     assert "open elements cannot be read" in [*_check_compiled()][-1].text
 
 

@@ -13,8 +13,8 @@ from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import DEFAULT_COLLINFO, DEFAULT_SOURCE, Settings, load_settings
 from cc_pipeline.settings.environment import yes_in
-from cc_pipeline.settings.places import BucketSettings
 from cc_pipeline.settings.reading import as_texts
+from cc_pipeline.settings.source_addresses import BucketSettings
 from cc_pipeline.workspace.claim import claim_home, is_home_of
 from cc_pipeline.workspace.workspace import open_transport
 

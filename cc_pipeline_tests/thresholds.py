@@ -30,12 +30,12 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
         "MAX_MERGED_FILES": 5,
         "SMALL_BYTES": 16 << 10,
     },
-    "lake.merging": {"_SORTED_IN_MEMORY": 8 << 10, "_MAY_BE_LARGE": 1 << 10, "_FILES_PER_COMMIT": 2},
+    "lake.compaction": {"_SORTED_IN_MEMORY": 8 << 10, "_MAY_BE_LARGE": 1 << 10, "_FILES_PER_COMMIT": 2},
     "lake.streaming": {
         "_BATCH_ROWS": 3, "_NARROW_ROWS": 16, "_BATCH_BYTES": 4 << 10, "_MAX_BATCH_ROWS": 8, "_SMALL_BYTES": 1 << 10,
         "_SMALL_FILE": 1 << 10,
     },
-    "lake.digests.standings": {"_REMEMBERED_LISTS": 1},
+    "lake.digests.digest_reader": {"_REMEMBERED_LISTS": 1},
     "lake.digests.log": {
         "_MAX_TAIL": 6, "_MAX_SEARCHED_COMMITS": 10, "_REMEMBERED_VERSIONS": 1, "_SMALL_CHECKPOINT": 4, "_LONG_TAIL": 6,
         "_BATCH_ROWS": 16,
@@ -53,7 +53,7 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
     "lake.adding": {"_SORT_BYTES": 8 << 10, "_NARROW_ROWS": 16},
     "lake.snapshot": {"_FEW_FILES": 2, "_FEW_ROWS": 10},
     "records.storage": {"_LISTING_THRESHOLD": 2},
-    "records.pending": {"_KEPT_BYTES": 4 << 10},
+    "records.retry_scheduler": {"_KEPT_BYTES": 4 << 10},
     "records.outcomes": {"_BATCH": 16},
     "records.reading": {"WINDOW": 8 << 10, "_WINDOW_ROWS": 8, "_GAP": 1 << 10},
     "records.range_plan": {"SHORT_RANGE": 16 << 10, "FIRST_READ": 4 << 10, "_PRICED": 8},
@@ -61,14 +61,14 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
     "records.segments": {"MAX_RECORDS": 20},
     "extraction.fetch": {"RecordOptions": partial(RecordOptions, group=20, rotation=32 << 10)},
     "extraction.locate": {"_WRITE_BATCH_BYTES": 8 << 10},
-    "extraction.located": {"_TEXT_ROWS": 16, "_MEMORY_BYTES": 8 << 10},
+    "extraction.capture_buffer": {"_TEXT_ROWS": 16, "_MEMORY_BYTES": 8 << 10},
     "extraction.lookup_notes": {"_MEMBERS_AT_ONCE": 4, "_SLICES_AT_ONCE": 2},
     "extraction.parsed_pages": {"BATCH_ROWS": 8, "_BATCH_BYTES": 32 << 10, "CHUNK_PAGES": 16, "_WRITE_BYTES": 4 << 10},
     "publish.views": {"_MAX_NAMED_TARGETS": 1},
-    "upkeep.upkeep": {"_MAX_MERGED_BYTES": 64 << 10, "_MAX_FOLDED_DIGESTS": 200, "_MAX_EVENED_BYTES": 64 << 10,
+    "upkeep.maintain": {"_MAX_MERGED_BYTES": 64 << 10, "_MAX_FOLDED_DIGESTS": 200, "_MAX_EVENED_BYTES": 64 << 10,
     "_MAX_FOOTERS": 4},
     "upkeep.purge": {"_SLICES_AT_ONCE": 2, "_FILES_AT_ONCE": 1},
-    "upkeep.moved_records": {"_MAX_READ_BYTES": 4 << 10, "_JOURNAL_BATCH_ROWS": 4},
+    "upkeep.record_moves": {"_MAX_READ_BYTES": 4 << 10, "_JOURNAL_BATCH_ROWS": 4},
 }  # fmt: skip
 #: Names of constants of these rooms at which no row takes another way: tries, times, what is part of a format, what is
 #: shown, what is drawn, sizes beyond which there is a fault, prices, shares that people are told, and what only says

@@ -102,7 +102,7 @@ def import_everything() -> None:
 def materialize_graph(source: str, home: str) -> None:
     """Materializes the graph of all domains in all crawls of a mini crawl, as the demo does; prints the assets that
     Dagster's records then have, one a line."""
-    from cc_pipeline.api.materializing import materialize  # noqa: PLC0415
+    from cc_pipeline.api.target_runs import materialize  # noqa: PLC0415
     from cc_pipeline.commoncrawl.target_text import parse_target  # noqa: PLC0415
     from cc_pipeline.defs.instance import open_instance  # noqa: PLC0415
     from cc_pipeline.settings import load_settings  # noqa: PLC0415

@@ -10,16 +10,16 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from cc_pipeline.api.asking import LookupRequest, columns_to_read, look_up_captures, look_up_each_crawl, refuse_failed
+from cc_pipeline.api.lookups import LookupRequest, columns_to_read, look_up_captures, look_up_each_crawl, refuse_failed
+from cc_pipeline.api.row_preview import HTML_ROWS, format_count
 from cc_pipeline.api.rows import MemoryRows, Rows, first_rows
-from cc_pipeline.api.shown_rows import HTML_ROWS, format_count
 from cc_pipeline.terminal import escape_controls
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cc_pipeline.export.one_page import Form
-    from cc_pipeline.extraction.nearest import Nearest
+    from cc_pipeline.export.capture_forms import Form
+    from cc_pipeline.extraction.nearest_capture import Nearest
 
 #: The columns that are read by default; fewer columns are cheaper.
 DEFAULT_COLUMNS: Final = ("target", "crawl", "subset", "url", "fetch_time", "fetch_status", "content_mime_type",
@@ -147,7 +147,7 @@ class Page:
     """
 
     def __init__(self, nearest: Nearest, distance: timedelta | None, extractor: str) -> None:
-        from cc_pipeline.extraction.nearest import read_capture_time
+        from cc_pipeline.extraction.nearest_capture import read_capture_time
 
         self._nearest = nearest
         self._extractor = extractor
@@ -200,7 +200,7 @@ class Page:
         return document
 
     def _render(self, form: Form) -> bytes:
-        from cc_pipeline.export.one_page import render_capture
+        from cc_pipeline.export.capture_forms import render_capture
 
         return render_capture(self._nearest, form, self._extractor)[0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from cc_pipeline.api.voice import get_reporter
+from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.home import format_setting, read_note
 from cc_pipeline.settings import CHOICES, PREFIX, Settings, environment_value, load_settings

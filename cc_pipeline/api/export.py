@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cc_pipeline.api.meaning import (
+from cc_pipeline.api.reporter import get_reporter
+from cc_pipeline.api.rows import MemoryRows
+from cc_pipeline.api.user_input import (
     STANDARD_INPUT,
     check_format,
     chosen_targets,
     crawl_ids,
     refuse_unknown,
 )
-from cc_pipeline.api.rows import MemoryRows
-from cc_pipeline.api.voice import get_reporter
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.export.format import ExportFormat, RecordFormat, RowFormat, Written
 from cc_pipeline.export.formats import find_formats
@@ -237,7 +237,7 @@ def _make_export(out: Path, written: Written) -> Export:
 def _open_rows(settings: Settings, folder: Path | None) -> Iterator[DuckDBPyConnection]:
     """Opens the published file; for a folder of files an empty DuckDB database."""
 
-    from cc_pipeline.lake.reading import open_home_publication
+    from cc_pipeline.lake.published_file import open_home_publication
 
     if folder is not None:
         from cc_pipeline.duck import connect
@@ -251,7 +251,7 @@ def _open_rows(settings: Settings, folder: Path | None) -> Iterator[DuckDBPyConn
 
 
 def _build_folder_query(folder: Path) -> str:
-    from cc_pipeline.lake.reading import quote_literal
+    from cc_pipeline.lake.published_file import quote_literal
 
     files = sorted(folder.glob("*.parquet"))
     if not files:

@@ -30,6 +30,6 @@ def exclude_invalid_extensions() -> None:
 def _definitions_of(extension: Extension) -> Any:
     if not uses_joint(extension, "definitions"):
         return None
-    from cc_pipeline.defs.placement import HomeNamespace
+    from cc_pipeline.defs.home_namespace import HomeNamespace
 
     return extension.definitions(HomeNamespace())

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from cc_pipeline.api.facade import public, translate_for_python
-from cc_pipeline.api.shown_rows import format_count
-from cc_pipeline.api.voice import Reporter, StderrReporter, use_reporter
+from cc_pipeline.api.reporter import Reporter, StderrReporter, use_reporter
+from cc_pipeline.api.row_preview import format_count
 from cc_pipeline.errors import Incomplete, UserInputError, describe_unknown_name
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from cc_pipeline.api.add_captures import AddedCaptures
     from cc_pipeline.api.captures import Captures, Page
     from cc_pipeline.api.export import Export
-    from cc_pipeline.api.giving import AddedCaptures
-    from cc_pipeline.api.materializing import Part
     from cc_pipeline.api.rows import Answer, MemoryRows
+    from cc_pipeline.api.target_runs import Part
 
 Crawls = str | int | Sequence[str | int]
 Match = Literal["exact", "prefix", "host", "domain"]
@@ -107,9 +107,9 @@ class Home:
         ``newest``, ``all``, years or ranges. ``since`` and ``until`` are times as ``2018`` or ``2018-05-01``, ``where``
         is a condition (docs/targets.md). Raises ``UserInputError`` for invalid arguments.
         """
-        from cc_pipeline.api.asking import load_settings_without_home, open_lookup
         from cc_pipeline.api.captures import DEFAULT_COLUMNS, Captures
-        from cc_pipeline.api.meaning import read_targets
+        from cc_pipeline.api.lookups import load_settings_without_home, open_lookup
+        from cc_pipeline.api.user_input import read_targets
         from cc_pipeline.commoncrawl.filters import build_condition, parse_condition
         from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 
@@ -157,13 +157,13 @@ class Home:
 
         Raises ``NoSuchCapture`` if no crawl has the page, or none ``within`` that time of ``at``.
         """
-        from cc_pipeline.api.asking import find_named_crawls, load_settings_without_home
         from cc_pipeline.api.captures import Page
+        from cc_pipeline.api.lookups import find_named_crawls, load_settings_without_home
         from cc_pipeline.commoncrawl.crawls import measure_gap
         from cc_pipeline.commoncrawl.filters import period
         from cc_pipeline.commoncrawl.target_text import parse_target
-        from cc_pipeline.export.one_page import start_parser
-        from cc_pipeline.extraction.nearest import NoSuchCapture, find_nearest_capture
+        from cc_pipeline.export.capture_forms import start_parser
+        from cc_pipeline.extraction.nearest_capture import NoSuchCapture, find_nearest_capture
         from cc_pipeline.workspace.workspace import open_workspace
 
         target = parse_target(url if url.strip().lower().startswith("url:") else f"url:{url.strip()}")
@@ -196,8 +196,8 @@ class Home:
         ``UserInputError`` for invalid arguments and for a cost that nobody agreed to.
         """
         from cc_pipeline.api.choices import confirm_choices
-        from cc_pipeline.api.materializing import run_targets
-        from cc_pipeline.api.meaning import read_targets
+        from cc_pipeline.api.target_runs import run_targets
+        from cc_pipeline.api.user_input import read_targets
         from cc_pipeline.defs.engines import find_engine
 
         limits = {"max_bytes": _NO_LIMIT, "max_requests": _NO_LIMIT} if yes else {}
@@ -229,7 +229,7 @@ class Home:
         """Makes the captures that a file lists the target ``captures:NAME``, as the command ``files captures`` does
         (``extend`` is its ``--add``). The result has rows that cannot be used in ``wrong``. Raises as the command
         does."""
-        from cc_pipeline.api.giving import add_captures
+        from cc_pipeline.api.add_captures import add_captures
 
         settings = load_settings(home=self._home_folder, **self._overrides)
         with use_reporter(self.reporter):
@@ -269,9 +269,9 @@ class Home:
     def table(self, name: str, targets: str | Sequence[str] = (), crawls: Crawls = ()) -> Answer:
         """Returns a published table, or its rows of some targets and crawls. Raises ``UserInputError`` for an unknown
         table, and for a target that was not run in this home."""
-        from cc_pipeline.api.meaning import chosen_targets, crawl_ids, refuse_unknown
+        from cc_pipeline.api.user_input import chosen_targets, crawl_ids, refuse_unknown
         from cc_pipeline.export.table_files import select_tables
-        from cc_pipeline.lake.reading import open_for_queries
+        from cc_pipeline.lake.published_file import open_for_queries
 
         table_targets = chosen_targets(_to_texts(targets))
         with open_for_queries(self.settings) as connection:

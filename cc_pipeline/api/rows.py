@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.api.facade import advice_for_python
-from cc_pipeline.api.shown_rows import HTML_ROWS, TEXT_ROWS, format_count, rows_as_html, rows_as_text
+from cc_pipeline.api.row_preview import HTML_ROWS, TEXT_ROWS, format_count, rows_as_html, rows_as_text
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.terminal import escape_controls
 
@@ -169,7 +169,7 @@ class Answer(Rows):
         self._first: tuple[int, MemoryRows] | None = None
 
     def _read(self) -> Iterator[Any]:
-        from cc_pipeline.lake.reading import open_for_queries
+        from cc_pipeline.lake.published_file import open_for_queries
 
         with open_for_queries(self._settings) as connection:
             yield from self._rows_of(connection, self._query)
@@ -218,7 +218,7 @@ class Answer(Rows):
         than are displayed, and holds no complete result."""
         import pyarrow as pa
 
-        from cc_pipeline.lake.reading import open_bounded, strip_semicolon, translate_errors
+        from cc_pipeline.lake.published_file import open_bounded, strip_semicolon, translate_errors
 
         # a line break, since the query may end in a comment
         limited = f"FROM (\n{strip_semicolon(self._query)}\n) LIMIT {_PREVIEW_ROWS}"

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_pipeline import progress
-from cc_pipeline.api.asking import LookupRequest, find_index_sources
-from cc_pipeline.api.voice import get_reporter
+from cc_pipeline.api.lookups import LookupRequest, find_index_sources
+from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.atomic import write_whole, written_whole
 from cc_pipeline.errors import UserInputError
 

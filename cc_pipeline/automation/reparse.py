@@ -17,7 +17,7 @@ from cc_pipeline.automation.due import format_duration
 from cc_pipeline.commoncrawl.slice_slugs import subsets_in
 from cc_pipeline.errors import disk_trouble
 from cc_pipeline.extraction.plan import Price, ReasonKind, SliceRequest, estimate_price, options_of, plan
-from cc_pipeline.extraction.standing import SliceState, read_slice_states
+from cc_pipeline.extraction.slice_state import SliceState, read_slice_states
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace

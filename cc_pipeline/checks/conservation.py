@@ -10,7 +10,7 @@ from typing import Final
 
 from cc_pipeline.checks.scope import CheckResult, Scope, Severity, abbreviate_keys, key_of
 from cc_pipeline.extraction.plan import SliceRequest, options_of, plan
-from cc_pipeline.extraction.standing import STAGES, SliceState, read_slice_states
+from cc_pipeline.extraction.slice_state import STAGES, SliceState, read_slice_states
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.repeats import PER_CAPTURE
 from cc_pipeline.lake.row_counts import count_in_files, read_committed_counts

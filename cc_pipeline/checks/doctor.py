@@ -22,23 +22,23 @@ from cc_pipeline.checks.home_sizes import size_findings
 from cc_pipeline.checks.outputs import held_back_verdict, publication_verdict, published_files_verdict
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import missing_captures_verdict
-from cc_pipeline.documents.html import building
+from cc_pipeline.documents.html import tree_builder
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.harvesting.crawls import known_crawls, probe, unknown_crawl_error
 from cc_pipeline.home import LAYOUT, format_setting, read_note
 from cc_pipeline.lake.evolution import find_pending
+from cc_pipeline.lake.incomplete_tables import HINT, find_damaged_files
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.reading import enable_s3_reads, get_s3_location
+from cc_pipeline.lake.published_file import enable_s3_reads, get_s3_location
 from cc_pipeline.lake.slice import group_targets_by_crawl, slices_of
-from cc_pipeline.lake.torn import HINT, find_damaged_files
 from cc_pipeline.settings import PREFIX, Settings, choices_of, environment_value
+from cc_pipeline.transport.circuit_breaker import CAUTION, FIREWALL_WINDOW
 from cc_pipeline.transport.rates import SourceLimits
-from cc_pipeline.transport.refusals import CAUTION, FIREWALL_WINDOW
 from cc_pipeline.transport.states import HostState, budget_state
+from cc_pipeline.upkeep.incomplete_slices import find_incomplete_slices, run_command
 from cc_pipeline.upkeep.purge_plan import UNKNOWN_TABLE, find_unknown_tables
 from cc_pipeline.upkeep.stored_files import VerificationReport, find_lost_records
-from cc_pipeline.upkeep.torn_tables import find_incomplete_slices, run_command
 from cc_pipeline.workspace.claim import is_home_of, remembered_source
 from cc_pipeline.workspace.crawl_list import ago
 from cc_pipeline.workspace.miscounts import MAKE_AGAIN, describe_miscounts, find_changed_miscounts
@@ -88,7 +88,7 @@ def _check_compiled() -> Iterator[Finding]:
         yield Finding(
             "note", "compiled", description, f"{advice[:1].upper()}{advice[1:]}: make setup, or pip install again."
         )
-    if not building.READABLE:
+    if not tree_builder.READABLE:
         yield Finding(
             "note",
             "compiled",

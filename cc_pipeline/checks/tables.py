@@ -27,7 +27,7 @@ from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import HARVEST, MANIFEST, Slice, group_targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
-from cc_pipeline.records.places import PLACE_NAME, LocationCollector
+from cc_pipeline.records.locations import PLACE_NAME, LocationCollector
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Partitions that are looked up a second time.

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from cc_pipeline import interruption, progress
-from cc_pipeline.api.voice import use_reporter
+from cc_pipeline.api.reporter import use_reporter
 from cc_pipeline.children import isolate_descendants
 from cc_pipeline.cli import commands
 from cc_pipeline.cli.command import PANELS, Command, as_command

@@ -9,7 +9,7 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extension import collect
 
 if TYPE_CHECKING:
-    from cc_pipeline.api.asking import LookupRequest
+    from cc_pipeline.api.lookups import LookupRequest
     from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.workspace.workspace import Workspace
 

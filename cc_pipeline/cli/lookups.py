@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from cc_pipeline.api.asking import LookupRequest, open_lookup
-from cc_pipeline.api.meaning import read_targets
+from cc_pipeline.api.lookups import LookupRequest, open_lookup
+from cc_pipeline.api.user_input import read_targets
 from cc_pipeline.cli.options import index_gap_limit, wait_seconds
 from cc_pipeline.settings import load_settings
 

@@ -16,7 +16,7 @@ from cc_pipeline.settings import Settings
 if TYPE_CHECKING:
     import duckdb
 
-    from cc_pipeline.api.materializing import Part
+    from cc_pipeline.api.target_runs import Part
     from cc_pipeline.extraction.crawl_plan import PartitionChange
     from cc_pipeline.lake.slice import Slice
 
@@ -178,7 +178,7 @@ def _note_absent_targets(
 
 def _note_absent_members(slugs: Sequence[str], crawls: Collection[str], settings: Settings, *, details: bool) -> None:
     """Prints one line for each set with members found in none of the crawls."""
-    from cc_pipeline.lake.reading import open_home_publication
+    from cc_pipeline.lake.published_file import open_home_publication
 
     with open_home_publication(settings) as connection:
         rows = connection.execute(
@@ -197,7 +197,7 @@ def _note_absent_members(slugs: Sequence[str], crawls: Collection[str], settings
 
 def print_home_totals(settings: Settings) -> None:
     """Prints the rows of each table of the home, and its ledger."""
-    from cc_pipeline.lake.reading import open_home_publication
+    from cc_pipeline.lake.published_file import open_home_publication
 
     with open_home_publication(settings) as connection:
         rows = connection.execute(
@@ -305,7 +305,7 @@ def _note_empty_targets(
 
 def _note_guesses(settings: Settings, absent_targets: Sequence[Target], forgotten: Collection[str]) -> None:
     """Prints suggestions for new targets without captures, and the command that removes each."""
-    from cc_pipeline.api.meaning import find_captured_targets, guess_names
+    from cc_pipeline.api.user_input import find_captured_targets, guess_names
 
     earlier_found = find_captured_targets(settings, [target.slug for target in absent_targets])
     absent_targets = [target for target in absent_targets if target.slug not in earlier_found]
@@ -323,7 +323,7 @@ def _note_missing_members(
     ]
     if not set_slices:
         return
-    from cc_pipeline.lake.reading import open_home_publication
+    from cc_pipeline.lake.published_file import open_home_publication
 
     with open_home_publication(settings) as connection:
         missing_members = _find_missing_members(connection, set_slices)
@@ -373,7 +373,7 @@ def _count_ledger(settings: Settings, changes: Mapping[Slice, PartitionChange]) 
         return totals
     from cc_pipeline.capture_columns import CAPTURE
     from cc_pipeline.commoncrawl.slice_slugs import subsets_in
-    from cc_pipeline.lake.reading import open_home_publication
+    from cc_pipeline.lake.published_file import open_home_publication
 
     subsets = {subset for slice_ in planned_slices for subset in subsets_in(slice_.crawl, settings.subsets)}
     with open_home_publication(settings) as connection:

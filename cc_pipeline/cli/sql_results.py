@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final, TextIO
 import duckdb
 from duckdb import ExpectedResultType, StatementType
 
-from cc_pipeline.api.meaning import check_format
+from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli.output import (
     console,
     format_by_name,
@@ -29,7 +29,7 @@ from cc_pipeline.cli.output import (
 )
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
 from cc_pipeline.export.formulas import harmless_in_sql
-from cc_pipeline.lake.reading import find_last_token, quote_literal, quote_name, strip_semicolon
+from cc_pipeline.lake.published_file import find_last_token, quote_literal, quote_name, strip_semicolon
 
 FORMATS: Final = ("table", "csv", "jsonl", "parquet")
 #: Options of DuckDB for Parquet.

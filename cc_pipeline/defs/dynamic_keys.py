@@ -9,10 +9,10 @@ import dagster as dg
 
 from cc_pipeline.automation.known_keys import KnownKeys
 from cc_pipeline.commoncrawl.crawls import index_is_built
-from cc_pipeline.defs.declared.collected import owns
-from cc_pipeline.defs.flight import UNFINISHED
+from cc_pipeline.defs.declared.collected_parts import owns
+from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
 from cc_pipeline.defs.partitions import explain_too_many
-from cc_pipeline.defs.placement import OWN_HOME, HomeNamespace
+from cc_pipeline.defs.partitions_in_flight import UNFINISHED
 from cc_pipeline.defs.run_notes import run_partitions
 from cc_pipeline.errors import UserInputError
 

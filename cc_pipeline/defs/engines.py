@@ -59,7 +59,7 @@ class LocalRunEngine:
 
     def check_ready(self, settings: Settings) -> None:
         """Raises ``EnvironmentFault`` if the tables cannot be published."""
-        from cc_pipeline.lake.reading import check_views  # noqa: PLC0415  # loads DuckDB
+        from cc_pipeline.lake.published_file import check_views  # noqa: PLC0415  # loads DuckDB
 
         check_views(settings)
 

@@ -20,11 +20,11 @@ from typing import Any, Final
 import dagster as dg
 
 from cc_pipeline import progress
-from cc_pipeline.defs.declared.collected import asset_name
+from cc_pipeline.defs.declared.collected_parts import asset_name
+from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
 from cc_pipeline.defs.internals import open_backfill_ids
 from cc_pipeline.defs.notes import read_notes, write_notes
 from cc_pipeline.defs.partition_runs import logged_progress
-from cc_pipeline.defs.placement import OWN_HOME, HomeNamespace
 from cc_pipeline.defs.run_notes import delete_notes_of, delete_orphaned_notes
 from cc_pipeline.workspace.workspace import Workspace
 

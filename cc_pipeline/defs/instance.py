@@ -15,12 +15,12 @@ from sqlalchemy.exc import DBAPIError
 
 from cc_pipeline import processes
 from cc_pipeline.atomic import write_whole, written_whole
-from cc_pipeline.defs.declared.collected import owns
-from cc_pipeline.defs.flight import find_extracted_assets, find_orphaned_runs, is_silent
+from cc_pipeline.defs.declared.collected_parts import owns
+from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
 from cc_pipeline.defs.internals import LOCATION, NO_OUTPUT, end_run, is_executing, open_backfill_ids
-from cc_pipeline.defs.kept_files import keep_open
+from cc_pipeline.defs.open_sqlite_files import keep_open
 from cc_pipeline.defs.partitions import MACHINE_TAG, PROCESS_TAG, partition_key
-from cc_pipeline.defs.placement import OWN_HOME, HomeNamespace
+from cc_pipeline.defs.partitions_in_flight import find_extracted_assets, find_orphaned_runs, is_silent
 from cc_pipeline.defs.run_notes import read_workers, run_partitions
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.locks import locked
@@ -48,7 +48,7 @@ concurrency:
     # a long backfill leaves a place for what a person launches
     tag_concurrency_limits: [{key: cc_pipeline/kind, value: backfill, limit: 1}]
   pools: {default_limit: 1, granularity: op}
-run_launcher: {module: cc_pipeline.defs.watching, class: WatchingRunLauncher}
+run_launcher: {module: cc_pipeline.defs.run_launcher, class: WatchingRunLauncher}
 # a run whose code server is being started stays in the queue, for ten minutes at most
 run_queue: {max_user_code_failure_retries: 60, user_code_failure_retry_delay: 10}
 run_monitoring:

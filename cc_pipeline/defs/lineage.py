@@ -13,7 +13,7 @@ from cc_pipeline.capture_columns import KEY_NAMES, RECORD_KEY_NAMES
 from cc_pipeline.columns import Column
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, CONDITION_COLUMNS, INDEX_COLUMN_NAMES, LATER_COLUMNS
 from cc_pipeline.defs.declarations import Asset, Columns
-from cc_pipeline.defs.placement import HomeNamespace
+from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.documents.schemas import PROVENANCE_COLUMNS, SCHEMAS
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.schema import RECORD_SCHEMA

@@ -13,14 +13,14 @@ import dagster as dg
 from cc_pipeline import progress
 from cc_pipeline.defs.declared.assets import EXTRACTED
 from cc_pipeline.defs.engines import LOCAL, find_engine
-from cc_pipeline.defs.flight import EXTRACTED as LAST_FIRST
+from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.lineage import event_metadata
 from cc_pipeline.defs.metadata import SHARED_ROWS, format_list, row_counts, to_metadata
 from cc_pipeline.defs.partitions import StepContext, partition_key
-from cc_pipeline.defs.placement import HomeNamespace
+from cc_pipeline.defs.partitions_in_flight import EXTRACTED as LAST_FIRST
 from cc_pipeline.defs.publication import RunPublisher
 from cc_pipeline.defs.recording import Described, PartitionRun
-from cc_pipeline.extraction.isolation import Throttling, affects_all_targets
+from cc_pipeline.extraction.failure_isolation import Throttling, affects_all_targets
 from cc_pipeline.extraction.reusable_records import find_sharing
 from cc_pipeline.extraction.run import PartitionResult
 from cc_pipeline.lake.slice import StageReport

@@ -13,18 +13,18 @@ from typing import Final
 
 import dagster as dg
 
-from cc_pipeline.defs.checks.looks import CheckContext, check_publication
+from cc_pipeline.defs.checks.check_runs import CheckContext, check_publication
 from cc_pipeline.defs.declared.assets import WAREHOUSE_VERSION
-from cc_pipeline.defs.declared.collected import published_assets
-from cc_pipeline.defs.flight import find_in_flight
+from cc_pipeline.defs.declared.collected_parts import published_assets
+from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.instance import is_command_run
 from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.defs.partitions import MADE_TAG, StepContext
-from cc_pipeline.defs.placement import HomeNamespace
+from cc_pipeline.defs.partitions_in_flight import find_in_flight
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.publish.publish import PublicationLag, find_publication_lag
-from cc_pipeline.upkeep.upkeep import merge_and_publish, run_upkeep
+from cc_pipeline.upkeep.maintain import merge_and_publish, run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Seconds between two checks of the publication's age.

@@ -11,19 +11,19 @@ from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.slice_slugs import is_named_captures
 from cc_pipeline.commoncrawl.target import WHERE_SLUG
 from cc_pipeline.defs.automation.watched import refuse_watched
-from cc_pipeline.defs.declared.collected import owns
+from cc_pipeline.defs.declared.collected_parts import owns
 from cc_pipeline.defs.declared.jobs import PurgeConfig
 from cc_pipeline.defs.dynamic_keys import delete_keys, find_unfinished_runs
-from cc_pipeline.defs.flight import UNFINISHED, find_in_flight
+from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.partition_runs import logged_progress
-from cc_pipeline.defs.placement import OWN_HOME, HomeNamespace
+from cc_pipeline.defs.partitions_in_flight import UNFINISHED, find_in_flight
 from cc_pipeline.defs.run_notes import ordered_keys
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.target_definitions import read_definitions
-from cc_pipeline.records.leases import RUNS, leases_of
+from cc_pipeline.records.file_leases import RUNS, leases_of
 from cc_pipeline.upkeep.purge import PurgeReport, purge, refuse_if_fetching, remove_empty_targets
 from cc_pipeline.upkeep.purge_plan import PurgePlan, plan_purge, require_plan_digest
 from cc_pipeline.workspace.workspace import Workspace

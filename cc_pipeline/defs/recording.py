@@ -14,14 +14,14 @@ from typing import TypeAlias
 
 import dagster as dg
 
-from cc_pipeline.defs.checks.looks import check_made_partitions
+from cc_pipeline.defs.checks.check_runs import check_made_partitions
+from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.internals import find_dependent_assets
 from cc_pipeline.defs.partitions import PARTITION_TAG, StepContext, keys_of_range, range_of
-from cc_pipeline.defs.placement import HomeNamespace
 from cc_pipeline.defs.run_failures import FAILED, FailedPartition, failed_partitions_table
 from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
-from cc_pipeline.extraction.isolation import affects_all_targets, find_throttled_object
+from cc_pipeline.extraction.failure_isolation import affects_all_targets, find_throttled_object
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The most failed partitions in the message of a run, and in its metadata.

@@ -7,15 +7,15 @@ from pathlib import Path
 import dagster as dg
 
 from cc_pipeline.addresses import holds_access
-from cc_pipeline.defs.flight import find_extracted_assets
+from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.instance import check_host_count
-from cc_pipeline.defs.kept_files import keep_open
+from cc_pipeline.defs.open_sqlite_files import keep_open
 from cc_pipeline.defs.partitions import ENGINE_TAG
-from cc_pipeline.defs.placement import HomeNamespace
+from cc_pipeline.defs.partitions_in_flight import find_extracted_assets
 from cc_pipeline.defs.run_notes import note_tried, note_worker
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, split_places
-from cc_pipeline.transport.refusals import WAIT
+from cc_pipeline.transport.circuit_breaker import WAIT
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 
 #: Tags of runs that a schedule or a sensor started.

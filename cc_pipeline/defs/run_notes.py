@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import dagster as dg
 
-from cc_pipeline.defs.declared.collected import listed_ops
+from cc_pipeline.defs.declared.collected_parts import listed_ops
+from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
 from cc_pipeline.defs.notes import delete_notes, list_note_names, read_notes, write_notes
 from cc_pipeline.defs.partitions import PARTITIONS_FIELD, group_by_crawl, keys_of_range, listed_keys, range_of
-from cc_pipeline.defs.placement import OWN_HOME, HomeNamespace
 from cc_pipeline.processes import this_process
 
 Pair = tuple[str, str]

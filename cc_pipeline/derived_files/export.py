@@ -25,7 +25,7 @@ from cc_pipeline.documents.document2012.json import Compat, metadata_json
 from cc_pipeline.documents.schemas import PAGE_METADATA_SCHEMA, PROVENANCE_COLUMNS
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.extraction.run_inputs import hold_run_lease
-from cc_pipeline.extraction.target_slices import find_part_slices
+from cc_pipeline.extraction.slice_selection import find_part_slices
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice, StageReport
 from cc_pipeline.lake.streaming import stream_slices

@@ -22,9 +22,9 @@ from cc_pipeline.documents.html.description import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, full_text
 from cc_pipeline.documents.html.tree import XML_TYPES, HtmlDocument, as_html, parse_html
 from cc_pipeline.documents.html.urls import Resolved, resolve_header
-from cc_pipeline.documents.other import TextDocument, is_pdf, read_other, read_pdf
 from cc_pipeline.documents.page import Link, PageInput, ParsedPage, ParseOptions
 from cc_pipeline.documents.signals.quality import fingerprint, quality
+from cc_pipeline.documents.text_documents import TextDocument, is_pdf, read_other, read_pdf
 from cc_pipeline.errors import DataFault, DataKind
 
 _DEFAULT = ParseOptions()

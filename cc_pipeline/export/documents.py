@@ -12,7 +12,7 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.export.files import ExportedTable, whole_file, write_export_documents
 from cc_pipeline.export.format import RowsRequest, Written
 from cc_pipeline.export.table_files import Selection, written_tables
-from cc_pipeline.lake.reading import translate_errors
+from cc_pipeline.lake.published_file import translate_errors
 
 #: Rows of ``page_metadata`` in memory at a time: a row has all links of its page.
 _BATCH: Final = 200

@@ -21,7 +21,7 @@ from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.documents.schemas import PARSER_VERSION
-from cc_pipeline.extraction.blocked import Blocklist, read_blocklist
+from cc_pipeline.extraction.blocklist import Blocklist, read_blocklist
 from cc_pipeline.harvesting.catalog import columnar_versions
 from cc_pipeline.lake.slice import MANIFEST, Slice
 from cc_pipeline.lake.streaming import stream_rows

@@ -11,20 +11,20 @@ from typing import Final, Literal, TypeAlias
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.extraction.blocked import read_blocklist
+from cc_pipeline.extraction.blocklist import read_blocklist
 from cc_pipeline.extraction.locate import list_indexes
 from cc_pipeline.extraction.plan import Index, Plan, SliceRequest, options_of, plan
-from cc_pipeline.extraction.standing import STAGES, SliceState, read_slice_states
-from cc_pipeline.extraction.target_slices import (
+from cc_pipeline.extraction.slice_selection import (
     TargetSlices,
     build_slice_requests,
     expand_targets,
     find_obsolete_slices,
     sum_metrics,
 )
+from cc_pipeline.extraction.slice_state import STAGES, SliceState, read_slice_states
 from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline.lake.slice import VERSION, Slice
-from cc_pipeline.records.leases import list_expired_leases
+from cc_pipeline.records.file_leases import list_expired_leases
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Tables whose commits may change a plan: targets and their blocks, and the last table of each stage.

@@ -17,9 +17,18 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.crawls import LOCAL as LOCAL_CRAWLS
 from cc_pipeline.commoncrawl.paths import path_list_key, published_key
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
-from cc_pipeline.extraction.blocked import Blocklist, differs_only_in_blocks
+from cc_pipeline.extraction.blocklist import Blocklist, differs_only_in_blocks
+from cc_pipeline.extraction.cost_limit import enforce_cost_limit
 from cc_pipeline.extraction.engine import LOCAL, Engine, FetchRequest, FetchResult
 from cc_pipeline.extraction.fetch_counts import FetchCounts, SliceFetchCounts, count_fetched, sum_by_target
+from cc_pipeline.extraction.loss_policy import (
+    CommandTotals,
+    LossAssessment,
+    assess_losses,
+    build_fetch_rows,
+    build_incomplete_error,
+)
+from cc_pipeline.extraction.loss_recheck import RecheckResult, recheck_losses
 from cc_pipeline.extraction.plan import (
     Reason,
     ReasonKind,
@@ -29,7 +38,6 @@ from cc_pipeline.extraction.plan import (
     options_of,
     plan,
 )
-from cc_pipeline.extraction.price_gate import enforce_cost_limit
 from cc_pipeline.extraction.reusable_records import (
     Place,
     count_lost_records,
@@ -39,24 +47,16 @@ from cc_pipeline.extraction.reusable_records import (
     note_superseded,
 )
 from cc_pipeline.extraction.run_inputs import GroupState, RunInputs, run_and_replan
-from cc_pipeline.extraction.second_look import RecheckResult, recheck_losses
-from cc_pipeline.extraction.shortfall import (
-    CommandTotals,
-    LossAssessment,
-    assess_losses,
-    build_fetch_rows,
-    build_incomplete_error,
-)
-from cc_pipeline.extraction.standing import SliceState, read_slice_states
-from cc_pipeline.extraction.target_slices import build_slice_requests, empty_obsolete_slices, find_part_slices
+from cc_pipeline.extraction.slice_selection import build_slice_requests, empty_obsolete_slices, find_part_slices
+from cc_pipeline.extraction.slice_state import SliceState, read_slice_states
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, slices_of, write_notes
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.records import witness
+from cc_pipeline.records import known_good as witness
 from cc_pipeline.records.fetch import RecordsResult, retire_result_journals
-from cc_pipeline.records.leases import forget, lease, list_expired_leases
-from cc_pipeline.records.places import PLACE_NAME, LocationCollector, LocationIndex
+from cc_pipeline.records.file_leases import forget, lease, list_expired_leases
+from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, LocationIndex
 from cc_pipeline.records.range_plan import Order, RecordOptions
 from cc_pipeline.records.storage import STORED
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA

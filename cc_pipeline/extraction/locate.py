@@ -19,8 +19,9 @@ from cc_pipeline.commoncrawl.slice_slugs import PLAIN, is_named_captures, named_
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.blocked import Blocklist, blocks_of
-from cc_pipeline.extraction.located import CaptureBuffer, CaptureTotals, SliceLookup
+from cc_pipeline.extraction.blocklist import Blocklist, blocks_of
+from cc_pipeline.extraction.capture_buffer import CaptureBuffer, CaptureTotals, SliceLookup
+from cc_pipeline.extraction.cost_limit import enforce_cost_limit, price_of_slices
 from cc_pipeline.extraction.lookup_notes import (
     LookupSummary,
     LookupTask,
@@ -34,7 +35,6 @@ from cc_pipeline.extraction.lookup_notes import (
     split_into_passes,
 )
 from cc_pipeline.extraction.plan import Index, ReasonKind, locate_input_digest, options_of, plan
-from cc_pipeline.extraction.price_gate import enforce_cost_limit, price_of_slices
 from cc_pipeline.extraction.removals import (
     Listing,
     Removal,
@@ -44,8 +44,8 @@ from cc_pipeline.extraction.removals import (
     read_listings,
 )
 from cc_pipeline.extraction.run_inputs import GroupState, RunInputs, run_and_replan
-from cc_pipeline.extraction.standing import SliceState, read_slice_states
-from cc_pipeline.extraction.target_slices import build_slice_requests, empty_obsolete_slices, find_obsolete_slices
+from cc_pipeline.extraction.slice_selection import build_slice_requests, empty_obsolete_slices, find_obsolete_slices
+from cc_pipeline.extraction.slice_state import SliceState, read_slice_states
 from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions, open_catalog
 from cc_pipeline.harvesting.crawls import has_cluster
 from cc_pipeline.index.locator import NAME_SEPARATOR, NAMED_CAPTURES, CaptureSink, LookupResult

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, part_from, whole_slug
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.extraction.located import CaptureBuffer, CaptureTotals, SliceLookup, read_urls
-from cc_pipeline.extraction.standing import Lookup, read_slice_states
+from cc_pipeline.extraction.capture_buffer import CaptureBuffer, CaptureTotals, SliceLookup, read_urls
+from cc_pipeline.extraction.slice_state import Lookup, read_slice_states
 from cc_pipeline.harvesting.catalog import catalog_gaps
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.locator import NAMED_CAPTURES

@@ -17,8 +17,8 @@ from cc_pipeline.extraction.parsed_pages import build_parse_options as parse_opt
 from cc_pipeline.extraction.plan import ReasonKind, SliceRequest, options_of, parse_input_digest, plan
 from cc_pipeline.extraction.reusable_records import build_lost_fault
 from cc_pipeline.extraction.run_inputs import RunInputs, run_and_replan
-from cc_pipeline.extraction.standing import SliceState
-from cc_pipeline.extraction.target_slices import empty_obsolete_slices
+from cc_pipeline.extraction.slice_selection import empty_obsolete_slices
+from cc_pipeline.extraction.slice_state import SliceState
 from cc_pipeline.lake.row_counts import read_committed_counts
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE, Metrics, Slice, StageReport, group_targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows

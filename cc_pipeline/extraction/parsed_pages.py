@@ -30,8 +30,8 @@ from cc_pipeline.lake.ordered import spilled_batches
 from cc_pipeline.lake.slice import PAGE_TABLES, PARSE, Slice
 from cc_pipeline.lake.streaming import stream_rows, stream_slices
 from cc_pipeline.locks import LockTimeout, locked
+from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, LocationIndex, add_by_target, mask_by_target
 from cc_pipeline.records.pages import page_of
-from cc_pipeline.records.places import PLACE_NAME, LocationCollector, LocationIndex, add_by_target, mask_by_target
 from cc_pipeline.records.reading import Row, read_members
 from cc_pipeline.records.storage import RecordStorage, are_bytes_missing
 from cc_pipeline.settings import Settings

@@ -19,10 +19,10 @@ from itertools import product
 from typing import Final
 
 from cc_pipeline.documents.schemas import PARSER_VERSION
-from cc_pipeline.extraction.blocked import differs_only_in_blocks, is_all_blocked
+from cc_pipeline.extraction.blocklist import differs_only_in_blocks, is_all_blocked
 from cc_pipeline.extraction.fetch_counts import FetchSummary
-from cc_pipeline.extraction.shortfall import MAX_RECHECKED_FILES, RECHECK_DELAY, needs_recheck
-from cc_pipeline.extraction.standing import STAGES, Lookup, SliceState
+from cc_pipeline.extraction.loss_policy import MAX_RECHECKED_FILES, RECHECK_DELAY, needs_recheck
+from cc_pipeline.extraction.slice_state import STAGES, Lookup, SliceState
 from cc_pipeline.index.locator import NAME_SEPARATOR, NAMED_CAPTURES
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, PARTIAL_DIGEST, Slice, Stage
@@ -157,7 +157,7 @@ class Price:
 
 def estimate_price(slice_state: SliceState, stage: Stage, reason: Reason) -> Price:
     """The estimated cost of one stage of a slice in this state. The cost of a look-up depends on its neighbours
-    (``extraction/shortest.py``)."""
+    (``extraction/index_choice.py``)."""
     if stage is LOCATE or reason.kind is ReasonKind.AFTER_PREVIOUS_STAGE:
         return Price(None, None, None, None)
     if stage is PARSE:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.errors import Incomplete, UnconfirmedRemovals
 from cc_pipeline.extraction.fetch_counts import share
-from cc_pipeline.extraction.shortfall import FetchIncomplete
+from cc_pipeline.extraction.loss_policy import FetchIncomplete
 from cc_pipeline.lake.digests.digest import NOTHING, combine_digests
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import Slice, group_targets_by_crawl

@@ -17,13 +17,13 @@ from cc_pipeline.capture_columns import SLICE, TIMESTAMP
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
 from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, whole_slug, with_subset
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.shortfall import RECHECK_DELAY
+from cc_pipeline.extraction.loss_policy import RECHECK_DELAY
 from cc_pipeline.lake.lake import DigestsNotInLog, Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import EMPTIED_DIGEST, LOCATE, PARSE, Slice, group_targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.fetch import HELD_SCHEMA
-from cc_pipeline.records.places import PLACE_NAME, LocationIndex
+from cc_pipeline.records.locations import PLACE_NAME, LocationIndex
 from cc_pipeline.records.storage import STORED, StoredSizes
 from cc_pipeline.records.sweep import note
 from cc_pipeline.workspace.workspace import Workspace

@@ -15,13 +15,13 @@ from typing import Final
 
 from cc_pipeline.errors import Incomplete, UnconfirmedRemovals
 from cc_pipeline.extraction.engine import LOCAL, Engine
+from cc_pipeline.extraction.failure_isolation import Throttling, run_isolated
 from cc_pipeline.extraction.fetch import fetch_captures
-from cc_pipeline.extraction.isolation import Throttling, run_isolated
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.run_inputs import MAX_PLANS, InputsChanged, RunInputs, hold_run_lease
-from cc_pipeline.extraction.standing import read_slice_states
-from cc_pipeline.extraction.target_slices import expand_targets
+from cc_pipeline.extraction.slice_selection import expand_targets
+from cc_pipeline.extraction.slice_state import read_slice_states
 from cc_pipeline.lake.slice import EMPTIED_DIGEST, FETCH, LOCATE, PAGE_TABLES, StageReport
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -74,7 +74,7 @@ def extract(
     Crawls come in the order given, the targets of one in the order of their slugs, as the files of the lake have them.
     If the source did not give everything for a partition, the fetched records are parsed all the same; the partition
     counts as failed. Until the iterator ends the run has a lease on all partitions, so that none is purged meanwhile.
-    Errors that affect all partitions (see ``isolation.py``) are raised after the finished partitions were yielded.
+    Errors that affect all partitions (see ``failure_isolation.py``) are raised after the finished partitions were yielded.
     Partitions that were not yielded then have not been tried.
     """
     source = _Source()

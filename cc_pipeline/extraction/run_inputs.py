@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.blocked import Blocklist, list_digest, read_blocklist
-from cc_pipeline.extraction.standing import SliceState, read_content_digests, read_slice_states
-from cc_pipeline.extraction.target_slices import TargetSlices, expand_targets
+from cc_pipeline.extraction.blocklist import Blocklist, list_digest, read_blocklist
+from cc_pipeline.extraction.slice_selection import TargetSlices, expand_targets
+from cc_pipeline.extraction.slice_state import SliceState, read_content_digests, read_slice_states
 from cc_pipeline.lake.slice import EMPTIED_DIGEST, Slice, Stage, StageReport, content_name
 from cc_pipeline.lake.target_definitions import read_stored_versions, was_purged
-from cc_pipeline.records.leases import PURGES, RUNS, FileLease, lease_of, leases_of
+from cc_pipeline.records.file_leases import PURGES, RUNS, FileLease, lease_of, leases_of
 from cc_pipeline.workspace.workspace import Workspace
 
 #: How often a stage is planned for the same targets, while other processes keep changing its inputs.

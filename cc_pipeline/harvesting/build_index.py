@@ -19,10 +19,10 @@ from cc_pipeline.harvesting.archives import BuiltIndex, built_index
 from cc_pipeline.index.archive_rows import VERSION, Shard, Tally, batches_of, index_rows, packed, write_shard
 from cc_pipeline.index.sorting import ExternalSort
 from cc_pipeline.lake.slice import BUILT, Metrics, Slice, StageReport
-from cc_pipeline.records.leases import is_orphaned_part_file
-from cc_pipeline.transport.ahead import PIECE, ReadAheadStream
+from cc_pipeline.records.file_leases import is_orphaned_part_file
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ObjectInfo
+from cc_pipeline.transport.read_ahead import PIECE, ReadAheadStream
 from cc_pipeline.workspace.source_files import ARCHIVE, FAULTS, MAX_FAULT_ROWS, SourceFile
 from cc_pipeline.workspace.workspace import Workspace, rate_now
 

@@ -21,10 +21,10 @@ from cc_pipeline.index.btree.format import unpack_pointer
 from cc_pipeline.index.btree.locator import ArchiveNames, ArcNames, ListedNames, unpack_names
 from cc_pipeline.index.btree.tree import Item
 from cc_pipeline.index.catalog.catalog import Catalog
-from cc_pipeline.index.etags import same_files
+from cc_pipeline.index.etag_aliases import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.parquet.finder import CatalogFinder
-from cc_pipeline.records.check import ExpectedRecord, verify_record
+from cc_pipeline.records.verification import ExpectedRecord, verify_record
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.transport.ranges import ByteRange

@@ -25,7 +25,7 @@ from cc_pipeline.index.locator import UNION, CaptureSink, Locator, LookupEstimat
 from cc_pipeline.index.locators import AUTO, BTREE, PARQUET, ZIPNUM, index_kinds
 from cc_pipeline.index.opening import IndexSearch, OpenIndex
 from cc_pipeline.index.parquet.locator import ParquetLocator
-from cc_pipeline.index.zipnum.kept_clusters import Clusters
+from cc_pipeline.index.zipnum.cluster_cache import Clusters
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, whole_files

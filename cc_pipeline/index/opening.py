@@ -20,7 +20,7 @@ from cc_pipeline.index.btree.files import METADATA_FILE, index_folder, index_siz
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
 from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-from cc_pipeline.index.etags import same_files
+from cc_pipeline.index.etag_aliases import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import unharvested
 from cc_pipeline.index.locator import Locator
@@ -29,7 +29,7 @@ from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.cluster import Mark
-from cc_pipeline.index.zipnum.kept_clusters import OpenCluster
+from cc_pipeline.index.zipnum.cluster_cache import OpenCluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-from cc_pipeline.index.etags import RangeReader, same_files
+from cc_pipeline.index.etag_aliases import RangeReader, same_files
 from cc_pipeline.index.footers.decode import ColumnChunk, FooterRows, codec_number, decode_footer
 from cc_pipeline.index.footers.statistics import REPAIRED
 from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore, footer_digest

@@ -31,12 +31,12 @@ from cc_pipeline.atomic import make_durable_folder, sync_files
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, disk_is_full
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
+from cc_pipeline.lake.digests.digest_reader import UNREADABLE, DigestReader
 from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS, UnknownDigests
-from cc_pipeline.lake.digests.standings import UNREADABLE, DigestReader
 from cc_pipeline.lake.evolution import add_columns, find_missing_columns, is_uneven
+from cc_pipeline.lake.incomplete_tables import DAMAGE_ADVICE, find_damaged_log_files
 from cc_pipeline.lake.layout import ROW_GROUP_ROWS, StoredFile, list_files, read_actions
 from cc_pipeline.lake.predicates import scan
-from cc_pipeline.lake.torn import DAMAGE_ADVICE, find_damaged_log_files
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.slice import Stage

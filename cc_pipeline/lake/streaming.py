@@ -20,10 +20,10 @@ from deltalake.exceptions import DeltaError
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.evolution import with_columns
+from cc_pipeline.lake.incomplete_tables import DAMAGE_ADVICE
 from cc_pipeline.lake.lake import Lake, PinnedTable, lake_fault
 from cc_pipeline.lake.layout import list_stored_files
 from cc_pipeline.lake.predicates import scan
-from cc_pipeline.lake.torn import DAMAGE_ADVICE
 
 #: Rows held at a time: a row may hold a whole page.
 _BATCH_ROWS = 64

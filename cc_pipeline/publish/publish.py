@@ -26,7 +26,7 @@ from cc_pipeline.extension import extensions
 from cc_pipeline.extraction.reusable_records import find_sharing
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS
-from cc_pipeline.lake.reading import get_s3_location
+from cc_pipeline.lake.published_file import get_s3_location
 from cc_pipeline.lake.repeats import PER_CAPTURE, find_changed_slices, find_slices_with_repeats
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.lake.snapshot import Addition, Copying, MacroSpec, Publication, ViewSpec, pin, publish, unpin
@@ -35,7 +35,7 @@ from cc_pipeline.locks import LockTimeout, locked
 from cc_pipeline.processes import has_ended, start_ticks
 from cc_pipeline.publish.macros import MACROS
 from cc_pipeline.publish.views import Sharing, publication_views
-from cc_pipeline.records.leases import PURGES, leases_of
+from cc_pipeline.records.file_leases import PURGES, leases_of
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.miscounts import find_changed_miscounts, without_miscounted
 from cc_pipeline.workspace.source_files import read_source_files

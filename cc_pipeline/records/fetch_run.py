@@ -15,10 +15,8 @@ import pyarrow as pa
 
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.processes import usable_cores
-from cc_pipeline.records.check import KNOWN_BAD_DIGESTS, ExpectedRecord, VerificationResult, verify_record
+from cc_pipeline.records.known_good import find
 from cc_pipeline.records.outcomes import Outcomes, columns_of_url, is_settled, outcome_of
-from cc_pipeline.records.patience import FetchRetryPolicy
-from cc_pipeline.records.pending import Arrival, BadRecord, Pending, RangeRequest, RetryScheduler, compare_marks
 from cc_pipeline.records.range_plan import (
     SHORT_RANGE,
     PlannedRange,
@@ -28,12 +26,14 @@ from cc_pipeline.records.range_plan import (
     split_range,
     usable,
 )
+from cc_pipeline.records.retry_policy import FetchRetryPolicy
+from cc_pipeline.records.retry_scheduler import Arrival, BadRecord, Pending, RangeRequest, RetryScheduler, compare_marks
 from cc_pipeline.records.segments import Row, SegmentWriter
-from cc_pipeline.records.witness import find
+from cc_pipeline.records.verification import KNOWN_BAD_DIGESTS, ExpectedRecord, VerificationResult, verify_record
 from cc_pipeline.records.wrap import wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
-from cc_pipeline.transport.named import NamedPlaces
+from cc_pipeline.transport.named_files import NamedPlaces
 from cc_pipeline.transport.pieces import PIECE
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 

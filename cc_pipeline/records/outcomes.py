@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from cc_pipeline.capture_columns import NO_STATUS, RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.surt import surt_key
-from cc_pipeline.records.check import PARSER, VerificationResult
 from cc_pipeline.records.range_plan import FIRST_READ, MAX_RECORD_BYTES, longer
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import Row
+from cc_pipeline.records.verification import PARSER, VerificationResult
 
 #: The WARC file and the offset in it: the name of a capture within its crawl.
 Name = tuple[str, int]

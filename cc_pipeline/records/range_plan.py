@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from cc_pipeline import SOFTWARE
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.records.known_good import Search
 from cc_pipeline.records.segments import DEFAULT_ROTATION
-from cc_pipeline.records.witness import Search
 from cc_pipeline.transport.pieces import PIECE
 
 #: Maximum compressed bytes of a record. Common Crawl's stay below 10 MiB; a larger length field is an error.
@@ -353,7 +353,7 @@ class RecordOptions:
     ``tries`` is the number of requests for bytes that are not the expected record. After ``give_up_after`` ranges in a
     row without an answer no more are requested, because then the source fails and not the data.
     ``has_known_good_record``: the source gave a known-good record within a day. If it did not and gives none now,
-    ``search`` says where to look for one before anything counts as lost (``witness.py``). ``retry_settled`` requests
+    ``search`` says where to look for one before anything counts as lost (``known_good.py``). ``retry_settled`` requests
     quarantined and missing captures again, ``retry_mismatched`` those whose payload digest differs from the index;
     their stored records stay if nothing better comes. ``forget_settled``: final outcomes become pending if nothing
     comes. ``rotation`` is the size of a stored file in bytes. ``examiners`` is the number of threads that inflate and

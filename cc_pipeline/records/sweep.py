@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from cc_pipeline.errors import DataFault, PlaceFault, UserInputError
 from cc_pipeline.locks import is_plausible
-from cc_pipeline.records.leases import is_orphaned_part_file, list_active_leases
+from cc_pipeline.records.file_leases import is_orphaned_part_file, list_active_leases
 from cc_pipeline.records.segments import SUFFIXES, delete_committed
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, PLANS, RecordStorage
 from cc_pipeline.stores.answer import ListedObject

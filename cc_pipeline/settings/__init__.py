@@ -8,8 +8,8 @@ itself.
 
 from cc_pipeline.settings.all_settings import DIGEST_POLICIES, EXTRACTORS, PUBLISH, Settings
 from cc_pipeline.settings.environment import PREFIX
-from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
 from cc_pipeline.settings.reading import CHOICES, choices_of, environment_value, load_settings, owners
+from cc_pipeline.settings.source_addresses import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
 
 __all__ = [
     "CHOICES",

@@ -15,7 +15,7 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings.all_settings import ProcessSettings, Settings
 from cc_pipeline.settings.declaration import read_declared
 from cc_pipeline.settings.environment import PREFIX
-from cc_pipeline.settings.places import BETWEEN_PLACES, DEFAULT_COLLINFO, WEB, normalise_root
+from cc_pipeline.settings.source_addresses import BETWEEN_PLACES, DEFAULT_COLLINFO, WEB, normalise_root
 
 #: A host's name or address in brackets, perhaps with a port.
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")

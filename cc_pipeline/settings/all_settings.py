@@ -13,7 +13,7 @@ from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.settings.declaration import has_minimum, is_above_zero, is_choice, is_share, setting
-from cc_pipeline.settings.places import (
+from cc_pipeline.settings.source_addresses import (
     BETWEEN_PLACES,
     DEFAULT_REGION,
     MINI_CRAWL_MARK,

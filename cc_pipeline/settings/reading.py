@@ -25,7 +25,7 @@ from cc_pipeline.settings.declaration import (
     settings_of_extensions,
 )
 from cc_pipeline.settings.environment import text_in
-from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
+from cc_pipeline.settings.source_addresses import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
 
 #: The settings of the core that are read from variables by their type.
 _BY_TYPE: Final = tuple(declaration for declaration in declarations(Settings) if not declaration.facts.has_own_reader)

@@ -15,7 +15,7 @@ from cc_pipeline.children import run, whole_environment
 from cc_pipeline.cli.app import build_app, find_commands
 from cc_pipeline.columns import notes_of
 from cc_pipeline.defs.declared.build import definitions
-from cc_pipeline.defs.placement import HomeNamespace
+from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.duck import connect
 from cc_pipeline.export.formats import find_formats
 from cc_pipeline.extension import COLLECTED, LEFT_OUT_VARIABLE, Extension, collect, extensions, find_extensions

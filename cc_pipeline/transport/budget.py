@@ -17,10 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.transport.outage import BreakerOpen, OutagePolicy
-from cc_pipeline.transport.rate_source import RateSource
-from cc_pipeline.transport.rates import SourceLimits, shared_among, slot_spacing
-from cc_pipeline.transport.refusals import (
+from cc_pipeline.transport.circuit_breaker import (
     CLOCK_JUMP,
     SAMPLE_KEPT,
     Blocked,
@@ -37,6 +34,9 @@ from cc_pipeline.transport.refusals import (
     from_text,
     remembered,
 )
+from cc_pipeline.transport.outage import BreakerOpen, OutagePolicy
+from cc_pipeline.transport.rate_source import RateSource
+from cc_pipeline.transport.rates import SourceLimits, shared_among, slot_spacing
 
 #: A slot expires after this many seconds.
 SLOT_LIFE = 0.025

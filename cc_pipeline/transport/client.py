@@ -22,10 +22,10 @@ from cc_pipeline.transport.faults import (
     range_fault,
 )
 from cc_pipeline.transport.loop import LoopThread, Part, Stream
-from cc_pipeline.transport.mirrored import MirrorAnswer, MirrorSet
+from cc_pipeline.transport.mirror import PRECONDITION_FAILED, Place, PlaceOptions, judge_write, size_in
+from cc_pipeline.transport.mirror_set import MirrorAnswer, MirrorSet
 from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline.transport.pieces import PIECE, Pieces, peak_memory
-from cc_pipeline.transport.place import PRECONDITION_FAILED, Place, PlaceOptions, judge_write, size_in
 from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, TransportStats
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Transport:
 
     ``source`` is anything ``open_store`` takes; credentials in it, or ``access``, are sent and not shown. ``options``
     apply to it and to all ``mirrors``: further places with the same objects, each with its credentials, in the order in
-    which they are tried if an earlier place fails (``mirrored.py``). With ``shares`` requests are spread over all of
+    which they are tried if an earlier place fails (``mirror_set.py``). With ``shares`` requests are spread over all of
     them by their speed. ``memory_bound`` limits the bytes of answers being read or not yet taken.
     """
 

@@ -116,7 +116,7 @@ class FaultKind(Kind):
 
 
 class Refusal(Enum):
-    """The possible meaning of a refusal; ``refusals.py`` decides by the pattern of such answers."""
+    """The possible meaning of a refusal; ``circuit_breaker.py`` decides by the pattern of such answers."""
 
     #: 503, 502, 504, and ``SlowDown`` or the like without a time: S3 sends it at any rate.
     CHANCE = "chance"

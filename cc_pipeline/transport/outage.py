@@ -1,7 +1,7 @@
 """Outages of hosts that have mirrors: all processes pass the host over, and probe it now and then with one request.
 
 This is for a source with several places only. With a single place, the caller decides how long to retry
-(``records/patience.py``).
+(``records/retry_policy.py``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cc_pipeline.transport.faults import FaultKind
 
 #: Kinds that are about one object: a host that answers so is up.
 ANSWERS: Final = frozenset({FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE, FaultKind.CHANGED_OBJECT})
-#: Kinds of a host that refuses (handled in ``refusals.py``).
+#: Kinds of a host that refuses (handled in ``circuit_breaker.py``).
 _REFUSALS: Final = frozenset({FaultKind.FORBIDDEN, FaultKind.BREAKER_OPEN})
 #: Kinds that mean an outage if they come one after the other.
 TROUBLE: Final = frozenset(FaultKind) - ANSWERS - _REFUSALS

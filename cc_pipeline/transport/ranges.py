@@ -31,7 +31,7 @@ class RetryPolicy:
 
     The next wait is drawn between ``base`` and three times the last one, at most ``longest`` ("decorrelated jitter"),
     so that clients that failed together do not retry together. For a ``Retry-After`` all requests to the host wait
-    together (``gate.py``).
+    together (``rate_limiter.py``).
     """
 
     attempts: int = 6

@@ -1,7 +1,7 @@
 """The rate limits of each source, with their reasons.
 
 ``docs/faults.md`` has them as a table. Belongs here: requests per second, and requests at the same time. Not here: who
-sends the next one (``budget.py``), and what follows a refusal, such as a learnt rate (``refusals.py``).
+sends the next one (``budget.py``), and what follows a refusal, such as a learnt rate (``circuit_breaker.py``).
 """
 
 from __future__ import annotations

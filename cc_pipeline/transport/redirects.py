@@ -18,8 +18,8 @@ from cc_pipeline.stores.answer import Answer, Intake, NoAnswer
 from cc_pipeline.stores.opening import is_loopback, may_be_public
 from cc_pipeline.stores.web import HttpClient, HttpStore
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified
-from cc_pipeline.transport.gate import HostUnavailable, RateLimiter
 from cc_pipeline.transport.ranges import TransportStats
+from cc_pipeline.transport.rate_limiter import HostUnavailable, RateLimiter
 from cc_pipeline.transport.retrying import closed_finding
 
 #: Hosts that a source's host is known to redirect to. A star stands for anything within one label.

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.stores.answer import Answer, NoAnswer, Store
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified, judge_head
-from cc_pipeline.transport.gate import HostUnavailable, RateLimiter
 from cc_pipeline.transport.outage import ANSWERS
 from cc_pipeline.transport.ranges import RetryPolicy, TransportStats
+from cc_pipeline.transport.rate_limiter import HostUnavailable, RateLimiter
 
 if TYPE_CHECKING:
     from cc_pipeline.transport.redirects import Followed

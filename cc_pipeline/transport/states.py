@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cc_pipeline.transport.budget import Exclusive, keep_state, naming, open_file, state_in
-from cc_pipeline.transport.rates import SourceLimits, default_limits
-from cc_pipeline.transport.refusals import (
+from cc_pipeline.transport.circuit_breaker import (
     Blocked,
     Cause,
     HostRules,
     RefusalPolicy,
     reset_by_user,
 )
+from cc_pipeline.transport.rates import SourceLimits, default_limits
 
 
 @dataclass(frozen=True, slots=True)

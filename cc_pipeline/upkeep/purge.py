@@ -43,12 +43,11 @@ from cc_pipeline.lake.streaming import count_rows, list_crawl_files
 from cc_pipeline.lake.vacuum import find_uncommitted_files, vacuum, vacuum_now
 from cc_pipeline.locks import is_plausible
 from cc_pipeline.publish.publish import publish_warehouse
-from cc_pipeline.records.leases import PURGES, RUNS, lease, lease_of, leases_of, list_active_leases
+from cc_pipeline.records.file_leases import PURGES, RUNS, lease, lease_of, leases_of, list_active_leases
 from cc_pipeline.records.segments import delete_committed
 from cc_pipeline.records.storage import PLANS
 from cc_pipeline.records.sweep import RETENTION_SECONDS, find_orphan_files, sweep
 from cc_pipeline.records.sweep import note as note_superseded
-from cc_pipeline.upkeep.moved_records import find_killed_run_files, move_records
 from cc_pipeline.upkeep.purge_plan import (
     PurgeNote,
     PurgePlan,
@@ -64,6 +63,7 @@ from cc_pipeline.upkeep.purge_plan import (
     write_note,
 )
 from cc_pipeline.upkeep.receipts import record_inventory, update_receipt
+from cc_pipeline.upkeep.record_moves import find_killed_run_files, move_records
 from cc_pipeline.upkeep.stored_files import list_named_files
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 

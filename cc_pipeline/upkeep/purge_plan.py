@@ -25,8 +25,8 @@ from cc_pipeline.lake.slice import Slice, Stage, group_targets_by_crawl
 from cc_pipeline.lake.snapshot import find_other_publications
 from cc_pipeline.lake.streaming import count_rows, stream_crawl, stream_rows
 from cc_pipeline.lake.target_definitions import find_defining_slugs
-from cc_pipeline.records.leases import RUNS, leases_of, list_active_leases
-from cc_pipeline.records.places import PLACE_NAME, LocationCollector
+from cc_pipeline.records.file_leases import RUNS, leases_of, list_active_leases
+from cc_pipeline.records.locations import PLACE_NAME, LocationCollector
 from cc_pipeline.records.storage import STORED
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault

@@ -15,14 +15,14 @@ from cc_pipeline import progress
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.errors import DataFault
 from cc_pipeline.extraction.reusable_records import Place, read_lost_rows
-from cc_pipeline.extraction.standing import read_slice_states
+from cc_pipeline.extraction.slice_state import read_slice_states
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, Slice, group_targets_by_crawl, slices_of
 from cc_pipeline.lake.streaming import list_crawl_files, list_crawls, stream_crawl
-from cc_pipeline.records.check import ExpectedRecord, verify_record
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import STORED, RecordStorage, are_bytes_missing
 from cc_pipeline.records.sweep import NamedFiles
+from cc_pipeline.records.verification import ExpectedRecord, verify_record
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Number of stored records that ``verify`` reads by default.

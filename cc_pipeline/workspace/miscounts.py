@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from cc_pipeline.atomic import write_whole
+from cc_pipeline.lake.incomplete_tables import find_damaged_paths
 from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.row_counts import Miscounted, SliceKey, find_changed_keys, find_miscounted, read_committed_counts
 from cc_pipeline.lake.slice import Slice, invalidate_notes
-from cc_pipeline.lake.torn import find_damaged_paths
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.tables import all_tables
 

@@ -19,7 +19,7 @@ from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.extension import collect
 from cc_pipeline.home import ExtensionTable, note_choices, note_table, read_note
 from cc_pipeline.index.locators import refuse_unknown_kind
-from cc_pipeline.index.zipnum.kept_clusters import Clusters
+from cc_pipeline.index.zipnum.cluster_cache import Clusters
 from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline.lake.evolution import Migration, migrate
 from cc_pipeline.lake.lake import Lake, TableSpec, stored_schema
@@ -27,10 +27,11 @@ from cc_pipeline.processes import this_process
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import CHOICES, Settings
 from cc_pipeline.stores.answer import S3Options, Timeouts
+from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
-from cc_pipeline.transport.named import NamedPlaces
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
+from cc_pipeline.transport.named_files import NamedPlaces
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.rate_source import RateSourceOpener
 from cc_pipeline.transport.rates import (
@@ -41,7 +42,6 @@ from cc_pipeline.transport.rates import (
     refuse_nameless,
     shared_among,
 )
-from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import rate_in_force
 from cc_pipeline.workspace.claim import agree_on_choices, claim_home, claim_lake, note_layout
 from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
@@ -168,7 +168,7 @@ class Workspace:
 
     @cached_property
     def fetch_estimates(self) -> dict[Slice, FetchEstimate]:
-        """The cost estimates of fetches that were made with this workspace (``extraction/price_gate.py``)."""
+        """The cost estimates of fetches that were made with this workspace (``extraction/cost_limit.py``)."""
         return {}
 
     def command_value(self, make: Callable[[], _T]) -> _T:

@@ -17,7 +17,7 @@ import pytest
 import cc_pipeline
 from cc_pipeline.api.home import Home
 from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
-from cc_pipeline.extraction.nearest import NoSuchCapture
+from cc_pipeline.extraction.nearest_capture import NoSuchCapture
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.sharing import make_once

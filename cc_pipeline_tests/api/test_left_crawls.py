@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline.api import materializing
-from cc_pipeline.api.materializing import Part, run_targets
+from cc_pipeline.api import target_runs
+from cc_pipeline.api.target_runs import Part, run_targets
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, SourceRefuses
 from cc_pipeline.settings import load_settings
@@ -31,9 +31,9 @@ def run(
             raise fault
         return Part(settings, targets, {}, frozenset(), ()), None
 
-    monkeypatch.setattr(materializing, "_resolve_selection", lambda *_: (tuple(CRAWLS), True))
-    monkeypatch.setattr(materializing, "_run_part", part)
-    monkeypatch.setattr(materializing, "_publish", lambda _: None)
+    monkeypatch.setattr(target_runs, "_resolve_selection", lambda *_: (tuple(CRAWLS), True))
+    monkeypatch.setattr(target_runs, "_run_part", part)
+    monkeypatch.setattr(target_runs, "_publish", lambda _: None)
     troubles = run_targets(load_settings({}, home=str(home)), ["all"], [parse_target("example.com")])
     return asked, lasts, troubles
 

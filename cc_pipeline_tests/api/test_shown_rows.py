@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 import cc_pipeline
+from cc_pipeline.api.add_captures import AddedCaptures
 from cc_pipeline.api.captures import Capture, Captures, Page
 from cc_pipeline.api.export import Export
-from cc_pipeline.api.giving import AddedCaptures
 from cc_pipeline.api.home import RunReport
+from cc_pipeline.api.row_preview import rows_as_text
 from cc_pipeline.api.rows import Answer, MemoryRows
-from cc_pipeline.api.shown_rows import rows_as_text
 from cc_pipeline.commoncrawl.target_text import parse_named_captures
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.named_captures.adding import Counts

@@ -11,7 +11,7 @@ from cc_pipeline.archive import record as flag
 from cc_pipeline.archive import warc
 from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.errors import DataFault
-from cc_pipeline.records.check import digest_check
+from cc_pipeline.records.verification import digest_check
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.archive.builders import HTTP_OK, sha1
 

@@ -21,12 +21,12 @@ from cc_pipeline.automation.due import (
     format_duration,
     select_crawls,
 )
-from cc_pipeline.automation.outlook import assess_crawl
+from cc_pipeline.automation.staleness import assess_crawl
 from cc_pipeline.extraction.crawl_plan import CrawlPlan
 from cc_pipeline.extraction.fetch_counts import FetchSummary
 from cc_pipeline.extraction.plan import Index, Plan, Reason, ReasonKind, SlicePlan
-from cc_pipeline.extraction.standing import SliceState
-from cc_pipeline.extraction.target_slices import TargetSlices
+from cc_pipeline.extraction.slice_selection import TargetSlices
+from cc_pipeline.extraction.slice_state import SliceState
 from cc_pipeline.lake.slice import Slice
 
 LISTED = ["C5", "C4", "C3", "C2", "C1"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.automation import outlook as module
-from cc_pipeline.automation.outlook import assess_staleness
+from cc_pipeline.automation import staleness as module
+from cc_pipeline.automation.staleness import assess_staleness
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.extraction.fetch import fetch_captures

@@ -10,8 +10,8 @@ from cc_pipeline import extension
 from cc_pipeline.checks import evaluate
 from cc_pipeline.checks.check import Check
 from cc_pipeline.checks.scope import CheckResult, Scope
-from cc_pipeline.defs.declared.collected import parts
-from cc_pipeline.defs.placement import OWN_HOME
+from cc_pipeline.defs.declared.collected_parts import parts
+from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.extension import Extension, InstalledExtension, find_extensions
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace

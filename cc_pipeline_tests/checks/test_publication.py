@@ -21,7 +21,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.lake.vacuum import vacuum_now
 from cc_pipeline.publish.publish import find_publication_lag
-from cc_pipeline.upkeep.upkeep import run_upkeep
+from cc_pipeline.upkeep.maintain import run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
 

@@ -19,7 +19,7 @@ from cc_pipeline.checks.tables import locators_verdict
 from cc_pipeline.derived_files.export import export_slices
 from cc_pipeline.derived_files.stage import register
 from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
-from cc_pipeline.extraction.shortfall import build_fetch_rows
+from cc_pipeline.extraction.loss_policy import build_fetch_rows
 from cc_pipeline.harvesting.crawls import commit_crawls
 from cc_pipeline.harvesting.url_index import build_url_index, url_index_root
 from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS

@@ -12,7 +12,7 @@ from cc_pipeline.automation import reparse
 from cc_pipeline.cli.app import app
 from cc_pipeline.extraction.fetch_counts import FetchSummary
 from cc_pipeline.extraction.plan import parse_input_digest
-from cc_pipeline.extraction.standing import SliceState, StageState
+from cc_pipeline.extraction.slice_state import SliceState, StageState
 from cc_pipeline.lake.slice import Slice, Stage
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.claim import claim_home

@@ -10,11 +10,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cc_pipeline.api.meaning import expand_lists, find_captured_targets, read_targets
+from cc_pipeline.api.user_input import expand_lists, find_captured_targets, read_targets
 from cc_pipeline.cli.output import console, console_err
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.placement import OWN_HOME
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World

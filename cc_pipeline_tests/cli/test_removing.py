@@ -16,9 +16,9 @@ from cc_pipeline.automation.known_keys import find_target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import partitions
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
+from cc_pipeline.defs.home_namespace import WORKSPACE
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.launch import Launcher, find_unchanged
-from cc_pipeline.defs.placement import WORKSPACE
+from cc_pipeline.defs.launcher import Launcher, find_unchanged
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 from cc_pipeline.upkeep import purge as upkeep_purge

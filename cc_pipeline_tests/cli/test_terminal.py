@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.api.voice import StderrReporter
+from cc_pipeline.api.reporter import StderrReporter
 from cc_pipeline.cli import output
 from cc_pipeline.terminal import escape_controls
 

@@ -15,9 +15,9 @@ import pytest
 from cc_pipeline.cli.app import main
 from cc_pipeline.cli.output import console, console_err
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.declared.collected import listed_ops
+from cc_pipeline.defs.declared.collected_parts import listed_ops
+from cc_pipeline.defs.home_namespace import WORKSPACE
 from cc_pipeline.defs.partitions import PARTITIONS_FIELD, config_of, group_by_crawl, listed_keys
-from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.defs.published import published_rows

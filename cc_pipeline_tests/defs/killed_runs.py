@@ -16,7 +16,7 @@ from typing import Any
 import dagster as dg
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.defs.launcher import Launcher
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace

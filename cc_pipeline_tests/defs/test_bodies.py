@@ -13,7 +13,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from cc_pipeline.defs.automation import schedules, sensors
-from cc_pipeline.defs.declared import bodies
+from cc_pipeline.defs.declared import late_loading
 
 
 def test_bodies_are_loaded_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,9 +27,9 @@ def test_bodies_are_loaded_one_after_the_other(monkeypatch: pytest.MonkeyPatch) 
             pass
         return SimpleNamespace(called=lambda: module)
 
-    monkeypatch.setattr(bodies, "import_module", load)
+    monkeypatch.setattr(late_loading, "import_module", load)
     with ThreadPoolExecutor(2) as pool:
-        done = list(pool.map(lambda place: bodies.load_later(place)(), ("one.called", "two.called")))
+        done = list(pool.map(lambda place: late_loading.load_later(place)(), ("one.called", "two.called")))
     assert done == ["one", "two"]
     assert not met
 

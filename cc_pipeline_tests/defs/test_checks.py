@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.checks.check import Check
-from cc_pipeline.defs.checks import looks
+from cc_pipeline.defs.checks import check_runs
 from cc_pipeline.defs.checks.steps import LEFT_FAILED, check_steps
-from cc_pipeline.defs.declared.collected import parts
+from cc_pipeline.defs.declared.collected_parts import parts
+from cc_pipeline.defs.home_namespace import OWN_HOME, WORKSPACE
 from cc_pipeline.defs.partitions import CHECK_SCOPE_TAG, EVERYTHING
-from cc_pipeline.defs.placement import OWN_HOME, WORKSPACE
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.workspace.workspace import Workspace
@@ -71,7 +71,7 @@ def test_what_a_check_says_is_text_where_the_ui_reads_markdown(
     def broken(*_: object) -> None:
         raise EnvironmentFault("![x](http://a.example/p.png) <img src=x>", "Look at page_text in __init__.py.")
 
-    monkeypatch.setattr(looks, "versions_of", broken)
+    monkeypatch.setattr(check_runs, "versions_of", broken)
     said = results(sound, instance)["ledger_balances"].description or ""
     assert said == (
         "this could not be checked: \\!\\[x\\](http://a.example/p.png) \\<img src=x\\>  \n"

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.placement import OWN_HOME
+from cc_pipeline.defs.home_namespace import OWN_HOME
 
 GROUPS = {
     "catalog": {"crawls", "index_manifest", "index_footers", "row_groups"},

@@ -15,10 +15,10 @@ from cc_pipeline import extension
 from cc_pipeline.checks.check import Check
 from cc_pipeline.checks.scope import CheckResult, Scope
 from cc_pipeline.defs.declarations import Asset, AssetJob, HomeDefinitions, OpJob, RecordedAsset, Schedule, Step, sensor
-from cc_pipeline.defs.declared import collected
+from cc_pipeline.defs.declared import collected_parts
 from cc_pipeline.defs.declared.build import definitions, everything
 from cc_pipeline.defs.declared.jobs import PartitionsConfig
-from cc_pipeline.defs.placement import OWN_HOME, HomeNamespace
+from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
 from cc_pipeline.extension import Extension
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -75,7 +75,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Installer]:
 
     def forget() -> None:
         extension._find.cache_clear()
-        collected._collect_names.cache_clear()
+        collected_parts._collect_names.cache_clear()
         extension._BROKEN.clear()
 
     def installed(*values: Extension) -> None:
@@ -123,10 +123,12 @@ def test_an_extension_adds_assets_checks_jobs_and_automation_to_a_home(at: HomeN
     assert repository.get_schedule_def(at.qualify("weekly_titles")).default_status.value == (
         "RUNNING" if at is BOOKS else "STOPPED"
     )
-    assert collected.listed_ops()["titles_of_targets"] == "add_titles"
-    assert collected.asset_name(at, at.key("titles")) == "titles"
-    assert collected.asset_name(at, at.key("titles_of_old")) and not collected.asset_name(at, at.key("other"))
-    assert "titles" in {asset.name for asset in collected.published_assets()}
+    assert collected_parts.listed_ops()["titles_of_targets"] == "add_titles"
+    assert collected_parts.asset_name(at, at.key("titles")) == "titles"
+    assert collected_parts.asset_name(at, at.key("titles_of_old")) and not collected_parts.asset_name(
+        at, at.key("other")
+    )
+    assert "titles" in {asset.name for asset in collected_parts.published_assets()}
 
 
 def clash(**changed: object) -> HomeDefinitions:

@@ -12,7 +12,9 @@ from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.remote_origin import RemotePartitionSetOrigin
 
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.flight import (
+from cc_pipeline.defs.internals import find_origin, open_backfills
+from cc_pipeline.defs.partitions import KIND_TAG, range_tags
+from cc_pipeline.defs.partitions_in_flight import (
     ORPHAN_AGE,
     UNFINISHED,
     ActivePartitions,
@@ -22,8 +24,6 @@ from cc_pipeline.defs.flight import (
     find_unresolved_failures,
     read_ended_runs,
 )
-from cc_pipeline.defs.internals import find_origin, open_backfills
-from cc_pipeline.defs.partitions import KIND_TAG, range_tags
 from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline_tests.defs.graph import began, began_listed, listed_run
 

@@ -12,7 +12,11 @@ from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, 
 from dagster._core.scheduler.instigation import InstigatorStatus, TickData, TickStatus
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from cc_pipeline.defs.automation.switches import list_automations, read_automation_statuses, set_all_automations
+from cc_pipeline.defs.automation.automation_status import (
+    list_automations,
+    read_automation_statuses,
+    set_all_automations,
+)
 from cc_pipeline.defs.instance import open_instance_in
 from cc_pipeline.defs.internals import LOCATION
 from cc_pipeline.defs.partitions import SUMMARY_TAG

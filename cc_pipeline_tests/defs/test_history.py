@@ -24,7 +24,7 @@ from cc_pipeline.defs import history
 from cc_pipeline.defs.history import needed_runs, trim_run_history
 from cc_pipeline.defs.instance import open_instance_in
 from cc_pipeline.defs.internals import read_last_evaluation
-from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.defs.launcher import Launcher
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.forgetting import DAYS, QUIET, forgotten

@@ -10,9 +10,9 @@ import pytest
 
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.declared.collected import parts
+from cc_pipeline.defs.declared.collected_parts import parts
+from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.defs.lineage import COLUMNS, checked_owners, describe_sources
-from cc_pipeline.defs.placement import OWN_HOME
 from cc_pipeline.documents.schemas import PROVENANCE_COLUMNS
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import owners

@@ -18,10 +18,9 @@ import pytest
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 
-from cc_pipeline.defs import flight as flights
 from cc_pipeline.defs import instance as instances
-from cc_pipeline.defs import internals, watching
-from cc_pipeline.defs.flight import ORPHAN_AGE
+from cc_pipeline.defs import internals, run_launcher
+from cc_pipeline.defs import partitions_in_flight as flights
 from cc_pipeline.defs.instance import (
     DAGSTER_YAML,
     MACHINE_TAG,
@@ -33,6 +32,7 @@ from cc_pipeline.defs.instance import (
     open_instance_in,
 )
 from cc_pipeline.defs.notes import write_notes
+from cc_pipeline.defs.partitions_in_flight import ORPHAN_AGE
 from cc_pipeline.defs.run_notes import note_worker
 from cc_pipeline.processes import this_machine, this_process
 from cc_pipeline_tests.defs.graph import listed_run
@@ -220,7 +220,7 @@ def test_the_monitoring_of_the_daemon_ends_runs_without_a_process_and_no_others(
 ) -> None:
     (tmp_path / "dagster.yaml").write_text(DAGSTER_YAML, "utf-8")
     started, clock = dg.DagsterRunStatus.STARTED, [0.0]
-    monkeypatch.setattr(watching.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(run_launcher.time, "monotonic", lambda: clock[0])
     with open_instance_in(tmp_path) as instance, socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         here = {"host": "127.0.0.1", "port": server.getsockname()[1]}
@@ -241,7 +241,7 @@ def test_the_monitoring_of_the_daemon_ends_runs_without_a_process_and_no_others(
             (600, True, {of_dev, lost, gone}),
         ):
             clock[0] = at_second
-            monkeypatch.setattr(watching, "server_listens", lambda at, up=listening: up and at[1] == here["port"])
+            monkeypatch.setattr(run_launcher, "server_listens", lambda at, up=listening: up and at[1] == here["port"])
             monitored(instance)
             failed = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]))
             assert {run.run_id for run in failed} == ended

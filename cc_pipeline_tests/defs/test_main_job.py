@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.defs.launcher import Launcher
 from cc_pipeline.settings import load_settings
-from cc_pipeline.upkeep.upkeep import run_upkeep
+from cc_pipeline.upkeep.maintain import run_upkeep
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.published import published_rows, query
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, publish, workspace_of

@@ -12,14 +12,14 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from cc_pipeline.checks.check import Check
-from cc_pipeline.defs.checks import looks
-from cc_pipeline.defs.checks.looks import CheckContext, check_publication
+from cc_pipeline.defs.checks import check_runs
+from cc_pipeline.defs.checks.check_runs import CheckContext, check_publication
 from cc_pipeline.defs.checks.steps import LEFT_FAILED
-from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.placement import OWN_HOME
+from cc_pipeline.defs.home_namespace import OWN_HOME
+from cc_pipeline.defs.launcher import Launcher
 from cc_pipeline.errors import EnvironmentFault, PlaceFault
 from cc_pipeline.lake.snapshot import Publication
-from cc_pipeline.upkeep import upkeep
+from cc_pipeline.upkeep import maintain
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import Bucket, harvest, workspace_of
 
@@ -43,7 +43,7 @@ def test_what_is_recorded_while_a_command_publishes_counts_as_newer(
         [newest] = launcher.instance.fetch_materializations(dg.AssetKey("captures"), limit=1).records
         return str(newest.storage_id)
 
-    publish = upkeep.merge_and_publish
+    publish = maintain.merge_and_publish
 
     def publish_beside_a_run(workspace: Workspace) -> Publication:
         published = publish(workspace)
@@ -51,7 +51,7 @@ def test_what_is_recorded_while_a_command_publishes_counts_as_newer(
         return published
 
     shown = record_captures("A|before")
-    monkeypatch.setattr(upkeep, "merge_and_publish", publish_beside_a_run)
+    monkeypatch.setattr(maintain, "merge_and_publish", publish_beside_a_run)
     launcher.publish()
     newest = launcher.instance.get_latest_materialization_event(WAREHOUSE)
     assert newest is not None and newest.asset_materialization is not None
@@ -62,7 +62,7 @@ def test_a_publication_that_was_not_recorded_is_made_again(launcher: Launcher) -
     assert launcher.publish_changes() is not None
     assert launcher.publish_changes() is None
     # as where a command was killed in between
-    upkeep.merge_and_publish(launcher._workspace)
+    maintain.merge_and_publish(launcher._workspace)
     assert launcher.publish_changes() is not None
     assert launcher.publish_changes() is None
 
@@ -108,8 +108,8 @@ def test_checks_that_break_outside_of_a_run_say_so_in_a_line_each(
         raise EnvironmentFault("it is broken", "Mend it.")
 
     broken = Check(asset="warehouse", name="sound", description="", step="looks", verdict=fail)
-    monkeypatch.setattr(looks, "checks_of", lambda _: [broken])
-    monkeypatch.setattr(looks, "left_failed_result", fail)
+    monkeypatch.setattr(check_runs, "checks_of", lambda _: [broken])
+    monkeypatch.setattr(check_runs, "left_failed_result", fail)
     check_publication(
         CheckContext(instance, logging.getLogger("looks")), workspace_of(bucket[0], tmp_path), OWN_HOME, {}
     )

@@ -9,8 +9,8 @@ from cc_pipeline import extension
 from cc_pipeline.defs import resources
 from cc_pipeline.defs.declared.build import resource
 from cc_pipeline.defs.engines import LocalRunEngine
+from cc_pipeline.defs.home_namespace import OWN_HOME, WORKSPACE
 from cc_pipeline.defs.partitions import ENGINE_TAG
-from cc_pipeline.defs.placement import OWN_HOME, WORKSPACE
 from cc_pipeline.extension import Extension
 from cc_pipeline.workspace.workspace import Workspace
 

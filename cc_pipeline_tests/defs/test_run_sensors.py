@@ -14,15 +14,15 @@ import pytest
 
 import cc_pipeline.defs.automation.sensors as run_sensors
 from cc_pipeline.defs.automation.sensors import name_partitions
+from cc_pipeline.defs.home_namespace import OWN_HOME, WORKSPACE
 from cc_pipeline.defs.partitions import KIND_TAG, range_tags
-from cc_pipeline.defs.placement import OWN_HOME, WORKSPACE
 from cc_pipeline.defs.resources import limit_wait
 from cc_pipeline.locks import locked
 from cc_pipeline.publish.publish import PublicationLag, find_publication_lag
 from cc_pipeline.settings import load_settings
 from cc_pipeline.transport.budget import Budget
+from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.rates import SourceLimits
-from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import reset_breaker
 from cc_pipeline_tests.defs.graph import execute_listed, listed_run, sensor
 from cc_pipeline_tests.refusal_events import forbidden

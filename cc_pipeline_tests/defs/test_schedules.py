@@ -12,21 +12,21 @@ import cc_pipeline.defs.automation.schedules as schedules
 from cc_pipeline.automation import reparse
 from cc_pipeline.automation.due import MAX_FAILURES
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs.home_namespace import WORKSPACE
 from cc_pipeline.defs.instance import PROCESS_TAG
 from cc_pipeline.defs.partitions import KIND_TAG, SUMMARY_TAG, range_tags
-from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import plan
-from cc_pipeline.extraction.blocked import block
+from cc_pipeline.extraction.blocklist import block
+from cc_pipeline.extraction.capture_buffer import CaptureTotals
 from cc_pipeline.extraction.crawl_plan import find_current_targets
 from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
-from cc_pipeline.extraction.located import CaptureTotals
 from cc_pipeline.extraction.lookup_notes import LookupSummary, commit_lookups
+from cc_pipeline.extraction.loss_policy import build_fetch_rows
 from cc_pipeline.extraction.plan import fetch_input_digest, locate_input_digest, options_of, parse_input_digest
-from cc_pipeline.extraction.shortfall import build_fetch_rows
-from cc_pipeline.extraction.standing import read_slice_states
+from cc_pipeline.extraction.slice_state import read_slice_states
 from cc_pipeline.lake import target_definitions as targets
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, slices_of, write_notes
 from cc_pipeline.processes import this_process

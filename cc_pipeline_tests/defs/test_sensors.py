@@ -15,8 +15,8 @@ import pytest
 import cc_pipeline.defs.automation.sensors as sensors
 from cc_pipeline.commoncrawl import crawls as packaged
 from cc_pipeline.defs import partitions
-from cc_pipeline.defs.placement import WORKSPACE
-from cc_pipeline.settings import Settings, load_settings, places
+from cc_pipeline.defs.home_namespace import WORKSPACE
+from cc_pipeline.settings import Settings, load_settings, source_addresses
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.graph import sensor
@@ -252,7 +252,7 @@ def without_list(source: str, home: Path, *crawls: str) -> Settings:
 def test_what_was_known_at_release_is_no_news(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, selection: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "_PUBLIC_HOST", "127.0.0.1")
+    monkeypatch.setattr(source_addresses, "_PUBLIC_HOST", "127.0.0.1")
     monkeypatch.setattr(packaged, "_WEEKS", "2018 05\n2024 22\n")
     with FaultServer(bucket[0]) as server:
         said = reason(Ticks(new_crawls, instance, without_list(server.url, tmp_path, selection)).tick())

@@ -12,8 +12,8 @@ import pytest
 
 import cc_pipeline.defs.automation.schedules as schedules
 import cc_pipeline.defs.automation.sensors as sensors
-from cc_pipeline.defs.checks.looks import left_failed_result
-from cc_pipeline.defs.placement import WORKSPACE
+from cc_pipeline.defs.checks.check_runs import left_failed_result
+from cc_pipeline.defs.home_namespace import WORKSPACE
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.defs.graph import EXTRACT, began, execute, execute_listed, listed, schedule, sensor

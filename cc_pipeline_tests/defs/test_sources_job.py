@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from cc_pipeline.cli.app import app
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.launch import Launcher
-from cc_pipeline.defs.placement import WORKSPACE
+from cc_pipeline.defs.home_namespace import WORKSPACE
+from cc_pipeline.defs.launcher import Launcher
 from cc_pipeline.derived_files.sequencefile import SequenceFileWriter
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.workspace.workspace import Workspace, export_prefix

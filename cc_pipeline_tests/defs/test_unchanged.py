@@ -14,9 +14,9 @@ import pytest
 from dagster._core.events import AssetMaterializationPlannedData
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs import launch
-from cc_pipeline.defs.declared.collected import listed_ops
-from cc_pipeline.defs.launch import Launcher, RunFailed
+from cc_pipeline.defs import launcher as launch
+from cc_pipeline.defs.declared.collected_parts import listed_ops
+from cc_pipeline.defs.launcher import Launcher, RunFailed
 from cc_pipeline.defs.partitions import config_of
 from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.extraction import run as extract
@@ -158,7 +158,7 @@ def test_what_failed_since_it_was_made_is_recorded_again(settings: Settings, mon
 def test_what_a_run_planned_and_did_not_make_is_recorded_again_however_long_ago(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cc_pipeline.defs.flight.FAILURE_MEMORY", timedelta(0))
+    monkeypatch.setattr("cc_pipeline.defs.partitions_in_flight.FAILURE_MEMORY", timedelta(0))
 
     def failed_long_ago(_: Workspace, launcher: Launcher) -> None:
         run = began(launcher.instance, {"dagster/partition": KEYS[1]}, assets=["records"])

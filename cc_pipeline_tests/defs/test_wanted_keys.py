@@ -6,10 +6,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from cc_pipeline.defs import placement
+from cc_pipeline.defs import home_namespace
 from cc_pipeline.defs.automation.sensors import name_partitions
+from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.defs.partitions import PARTITION_TAG, range_tags
-from cc_pipeline.defs.placement import OWN_HOME
 from cc_pipeline.defs.recording import read_planned_keys
 from cc_pipeline.defs.run_notes import run_partitions
 from cc_pipeline_tests.defs.graph import failure_of
@@ -110,7 +110,7 @@ def test_a_key_that_was_deleted_since_is_named(instance: dg.DagsterInstance) -> 
 
 def test_every_partitioned_asset_asks_the_same_way() -> None:
     """``context.partition_keys`` believes the tags of one partition beside those of a range."""
-    for path in Path(placement.__file__).parent.rglob("*.py"):
+    for path in Path(home_namespace.__file__).parent.rglob("*.py"):
         text = path.read_text("utf-8").replace("``context.partition_keys``", "")
         assert "context.partition_key" not in text, path
         assert ".partition_key_range" not in text, path

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import pytest
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from cc_pipeline.documents.html import bounds, building
+from cc_pipeline.documents.html import bounds, tree_builder
 from cc_pipeline.documents.html.bounds import scanned
-from cc_pipeline.documents.html.building import build_tree
 from cc_pipeline.documents.html.tree import parse_html
+from cc_pipeline.documents.html.tree_builder import build_tree
 from cc_pipeline.documents.page import Limits
 from cc_pipeline_tests import fuzzing
 
@@ -123,8 +123,8 @@ def test_no_tag_of_a_tree_was_left_out_of_the_count() -> None:
 
 
 def test_a_page_fed_in_pieces_has_the_tree_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert building.READABLE, "selectolax shows Lexbor's functions on every machine that runs the tests"
-    monkeypatch.setattr(building, "_MIN_PIECE", 5)
+    assert tree_builder.READABLE, "selectolax shows Lexbor's functions on every machine that runs the tests"
+    monkeypatch.setattr(tree_builder, "_MIN_PIECE", 5)
     limits = Limits(depth=30)
     compared = 0
     for number in _seeds():

@@ -19,7 +19,7 @@ from cc_pipeline.documents.batch import pool
 from cc_pipeline.documents.batch.worker import Input
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.errors import DataFault, DataKind
-from cc_pipeline.export import one_page
+from cc_pipeline.export import capture_forms
 from cc_pipeline.records.pages import page_of
 from cc_pipeline_tests.world import NEW, Bucket
 
@@ -58,7 +58,7 @@ def page(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyte
         return ParseOptions(main_content="fast", markdown=True, limits=Limits(seconds=SECONDS))
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setattr(one_page, "_options", options)
+    monkeypatch.setattr(capture_forms, "_options", options)
     url = next(one.url for one in bucket[1].captures_of(NEW, domain="example.com", subset="warc") if one.kind == "html")
     home = cc_pipeline.open(tmp_path_factory.mktemp("none") / "home", source=str(bucket[0]), quiet=True)
     yield home.get(url, crawls=NEW)
@@ -79,8 +79,8 @@ def test_no_page_is_parsed_in_the_process_that_asks(page: Page, monkeypatch: pyt
 def test_a_body_is_unpacked_to_the_bound_in_the_process_that_asks(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = replace(page._nearest.record, payload=gzip.compress(b"<p>" + bytes(1 << 20)), http_headers=GZIPPED)
     monkeypatch.setattr(page, "_nearest", replace(page._nearest, record=packed))
-    assert one_page._LIMIT == 64 << 20
-    monkeypatch.setattr(one_page, "_LIMIT", 1_000)
+    assert capture_forms._LIMIT == 64 << 20
+    monkeypatch.setattr(capture_forms, "_LIMIT", 1_000)
     assert page.content == b"<p>" + bytes(997)
     assert len(page.html) == 1_000
 
@@ -92,7 +92,7 @@ def test_a_body_is_unpacked_to_the_bound_in_the_process_that_asks(page: Page, mo
 def test_a_page_that_no_parser_gets_through_is_an_error_of_its_bytes(
     page: Page, monkeypatch: pytest.MonkeyPatch, reader: Any, why: str
 ) -> None:
-    monkeypatch.setattr(one_page, "page_of", reader)
+    monkeypatch.setattr(capture_forms, "page_of", reader)
     with pytest.raises(DataFault, match=why) as raised:
         page.text  # noqa: B018
     assert (raised.value.kind, raised.value.source) == (DataKind.PARSER_BROKE, page._nearest.row["warc_filename"])

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.api.meaning import chosen_targets
+from cc_pipeline.api.user_input import chosen_targets
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.export.cards import DatasetDescription
 from cc_pipeline.export.files import ExportedTable, write_export_documents
 from cc_pipeline.export.provenance import Provenance, TargetOutcome, gather_provenance
-from cc_pipeline.extraction.blocked import block
+from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline_tests.world import NEW, Bucket, harvested

@@ -26,20 +26,20 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction import run_inputs
-from cc_pipeline.extraction.blocked import block, read_blocklist, unblock
+from cc_pipeline.extraction.blocklist import block, read_blocklist, unblock
 from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.run import extract
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import PAGE_TABLES
-from cc_pipeline.records import leases
-from cc_pipeline.records.leases import LeaseExpired
+from cc_pipeline.records import file_leases
+from cc_pipeline.records.file_leases import LeaseExpired
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import TEST
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
+from cc_pipeline.upkeep.maintain import run_upkeep
 from cc_pipeline.upkeep.purge import drop_subset, purge
 from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline.upkeep.stored_files import find_lost_records
-from cc_pipeline.upkeep.upkeep import run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import close_all
 from cc_pipeline_tests.thresholds import SMALL_ENGINE, shrunk
@@ -250,7 +250,7 @@ class Homes:
             with leases_run_out():
                 self.do(Step(1 - step.home, "purge", text=step.text))
             for run in running:
-                run._lease._clock = lambda: time.time() + leases.LIFE
+                run._lease._clock = lambda: time.time() + file_leases.LIFE
 
         with at_commit(step.commit, does, behind=step.fate == "behind"):
             yield
@@ -356,14 +356,14 @@ def _commits(real: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def leases_run_out() -> Iterator[None]:
     """Has everybody take the leases of runs and fetches for those of machines that were stopped for long."""
-    real = leases._read
+    real = file_leases._read
 
-    def read(*given: Any) -> Iterator[tuple[leases.Holding, bool]]:
+    def read(*given: Any) -> Iterator[tuple[file_leases.Holding, bool]]:
         for holding, lives in real(*given):
-            yield holding, lives and given[1] == leases.PURGES
+            yield holding, lives and given[1] == file_leases.PURGES
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leases, "_read", read)
+        patch.setattr(file_leases, "_read", read)
         yield
 
 

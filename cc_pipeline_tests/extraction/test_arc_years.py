@@ -20,7 +20,7 @@ from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.plan import Index
-from cc_pipeline.extraction.standing import Lookup
+from cc_pipeline.extraction.slice_state import Lookup
 from cc_pipeline.index.locator import UNION, NoSuchIndex
 from cc_pipeline.lake.slice import LOCATE
 from cc_pipeline.testing.mini_crawl.generate import ensure

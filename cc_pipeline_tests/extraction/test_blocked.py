@@ -11,12 +11,12 @@ import pytest
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.extraction import blocked as blocks
-from cc_pipeline.extraction.blocked import Blocklist, block, read_blocklist, unblock
+from cc_pipeline.extraction import blocklist as blocks
+from cc_pipeline.extraction.blocklist import Blocklist, block, read_blocklist, unblock
 from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.nearest import find_nearest_capture
+from cc_pipeline.extraction.nearest_capture import find_nearest_capture
 from cc_pipeline.testing.mini_crawl import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, extract, harvest, workspace_of

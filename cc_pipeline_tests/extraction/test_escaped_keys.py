@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.api.giving import add_captures
+from cc_pipeline.api.add_captures import add_captures
 from cc_pipeline.commoncrawl.crawls import key_rule
 from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extraction.nearest import find_nearest_capture
+from cc_pipeline.extraction.nearest_capture import find_nearest_capture
 from cc_pipeline.testing.mini_crawl import visits
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec

@@ -11,10 +11,10 @@ from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
 from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.loss_policy import exceeds_pending_limit
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import ReasonKind
-from cc_pipeline.extraction.replay import replay_records
-from cc_pipeline.extraction.shortfall import exceeds_pending_limit
+from cc_pipeline.extraction.refetch import replay_records
 from cc_pipeline.lake.slice import FETCH, LOCATE, Slice
 from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl.truth import Capture

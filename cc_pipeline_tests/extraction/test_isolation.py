@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
-from cc_pipeline.extraction.isolation import Outcome, Throttling, affects_all_targets, run_isolated
-from cc_pipeline.extraction.shortfall import FetchIncomplete
+from cc_pipeline.extraction.failure_isolation import Outcome, Throttling, affects_all_targets, run_isolated
+from cc_pipeline.extraction.loss_policy import FetchIncomplete
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.transport.faults import FaultKind, range_fault
 

@@ -10,10 +10,10 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.extraction.cost_limit import price_of_slices
 from cc_pipeline.extraction.crawl_plan import find_current_targets
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import _WRITE_BATCH_BYTES, _enlarge_batches, locate_captures
-from cc_pipeline.extraction.price_gate import price_of_slices
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import LOCATE, Slice
 from cc_pipeline.records.range_plan import FetchEstimate, price_of

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extraction import located
-from cc_pipeline.extraction.located import CaptureBuffer, CaptureTotals, SliceLookup
+from cc_pipeline.extraction import capture_buffer
+from cc_pipeline.extraction.capture_buffer import CaptureBuffer, CaptureTotals, SliceLookup
 from cc_pipeline.index.locator import CAPTURE_SCHEMA
 from cc_pipeline.lake import ordered
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.records import range_plan
-from cc_pipeline.records.places import PLACE_NAME
+from cc_pipeline.records.locations import PLACE_NAME
 from cc_pipeline.records.range_plan import price_of
 from cc_pipeline_tests.world import NEW
 
@@ -99,7 +99,7 @@ def test_five_times_the_captures_take_no_more_memory(tmp_path: Path) -> None:
 
 def peaks(folder: str, *counts: int) -> None:
     """Prints Arrow's bytes at the peak after each of so many captures of a target were taken and given."""
-    ordered.IN_MEMORY = located._MEMORY_BYTES = 2 << 20
+    ordered.IN_MEMORY = capture_buffer._MEMORY_BYTES = 2 << 20
     ordered._PIECE, range_plan._PRICED = 1 << 16, 8_192
     window = captures(7_000, 4)
     window = window.filter(pc.and_(*(pc.is_valid(window[name]) for name in PLACE_NAME))).slice(0, 2_500)

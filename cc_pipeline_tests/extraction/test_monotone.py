@@ -28,7 +28,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.upkeep.upkeep import run_upkeep
+from cc_pipeline.upkeep.maintain import run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.sequences import prepare, run_sequence
 from cc_pipeline_tests.thresholds import ROOMS, SHRUNK, STAYS, shrunk, thresholds

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from cc_pipeline.commoncrawl.paths import cluster_key
-from cc_pipeline.extraction.shortfall import FetchIncomplete
+from cc_pipeline.extraction.loss_policy import FetchIncomplete
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.indexes import write_zipnum
 from cc_pipeline.testing.mini_crawl.spec import TEST, CrawlSpec

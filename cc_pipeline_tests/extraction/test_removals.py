@@ -19,9 +19,9 @@ from cc_pipeline.errors import UnconfirmedRemovals
 from cc_pipeline.extraction import locate
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.extraction.loss_policy import FetchIncomplete
 from cc_pipeline.extraction.removals import Listing, Removal, find_unconfirmed_removals, read_loss_numbers
 from cc_pipeline.extraction.run import extract as extract_all
-from cc_pipeline.extraction.shortfall import FetchIncomplete
 from cc_pipeline.index.lookup import LookupResult
 from cc_pipeline.lake.digests.digest import digest_from_int
 from cc_pipeline.lake.slice import Slice

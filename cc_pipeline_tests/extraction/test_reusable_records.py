@@ -21,8 +21,8 @@ from cc_pipeline.lake.digests.digest import NOTHING
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.faults import FaultKind, range_fault
+from cc_pipeline.upkeep.maintain import run_upkeep
 from cc_pipeline.upkeep.stored_files import find_lost_records
-from cc_pipeline.upkeep.upkeep import run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files, without_varying
 from cc_pipeline_tests.world import NEW, Bucket, Killed, extract, harvested, publish, workspace_of
@@ -210,7 +210,7 @@ def test_bytes_that_go_while_pages_are_made_stop_it(workspace: Workspace, monkey
     fetch_captures(workspace, NEW, [part])
     [path] = stored_files(workspace)
     os.truncate(path, path.stat().st_size // 2)
-    monkeypatch.setattr("cc_pipeline.extraction.standing.slices_that_lost", lambda *_: {})
+    monkeypatch.setattr("cc_pipeline.extraction.slice_state.slices_that_lost", lambda *_: {})
     with pytest.raises(EnvironmentFault, match=f"1 stored records of {part} in {NEW} are missing"):
         parse_records(workspace, NEW, [part])
     assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
@@ -240,7 +240,7 @@ def test_a_fetch_killed_between_its_commit_and_its_end_is_finished_by_the_next_o
 
     with monkeypatch.context() as stopped, pytest.raises(Killed):
         stopped.setattr(fetching, "retire_result_journals", killed)
-        stopped.setattr("cc_pipeline.records.leases.Lease.end", lambda _: None)
+        stopped.setattr("cc_pipeline.records.file_leases.Lease.end", lambda _: None)
         fetch_captures(workspace, NEW, [other])
     # the process is gone
     [lease] = (folder / "leases").iterdir()
@@ -273,7 +273,7 @@ def test_a_place_that_does_not_answer_is_not_taken_for_one_that_lost_its_files(
 def test_a_lease_that_ran_out_stops_the_commit(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     part = located(workspace, PART)
     with monkeypatch.context() as slept:
-        slept.setattr("cc_pipeline.records.leases.LIFE", -1.0)
+        slept.setattr("cc_pipeline.records.file_leases.LIFE", -1.0)
         with pytest.raises(EnvironmentFault, match="expired"):
             fetch_captures(workspace, NEW, [part])
     assert FETCH.read_input_digests(workspace.lake, [Slice(NEW, part)])[Slice(NEW, part)] is None

@@ -23,23 +23,23 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction import run_inputs
-from cc_pipeline.extraction.blocked import block
+from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.run import PartitionResult, extract
 from cc_pipeline.extraction.run_inputs import MAX_PLANS, InputsChanged, hold_run_lease
-from cc_pipeline.extraction.standing import read_slice_states
+from cc_pipeline.extraction.slice_state import read_slice_states
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, Slice
 from cc_pipeline.publish.publish import find_publication_lag
-from cc_pipeline.records import leases
-from cc_pipeline.records.leases import PURGES, RUNS, lease_of, leases_of
+from cc_pipeline.records import file_leases
+from cc_pipeline.records.file_leases import PURGES, RUNS, lease_of, leases_of
 from cc_pipeline.upkeep import purge as purging
+from cc_pipeline.upkeep.maintain import run_upkeep
 from cc_pipeline.upkeep.purge import drop_subset, purge, remove_empty_targets
 from cc_pipeline.upkeep.purge_plan import plan_purge, purged_tables
 from cc_pipeline.upkeep.stored_files import find_lost_records
-from cc_pipeline.upkeep.upkeep import run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, OLD, Bucket, harvest, publish, workspace_of
 
@@ -121,14 +121,14 @@ def at_the_last_moment(table: str, does: Callable[[], object]) -> Iterator[None]
 @contextmanager
 def leases_run_out() -> Iterator[None]:
     """Has everybody take the leases of runs and fetches for those of machines that were stopped for long."""
-    real = leases._read
+    real = file_leases._read
 
-    def read(*given: Any) -> Iterator[tuple[leases.Holding, bool]]:
+    def read(*given: Any) -> Iterator[tuple[file_leases.Holding, bool]]:
         for holding, lives in real(*given):
             yield holding, lives and given[1] == PURGES
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leases, "_read", read)
+        patch.setattr(file_leases, "_read", read)
         yield
 
 
@@ -177,7 +177,7 @@ def test_a_run_that_was_stopped_until_its_lease_ran_out_commits_nothing_more(
         with leases_run_out():
             purged(two)
         [running] = one.command_value(run_inputs._RunningRuns).runs
-        monkeypatch.setattr(running._lease, "_clock", lambda: time.time() + leases.LIFE)
+        monkeypatch.setattr(running._lease, "_clock", lambda: time.time() + file_leases.LIFE)
 
     with moment(table, sleeps), pytest.raises(EnvironmentFault, match=r"its lease .* expired"):  # type: ignore[operator]
         run(one, GOES, crawls=(NEW, OLD))

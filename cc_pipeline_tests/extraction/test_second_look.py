@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from cc_pipeline.extraction.second_look import _recheck_locations
+from cc_pipeline.extraction.loss_recheck import _recheck_locations
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.records.range_plan import FIRST_READ
 from cc_pipeline.transport.client import Transport

@@ -11,20 +11,20 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.checks.left_out import describe_omissions
+from cc_pipeline.checks.omissions import describe_omissions
 from cc_pipeline.checks.tables import missing_captures_verdict
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, part_slugs, whole_slug
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import Incomplete, UserInputError
-from cc_pipeline.extraction import locate, located, parsed_pages
+from cc_pipeline.extraction import capture_buffer, locate, parsed_pages
 from cc_pipeline.extraction import lookup_notes as carried
 from cc_pipeline.extraction.crawl_plan import find_current_targets
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.standing import STAGES
+from cc_pipeline.extraction.slice_state import STAGES
 from cc_pipeline.index.lookup import LookupResult
 from cc_pipeline.lake.digests.log import TransactionLog
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice
@@ -381,7 +381,7 @@ def test_captures_of_members_that_stay_are_never_read_as_one_table(
     masked: list[int] = []
     mask = carried._match_members
     monkeypatch.setattr(home.lake, "read", lambda table, *given: (whole.append(table), plain(table, *given))[1])
-    monkeypatch.setattr(located, "_TEXT_ROWS", 2)
+    monkeypatch.setattr(capture_buffer, "_TEXT_ROWS", 2)
     monkeypatch.setattr(
         carried, "stream_rows", lambda *given: (part for one in stream_rows(*given) for part in in_slices(one))
     )

@@ -20,10 +20,10 @@ from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import FetchSummary
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.shortfall import MAX_RECHECKED_FILES, FetchIncomplete, next_recheck_time
+from cc_pipeline.extraction.loss_policy import MAX_RECHECKED_FILES, FetchIncomplete, next_recheck_time
 from cc_pipeline.lake.slice import StageReport
-from cc_pipeline.records import witness
-from cc_pipeline.records.check import ExpectedRecord
+from cc_pipeline.records import known_good
+from cc_pipeline.records.verification import ExpectedRecord
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.truth import Capture
 from cc_pipeline.transport.faults import RangeFault
@@ -344,32 +344,32 @@ def test_a_witness_is_kept_for_a_day_and_sought_with_few_requests(server: FaultS
     assert home.run(OTHER)[1] is None
     path = fetch_stage._known_good_path(home.workspace())
     source = home.workspace().transport.sources[0]
-    assert witness.read_known_good(path, [source])[0]
-    assert not witness.read_known_good(path, ["https://elsewhere.example"])[0]
+    assert known_good.read_known_good(path, [source])[0]
+    assert not known_good.read_known_good(path, ["https://elsewhere.example"])[0]
     noted = json.loads(path.read_text())
-    noted[source]["at"] -= witness.LIFE + 1
+    noted[source]["at"] -= known_good.LIFE + 1
     path.write_text(json.dumps(noted))
-    is_fresh, records = witness.read_known_good(path, [source])
+    is_fresh, records = known_good.read_known_good(path, [source])
     assert not is_fresh
     assert len(records) == 1
     # the record that was good before is asked for, and speaks for the place: all that the run asks for is gone
     good = records[0]
     alone = f"bytes={good.offset}-{good.offset + good.length - 1}"
     server.set_rules([Rule("bit_each", times=None, key="*.warc.gz", ranges=(alone,)), *archives("404")])
-    assert witness.find(home.workspace().transport, witness.Search(records), []) is None
+    assert known_good.find(home.workspace().transport, known_good.Search(records), []) is None
     server.set_rules([])
     seen = len(server.hits)
-    assert witness.find(home.workspace().transport, witness.Search(records), []) == (source, good)
+    assert known_good.find(home.workspace().transport, known_good.Search(records), []) == (source, good)
     assert [hit.range for hit in server.hits[seen:]] == [alone]
 
 
 def test_a_damaged_note_of_witnesses_knows_none(tmp_path: Path) -> None:
     path = tmp_path / "cache" / "witnesses.json"
     promise = ExpectedRecord("CC-MAIN-2024-22", "warc", "a.warc.gz", 0, 10, None, None, None)
-    witness.note(path, {"https://a.example": promise})
-    assert witness.read_known_good(path, ["https://a.example"]) == (True, (promise,))
+    known_good.note(path, {"https://a.example": promise})
+    assert known_good.read_known_good(path, ["https://a.example"]) == (True, (promise,))
     for text in ("", "[]", "{", '{"https://a.example": {"at": "x"}}', '{"https://a.example": 5}'):
         path.write_text(text)
-        assert witness.read_known_good(path, ["https://a.example"]) == (False, ())
+        assert known_good.read_known_good(path, ["https://a.example"]) == (False, ())
     os.remove(path)
-    assert witness.read_known_good(path, ["https://a.example"]) == (False, ())
+    assert known_good.read_known_good(path, ["https://a.example"]) == (False, ())

@@ -26,7 +26,7 @@ from cc_pipeline.harvesting.crawl_index import (
 from cc_pipeline.harvesting.crawls import commit_crawls, crawls_are_listed
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.lake.slice import HARVEST, Slice
-from cc_pipeline.records.witness import _first_and_last
+from cc_pipeline.records.known_good import _first_and_last
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     ARC,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.checks.left_out import describe_omissions, describe_omitted_captures
+from cc_pipeline.checks.omissions import describe_omissions, describe_omitted_captures
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import IndexIncomplete
 from cc_pipeline.extraction.locate import locate_captures
@@ -189,14 +189,14 @@ def test_counting_that_fails_or_is_dear_is_a_sentence(
         server.set_rules([Rule("403", key="cc-index/*", times=None)])
         (note,) = describe_omitted_captures(workspace, [parse_target(SITE)], [NEW])
         assert "was not counted" in note
-        monkeypatch.setattr("cc_pipeline.checks.left_out._MAX_BYTES", 1)
+        monkeypatch.setattr("cc_pipeline.checks.omissions._MAX_BYTES", 1)
         (note,) = describe_omitted_captures(workspace_of(bucket[0], tmp_path / "b"), [parse_target(SITE)], [NEW])
         assert "would read about" in note
 
 
 def test_at_most_a_hundred_pairs_are_counted(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = workspace_of(bucket[0], tmp_path)
-    monkeypatch.setattr("cc_pipeline.checks.left_out._MAX_PAIRS", 2)
+    monkeypatch.setattr("cc_pipeline.checks.omissions._MAX_PAIRS", 2)
     targets = [parse_target(domain) for domain in bucket[1].domains()[:3]]
     said = describe_omitted_captures(workspace, targets, [NEW])
     assert "first 2 pairs" in said[-1]

@@ -13,7 +13,7 @@ import pytest
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.harvesting.crawl_index import harvest_footers
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.index.zipnum import kept_clusters
+from cc_pipeline.index.zipnum import cluster_cache
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule
 from cc_pipeline_tests.world import NEW, Bucket, copy_of, extract, harvest, harvested, workspace_of
@@ -132,7 +132,7 @@ def test_a_bucket_that_was_copied_is_the_same_bucket(bucket: Bucket, tmp_path: P
 def test_a_source_without_ranges_is_told_once_and_what_to_do(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_clusters, "_MAX_WHOLE_OBJECT", 0)  # a real cluster.idx has as much as is read of it
+    monkeypatch.setattr(cluster_cache, "_MAX_WHOLE_OBJECT", 0)  # a real cluster.idx has as much as is read of it
     with FaultServer(bucket[0], rules=[Rule("whole_object", "cc-index/table/*", times=None)]) as server:
         workspace = workspace_of(server.url, tmp_path)
         with pytest.raises(EnvironmentFault) as refused:

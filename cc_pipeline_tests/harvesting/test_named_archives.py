@@ -11,7 +11,7 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.locate import find_captures
-from cc_pipeline.extraction.nearest import find_nearest_capture
+from cc_pipeline.extraction.nearest_capture import find_nearest_capture
 from cc_pipeline.harvesting.archives import collection_id, register_archives
 from cc_pipeline.harvesting.build_index import build_index
 from cc_pipeline.harvesting.crawl_index import is_published

@@ -18,7 +18,7 @@ from cc_pipeline.commoncrawl import crawls as packaged
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.harvesting.crawl_index import is_published
 from cc_pipeline.harvesting.crawls import commit_crawls, crawls_are_listed, find_crawl, known_crawls
-from cc_pipeline.settings import load_settings, places
+from cc_pipeline.settings import load_settings, source_addresses
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.states import budget_state
@@ -54,7 +54,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def common_crawl(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loopback passes for Common Crawl's own host, and had these crawls at release."""
-    monkeypatch.setattr(places, "_PUBLIC_HOST", "127.0.0.1")
+    monkeypatch.setattr(source_addresses, "_PUBLIC_HOST", "127.0.0.1")
     monkeypatch.setattr(packaged, "_WEEKS", "2018 05\n2024 22\n")
 
 
@@ -264,7 +264,7 @@ def test_the_packaged_list_is_sound() -> None:
 def test_whose_data_a_source_has(tmp_path: Path, source: str, ours: bool) -> None:
     settings = workspace_of(source, tmp_path).settings
     assert settings.is_common_crawl is ours
-    assert (settings.collinfo == places.DEFAULT_COLLINFO) is ours
+    assert (settings.collinfo == source_addresses.DEFAULT_COLLINFO) is ours
 
 
 @pytest.mark.parametrize(("days", "asked"), [(0.5, 0), (1.5, 1), (-3, 1)], ids=["fresh", "old", "of a wrong clock"])

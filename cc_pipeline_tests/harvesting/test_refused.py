@@ -8,7 +8,7 @@ import pytest
 
 from cc_pipeline.errors import SourceRefuses
 from cc_pipeline.harvesting.crawl_index import commit_manifest, harvest_footers
-from cc_pipeline.transport import refusals
+from cc_pipeline.transport import circuit_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Rule, asked_again
 from cc_pipeline_tests.frontmanners import Manners, Wave
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, workspace_of
@@ -25,8 +25,8 @@ def test_a_window_of_refusals_ends_well_by_itself(
 ) -> None:
     seconds, probes = 0.3, 2
     # as by default, a hundred times as fast
-    monkeypatch.setattr(refusals, "PROBES", (0.05, 0.15, 0.6))
-    monkeypatch.setattr(refusals, "WAIT", 20.0)
+    monkeypatch.setattr(circuit_breaker, "PROBES", (0.05, 0.15, 0.6))
+    monkeypatch.setattr(circuit_breaker, "WAIT", 20.0)
     with FaultServer(bucket[0], latency=0.005) as server:
         workspace = workspace_of(server.url, tmp_path, subsets=SUBSETS, concurrency=2)
         server.set_manners(Manners(wave=Wave(2, seconds, 403, "*.parquet")))

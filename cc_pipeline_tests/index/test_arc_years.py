@@ -27,11 +27,11 @@ from cc_pipeline.testing.mini_crawl.generate import generate
 from cc_pipeline.testing.mini_crawl.indexes import write_zipnum
 from cc_pipeline.testing.mini_crawl.spec import TEST, CrawlSpec, MiniCrawlSpec
 from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
+from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
-from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.index.lookup_world import ALL_SUBSETS, Place, harvest_world, places
 

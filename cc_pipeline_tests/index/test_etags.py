@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.index.etags import EtagAliases, same_files
+from cc_pipeline.index.etag_aliases import EtagAliases, same_files
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.transport.faults import FaultKind, RangeFault, matches_etag, range_fault
@@ -203,7 +203,7 @@ def test_what_is_kept_may_be_torn_or_lost(tmp_path: Path, monkeypatch: pytest.Mo
     assert again.expected("g", '"d"') == '"d"'
     assert again.expected("f", None) is None
     assert again.is_alias("f", '"d"', 'W/"a"')
-    monkeypatch.setattr("cc_pipeline.index.etags._MAX_FILE_BYTES", 10)
+    monkeypatch.setattr("cc_pipeline.index.etag_aliases._MAX_FILE_BYTES", 10)
     assert EtagAliases(path).expected("f", '"d"') == '"d"'
     assert not path.exists(), "it is begun anew"
     (tmp_path / "file").write_text("no folder")

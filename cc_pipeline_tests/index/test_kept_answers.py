@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cc_pipeline.index.kept_answers import AnswerCache
+from cc_pipeline.index.answer_cache import AnswerCache
 
 
 def table(number: int) -> pa.Table:

@@ -15,12 +15,12 @@ from cc_pipeline.errors import IndexIncomplete
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.index import locator
 from cc_pipeline.index.lookup import IndexSources, look_up
-from cc_pipeline.index.zipnum.kept_clusters import Clusters
+from cc_pipeline.index.zipnum.cluster_cache import Clusters
 from cc_pipeline.lake.slice import LOCATE
 from cc_pipeline.testing.mini_crawl.generate import generate
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.index.lookup_world import World, harvest_world, places

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extraction.shortest import (
+from cc_pipeline.extraction.index_choice import (
     HARVEST,
     ZIPNUM,
     choose_cheapest,

@@ -12,12 +12,12 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.index.parquet import read
-from cc_pipeline.index.zipnum import kept_clusters
+from cc_pipeline.index.zipnum import cluster_cache
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES
 from cc_pipeline.testing.mini_crawl.generate import generate
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.index.lookup_world import World, harvest_world, places
@@ -59,7 +59,7 @@ def test_an_index_whose_files_come_whole_answers(world: World, which: str, via: 
 
 def test_beyond_the_bound_another_index_answers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read, "MAX_WHOLE_OBJECT", 0)
-    monkeypatch.setattr(kept_clusters, "_MAX_WHOLE_OBJECT", 0)
+    monkeypatch.setattr(cluster_cache, "_MAX_WHOLE_OBJECT", 0)
     target = parse_target(SITE)
     with FaultServer(world.root, rules=[Rule("whole_object", ALL_FILES, times=None)]) as server:
         with Transport(server.url, OPTIONS) as transport:

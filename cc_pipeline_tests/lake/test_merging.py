@@ -9,7 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.lake import adding, layout, merging, replacing, streaming
+from cc_pipeline.lake import adding, compaction, layout, replacing, streaming
+from cc_pipeline.lake.compaction import (
+    Bounds,
+    compact_due,
+    compact_files,
+    is_due,
+    open_fixed_version,
+    rewrite_incomplete_files,
+)
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.layout import (
     StoredFile,
@@ -17,14 +25,6 @@ from cc_pipeline.lake.layout import (
     group_disjoint_files,
     list_stored_files,
     split_into_runs,
-)
-from cc_pipeline.lake.merging import (
-    Bounds,
-    compact_due,
-    compact_files,
-    is_due,
-    open_fixed_version,
-    rewrite_incomplete_files,
 )
 
 SCHEMA = pa.schema(
@@ -125,9 +125,9 @@ def test_any_files_become_one_sorted_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int, seed: int
 ) -> None:
     """Files of one slice, some that overlap, and what a merge has left; with and without DuckDB."""
-    monkeypatch.setattr(merging, "_SORTED_IN_MEMORY", in_memory)
+    monkeypatch.setattr(compaction, "_SORTED_IN_MEMORY", in_memory)
     monkeypatch.setattr(streaming, "_SMALL_BYTES", in_memory)
-    monkeypatch.setattr(merging, "BATCH_ROWS", 40)
+    monkeypatch.setattr(compaction, "BATCH_ROWS", 40)
     spec = TableSpec("things", SCHEMA, ("crawl", "target"), sort_by=("small", "key"))
     lake, chance = Lake(str(tmp_path / "lake"), [spec]), random.Random(seed)
     for number in range(8):

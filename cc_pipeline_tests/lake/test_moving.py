@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.reading import open_home_publication
+from cc_pipeline.lake.published_file import open_home_publication
 from cc_pipeline.lake.snapshot import Copying, publish
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline_tests.lake.test_snapshot import SPEC, VIEWS, commit

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.lake.adding import SliceReplacement, commit_added, write_rows
+from cc_pipeline.lake.compaction import Bounds, compact_due
 from cc_pipeline.lake.digests.folding import fold
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.layout import StoredFile, list_stored_files
-from cc_pipeline.lake.merging import Bounds, compact_due
 from cc_pipeline.lake.replacing import open_fixed_version, replace_files
 from cc_pipeline.lake.row_counts import (
     INVALID_COUNT,

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import cc_pipeline
-from cc_pipeline.api.giving import AddedCaptures, add_captures
+from cc_pipeline.api.add_captures import AddedCaptures, add_captures
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.purging import forget_unfound_targets
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.extraction.blocked import block
+from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.lake.slice import LOCATE, NAMED_CAPTURES, Slice
 from cc_pipeline.named_captures import adding

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.named_captures.places import CaptureRowParser
+from cc_pipeline.named_captures.capture_rows import CaptureRowParser
 from cc_pipeline.named_captures.reading import RejectedRows, read_chunks
 
 _KEY = "crawl-data/CC-MAIN-2024-22/segments/1715/warc/CC-MAIN-20240518034305-20240518064305-00000.warc.gz"

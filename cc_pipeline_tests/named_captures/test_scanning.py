@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.api.asking import LookupRequest, open_lookup
-from cc_pipeline.api.giving import add_captures
+from cc_pipeline.api.add_captures import add_captures
+from cc_pipeline.api.lookups import LookupRequest, open_lookup
 from cc_pipeline.api.scanning import condition_of_all, delete_parts, scan
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.parquet.locator import ParquetLocator

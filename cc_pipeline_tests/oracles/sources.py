@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cc_pipeline.settings.places import MINI_CRAWL_MARK
+from cc_pipeline.settings.source_addresses import MINI_CRAWL_MARK
 
 
 def digest_source(bucket: Path) -> str:

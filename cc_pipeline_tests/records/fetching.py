@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.records.fetch import HELD_SCHEMA, Planned, RecordsResult, fetch_records
+from cc_pipeline.records.locations import PLACE_NAME, LocationCollector
 from cc_pipeline.records.outcomes import with_this_round
-from cc_pipeline.records.places import PLACE_NAME, LocationCollector
 from cc_pipeline.records.range_plan import Order, RecordOptions
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage

@@ -20,7 +20,7 @@ from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stores.answer import S3Options
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 
 CAPTURES_SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import DataFault, Kind
-from cc_pipeline.records.check import ExpectedRecord, verify_record
 from cc_pipeline.records.schema import DIGEST_CHECKS
+from cc_pipeline.records.verification import ExpectedRecord, verify_record
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.faultbodies import bit_flip, error_xml, garbage, truncated_gzip, wrong_target
 from cc_pipeline_tests.records.planned import html_record

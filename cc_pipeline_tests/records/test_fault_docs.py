@@ -6,9 +6,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from cc_pipeline.errors import DataKind
-from cc_pipeline.extraction import fetch_counts, shortfall
-from cc_pipeline.records import patience
-from cc_pipeline.records import pending as turns
+from cc_pipeline.extraction import fetch_counts, loss_policy
+from cc_pipeline.records import retry_policy
+from cc_pipeline.records import retry_scheduler as turns
 from cc_pipeline.records.range_plan import RecordOptions
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, PERMANENT_KINDS, FaultKind, Finding
@@ -45,7 +45,7 @@ def test_every_reason_has_one_row_that_says_what_the_code_does() -> None:
             assert family == ("environment" if kind in ENVIRONMENT_KINDS else "data"), name
             assert int(tries) == attempts(kind), name
             assert int(tries) <= 1 or kind not in PERMANENT_KINDS, name
-            assert again == ("record" if kind in patience.BY_RECORD else "range"), name
+            assert again == ("record" if kind in retry_policy.BY_RECORD else "range"), name
             assert (settled == "never") is (kind not in ("not_found", "range_not_satisfiable")), name
         elif name == "bad_plan":
             assert (family, tries, settled) == ("plan", "0", "at once")
@@ -59,33 +59,33 @@ def test_kinds_of_bytes_are_on_the_page() -> None:
 
 
 def test_the_figures_are_those_of_the_code() -> None:
-    state = patience.FileState(0)
-    waits = next(number for number in range(10) if patience.FileState(0, failed=number).is_suspect)
+    state = retry_policy.FileState(0)
+    waits = next(number for number in range(10) if retry_policy.FileState(0, failed=number).is_suspect)
     assert not state.is_suspect
     hour = timedelta(hours=1)
     assert [row[1] for row in rows("What a fetch does")] == [
         str(figure)
         for figure in (
-            patience.MAX_TRIES,
-            1 + patience._UNPROVEN_TRIES,
-            patience._EXTRA,
-            patience._RANGES_AN_EXTRA,
+            retry_policy.MAX_TRIES,
+            1 + retry_policy._UNPROVEN_TRIES,
+            retry_policy._EXTRA,
+            retry_policy._RANGES_AN_EXTRA,
             waits,
             RecordOptions().tries,
             RecordOptions().give_up_after,
-            patience._FILES,
+            retry_policy._FILES,
             f"{turns._SAMPLE_FILES} each",
             Settings.__dataclass_fields__["max_unsettled"].default,
-            shortfall.MIN_CAPTURES,
+            loss_policy.MIN_CAPTURES,
             Settings.__dataclass_fields__["max_lost"].default,
-            shortfall.MANY_LOSSES,
-            f"{shortfall.MAX_MISMATCH_SHARE:g}",
+            loss_policy.MANY_LOSSES,
+            f"{loss_policy.MAX_MISMATCH_SHARE:g}",
             fetch_counts.MAX_ROUNDS,
-            shortfall._FIRST_DELAY // timedelta(minutes=1),
-            shortfall._MAX_DELAY // hour,
-            shortfall.MAX_RECHECKED_FILES,
-            shortfall.RECHECK_DELAY // hour,
-            shortfall._MAX_RECHECK_DELAY.days,
+            loss_policy._FIRST_DELAY // timedelta(minutes=1),
+            loss_policy._MAX_DELAY // hour,
+            loss_policy.MAX_RECHECKED_FILES,
+            loss_policy.RECHECK_DELAY // hour,
+            loss_policy._MAX_RECHECK_DELAY.days,
         )
     ]
-    assert RetryPolicy().attempts == patience.MAX_TRIES
+    assert RetryPolicy().attempts == retry_policy.MAX_TRIES

@@ -13,12 +13,12 @@ import pytest
 
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import retire_result_journals
-from cc_pipeline.records.patience import FetchRetryPolicy
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions, plan_ranges
+from cc_pipeline.records.retry_policy import FetchRetryPolicy
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline_tests.faultserver import FAULT_KINDS, FaultServer, Rule, Scene
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table

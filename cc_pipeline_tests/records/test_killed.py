@@ -26,7 +26,7 @@ from cc_pipeline.records.range_plan import Coalescing, RecordOptions
 from cc_pipeline.records.segments import OpenSegment, SegmentWriter, adopt, adopt_again, delete_committed
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline_tests.faultserver import FaultServerProcess
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, read_stored, shelf_at

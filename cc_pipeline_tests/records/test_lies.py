@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.records.check import ExpectedRecord, verify_record
+from cc_pipeline.records.verification import ExpectedRecord, verify_record
 from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline_tests.faultlies import LIES, lied
 from cc_pipeline_tests.faultserver import LIE_FAULTS, FaultServer, Rule

@@ -12,8 +12,7 @@ import pytest
 
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import Planned, fetch_records
-from cc_pipeline.records.pending import Pending
-from cc_pipeline.records.places import LocationCollector
+from cc_pipeline.records.locations import LocationCollector
 from cc_pipeline.records.range_plan import (
     Coalescing,
     Order,
@@ -23,10 +22,11 @@ from cc_pipeline.records.range_plan import (
     plan_ranges,
     split_range,
 )
+from cc_pipeline.records.retry_scheduler import Pending
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, range_fault
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.pieces import PIECE
-from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline_tests.faultserver import FaultServer, FaultServerProcess, Rule
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
 from cc_pipeline_tests.records.test_faults import CRAWL, fetch, same

@@ -17,8 +17,8 @@ from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import retire_result_journals
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.outage import OutagePolicy
-from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.faultserver import FaultServer, Rule

@@ -9,7 +9,7 @@ from itertools import groupby
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.records.places import LocationCollector
+from cc_pipeline.records.locations import LocationCollector
 from cc_pipeline.records.range_plan import group_by_file
 
 SCHEMA = pa.schema([("warc_filename", pa.string()), ("warc_record_offset", pa.int64()), ("number", pa.int64())])

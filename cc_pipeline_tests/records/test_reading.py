@@ -18,7 +18,7 @@ from cc_pipeline.records.storage import RecordStorage, are_bytes_missing
 from cc_pipeline.records.wrap import unwrap_member, wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.records.planned import html_record

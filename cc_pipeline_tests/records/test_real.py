@@ -14,7 +14,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.records.fetch import retire_result_journals
-from cc_pipeline.records.places import PLACE_NAME
+from cc_pipeline.records.locations import PLACE_NAME
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus

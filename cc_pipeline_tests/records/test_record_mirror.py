@@ -14,12 +14,12 @@ from typing import cast
 import pytest
 
 from cc_pipeline.settings import all_settings, load_settings
-from cc_pipeline.settings.places import may_be_mirrored
+from cc_pipeline.settings.source_addresses import may_be_mirrored
 from cc_pipeline.stores.answer import Answer
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified
-from cc_pipeline.transport.mirrored import MirrorSet
-from cc_pipeline.transport.place import Place
+from cc_pipeline.transport.mirror import Place
+from cc_pipeline.transport.mirror_set import MirrorSet
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.recordmirror import FRESH, ensure_recent, front_and_mirror

@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.fetch import retire_result_journals
-from cc_pipeline.records.leases import lease, list_active_leases
+from cc_pipeline.records.file_leases import lease, list_active_leases
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions
 from cc_pipeline.records.storage import RecordStorage, StoredSizes
 from cc_pipeline.records.sweep import NamedFiles, SweepResult, crawls_with_files, sweep

@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.locks import MAX_CLOCK_SKEW
-from cc_pipeline.records.leases import LIFE, FileLease, list_active_leases, list_expired_leases
+from cc_pipeline.records.file_leases import LIFE, FileLease, list_active_leases, list_expired_leases
 from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, RecordStorage
 from cc_pipeline.records.sweep import RETENTION_SECONDS, NamedFiles, SweepResult, crawls_with_files, note, sweep

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.records.leases import FileLease
+from cc_pipeline.records.file_leases import FileLease
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.sweep import NamedFiles, note, sweep
 from cc_pipeline_tests.records.lake_of_files import CRAWL, Place, file

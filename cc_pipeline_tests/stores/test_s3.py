@@ -12,7 +12,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.stores.answer import S3Options
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline_tests.motoserver import client_of, moto_server
 from cc_pipeline_tests.weedserver import S3Server, weed_server

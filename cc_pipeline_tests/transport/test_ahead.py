@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.transport.ahead import ReadAheadStream
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.transport.ranges import RangeBytes
+from cc_pipeline.transport.read_ahead import ReadAheadStream
 
 DATA = bytes(range(256)) * 40
 

@@ -20,11 +20,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.transport import refusals
+from cc_pipeline.transport import circuit_breaker
 from cc_pipeline.transport.budget import Budget, OpenBreaker, SlotReservation, openings, take_over
+from cc_pipeline.transport.circuit_breaker import CLOCK_JUMP, RefusalPolicy
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.outage import BreakerOpen, OutagePolicy
-from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline.transport.rates import (
     JITTER,
@@ -37,7 +38,6 @@ from cc_pipeline.transport.rates import (
     slot_spacing,
     window_of,
 )
-from cc_pipeline.transport.refusals import CLOCK_JUMP, RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.refusal_events import asked_for_less, busy, forbidden, gave, silent
@@ -229,7 +229,7 @@ def test_a_refusal_stops_all_processes_but_for_a_probe_now_and_then(
 def test_what_was_learnt_holds_for_whoever_asks_faster(tmp_path: Path) -> None:
     path = tmp_path / "budget.sqlite"
     one = Budget(path, HOST, SourceLimits(10.0, 8))
-    for _ in range(refusals.RATE_REFUSALS):
+    for _ in range(circuit_breaker.RATE_REFUSALS):
         one.apply_event(asked_for_less(0.0))
     for rate, used in ((2.0, 2.0), (20.0, 5.0)):
         other = Budget(path, HOST, SourceLimits(rate, 8))
@@ -385,7 +385,7 @@ def test_a_clock_set_back_neither_lifts_the_rate_nor_stops_everything(
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
     assert budget.renew(0) == 8
-    for _ in range(refusals.RATE_REFUSALS):
+    for _ in range(circuit_breaker.RATE_REFUSALS):
         budget.apply_event(asked_for_less())
     budget.apply_event(forbidden(retry_after=120.0))
     now -= back

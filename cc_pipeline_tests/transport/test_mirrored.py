@@ -19,15 +19,15 @@ from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.transport.budget import Budget, SlotReservation
+from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.gate import RateLimiter
-from cc_pipeline.transport.mirrored import branch_of
+from cc_pipeline.transport.mirror import PlaceOptions
+from cc_pipeline.transport.mirror_set import branch_of
 from cc_pipeline.transport.outage import BreakerOpen, OutagePolicy
-from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
+from cc_pipeline.transport.rate_limiter import RateLimiter
 from cc_pipeline.transport.rates import SourceLimits
-from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.refusal_events import silent

@@ -9,7 +9,7 @@ import pytest
 
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.named import NamedPlaces, place_of
+from cc_pipeline.transport.named_files import NamedPlaces, place_of
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline_tests.faultserver import FaultServer
 

@@ -17,8 +17,8 @@ from cc_pipeline.stores.answer import Answer
 from cc_pipeline.transport import pieces as of_pieces
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, Finding, RangeFault, Verified
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.pieces import PIECE, Pieces, peak_memory
-from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
@@ -281,7 +281,7 @@ def dies(transport: Transport, *, keeps: bool) -> BaseException:
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_consumer_that_died_keeps_nobody_waiting(folder: Path, monkeypatch: pytest.MonkeyPatch, keeps: bool) -> None:
-    monkeypatch.setattr("cc_pipeline.transport.place._STALL_SECONDS", 0.02)
+    monkeypatch.setattr("cc_pipeline.transport.mirror._STALL_SECONDS", 0.02)
     with FaultServer(folder) as server, Transport(server.url, PlaceOptions(rate=1e6, concurrency=1)) as transport:
         error = dies(transport, keeps=keeps)
         assert transport.read("f", 5, 10).data == (folder / "f").read_bytes()[5:15]
@@ -289,7 +289,7 @@ def test_a_consumer_that_died_keeps_nobody_waiting(folder: Path, monkeypatch: py
 
 
 def test_a_consumer_that_reads_from_the_same_place_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cc_pipeline.transport.place._STALL_SECONDS", 0.02)
+    monkeypatch.setattr("cc_pipeline.transport.mirror._STALL_SECONDS", 0.02)
     data = (folder / "f").read_bytes()
     with FaultServer(folder) as server, Transport(server.url, PlaceOptions(rate=1e6, concurrency=1)) as transport:
         got = []

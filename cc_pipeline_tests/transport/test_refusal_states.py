@@ -12,12 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.transport import refusals
+from cc_pipeline.transport import circuit_breaker
 from cc_pipeline.transport.budget import read_state
-from cc_pipeline.transport.faults import FaultKind, Refusal, judge_status
-from cc_pipeline.transport.outage import BreakerOpen, OutagePolicy
-from cc_pipeline.transport.rates import FRONT
-from cc_pipeline.transport.refusals import (
+from cc_pipeline.transport.circuit_breaker import (
     LOWERED_RATE_LIFE,
     Blocked,
     Cause,
@@ -39,6 +36,9 @@ from cc_pipeline.transport.refusals import (
     remembered,
     reset_by_user,
 )
+from cc_pipeline.transport.faults import FaultKind, Refusal, judge_status
+from cc_pipeline.transport.outage import BreakerOpen, OutagePolicy
+from cc_pipeline.transport.rates import FRONT
 from cc_pipeline_tests.frontmanners import Front as Recorded
 from cc_pipeline_tests.frontmanners import Manners, Request, Wave
 
@@ -399,7 +399,7 @@ def test_objects_that_never_come_are_no_wave_while_they_are_asked_for_again() ->
     for number in range(30):
         state = state.next(busy(3 + number / 5, again=True), RULES)
     assert isinstance(state, Serving)
-    assert isinstance(state.next(busy(3 + refusals.SLOW_WAVE, again=True), RULES), Blocked)
+    assert isinstance(state.next(busy(3 + circuit_breaker.SLOW_WAVE, again=True), RULES), Blocked)
 
 
 def test_what_another_machine_or_a_person_says() -> None:
@@ -425,7 +425,7 @@ def test_the_rate_of_a_blocked_host_is_the_one_that_follows() -> None:
 def test_a_person_who_has_a_host_asked_at_once_does_not_lift_its_caution() -> None:
     reset = reset_by_user(Serving().next(forbidden(10), RULES), 20)
     assert reset.rate_at(RULES, 20) == FRONT.cautious
-    assert reset.rate_at(RULES, 10 + refusals.CAUTION) == FRONT.rate
+    assert reset.rate_at(RULES, 10 + circuit_breaker.CAUTION) == FRONT.rate
     of_one_object = reset_by_user(Serving().next(forbidden(10, at_once=True), RULES), 20)
     assert of_one_object.rate_at(RULES, 20) == FRONT.rate
 
@@ -510,7 +510,7 @@ def test_a_clock_set_back_closes_no_host(back: float) -> None:
         earlier = now - back
         known = remembered(state, earlier)
         admitted = known.admits(earlier)
-        assert not isinstance(admitted, BreakerOpen) or admitted.until <= earlier + 3_600 + refusals.CLOCK_JUMP
+        assert not isinstance(admitted, BreakerOpen) or admitted.until <= earlier + 3_600 + circuit_breaker.CLOCK_JUMP
         if back > 4_000:
             assert not isinstance(admitted, BreakerOpen)
         assert known.rate_at(RULES, earlier) == state.rate_at(RULES, now)
@@ -518,6 +518,6 @@ def test_a_clock_set_back_closes_no_host(back: float) -> None:
 
 def test_a_tally_forgets_by_half() -> None:
     tally = Tally().with_answers(10_000)
-    assert tally.answers == refusals.WINDOW, "what came long ago outweighs nothing"
-    assert tally.with_answers(1).answers == refusals.WINDOW // 2 + 1
+    assert tally.answers == circuit_breaker.WINDOW, "what came long ago outweighs nothing"
+    assert tally.with_answers(1).answers == circuit_breaker.WINDOW // 2 + 1
     assert isinstance(Comparing(Memory(), 0.3, 5.0).next(Gave(1, 60, 1), RULES), Slowed)

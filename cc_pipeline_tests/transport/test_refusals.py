@@ -12,15 +12,15 @@ import pytest
 
 from cc_pipeline import progress
 from cc_pipeline.errors import SourceRefuses
-from cc_pipeline.transport import budget, gate
-from cc_pipeline.transport import refusals as states_of_refusals
+from cc_pipeline.transport import budget, rate_limiter
+from cc_pipeline.transport import circuit_breaker as states_of_refusals
 from cc_pipeline.transport.budget import Budget
+from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline.transport.rates import SourceLimits
-from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule, asked_again
 from cc_pipeline_tests.frontmanners import Manners, Wave
@@ -241,7 +241,7 @@ def test_the_rate_is_halved_after_a_refusal_and_found_again(
 
 
 def test_who_waits_for_other_processes_is_told(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "_WARN_AFTER", 0.3)
+    monkeypatch.setattr(rate_limiter, "_WARN_AFTER", 0.3)
     told: list[str] = []
     path = tmp_path / "budget.sqlite"
     with (

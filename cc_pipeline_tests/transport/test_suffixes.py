@@ -11,11 +11,11 @@ import pytest
 
 from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
-from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule
 
 QUICK = RetryPolicy(attempts=4, base=0.001, longest=0.005)

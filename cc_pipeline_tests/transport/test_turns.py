@@ -6,7 +6,7 @@ import asyncio
 
 from cc_pipeline.stores.answer import Answer
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified
-from cc_pipeline.transport.mirrored import MirrorSet
+from cc_pipeline.transport.mirror_set import MirrorSet
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
 
 

@@ -19,9 +19,9 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.settings import load_settings
+from cc_pipeline.upkeep.maintain import merge_and_publish, run_upkeep
 from cc_pipeline.upkeep.purge import purge
 from cc_pipeline.upkeep.purge_plan import plan_purge
-from cc_pipeline.upkeep.upkeep import merge_and_publish, run_upkeep
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.world import NEW, OLD
 

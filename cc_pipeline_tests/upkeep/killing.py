@@ -24,7 +24,7 @@ from cc_pipeline.lake.slice import LOCATE, Slice
 from cc_pipeline.processes import this_process
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.settings import load_settings
-from cc_pipeline.upkeep.upkeep import _sweep_records, run_upkeep
+from cc_pipeline.upkeep.maintain import _sweep_records, run_upkeep
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.extraction.stored import dangling, without_varying
 from cc_pipeline_tests.world import NEW, harvest

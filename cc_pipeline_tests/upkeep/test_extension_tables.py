@@ -18,10 +18,10 @@ from cc_pipeline.extension import Extension, find_extensions
 from cc_pipeline.lake.lake import TableSpec
 from cc_pipeline.lake.slice import Slice, Stage, write_notes
 from cc_pipeline.publish.publish import find_publication_lag
+from cc_pipeline.upkeep.maintain import run_upkeep
 from cc_pipeline.upkeep.purge import drop_subset, purge, remove_empty_targets
 from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline.upkeep.receipts import find_leftovers, read_receipts
-from cc_pipeline.upkeep.upkeep import run_upkeep
 from cc_pipeline.workspace.tables import all_tables
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, Bucket, publish, workspace_of

@@ -12,8 +12,8 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.layout import MAX_SMALL_FILES
 from cc_pipeline.locks import locked
 from cc_pipeline.publish.views import Sharing, publication_views
-from cc_pipeline.upkeep import upkeep
-from cc_pipeline.upkeep.upkeep import merge_and_publish, run_upkeep
+from cc_pipeline.upkeep import maintain
+from cc_pipeline.upkeep.maintain import merge_and_publish, run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import workspace_of
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_merged_is_published_all_the_same_and_told(
     def full(*_: object) -> int:
         raise EnvironmentFault("the disk is full", "Free some space.")
 
-    monkeypatch.setattr(upkeep, "compact_due", full)
+    monkeypatch.setattr(maintain, "compact_due", full)
     with pytest.raises(EnvironmentFault, match="disk is full"):
         merge_and_publish(workspace)
     assert len(shown(workspace)) == MAX_SMALL_FILES + 1

@@ -26,19 +26,19 @@ from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.vacuum import vacuum_now
-from cc_pipeline.records.leases import lease
+from cc_pipeline.records.file_leases import lease
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.records.sweep import sweep
 from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.upkeep import moved_records, upkeep
-from cc_pipeline.upkeep import moved_records as moving
+from cc_pipeline.upkeep import maintain, record_moves
 from cc_pipeline.upkeep import purge as purging
+from cc_pipeline.upkeep import record_moves as moving
+from cc_pipeline.upkeep.maintain import run_upkeep
 from cc_pipeline.upkeep.purge import PurgeReport, purge
 from cc_pipeline.upkeep.purge_plan import PurgePlan, list_unfinished_purges, plan_purge, purged_tables
 from cc_pipeline.upkeep.receipts import describe_leftovers, find_leftovers, read_receipts
 from cc_pipeline.upkeep.stored_files import find_lost_records, verify
-from cc_pipeline.upkeep.upkeep import run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files
 from cc_pipeline_tests.oracles.published import list_differences
@@ -233,7 +233,7 @@ def test_a_look_costs_the_crawls_of_the_receipt_and_waits_for_the_end(
 def days_later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
     now = time.time() + days * 86_400
     monkeypatch.setattr(time, "time", lambda: now)
-    monkeypatch.setattr(upkeep, "sweep", partial(sweep, clock=lambda: now))
+    monkeypatch.setattr(maintain, "sweep", partial(sweep, clock=lambda: now))
 
 
 @pytest.mark.process
@@ -272,8 +272,8 @@ STEPS: list[tuple[object, str, bool]] = [
     (purging.Stage, "empty", True),
     (purging.targets, "forget", False),
     (purging, "publish_warehouse", False),
-    (moved_records, "write_again", True),
-    (moved_records, "_follow", True),
+    (record_moves, "write_again", True),
+    (record_moves, "_follow", True),
     (purging, "vacuum_now", False),
     (purging, "end_note", False),
 ]

@@ -26,14 +26,14 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.harvesting.build_index import build_index
 from cc_pipeline.home import LAKE_NOTE as NOTE
-from cc_pipeline.lake import reading
-from cc_pipeline.lake.reading import open_for_queries
+from cc_pipeline.lake import published_file
+from cc_pipeline.lake.published_file import open_for_queries
 from cc_pipeline.lake.slice import PARSE, Slice
 from cc_pipeline.lake.snapshot import read_pinned_versions
+from cc_pipeline.upkeep.maintain import run_upkeep
 from cc_pipeline.upkeep.purge import purge
 from cc_pipeline.upkeep.purge_plan import list_unfinished_purges, plan_purge
 from cc_pipeline.upkeep.stored_files import find_lost_records, verify
-from cc_pipeline.upkeep.upkeep import run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.testing.mini_crawl.news import NewsSpec, write_news
 from cc_pipeline_tests.weedserver import REGION, S3Server, weed_server
@@ -161,7 +161,7 @@ def test_views_over_s3_answer_through_a_packaged_extension(
 def test_without_the_extension_views_are_refused_with_both_ways_out(
     bucket: Bucket, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_PACKAGE", "no_such_package")
+    monkeypatch.setattr(published_file, "_PACKAGE", "no_such_package")
     monkeypatch.setenv("HOME", str(tmp_path))
     far = on_s3(server, bucket[0], tmp_path / "far", "refused")
     harvest(far)
@@ -183,7 +183,7 @@ def test_a_copy_answers_when_the_server_is_gone(
         far = on_s3(server, bucket[0], tmp_path / "far", "copy", publish="copy")
         harvest(far)
         extract(far, SITE)
-        monkeypatch.setattr(reading, "enable_s3_reads", None)  # neither the extension nor a secret is asked for
+        monkeypatch.setattr(published_file, "enable_s3_reads", None)  # neither the extension nor a secret is asked for
         publish(far)
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     here = near(bucket, tmp_path / "near", SITE)

@@ -25,15 +25,15 @@ from cc_pipeline.harvesting.crawl_index import is_harvested
 from cc_pipeline.home import LAKE_NOTE as NOTE
 from cc_pipeline.home import LAYOUT, HomeNote, UnknownLayout, read_note, write_note
 from cc_pipeline.lake import snapshot as pins
+from cc_pipeline.lake.compaction import Bounds
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.merging import Bounds
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.publish.publish import find_publication_lag
-from cc_pipeline.upkeep import upkeep
-from cc_pipeline.upkeep import upkeep as lease
-from cc_pipeline.upkeep.upkeep import hold_lease, run_upkeep
+from cc_pipeline.upkeep import maintain
+from cc_pipeline.upkeep import maintain as lease
+from cc_pipeline.upkeep.maintain import hold_lease, run_upkeep
 from cc_pipeline.workspace import workspace as workspaces
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
@@ -151,7 +151,7 @@ def test_upkeep_of_one_home_keeps_the_files_that_another_one_shows(
     before = captures(one)
     extract(two, OTHER)
     # the files that the first home shows are merged into others, and superseded for longer than the retention
-    monkeypatch.setattr(upkeep, "vacuum", _without_patience(upkeep.vacuum))
+    monkeypatch.setattr(maintain, "vacuum", _without_patience(maintain.vacuum))
     swept = run_upkeep(two, max_files=1, retention_hours=0)
     assert swept.merged["captures"] > 1
     assert captures(one) == before
@@ -174,7 +174,7 @@ def test_two_homes_that_merge_at_once_leave_each_row_once(
     publish(one)
     whole = captures(one)
     together = Barrier(2)
-    merge_due = upkeep.compact_due
+    merge_due = maintain.compact_due
 
     def at_once(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:
         if table == "captures":
@@ -182,7 +182,7 @@ def test_two_homes_that_merge_at_once_leave_each_row_once(
                 together.wait(2)
         return merge_due(lake, table, scratch, bounds)
 
-    monkeypatch.setattr(upkeep, "compact_due", at_once)
+    monkeypatch.setattr(maintain, "compact_due", at_once)
     with ThreadPoolExecutor(2) as pool:
         merged = [
             report.merged["captures"] for report in pool.map(lambda home: run_upkeep(home, max_files=1), (one, two))

@@ -20,11 +20,11 @@ from cc_pipeline.cli.commands.doctor import _mend_tables
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.harvesting.crawls import commit_crawls
 from cc_pipeline.lake import target_definitions
+from cc_pipeline.lake.incomplete_tables import DamagedTable
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.row_counts import read_committed_counts
-from cc_pipeline.lake.torn import DamagedTable
-from cc_pipeline.upkeep import torn_tables
-from cc_pipeline.upkeep.torn_tables import find_incomplete_slices, repair_tables
+from cc_pipeline.upkeep import incomplete_slices
+from cc_pipeline.upkeep.incomplete_slices import find_incomplete_slices, repair_tables
 from cc_pipeline.workspace.tables import CORE_TABLES, all_tables
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 from cc_pipeline_tests.world import NEW, OLD, Bucket, Killed, extract, harvest, publish, workspace_of
@@ -271,7 +271,7 @@ def test_a_repair_that_is_killed_goes_on(
     world: World, workspace: Workspace, kind: str, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut(torn_file(workspace, "captures", kind), "half")
-    owner = Lake if at == "commit_actions" else torn_tables
+    owner = Lake if at == "commit_actions" else incomplete_slices
     real = getattr(owner, at)
     for before in (True, False):
 

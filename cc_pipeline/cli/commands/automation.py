@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cc_pipeline.api.running import run_step, start_all_runs
+from cc_pipeline.api.run_steps import run_step, start_all_runs
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.commands.settings import init
@@ -42,7 +42,7 @@ def disable(home: options.Home = None) -> None:
 @app.command()
 def status(home: options.Home = None) -> None:
     """Show each sensor and schedule: whether it is on, its last tick with its message, and its next tick."""
-    from cc_pipeline.defs.automation.switches import read_automation_statuses
+    from cc_pipeline.defs.automation.automation_status import read_automation_statuses
     from cc_pipeline.defs.instance import find_silent_servers, open_instance
 
     settings = load_settings(home=home)
@@ -115,7 +115,7 @@ def upkeep(home: options.Home = None) -> None:
     Joins small files, publishes, and deletes files that were superseded a week ago. Then it deletes Dagster's runs that
     are older than CC_PIPELINE_HISTORY_DAYS. Extracted rows are kept, and so is what Dagster knows of them.
     """
-    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.defs.launcher import Launcher
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(home=home)
@@ -147,7 +147,7 @@ def _is_home(settings: Settings) -> bool:
 
 
 def _switch_all(settings: Settings, *, enable: bool) -> None:
-    from cc_pipeline.defs.automation.switches import set_all_automations
+    from cc_pipeline.defs.automation.automation_status import set_all_automations
     from cc_pipeline.defs.instance import open_instance
 
     with open_instance(settings) as instance:

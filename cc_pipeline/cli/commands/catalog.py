@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.addresses import scheme_of
-from cc_pipeline.api.meaning import check_format
+from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.output import notice, progress_bars, write_rows
@@ -76,7 +76,7 @@ def coverage(
 def query_catalog(settings: Settings, sql: str, output: str, out: Path | None) -> None:
     """Runs read-only queries on the catalog of all crawls."""
     from cc_pipeline.cli.sql_results import run_statements
-    from cc_pipeline.lake.reading import translate_errors
+    from cc_pipeline.lake.published_file import translate_errors
 
     with translate_errors(settings.home), _open_catalog(settings) as catalog:
         _refuse_changes(sql)
@@ -111,7 +111,7 @@ def export_(
 
       cc-pipeline catalog export -c CC-MAIN-2024-22 -c CC-MAIN-2018-05 --out catalogs
     """
-    from cc_pipeline.api.running import resolve_crawls
+    from cc_pipeline.api.run_steps import resolve_crawls
     from cc_pipeline.errors import disk_trouble
     from cc_pipeline.harvesting.imported_catalog import export_catalog
     from cc_pipeline.workspace.workspace import open_workspace

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cc_pipeline import children
-from cc_pipeline.api.running import run_step, start_all_runs
+from cc_pipeline.api.run_steps import run_step, start_all_runs
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import coloured, console, console_err, progress_bars
@@ -133,7 +133,7 @@ def doctor(
         _print_findings(findings)
         return
     if live:
-        from cc_pipeline.checks.live import probe_source
+        from cc_pipeline.checks.source_probe import probe_source
 
         _print_findings(probe_source(settings))
         return
@@ -288,7 +288,7 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
     from cc_pipeline.checks.finding import Finding
     from cc_pipeline.lake.slice import group_targets_by_crawl, slices_of
     from cc_pipeline.records.segments import adopt_again
-    from cc_pipeline.upkeep.torn_tables import (
+    from cc_pipeline.upkeep.incomplete_slices import (
         find_incomplete_files,
         find_incomplete_slices,
         repair_tables,
@@ -322,7 +322,7 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
 
 
 def _publish(workspace: Workspace) -> None:
-    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.defs.launcher import Launcher
 
     with Launcher(workspace) as launcher:
         run_step("cc.duckdb", launcher.publish, is_notice=False)
@@ -332,7 +332,7 @@ def _remake_miscounted(workspace: Workspace, slugs_to_refetch: dict[str, set[str
     """Has slices rebuilt whose rows differ from their commit, and returns what was wrong. Their targets are added to
     ``slugs_to_refetch``, by crawl, and reuse their stored records. Index tables are rebuilt here.
     """
-    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.defs.launcher import Launcher
     from cc_pipeline.records.segments import adopt_again
     from cc_pipeline.workspace.miscounts import describe_miscounts, find_changed_miscounts, make_again
 
@@ -349,9 +349,9 @@ def _remake_miscounted(workspace: Workspace, slugs_to_refetch: dict[str, set[str
 
 
 def _refetch_lost(workspace: Workspace, verified: VerificationReport, slugs_to_refetch: dict[str, set[str]]) -> None:
-    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.defs.launcher import Launcher
     from cc_pipeline.extraction.fetch import fetch_captures
-    from cc_pipeline.extraction.target_slices import find_part_slices
+    from cc_pipeline.extraction.slice_selection import find_part_slices
     from cc_pipeline.lake.slice import slices_of
     from cc_pipeline.workspace.workspace import open_workspace
 

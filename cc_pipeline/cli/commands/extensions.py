@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cc_pipeline.api.meaning import check_format
+from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli.command import HOME, Command
 from cc_pipeline.cli.output import console, notice, write_rows
 from cc_pipeline.errors import CcPipelineError

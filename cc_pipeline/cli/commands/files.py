@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.api.running import build_indexes, find_agreed_builds, harvest_despite_gaps, report_damage, run_step
+from cc_pipeline.api.run_steps import build_indexes, find_agreed_builds, harvest_despite_gaps, report_damage, run_step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.commands.catalog import show_coverage
@@ -68,7 +68,7 @@ def add_captures(
 
       cc-pipeline run captures:rows -c CC-MAIN-2024-22
     """
-    from cc_pipeline.api.giving import add_captures as add
+    from cc_pipeline.api.add_captures import add_captures as add
     from cc_pipeline.named_captures.reading import COLUMN_ALIASES
 
     columns = dict(pair.partition("=")[::2] for pair in column or ())
@@ -140,7 +140,7 @@ def add_source(
 
       cc-pipeline run example.com --crawl LOCAL-press      (the pages of a site in them)
     """
-    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.defs.launcher import Launcher
     from cc_pipeline.derived_files.files import identify
     from cc_pipeline.derived_files.stage import register
     from cc_pipeline.workspace.source_files import ARCHIVE
@@ -180,7 +180,7 @@ def add_source(
 def _add_archives(
     settings: Settings, files: list[str], collection_name: str | None, register_only: bool, yes: bool
 ) -> None:
-    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.defs.launcher import Launcher
     from cc_pipeline.harvesting.archives import collection_id, register_archives
     from cc_pipeline.workspace.workspace import open_workspace
 
@@ -237,7 +237,7 @@ def _file_name(location: str) -> str:
 
 
 def _count_rows(settings: Settings, slug: str) -> list[int]:
-    from cc_pipeline.lake.reading import open_home_publication
+    from cc_pipeline.lake.published_file import open_home_publication
 
     tables = ("page_metadata", "page_text", "page_links", "feed_items", "source_faults")
     with open_home_publication(settings) as connection:

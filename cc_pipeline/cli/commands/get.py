@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cc_pipeline.api import meaning
-from cc_pipeline.api.asking import find_named_crawls, load_settings_without_home
-from cc_pipeline.api.voice import get_reporter
+from cc_pipeline.api import user_input
+from cc_pipeline.api.lookups import find_named_crawls, load_settings_without_home
+from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import notice, warn, whole_file
@@ -20,8 +20,8 @@ from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
-    from cc_pipeline.export.one_page import Form
-    from cc_pipeline.extraction.nearest import CrawlLookup, Nearest
+    from cc_pipeline.export.capture_forms import Form
+    from cc_pipeline.extraction.nearest_capture import CrawlLookup, Nearest
 
 #: The content of each form, for messages.
 _FORM_CONTENTS: dict[Form, str] = {
@@ -76,8 +76,8 @@ def get(
       cc-pipeline get example.com --at 2012 --format warc --out example.warc.gz
     """
     from cc_pipeline.commoncrawl.filters import period
-    from cc_pipeline.export.one_page import render_capture, start_parser
-    from cc_pipeline.extraction.nearest import NoSuchCapture, find_nearest_capture
+    from cc_pipeline.export.capture_forms import render_capture, start_parser
+    from cc_pipeline.extraction.nearest_capture import NoSuchCapture, find_nearest_capture
     from cc_pipeline.workspace.workspace import open_workspace
 
     form = _read_form(output)
@@ -158,8 +158,8 @@ def _suggest_host(settings: Settings, target: Target) -> str:
     """Returns a suggestion for an unknown host that resembles a known one; else an empty text."""
     from urllib.parse import urlsplit
 
-    host, known_hosts = (urlsplit(target.value).hostname or "").removeprefix("www."), meaning.known_names(settings)
-    guess = None if host in known_hosts else meaning.find_closest_name(host, known_hosts)
+    host, known_hosts = (urlsplit(target.value).hostname or "").removeprefix("www."), user_input.known_names(settings)
+    guess = None if host in known_hosts else user_input.find_closest_name(host, known_hosts)
     return f"Did you mean {guess}? " if guess else ""
 
 
@@ -171,7 +171,7 @@ def _report_lookup(crawl_lookup: CrawlLookup) -> None:
 
 
 def _report_capture(nearest: Nearest, requests: int, size: int) -> None:
-    from cc_pipeline.extraction.nearest import read_capture_time
+    from cc_pipeline.extraction.nearest_capture import read_capture_time
 
     moment = nearest.record.fetch_time or read_capture_time(nearest.row)
     capture_time = f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else "at an unknown time"

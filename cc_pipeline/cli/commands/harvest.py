@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.api.running import harvest_crawls, resolve_crawls, run_step
+from cc_pipeline.api.run_steps import harvest_crawls, resolve_crawls, run_step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.output import notice, progress_bars, warn
@@ -112,7 +112,7 @@ def repair(crawl: options.Crawls, source: options.Source = None, home: options.H
 
       cc-pipeline catalog coverage        (shows which crawls need it: without_statistics)
     """
-    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.defs.launcher import Launcher
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(source=source, home=home)

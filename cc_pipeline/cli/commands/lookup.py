@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.api import meaning
-from cc_pipeline.api.asking import (
+from cc_pipeline.api import user_input
+from cc_pipeline.api.lookups import (
     PLACE,
     LookupRequest,
     columns_to_read,
@@ -18,7 +18,7 @@ from cc_pipeline.api.asking import (
     look_up_each_crawl,
     refuse_failed,
 )
-from cc_pipeline.api.meaning import check_format
+from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.lookups import open_question
@@ -186,7 +186,7 @@ def _scan_crawls(
     home: str | None,
 ) -> None:
     """Writes all captures of crawls that match a condition to a file."""
-    from cc_pipeline.api.asking import open_lookup
+    from cc_pipeline.api.lookups import open_lookup
     from cc_pipeline.api.scanning import delete_parts, scan
     from cc_pipeline.cli.capture_output import capture_writer
     from cc_pipeline.settings import load_settings
@@ -207,7 +207,7 @@ def _print_counts(original_question: LookupRequest, harvest: bool, output: str) 
     """Writes the counts of each target by crawl: pages, captures, archive files, bytes, and the cost of a fetch."""
     import pyarrow as pa
 
-    from cc_pipeline.checks.left_out import describe_omitted_captures
+    from cc_pipeline.checks.omissions import describe_omitted_captures
     from cc_pipeline.commoncrawl.index_schema import distinct_captures
 
     columns = ["crawl", "target", "pages", "captures", "files", "bytes", "requests to fetch", "to read"]
@@ -258,7 +258,7 @@ def _suggest_targets(question: LookupRequest, found_slugs: Collection[str]) -> N
     found_names = [
         target.value for target in question.targets if target.slug in found_slugs and target.place is not None
     ]
-    for target, guess in meaning.guess_names(question.settings, absent_targets, found_names):
+    for target, guess in user_input.guess_names(question.settings, absent_targets, found_names):
         warn(f"{target.definition} has no captures; did you mean {guess}?")
 
 

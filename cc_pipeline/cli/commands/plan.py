@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.api.asking import PLACE, LookupRequest, find_index_sources, look_up_captures
-from cc_pipeline.api.meaning import check_format
+from cc_pipeline.api.lookups import PLACE, LookupRequest, find_index_sources, look_up_captures
+from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.commands.lookup import Format, Harvest
@@ -85,7 +85,7 @@ def _plan_rows(
     """Returns the rows of the plan, and the notes below it."""
     from cc_pipeline.commoncrawl.target import GIVEN_KIND, by_subsets
     from cc_pipeline.extraction.crawl_plan import plan_targets
-    from cc_pipeline.extraction.shortest import choose_indexes, explain_index_choices
+    from cc_pipeline.extraction.index_choice import choose_indexes, explain_index_choices
     from cc_pipeline.index.lookup import price_lookup
     from cc_pipeline.lake.slice import LOCATE
     from cc_pipeline.workspace.workspace import rate_now
@@ -195,7 +195,7 @@ def _step_rows(settings: Settings, rate: float | None, crawl_plan: CrawlPlan) ->
     """Returns a row for each planned step; for many targets, one for each step and reason."""
     from cc_pipeline.automation.reparse import estimate_seconds
     from cc_pipeline.extraction.plan import estimate_price
-    from cc_pipeline.extraction.standing import STAGES
+    from cc_pipeline.extraction.slice_state import STAGES
 
     prices_by_step: dict[tuple[str, str, str], list[Price]] = {}
     is_grouped = len(crawl_plan.plan.slice_plans) > _MAX_TARGET_ROWS

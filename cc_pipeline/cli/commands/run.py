@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.api import meaning
+from cc_pipeline.api import user_input
 from cc_pipeline.api.choices import confirm_choices
-from cc_pipeline.api.materializing import Part, run_targets
-from cc_pipeline.api.running import resolve_crawls, run_step, start_all_runs
-from cc_pipeline.api.voice import use_reporter
+from cc_pipeline.api.reporter import use_reporter
+from cc_pipeline.api.run_steps import resolve_crawls, run_step, start_all_runs
+from cc_pipeline.api.target_runs import Part, run_targets
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
@@ -35,7 +35,7 @@ from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     from cc_pipeline.extraction.crawl_plan import PartitionChange
-    from cc_pipeline.extraction.replay import Replay
+    from cc_pipeline.extraction.refetch import Replay
     from cc_pipeline.lake.slice import Slice
 
 #: Maximum number of targets named in an error.
@@ -210,7 +210,7 @@ def _choose_by_hosts(
 
 
 def _requested_targets(settings: Settings, texts: Sequence[str], watched: bool) -> tuple[Target, ...]:
-    typed_targets = meaning.read_targets(texts, settings)
+    typed_targets = user_input.read_targets(texts, settings)
     watched_targets = watch_list.read(settings.watch_list_path) if watched else ()
     if watched and not watched_targets and not typed_targets:
         raise UserInputError("the watch list is empty; add to it with: cc-pipeline targets add example.com")
@@ -222,8 +222,8 @@ def _refetch(
 ) -> None:
     """Fetches quarantined and missing records again, then parses and publishes those that were fetched. Raises
     ``Incomplete`` if the source returns none of them, or too few."""
-    from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.extraction.replay import replay_records
+    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.extraction.refetch import replay_records
 
     rows: list[Sequence[object]] = []
     replays: list[Replay] = []

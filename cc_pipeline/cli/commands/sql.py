@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cc_pipeline.api import meaning
+from cc_pipeline.api import user_input
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, HOME, Command
 from cc_pipeline.cli.commands.catalog import query_catalog
@@ -75,13 +75,13 @@ def sql(
       cc-pipeline sql --catalog "SELECT crawl, count(*), sum(rows) FROM row_groups GROUP BY crawl ORDER BY crawl"
     """
     from cc_pipeline.cli.sql_results import choose_format, run_statements
-    from cc_pipeline.lake.reading import open_for_queries, translate_errors
+    from cc_pipeline.lake.published_file import open_for_queries, translate_errors
 
     settings = load_settings(home=home)
     output_format = choose_format(output, out, csv=as_csv, json=as_json)
     if query is None and not sys.stdin.isatty():
         query = "-"
-    text = None if query is None else meaning.read_text_argument(query)
+    text = None if query is None else user_input.read_text_argument(query)
     if catalog:
         if text is None:
             raise UserInputError("--catalog takes a query: there is no prompt of the catalog")

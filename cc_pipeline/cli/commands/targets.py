@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.api import meaning
+from cc_pipeline.api import user_input
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
@@ -247,7 +247,7 @@ def add(targets: _Texts, home: options.Home = None) -> None:
       cc-pipeline targets add "set:press = @press.txt"      (a file beside domains.txt, one member per line)
     """
     settings = load_settings(home=home)
-    parsed = meaning.read_targets(targets, settings, settings.watch_list_path.parent)
+    parsed = user_input.read_targets(targets, settings, settings.watch_list_path.parent)
     claim_home(settings)
     _refuse_too_many(settings, [*watch_list.read(settings.watch_list_path), *parsed])
     added = watch_list.add(settings.watch_list_path, parsed)
@@ -309,7 +309,7 @@ def remove(
     if subset is not None and (purge or subset not in SUBSETS):
         raise UserInputError(f"--subset takes one of {', '.join(SUBSETS)}, and goes without --purge")
     settings = load_settings(home=home)
-    targets = meaning.expand_lists(targets)
+    targets = user_input.expand_lists(targets)
     watched_definitions = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
     if verify:
         verify_purges(settings, targets, watched_definitions)
@@ -356,11 +356,11 @@ def block(
 
       cc-pipeline targets block
     """
-    from cc_pipeline.extraction import blocked
+    from cc_pipeline.extraction import blocklist as blocked
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(home=home)
-    parsed = meaning.read_targets(targets or (), settings)
+    parsed = user_input.read_targets(targets or (), settings)
     with open_workspace(settings) as workspace:
         blocklist = blocked.block(workspace, parsed, reason) if parsed else blocked.read_blocklist(workspace)
     for site_block in blocklist.blocks:
@@ -372,11 +372,11 @@ def block(
 @app.command()
 def unblock(targets: _Texts, home: options.Home = None) -> None:
     """Unblock sites. Targets that left them out fetch them in their next run."""
-    from cc_pipeline.extraction import blocked
+    from cc_pipeline.extraction import blocklist as blocked
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(home=home)
-    parsed = meaning.read_targets(targets, settings)
+    parsed = user_input.read_targets(targets, settings)
     with open_workspace(settings) as workspace:
         blocked.unblock(workspace, parsed)
     for target in parsed:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.api.asking import LookupRequest, find_index_sources, needs_harvest
-from cc_pipeline.api.meaning import check_format
-from cc_pipeline.api.running import (
+from cc_pipeline.api.lookups import LookupRequest, find_index_sources, needs_harvest
+from cc_pipeline.api.run_steps import (
     build_indexes,
     find_agreed_builds,
     harvest_crawls,
@@ -19,6 +18,7 @@ from cc_pipeline.api.running import (
     resolve_crawls,
     run_step,
 )
+from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.commands import harvest
@@ -92,7 +92,7 @@ def build_index(
     if arcs is not None or subset:
         raise UserInputError("--arcs and --subset are for --btree")
     from cc_pipeline.commoncrawl.crawls import index_is_built
-    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.defs.launcher import Launcher
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(source=source, home=home)
@@ -122,7 +122,7 @@ def _build_btree(
 ) -> None:
     """Builds the URL index of a crawl in the home, from its columnar index or from its ARC files."""
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.defs.launcher import Launcher
     from cc_pipeline.harvesting.url_index import keep_arc_list
 
     with open_question([], crawl, source=source, home=home, subset=subset) as question:

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 import dagster as dg
 import pyarrow as pa
 
-from cc_pipeline.defs.checks.looks import check_made_partitions
+from cc_pipeline.defs.checks.check_runs import check_made_partitions
 from cc_pipeline.defs.declared.assets import BuildConfig, FootersConfig
+from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.metadata import crawl_links, format_list, row_counts, stage_metadata, to_metadata
 from cc_pipeline.defs.partition_runs import Yielded, logged_progress
-from cc_pipeline.defs.placement import HomeNamespace
 from cc_pipeline.defs.recording import Described, PartitionRun, read_job_partition, read_planned_keys
 from cc_pipeline.harvesting.build_index import build_index
 from cc_pipeline.harvesting.catalog import read_catalog_table

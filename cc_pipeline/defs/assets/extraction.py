@@ -4,11 +4,11 @@ import dagster as dg
 
 from cc_pipeline.defs.automation.watched import define_watched
 from cc_pipeline.defs.declared.assets import EXTRACTED, ExtractConfig
-from cc_pipeline.defs.declared.collected import asset_name
+from cc_pipeline.defs.declared.collected_parts import asset_name
 from cc_pipeline.defs.declared.jobs import ExtractTargetsConfig
+from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.partition_runs import Yielded, extract_partitions
 from cc_pipeline.defs.partitions import listed_keys
-from cc_pipeline.defs.placement import HomeNamespace
 from cc_pipeline.defs.recording import PartitionRun, read_planned_keys
 from cc_pipeline.errors import UserInputError, describe_unknown_name
 from cc_pipeline.workspace.workspace import Workspace

@@ -6,10 +6,10 @@ from typing import Literal, cast
 import dagster as dg
 
 from cc_pipeline.defs.declared.assets import SequenceFileConfig
-from cc_pipeline.defs.declared.collected import asset_name
+from cc_pipeline.defs.declared.collected_parts import asset_name
+from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.metadata import row_counts, stage_metadata, to_metadata
 from cc_pipeline.defs.partition_runs import Yielded, run_each
-from cc_pipeline.defs.placement import HomeNamespace
 from cc_pipeline.defs.recording import Described, PartitionRun, read_planned_keys
 from cc_pipeline.derived_files.export import Codec, ExportKind, ExportOptions, export_slices
 from cc_pipeline.derived_files.sequencefile import Compression

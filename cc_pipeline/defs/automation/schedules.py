@@ -23,13 +23,13 @@ from cc_pipeline.automation.due import (
     select_crawls,
 )
 from cc_pipeline.defs.declarations import Schedule, schedule
-from cc_pipeline.defs.declared.bodies import LOADING
+from cc_pipeline.defs.declared.late_loading import LOADING
+from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.partitions import KIND_TAG, SUMMARY_TAG, config_of, partition_key
-from cc_pipeline.defs.placement import HomeNamespace
 from cc_pipeline.errors import CcPipelineError
 
 if TYPE_CHECKING:
-    from cc_pipeline.automation.outlook import StalenessReport
+    from cc_pipeline.automation.staleness import StalenessReport
     from cc_pipeline.workspace.workspace import Workspace
 
 #: The most queued and running runs of schedules and sensors, so that the queue fits on one screen.
@@ -57,8 +57,8 @@ def history(
 ) -> dg.RunRequest | dg.SkipReason:
     """Once a day deletes runs older than CC_PIPELINE_HISTORY_DAYS, ten minutes at a time."""
     with LOADING:
-        from cc_pipeline.defs.flight import UNFINISHED
         from cc_pipeline.defs.history import is_recent
+        from cc_pipeline.defs.partitions_in_flight import UNFINISHED
 
     instance = context.instance
     running = dg.RunsFilter(job_name=namespace.qualify("trim_history"), statuses=list(UNFINISHED))
@@ -87,17 +87,17 @@ def _tick(
     context: dg.ScheduleEvaluationContext, workspace: Workspace, namespace: HomeNamespace
 ) -> list[dg.RunRequest] | dg.SkipReason:
     with LOADING:
-        from cc_pipeline.automation.outlook import assess_staleness
         from cc_pipeline.automation.reparse import describe_cost, is_agreed
         from cc_pipeline.automation.source_state import find_source_trouble
+        from cc_pipeline.automation.staleness import assess_staleness
         from cc_pipeline.defs.automation.watched import watched_targets
-        from cc_pipeline.defs.flight import (
+        from cc_pipeline.defs.instance import end_runs_of_dead_processes
+        from cc_pipeline.defs.partitions_in_flight import (
             find_in_flight,
             find_unresolved_failures,
             read_ended_runs,
             read_recorded_partitions,
         )
-        from cc_pipeline.defs.instance import end_runs_of_dead_processes
         from cc_pipeline.workspace.workspace import rate_now
 
     instance, settings, now = context.instance, workspace.settings, _now()
@@ -188,7 +188,7 @@ def _select_pairs(
 
 def _request(namespace: HomeNamespace, tick: str, run: RunProposal, summary: str) -> dg.RunRequest:
     with LOADING:
-        from cc_pipeline.defs.declared.collected import listed_ops
+        from cc_pipeline.defs.declared.collected_parts import listed_ops
 
     keys = [partition_key(*pair) for pair in run.pairs]
     tags = {KIND_TAG: run.kind, "dagster/priority": _PRIORITY[run.kind], SUMMARY_TAG: summary}

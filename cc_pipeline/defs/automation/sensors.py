@@ -17,9 +17,9 @@ import dagster as dg
 from cc_pipeline.automation.due import decide_crawls
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.declarations import sensor
-from cc_pipeline.defs.declared.bodies import LOADING
+from cc_pipeline.defs.declared.late_loading import LOADING
+from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.partitions import KIND_TAG, PARTITION_TAG, STATE_TAG, explain_too_many, range_of, room_for_crawls
-from cc_pipeline.defs.placement import HomeNamespace
 from cc_pipeline.defs.webhook import post_event
 from cc_pipeline.errors import CcPipelineError
 
@@ -249,7 +249,7 @@ def path_lists(
 def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, namespace: HomeNamespace) -> None:
     """Reports each failed run and its reason once, in the log and to CC_PIPELINE_WEBHOOK."""
     with LOADING:
-        from cc_pipeline.defs.declared.collected import owns
+        from cc_pipeline.defs.declared.collected_parts import owns
         from cc_pipeline.defs.run_failures import describe_failure
 
     run = context.dagster_run
@@ -327,7 +327,7 @@ def publication(
     """Publishes cc.duckdb when it is behind: at most every CC_PIPELINE_PUBLISH_EVERY minutes, or when all runs have
     ended."""
     with LOADING:
-        from cc_pipeline.defs.flight import UNFINISHED, find_in_flight
+        from cc_pipeline.defs.partitions_in_flight import UNFINISHED, find_in_flight
         from cc_pipeline.publish.publish import find_publication_lag, is_being_published
 
     try:

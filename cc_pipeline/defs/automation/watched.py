@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from cc_pipeline.automation.watch_list import WatchedTargets, read_valid_targets
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.placement import HomeNamespace
+from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.target_definitions import read_definitions
 from cc_pipeline.workspace.workspace import Workspace

@@ -1,5 +1,5 @@
 """The steps that evaluate checks, one for several checks. This module is loaded with the definitions of a home; the
-evaluation is in ``looks.py``."""
+evaluation is in ``check_runs.py``."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -7,8 +7,8 @@ from typing import Final
 import dagster as dg
 
 from cc_pipeline.checks.check import Check
-from cc_pipeline.defs.declared.bodies import load_later
-from cc_pipeline.defs.placement import HomeNamespace
+from cc_pipeline.defs.declared.late_loading import load_later
+from cc_pipeline.defs.home_namespace import HomeNamespace
 
 #: The name of the check that reads failed partitions from the instance.
 LEFT_FAILED: Final = "partitions_left_failed"
@@ -38,7 +38,7 @@ def _make_left_failed_check(namespace: HomeNamespace) -> dg.AssetChecksDefinitio
         description="Every partition that failed in the last week, in any run, was made since.",
     )
     def partitions_left_failed(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        check_result: dg.AssetCheckResult = load_later("cc_pipeline.defs.checks.looks.left_failed_result")(
+        check_result: dg.AssetCheckResult = load_later("cc_pipeline.defs.checks.check_runs.left_failed_result")(
             context.instance, namespace
         )
         return check_result
@@ -56,6 +56,6 @@ def _make_step(namespace: HomeNamespace, name: str, group: Sequence[Check]) -> d
         name=namespace.qualify(name), specs=specs, can_subset=True, required_resource_keys={namespace.resource}
     )
     def run_checks(context: dg.AssetCheckExecutionContext) -> Iterable[dg.AssetCheckResult]:
-        yield from load_later("cc_pipeline.defs.checks.looks.results")(context, namespace, group)
+        yield from load_later("cc_pipeline.defs.checks.check_runs.results")(context, namespace, group)
 
     return run_checks

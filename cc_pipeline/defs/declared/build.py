@@ -17,12 +17,12 @@ from cc_pipeline.defs.declarations import (
     Sensor,
     Step,
 )
-from cc_pipeline.defs.declared.bodies import body, load_later, schema_of
-from cc_pipeline.defs.declared.collected import CHECK_EVERYTHING, Part, leave_out, parts
+from cc_pipeline.defs.declared.collected_parts import CHECK_EVERYTHING, Part, leave_out, parts
+from cc_pipeline.defs.declared.late_loading import body, load_later, schema_of
+from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
 from cc_pipeline.defs.internals import LOCATION
 from cc_pipeline.defs.lineage import checked_owners, table_metadata
 from cc_pipeline.defs.partitions import CHECK_SCOPE_TAG, EVERYTHING
-from cc_pipeline.defs.placement import OWN_HOME, HomeNamespace
 from cc_pipeline.errors import UserInputError, describe_unknown_name
 from cc_pipeline.index.locators import refuse_unknown_kind
 from cc_pipeline.settings import PREFIX, owners

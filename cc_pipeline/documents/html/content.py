@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from resiliparse.extract.html2text import extract_plain_text
 from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.documents.html.kept import Content, Opinion, content_of, match_text
+from cc_pipeline.documents.html.content_selection import Content, Opinion, content_of, match_text
 from cc_pipeline.documents.html.markdown import Markdown
 from cc_pipeline.documents.html.markdown import markdown as markdown_of
 from cc_pipeline.documents.html.model import likelihoods

@@ -14,9 +14,9 @@ from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.headers import split_content_type
 from cc_pipeline.documents.html.bounds import bounded
-from cc_pipeline.documents.html.building import build_shallow_tree, build_tree
 from cc_pipeline.documents.html.scan import body_text, collected, links_of
 from cc_pipeline.documents.html.scan_py import Collected, Place, ScanLimits
+from cc_pipeline.documents.html.tree_builder import build_shallow_tree, build_tree
 from cc_pipeline.documents.html.urls import Resolved, browser_resolver, domain_of, resolver, shown_host
 from cc_pipeline.documents.page import Limits, Link
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.addresses import redact_address, scheme_of
-from cc_pipeline.api.asking import LookupRequest, has_gaps, needs_harvest
-from cc_pipeline.api.running import harvest_despite_gaps, run_step, start_all_runs
+from cc_pipeline.api.lookups import LookupRequest, has_gaps, needs_harvest
+from cc_pipeline.api.run_steps import harvest_despite_gaps, run_step, start_all_runs
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.lookups import open_question
@@ -21,9 +21,9 @@ from cc_pipeline.progress import human_bytes
 from cc_pipeline.settings import Settings, load_settings, normalise_root
 
 if TYPE_CHECKING:
-    from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.extensions.delivery.deliver import DeliveryReport
-    from cc_pipeline.extensions.delivery.verifying import VerifyReport
+    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.extensions.delivery.verification import VerifyReport
+    from cc_pipeline.extensions.delivery.writer import DeliveryReport
     from cc_pipeline.transport.client import Transport
 
 app = typer.Typer(
@@ -86,9 +86,9 @@ def copy(
     if convert not in (None, "warc"):
         raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
     destination = parse_destination(to)
-    from cc_pipeline.checks.left_out import describe_omissions
-    from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.extraction.blocked import read_blocklist
+    from cc_pipeline.checks.omissions import describe_omissions
+    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.extraction.blocklist import read_blocklist
 
     with (
         open_question(
@@ -154,10 +154,10 @@ def _deliver(
     from cc_pipeline import progress
     from cc_pipeline.capture_columns import RECORD_KEY_NAMES
     from cc_pipeline.export.provenance import gather_provenance
-    from cc_pipeline.extensions.delivery.deliver import Order, add_planned_captures, deliver
     from cc_pipeline.extensions.delivery.manifest import stable_provenance
-    from cc_pipeline.extraction.standing import read_slice_states
-    from cc_pipeline.extraction.target_slices import expand_targets
+    from cc_pipeline.extensions.delivery.writer import Order, add_planned_captures, deliver
+    from cc_pipeline.extraction.slice_selection import expand_targets
+    from cc_pipeline.extraction.slice_state import read_slice_states
     from cc_pipeline.lake.slice import LOCATE
 
     workspace = question.workspace
@@ -194,7 +194,7 @@ def open_place(destination: str, endpoint: str | None, settings: Settings) -> Tr
     """Opens a transport to the place of a delivery."""
     from cc_pipeline.stores.answer import S3Options
     from cc_pipeline.transport.client import Transport
-    from cc_pipeline.transport.place import PlaceOptions
+    from cc_pipeline.transport.mirror import PlaceOptions
 
     return Transport(
         destination, PlaceOptions(user_agent=settings.user_agent, s3=S3Options(endpoint, settings.s3_region))
@@ -294,7 +294,7 @@ def verify(
 
 def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, allow_missing: bool) -> None:
     from cc_pipeline import progress
-    from cc_pipeline.extensions.delivery.verifying import verify_place
+    from cc_pipeline.extensions.delivery.verification import verify_place
 
     destination = parse_destination(text)
     settings = load_settings(home=home)

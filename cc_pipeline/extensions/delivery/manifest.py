@@ -24,7 +24,7 @@ from cc_pipeline.atomic import parse_leftover_name
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.export.provenance import Provenance
-from cc_pipeline.records.check import ExpectedRecord, verify_record
+from cc_pipeline.records.verification import ExpectedRecord, verify_record
 from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.transport.client import Transport
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from cc_pipeline import progress
-from cc_pipeline.api.materializing import materialize
+from cc_pipeline.api.target_runs import materialize
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import coloured, console, progress_bars

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cc_pipeline.cli.command import Command
     from cc_pipeline.cli.known_hosts import KnownHosts
     from cc_pipeline.defs.declarations import HomeDefinitions
-    from cc_pipeline.defs.placement import HomeNamespace
+    from cc_pipeline.defs.home_namespace import HomeNamespace
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import ViewSpec
     from cc_pipeline.settings import Settings
@@ -38,15 +38,15 @@ def _commands() -> Mapping[str, Command]:
 
 
 def _known_hosts() -> Mapping[str, KnownHosts]:
-    from cc_pipeline.extensions.host_facts import known_hosts
+    from cc_pipeline.extensions.host_facts import host_predictions
 
-    return {"host_facts": known_hosts}
+    return {"host_facts": host_predictions}
 
 
 def _definitions(placement: HomeNamespace) -> HomeDefinitions:
     from cc_pipeline.errors import CcPipelineError
     from cc_pipeline.extensions.host_facts.definitions import make_definitions
-    from cc_pipeline.extensions.host_facts.places import added_datasets
+    from cc_pipeline.extensions.host_facts.folders import added_datasets
 
     try:
         settings = placement.load_settings()
@@ -57,13 +57,13 @@ def _definitions(placement: HomeNamespace) -> HomeDefinitions:
 
 def _checks(settings: Settings) -> Sequence[Check]:
     from cc_pipeline.extensions.host_facts.checks import dataset_checks
-    from cc_pipeline.extensions.host_facts.places import added_datasets
+    from cc_pipeline.extensions.host_facts.folders import added_datasets
 
     return dataset_checks(added_datasets(settings))
 
 
 def _sweep(workspace: Workspace) -> int:
-    from cc_pipeline.extensions.host_facts.known import sweep_datasets
+    from cc_pipeline.extensions.host_facts.registered_datasets import sweep_datasets
 
     return sweep_datasets(workspace.settings)
 

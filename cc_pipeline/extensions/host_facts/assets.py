@@ -4,22 +4,22 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from cc_pipeline.defs.declared.collected import asset_name
+from cc_pipeline.defs.declared.collected_parts import asset_name
+from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.partition_runs import Yielded, partition_metadata, run_each
 from cc_pipeline.defs.partitions import listed_keys
-from cc_pipeline.defs.placement import HomeNamespace
 from cc_pipeline.defs.recording import Described, PartitionRun
-from cc_pipeline.extensions.host_facts.choosing import (
+from cc_pipeline.extensions.host_facts.dataset_files import dataset_transport, harvest_shards
+from cc_pipeline.extensions.host_facts.definitions import AnnotationConfig, FillFactsConfig
+from cc_pipeline.extensions.host_facts.fill import fill_facts
+from cc_pipeline.extensions.host_facts.folders import asset_of
+from cc_pipeline.extensions.host_facts.host_selection import (
     DEFAULT_DATASETS,
     add_host_index,
     datasets_for_crawl,
     host_datasets,
 )
-from cc_pipeline.extensions.host_facts.dataset_files import dataset_transport, harvest_shards
-from cc_pipeline.extensions.host_facts.definitions import AnnotationConfig, FillFactsConfig
-from cc_pipeline.extensions.host_facts.fill import fill_facts
-from cc_pipeline.extensions.host_facts.known import RegisteredDataset, known_datasets
-from cc_pipeline.extensions.host_facts.places import asset_of
+from cc_pipeline.extensions.host_facts.registered_datasets import RegisteredDataset, known_datasets
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.workspace.workspace import Workspace
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def dataset_checks(datasets: Iterable[str]) -> list[Check]:
     """A check of the asset of each named dataset."""
-    from cc_pipeline.extensions.host_facts.places import asset_of
+    from cc_pipeline.extensions.host_facts.folders import asset_of
 
     return [_make_check(dataset, asset_of(dataset)) for dataset in datasets]
 
@@ -23,7 +23,7 @@ def _make_check(dataset: str, asset: str) -> Check:
     @check(asset, step="annotation_checks")
     def can_be_read(workspace: Workspace, _: Scope) -> CheckResult:
         """The files of the dataset can be read."""
-        from cc_pipeline.extensions.host_facts.verdicts import annotation_verdict
+        from cc_pipeline.extensions.host_facts.dataset_check import annotation_verdict
 
         return annotation_verdict(workspace, dataset)
 

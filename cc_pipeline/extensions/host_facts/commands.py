@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.api.meaning import check_format
-from cc_pipeline.api.running import run_step, start_all_runs
+from cc_pipeline.api.run_steps import run_step, start_all_runs
+from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.lookups import open_question
@@ -23,11 +23,11 @@ from cc_pipeline.workspace.claim import claim_home
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cc_pipeline.api.asking import LookupRequest
+    from cc_pipeline.api.lookups import LookupRequest
     from cc_pipeline.extensions.host_facts.annotations import Action
     from cc_pipeline.extensions.host_facts.dataset_question import Facts
-    from cc_pipeline.extensions.host_facts.known import RegisteredDataset
     from cc_pipeline.extensions.host_facts.ranks import Ranks, RanksEstimate
+    from cc_pipeline.extensions.host_facts.registered_datasets import RegisteredDataset
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -89,8 +89,8 @@ def facts(
 
       cc-pipeline facts show example.com -c 2024..2025 --dataset host-index --columns crawl,host,fetch_200
     """
-    from cc_pipeline.extensions.host_facts.choosing import datasets_for_crawl, facts_of
     from cc_pipeline.extensions.host_facts.dataset_question import refuse_gaps
+    from cc_pipeline.extensions.host_facts.host_selection import datasets_for_crawl, facts_of
 
     check_format(output)
     applied_action = _action(action, argument or (), hosts)
@@ -136,10 +136,10 @@ def _facts_of_captures(
     question: LookupRequest, dataset_names: Sequence[str], action: Action | None, columns: str | None
 ) -> list[pa.Table]:
     """The located captures with the facts of each, by crawl and target."""
-    from cc_pipeline.extensions.host_facts.choosing import datasets_for_crawl
     from cc_pipeline.extensions.host_facts.dataset_question import refuse_gaps
     from cc_pipeline.extensions.host_facts.host_facts import facts_of_captures
-    from cc_pipeline.extraction.target_slices import find_part_slices
+    from cc_pipeline.extensions.host_facts.host_selection import datasets_for_crawl
+    from cc_pipeline.extraction.slice_selection import find_part_slices
     from cc_pipeline.lake.slice import LOCATE, Slice
 
     lake = question.workspace.lake
@@ -168,7 +168,7 @@ def _facts_of_captures(
 
 def _store_facts(question: LookupRequest, datasets: Sequence[str]) -> None:
     """Fills the table of facts by a run, as the UI does, and publishes."""
-    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.defs.launcher import Launcher
 
     with Launcher(question.workspace) as launcher:
         launcher.add_targets(question.targets, question.crawls)
@@ -196,7 +196,7 @@ def report_cost(crawl: str, target: str, facts_found: Facts) -> None:
 def _datasets_to_ask(
     datasets_by_name: dict[str, RegisteredDataset], dataset_names: Sequence[str] | None, action: Action | None
 ) -> list[RegisteredDataset]:
-    from cc_pipeline.extensions.host_facts.choosing import (
+    from cc_pipeline.extensions.host_facts.host_selection import (
         add_host_index,
         datasets_for_filter,
         default_datasets,
@@ -303,7 +303,7 @@ def _show_estimates(
 def list_(output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
           home: options.Home = None) -> None:  # fmt: skip
     """List the datasets that this home knows: those that come with the program, and those that were added."""
-    from cc_pipeline.extensions.host_facts.known import known_datasets
+    from cc_pipeline.extensions.host_facts.registered_datasets import known_datasets
 
     check_format(output)
     rows = []
@@ -341,7 +341,7 @@ def add(
 
       cc-pipeline facts add join_spam.yaml --name spam
     """
-    from cc_pipeline.extensions.host_facts.known import add_dataset
+    from cc_pipeline.extensions.host_facts.registered_datasets import add_dataset
 
     added = add_dataset(load_settings(home=home), file, name)
     columns = added.columns()
@@ -352,7 +352,7 @@ def add(
 @app.command()
 def remove(name: Annotated[str, typer.Argument(help="A dataset that was added.")], home: options.Home = None) -> None:
     """Forget a dataset that was added. Facts that a run wrote down stay."""
-    from cc_pipeline.extensions.host_facts.known import remove_dataset
+    from cc_pipeline.extensions.host_facts.registered_datasets import remove_dataset
 
     remove_dataset(load_settings(home=home), name)
     notice(f"{name} was removed")

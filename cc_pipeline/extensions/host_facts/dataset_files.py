@@ -20,7 +20,7 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.paths import describe_faulty_lines, inflated, listed_keys, refuse_faulty_list
 from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.extensions.host_facts.datasets import Dataset
-from cc_pipeline.extensions.host_facts.places import keyed_path
+from cc_pipeline.extensions.host_facts.folders import keyed_path
 from cc_pipeline.extensions.host_facts.shards import Gap
 from cc_pipeline.index.catalog.from_footers import footers_digest
 from cc_pipeline.index.footers.harvest import FIRST_GUESS, HarvestPolicy, harvest_crawl

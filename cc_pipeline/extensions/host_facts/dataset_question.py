@@ -25,8 +25,8 @@ from cc_pipeline.extensions.host_facts.dataset_files import (
 from cc_pipeline.extensions.host_facts.datasets import OWN_COLUMNS, Dataset
 from cc_pipeline.extensions.host_facts.keyed_lookup import Endings, Keep, KeyedLookup, KeyedRows, LookupEstimate
 from cc_pipeline.extensions.host_facts.shards import Gap, Shard, column_types, stored_shards
-from cc_pipeline.index.etags import same_files
-from cc_pipeline.index.kept_answers import AnswerCache
+from cc_pipeline.index.answer_cache import AnswerCache
+from cc_pipeline.index.etag_aliases import same_files
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind

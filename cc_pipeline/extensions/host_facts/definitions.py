@@ -11,7 +11,7 @@ from pydantic import Field
 from cc_pipeline.columns import Column
 from cc_pipeline.defs.declarations import Asset, Columns, ExternalAsset, HomeDefinitions, OpJob, RecordedAsset, Step
 from cc_pipeline.defs.declared.jobs import PartitionsConfig
-from cc_pipeline.extensions.host_facts.places import ANNOTATION, asset_of
+from cc_pipeline.extensions.host_facts.folders import ANNOTATION, asset_of
 from cc_pipeline.extensions.host_facts.schemas import (
     DEGREES_COLUMNS,
     GNEISSWEB_COLUMNS,
@@ -20,7 +20,7 @@ from cc_pipeline.extensions.host_facts.schemas import (
 )
 
 if TYPE_CHECKING:
-    from cc_pipeline.extensions.host_facts.known import RegisteredDataset
+    from cc_pipeline.extensions.host_facts.registered_datasets import RegisteredDataset
 
 HOST_INDEX: Final = dg.AssetKey(["commoncrawl", "host_index"])
 DEGREES: Final = dg.AssetKey(["commoncrawl", "webgraph_degrees"])

@@ -20,7 +20,7 @@ from cc_pipeline.extensions.host_facts.schemas import HOST_FACTS_SCHEMA
 from cc_pipeline.extensions.host_facts.tables import FACTS
 from cc_pipeline.extraction.lookup_notes import split_into_commits, split_into_passes
 from cc_pipeline.extraction.run_inputs import run_and_replan
-from cc_pipeline.extraction.target_slices import TargetSlices, empty_obsolete_slices
+from cc_pipeline.extraction.slice_selection import TargetSlices, empty_obsolete_slices
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import Metrics, Slice, StageReport, slices_of
 from cc_pipeline.lake.streaming import count_rows

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.extensions.host_facts.shards import Bounds, Gap, Shard, cast_values
+from cc_pipeline.index.parquet.chunk_locations import ColumnLocation, RowGroupLocation
 from cc_pipeline.index.parquet.cost_estimate import likely_bytes, max_requests
 from cc_pipeline.index.parquet.decoding import decode_pages
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.parquet.locator import as_text
-from cc_pipeline.index.parquet.places import ColumnLocation, RowGroupLocation
 from cc_pipeline.index.parquet.read import RowGroupQuery, RowGroupRows, read_rows
 
 #: A type for any integer, and for sums of many.

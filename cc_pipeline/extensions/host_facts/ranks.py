@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from cc_pipeline import progress
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, PlaceFault, UserInputError, disk_trouble
 from cc_pipeline.extensions.host_facts.datasets import Dataset
-from cc_pipeline.extensions.host_facts.places import keyed_path
+from cc_pipeline.extensions.host_facts.folders import keyed_path
 from cc_pipeline.extensions.host_facts.rank_text import (
     HOSTS,
     KEY,

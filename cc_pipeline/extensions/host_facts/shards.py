@@ -17,8 +17,14 @@ from cc_pipeline.commoncrawl.key_ranges import RangeSet
 from cc_pipeline.errors import DataFault, DataKind, Kind
 from cc_pipeline.index.footers.decode import FooterRows, decode_footer
 from cc_pipeline.index.footers.store import CrawlFooters
+from cc_pipeline.index.parquet.chunk_locations import (
+    IndexFile,
+    RowGroupLocation,
+    check_row_group,
+    locate_column,
+    split_columns,
+)
 from cc_pipeline.index.parquet.locator import as_text
-from cc_pipeline.index.parquet.places import IndexFile, RowGroupLocation, check_row_group, locate_column, split_columns
 
 #: Types that a column may be declared as.
 TYPES: Final[Mapping[str, pa.DataType]] = {

@@ -37,8 +37,8 @@ def dataset(
 
     Raises ``UserInputError`` for invalid arguments, ``EnvironmentFault`` if nothing was published or the disk fails.
     """
-    from cc_pipeline.api.voice import use_reporter
-    from cc_pipeline.extensions.policies.making import make_dataset
+    from cc_pipeline.api.reporter import use_reporter
+    from cc_pipeline.extensions.policies.dataset_export import make_dataset
 
     with use_reporter(home.reporter):
         return make_dataset(

@@ -3,9 +3,9 @@
 import dagster as dg
 
 from cc_pipeline.defs.declared.jobs import PartitionsConfig
+from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.partition_runs import Yielded, partition_metadata, run_each
 from cc_pipeline.defs.partitions import StepContext, listed_keys
-from cc_pipeline.defs.placement import HomeNamespace
 from cc_pipeline.defs.recording import Described, PartitionRun, read_planned_keys
 from cc_pipeline.extensions.policies.fill import fill_policies
 from cc_pipeline.workspace.workspace import Workspace

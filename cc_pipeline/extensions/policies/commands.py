@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from cc_pipeline.api import meaning
+from cc_pipeline.api import user_input
 from cc_pipeline.api.choices import confirm_choices
-from cc_pipeline.api.materializing import Part
-from cc_pipeline.api.meaning import check_format
+from cc_pipeline.api.target_runs import Part
+from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.output import show_export, write_rows
@@ -59,8 +59,8 @@ def policies(
       cc-pipeline policies @sites.txt -c 2023..2024
     """
     from cc_pipeline.extensions.policies.hosts import policy_targets
-    from cc_pipeline.extensions.policies.reading import read_policies
-    from cc_pipeline.lake.reading import open_home_publication
+    from cc_pipeline.extensions.policies.robots_fetch import read_policies
+    from cc_pipeline.lake.published_file import open_home_publication
 
     check_format(output)
     settings = load_settings(
@@ -72,7 +72,7 @@ def policies(
         max_requests=options.cost_limit(yes),
         wait=options.wait_seconds(wait),
     )
-    requested_targets = meaning.read_targets(targets, settings)
+    requested_targets = user_input.read_targets(targets, settings)
     settings = confirm_choices(settings, yes=yes)
     crawls = crawl or _crawls_of(settings, requested_targets)
 
@@ -160,7 +160,7 @@ def dataset(
 
       cc-pipeline dataset -l fra --words 200.. --rules gopher --near 0.7 --format jsonl --out francais
     """
-    from cc_pipeline.extensions.policies.making import make_dataset
+    from cc_pipeline.extensions.policies.dataset_export import make_dataset
 
     export = make_dataset(
         load_settings(home=home),

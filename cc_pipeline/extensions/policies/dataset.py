@@ -27,8 +27,8 @@ from cc_pipeline.extensions.policies.dataset_filters import (
     failed_rules,
     unapplied_rules,
 )
-from cc_pipeline.extensions.policies.dataset_near_copies import near_duplicates, sketch_array
-from cc_pipeline.extensions.policies.respect import (
+from cc_pipeline.extensions.policies.near_copies import near_duplicates, sketch_array
+from cc_pipeline.extensions.policies.usage_preferences import (
     JudgmentTime,
     PreferenceCounts,
     count_unknown,
@@ -37,7 +37,7 @@ from cc_pipeline.extensions.policies.respect import (
     join_preferences,
     preference_condition,
 )
-from cc_pipeline.lake.reading import quote_literal
+from cc_pipeline.lake.published_file import quote_literal
 
 _UNSPACED: Final = ", ".join(map(quote_literal, sorted(UNSPACED)))
 #: Languages without end marks, or with end marks that the metric does not count.
@@ -100,7 +100,7 @@ class Recipe:
     text, ``rules`` are names in ``RULES``, and ``near`` is the share of common five-word runs of near copies
     (``None``: near copies are kept).
 
-    ``respect`` are preferences of ``respect.py``, judged ``as_of`` the fetch or the latest capture. ``known_only`` also
+    ``respect`` are preferences of ``usage_preferences.py``, judged ``as_of`` the fetch or the latest capture. ``known_only`` also
     removes pages with an unknown preference.
     """
 

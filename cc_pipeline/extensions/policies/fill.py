@@ -31,8 +31,8 @@ from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_SCHEMA, VERSIO
 from cc_pipeline.extensions.policies.tables import POLICIES
 from cc_pipeline.extraction.lookup_notes import split_into_commits
 from cc_pipeline.extraction.run_inputs import RunInputs, run_and_replan
-from cc_pipeline.extraction.standing import read_content_digests, read_slice_states
-from cc_pipeline.extraction.target_slices import TargetSlices, empty_obsolete_slices
+from cc_pipeline.extraction.slice_selection import TargetSlices, empty_obsolete_slices
+from cc_pipeline.extraction.slice_state import read_content_digests, read_slice_states
 from cc_pipeline.lake.ordered import spilled_batches
 from cc_pipeline.lake.slice import FETCH, Metrics, Slice, StageReport
 from cc_pipeline.lake.streaming import count_rows, stream_rows

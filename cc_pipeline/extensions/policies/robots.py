@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from cc_pipeline.extensions.policies.usage import LABELS, VERDICTS, parse_signal
+from cc_pipeline.extensions.policies.usage_signals import LABELS, VERDICTS, parse_signal
 
 #: Maximum bytes to parse. RFC 9309 requires at least 500 KiB, and Common Crawl stores 1 MiB.
 MAX_BYTES: Final = 1 << 20

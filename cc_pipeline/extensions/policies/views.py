@@ -6,7 +6,7 @@ from typing import Final
 
 from cc_pipeline.capture_columns import KEY_COLUMNS
 from cc_pipeline.columns import notes_of
-from cc_pipeline.extensions.policies import consent
+from cc_pipeline.extensions.policies import policy_queries
 from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_COLUMNS
 from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
 from cc_pipeline.publish import sql
@@ -58,7 +58,7 @@ VIEWS: Final = (
     ),
     ViewSpec(
         "page_policies",
-        consent.page_policies_query(),
+        policy_queries.page_policies_query(),
         "What pages and their headers say to robots of how they may be used.",
         notes=notes_of(KEY_COLUMNS) | _PAGE_POLICIES_NOTES,
     ),
@@ -67,14 +67,14 @@ MACROS: Final = (
     MacroSpec(
         "policy_of",
         ("page", "moment"),
-        consent.policy_query("page", "moment", sql.qualify),
+        policy_queries.policy_query("page", "moment", sql.qualify),
         "policy_of(page, moment): what robots.txt and the page said of access and uses when a URL was fetched, and "
         "what they say by the newest captures known: allow, disallow or unknown.",
     ),
     MacroSpec(
         "consent_timeline",
         BY_SITE,
-        consent.consent_timeline(select_site_rows),
+        policy_queries.consent_timeline(select_site_rows),
         "consent_timeline(site := NULL): stretches of time in which an origin's robots.txt said the same, and what.",
     ),
 )

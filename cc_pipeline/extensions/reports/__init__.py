@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cc_pipeline.checks.check import Check
     from cc_pipeline.cli.command import Command
     from cc_pipeline.defs.declarations import HomeDefinitions
-    from cc_pipeline.defs.placement import HomeNamespace
+    from cc_pipeline.defs.home_namespace import HomeNamespace
     from cc_pipeline.settings import Settings
 
 

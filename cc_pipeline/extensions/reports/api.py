@@ -26,7 +26,7 @@ def report(
 
     Raises ``UserInputError`` for a target that was not run here, and for one ``out`` with several targets.
     """
-    from cc_pipeline.api.voice import use_reporter
+    from cc_pipeline.api.reporter import use_reporter
 
     target_texts = [targets] if isinstance(targets, str) else list(targets)
     with use_reporter(home.reporter):
@@ -50,7 +50,7 @@ def reports(
     ``UserInputError`` for a target that was not run here, and for one ``out`` with several targets;
     ``EnvironmentFault`` if nothing was published.
     """
-    from cc_pipeline.api.meaning import expand_lists
+    from cc_pipeline.api.user_input import expand_lists
     from cc_pipeline.commoncrawl.target_text import parse_slug
     from cc_pipeline.extensions.reports.page import report_path, write_report
 

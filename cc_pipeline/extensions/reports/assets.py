@@ -2,9 +2,9 @@
 
 import dagster as dg
 
+from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.metadata import to_metadata
 from cc_pipeline.defs.partition_runs import Yielded, run_each
-from cc_pipeline.defs.placement import HomeNamespace
 from cc_pipeline.defs.recording import Described, PartitionRun, read_planned_keys
 from cc_pipeline.extensions.reports.page import report_path, write_report
 from cc_pipeline.workspace.workspace import Workspace

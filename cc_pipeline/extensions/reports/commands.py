@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cc_pipeline.api.meaning import check_format
+from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import console, notice, whole_file

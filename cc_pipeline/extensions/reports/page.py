@@ -24,7 +24,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extensions.reports.changes import paragraphs_between
 from cc_pipeline.extensions.reports.charts import Chart, Column, draw_chart
 from cc_pipeline.extensions.reports.findings import MAX_ROWS, Findings, Rows, find_target
-from cc_pipeline.lake.reading import open_bounded
+from cc_pipeline.lake.published_file import open_bounded
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.settings import Settings
 

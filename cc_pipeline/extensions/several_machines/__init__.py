@@ -23,7 +23,7 @@ def _rate_sources() -> Mapping[str, RateSourceOpener]:
 
 
 def _launchers() -> Mapping[str, type]:
-    from cc_pipeline.extensions.several_machines.spreading import SpreadingRunLauncher
+    from cc_pipeline.extensions.several_machines.run_launcher import SpreadingRunLauncher
 
     return {"SpreadingRunLauncher": SpreadingRunLauncher}
 

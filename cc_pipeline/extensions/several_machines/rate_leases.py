@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.transport.circuit_breaker import CLOCK_JUMP
 from cc_pipeline.transport.rate_source import RateSourceDown
 from cc_pipeline.transport.rates import SourceLimits
-from cc_pipeline.transport.refusals import CLOCK_JUMP
 
 #: Maximum seconds of slots in a lease. A killed process wastes no more than this.
 LEASE_SECONDS: Final = 0.25

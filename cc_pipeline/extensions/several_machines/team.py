@@ -74,11 +74,11 @@ def _for_hosts(common: str, hosts: tuple[tuple[str, int], ...]) -> str:
     return common
 
 
-_SINGLE_LAUNCHER = "run_launcher: {module: cc_pipeline.defs.watching, class: WatchingRunLauncher}\n"
+_SINGLE_LAUNCHER = "run_launcher: {module: cc_pipeline.defs.run_launcher, class: WatchingRunLauncher}\n"
 #: The launcher of several hosts. It needs names, not loopback addresses: daemon, webserver and all hosts use them.
 _LAUNCHER = """\
 run_launcher:
-  module: cc_pipeline.extensions.several_machines.spreading
+  module: cc_pipeline.extensions.several_machines.run_launcher
   class: SpreadingRunLauncher
   config:
     # partitions go to whoever has the fewest runs; harvests, publications and exports to the first

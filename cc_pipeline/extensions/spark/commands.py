@@ -41,7 +41,7 @@ def task(
 
       cc-pipeline task /mnt/lake/records/CC-MAIN-2024-22/plans/4f1e/000003.json
     """
-    from cc_pipeline.extensions.spark.elsewhere import result_address
+    from cc_pipeline.extensions.spark.external_tasks import result_address
     from cc_pipeline.extensions.spark.task_json import run_task
 
     with _pipes() as on_message:

@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 from cc_pipeline import progress
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError
-from cc_pipeline.extensions.spark.ambient import read_job_settings
+from cc_pipeline.extensions.spark.code_check import describe_process
 from cc_pipeline.extensions.spark.plans import Plans, fetch_plans, parse_plans, stored_plans, task_sizes
-from cc_pipeline.extensions.spark.same_code import describe_process
-from cc_pipeline.extensions.spark.work import (
+from cc_pipeline.extensions.spark.task_workspace import read_job_settings
+from cc_pipeline.extensions.spark.tasks import (
     Count,
     Failed,
     FetchJob,
@@ -42,7 +42,7 @@ from cc_pipeline.lake.adding import AddedFile, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE
 from cc_pipeline.records.fetch import KilledRunRecords, RecordsResult
-from cc_pipeline.records.leases import lease, stop_note
+from cc_pipeline.records.file_leases import lease, stop_note
 from cc_pipeline.records.schema import PARSED_SCHEMA
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
 from cc_pipeline.settings.reading import as_texts

@@ -50,8 +50,8 @@ def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
     # An import that fails is reported like any other error.
     from pyspark import SparkContext  # noqa: PLC0415
 
+    from cc_pipeline.extensions.spark.code_check import describe_worker_processes  # noqa: PLC0415
     from cc_pipeline.extensions.spark.driver import run_job  # noqa: PLC0415
-    from cc_pipeline.extensions.spark.same_code import describe_worker_processes  # noqa: PLC0415
     from cc_pipeline.transport.budget import OpenBreaker  # noqa: PLC0415
 
     request = pipes.extras

@@ -18,7 +18,7 @@ import pyarrow as pa
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.records.fetch import HELD_SCHEMA, MergeReader
-from cc_pipeline.records.places import PLACE_NAME
+from cc_pipeline.records.locations import PLACE_NAME
 from cc_pipeline.records.range_plan import MAX_RECORD_BYTES, Coalescing
 from cc_pipeline.records.storage import PLANS, STORED, RecordStorage
 

@@ -18,7 +18,7 @@ from cc_pipeline.checks.finding import Finding
 from cc_pipeline.children import neutral_environment, run
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
 from cc_pipeline.extensions.spark.settings import SparkSettings
-from cc_pipeline.lake.reading import check_extension
+from cc_pipeline.lake.published_file import check_extension
 from cc_pipeline.settings import PREFIX, Settings
 from cc_pipeline.stores.answer import S3Options
 from cc_pipeline.workspace.workspace import limits_of

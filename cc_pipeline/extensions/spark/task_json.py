@@ -15,9 +15,9 @@ from types import NoneType, UnionType
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.extensions.spark.code_check import check_processes, describe_process
 from cc_pipeline.extensions.spark.messages import error_as_json, error_from_json
-from cc_pipeline.extensions.spark.same_code import check_processes, describe_process
-from cc_pipeline.extensions.spark.work import (
+from cc_pipeline.extensions.spark.tasks import (
     Count,
     FetchJob,
     FetchTaskResult,

@@ -17,7 +17,7 @@ from typing import Final
 
 from cc_pipeline import progress
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, Kind, SourceRefuses
-from cc_pipeline.index.etags import FileVersion, RangeReader, same_files
+from cc_pipeline.index.etag_aliases import FileVersion, RangeReader, same_files
 from cc_pipeline.index.footers.decode import (
     DEFAULT_LOOKUP_COLUMNS,
     DEFAULT_STAT_COLUMNS,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cc_pipeline.index.parquet.chunk_locations import KEY, ColumnLocation, RowGroupLocation
 from cc_pipeline.index.parquet.fetch import GAP, Piece, coalesce, run_end
 from cc_pipeline.index.parquet.pages import may_repeat
-from cc_pipeline.index.parquet.places import KEY, ColumnLocation, RowGroupLocation
 
 #: Rows in a page as the index's writer cuts them.
 _PAGE_ROWS = 20_000

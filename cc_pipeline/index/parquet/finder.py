@@ -15,8 +15,7 @@ from cc_pipeline.index.catalog.schemas import DECODED
 from cc_pipeline.index.footers.decode import TRAILER_BYTES, RowGroup, decode_footer, place
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import find_gaps, missing_harvest, unharvested
-from cc_pipeline.index.parquet.fetch import Cost
-from cc_pipeline.index.parquet.places import (
+from cc_pipeline.index.parquet.chunk_locations import (
     KEY,
     ColumnLocation,
     IndexFile,
@@ -28,6 +27,7 @@ from cc_pipeline.index.parquet.places import (
     requested_columns,
     split_columns,
 )
+from cc_pipeline.index.parquet.fetch import Cost
 from cc_pipeline.transport.ranges import RangeBytes
 
 #: Enough for the footer of nearly every index file.

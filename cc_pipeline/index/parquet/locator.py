@@ -25,10 +25,10 @@ from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.archive_rows import holds_arc
 from cc_pipeline.index.gaps import subset_flags
 from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult, RangesOf, TargetRouter, surt_ranges
+from cc_pipeline.index.parquet.chunk_locations import KEY, RowGroupLocation, requested_columns, unread_notes
 from cc_pipeline.index.parquet.cost_estimate import index_bytes, likely_bytes, max_requests
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
 from cc_pipeline.index.parquet.finder import RowGroupFinder
-from cc_pipeline.index.parquet.places import KEY, RowGroupLocation, requested_columns, unread_notes
 from cc_pipeline.index.parquet.read import RowGroupQuery, RowGroupRows, Rows, read_rows
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.footers.thrift import CompactReader, FooterFault, Value
-from cc_pipeline.index.parquet.places import ColumnLocation
+from cc_pipeline.index.parquet.chunk_locations import ColumnLocation
 
 #: ``BoundaryOrder`` of pages whose bounds never fall.
 _ASCENDING = 1

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, range_set
 from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.index.parquet.chunk_locations import KEY, MAX_ROWS, ColumnLocation, RowGroupLocation
 from cc_pipeline.index.parquet.decoding import decode_batches, decode_pages
 from cc_pipeline.index.parquet.fetch import MAX_WHOLE_OBJECT, Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.parquet.page_walk import is_numbered
@@ -27,7 +28,6 @@ from cc_pipeline.index.parquet.pages import (
     read_offset_index,
     single_values,
 )
-from cc_pipeline.index.parquet.places import KEY, MAX_ROWS, ColumnLocation, RowGroupLocation
 
 #: Up to so many ranges, comparing whole columns is cheaper than comparing keys one by one.
 _MAX_COMPARED_RANGES = 24

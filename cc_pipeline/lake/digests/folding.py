@@ -1,4 +1,4 @@
-"""Moves the digests of slices from a table's log to sorted files (``standings.py``).
+"""Moves the digests of slices from a table's log to sorted files (``digest_reader.py``).
 
 The order of the steps makes a kill between any two of them harmless: the files, their list, a commit that names the
 list, and a checkpoint of that commit without the digests. Until the checkpoint exists, the log and the files agree.
@@ -29,8 +29,8 @@ from pyarrow.fs import FileSelector
 
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.lake.digests.digest import compute_input_digest, digest_from_int, digest_to_int, hash_texts
+from cc_pipeline.lake.digests.digest_reader import ANCHOR, FOLDER, FoldedDigests, FoldedFile, exclude_names
 from cc_pipeline.lake.digests.log import TransactionLog
-from cc_pipeline.lake.digests.standings import ANCHOR, FOLDER, FoldedDigests, FoldedFile, exclude_names
 from cc_pipeline.lake.lake import Lake, lake_fault
 
 #: Digests in a checkpoint above which they are folded: as many as a process reads in passing.

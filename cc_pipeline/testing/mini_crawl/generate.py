@@ -16,7 +16,7 @@ from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.index.btree.format import pack_pointer
 from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.index.btree.writer import write_btree
-from cc_pipeline.settings.places import MINI_CRAWL_MARK
+from cc_pipeline.settings.source_addresses import MINI_CRAWL_MARK
 from cc_pipeline.testing.mini_crawl.archives import arc_file_key, segment_id, warc_file_key, write_archives
 from cc_pipeline.testing.mini_crawl.indexes import write_columnar, write_zipnum
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec, gzip_member

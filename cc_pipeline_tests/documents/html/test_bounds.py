@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.documents.html import bounds, building, scan, scan_py
+from cc_pipeline.documents.html import bounds, scan, scan_py, tree_builder
 from cc_pipeline.documents.html.bounds import bounded, scanned, scanned_plainly
 from cc_pipeline.documents.html.scan_py import Collected
 from cc_pipeline.documents.html.tree import parse_html
@@ -146,7 +146,7 @@ MISNESTED = ("<form><div></form>", "<select><desc><select><nobr><a><b>", "<a><ma
 @pytest.mark.parametrize("unit", [*UNCLOSED, *MISNESTED])
 def test_no_tree_is_deeper_than_twice_the_bound(unit: str, is_readable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not is_readable:
-        monkeypatch.setattr(building, "_lexbor", None)
+        monkeypatch.setattr(tree_builder, "_lexbor", None)
     depths: list[int] = []
     markup = "<title>T</title><p>first" + unit * 3_000 + "<p>last"
     document = parse_html(markup, "http://a/", LIMITS, read_tree=lambda tree, *_: depths.append(_deepest(tree)))
@@ -170,7 +170,7 @@ def test_no_tree_is_deeper_than_twice_the_bound(unit: str, is_readable: bool, mo
 def test_a_page_fed_in_pieces_is_read_in_its_own_mode(doctype: str) -> None:
     """A table ends a paragraph but in the mode of old pages."""
     markup = f"{doctype}<p>text<table><tr><td>cell</table>{'<p>word' * 500}".encode()
-    built = building.build_tree(markup, LIMITS, set())
+    built = tree_builder.build_tree(markup, LIMITS, set())
     assert built.tree.html == LexborHTMLParser(markup).html
 
 

@@ -21,8 +21,8 @@ from cc_pipeline.documents.html.content import (
     minimal_markup,
     weighed,
 )
+from cc_pipeline.documents.html.content_selection import content_of
 from cc_pipeline.documents.html.features import holders, take_neighbours, windows
-from cc_pipeline.documents.html.kept import content_of
 from cc_pipeline.documents.html.urls import browser_resolver
 from cc_pipeline.documents.html.walk import walk
 from cc_pipeline.documents.page import Limits, ParseOptions

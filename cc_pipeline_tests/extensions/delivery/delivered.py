@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from warcio.archiveiterator import ArchiveIterator
 
-from cc_pipeline.extensions.delivery.deliver import DeliveryReport, Order, deliver
 from cc_pipeline.extensions.delivery.manifest import Manifest, from_json
-from cc_pipeline.extensions.delivery.verifying import VerifyReport, verify_place
+from cc_pipeline.extensions.delivery.verification import VerifyReport, verify_place
+from cc_pipeline.extensions.delivery.writer import DeliveryReport, Order, deliver
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stores.answer import ListedObject, S3Options
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.motoserver import moto_server
 from cc_pipeline_tests.records.fetching import fetch_table

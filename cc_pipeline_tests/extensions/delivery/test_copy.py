@@ -11,7 +11,7 @@ import boto3
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from cc_pipeline.defs.launch import Launcher, RunFailed
+from cc_pipeline.defs.launcher import Launcher, RunFailed
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.motoserver import moto_server
 from cc_pipeline_tests.world import copy_of

@@ -16,9 +16,9 @@ import pytest
 
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extensions.delivery import deliver as delivery_module
-from cc_pipeline.extensions.delivery.deliver import add_planned_captures
+from cc_pipeline.extensions.delivery import writer as delivery_module
 from cc_pipeline.extensions.delivery.manifest import Manifest, from_json, manifest_name, parse_delivery, to_json
+from cc_pipeline.extensions.delivery.writer import add_planned_captures
 from cc_pipeline.processes import this_process
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline_tests.extensions.delivery.delivered import (

@@ -14,8 +14,8 @@ import yaml
 
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.host_facts.annotations import read_action, read_join
-from cc_pipeline.extensions.host_facts.known import add_dataset
-from cc_pipeline.extensions.host_facts.places import datasets_path
+from cc_pipeline.extensions.host_facts.folders import datasets_path
+from cc_pipeline.extensions.host_facts.registered_datasets import add_dataset
 from cc_pipeline.stores import opening, web
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import open_named

@@ -15,7 +15,9 @@ from cc_pipeline.commoncrawl.expressions import parse_filter
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extensions.host_facts.choosing import (
+from cc_pipeline.extensions.host_facts.datasets import parse_dataset, shipped_datasets
+from cc_pipeline.extensions.host_facts.host_facts import facts_of_hosts, stored_facts
+from cc_pipeline.extensions.host_facts.host_selection import (
     choose_hosts,
     datasets_for_crawl,
     datasets_for_filter,
@@ -25,11 +27,14 @@ from cc_pipeline.extensions.host_facts.choosing import (
     host_datasets,
     narrow_target,
 )
-from cc_pipeline.extensions.host_facts.datasets import parse_dataset, shipped_datasets
-from cc_pipeline.extensions.host_facts.host_facts import facts_of_hosts, stored_facts
-from cc_pipeline.extensions.host_facts.known import RegisteredDataset, add_dataset, known_datasets, remove_dataset
 from cc_pipeline.extensions.host_facts.rank_text import LEVELS, parse_release
 from cc_pipeline.extensions.host_facts.ranks import convert_ranks, estimate_ranks
+from cc_pipeline.extensions.host_facts.registered_datasets import (
+    RegisteredDataset,
+    add_dataset,
+    known_datasets,
+    remove_dataset,
+)
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.host_facts.brute import rows_of, whole
 from cc_pipeline_tests.extensions.host_facts.conftest import CRAWL, ODD

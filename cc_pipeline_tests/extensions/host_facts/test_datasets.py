@@ -13,9 +13,14 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.host_facts.datasets import Dataset, parse_dataset, read_definition
+from cc_pipeline.extensions.host_facts.folders import datasets_path, keyed_path
 from cc_pipeline.extensions.host_facts.host_facts import facts_of_hosts
-from cc_pipeline.extensions.host_facts.known import add_dataset, known_datasets, remove_dataset, sweep_datasets
-from cc_pipeline.extensions.host_facts.places import datasets_path, keyed_path
+from cc_pipeline.extensions.host_facts.registered_datasets import (
+    add_dataset,
+    known_datasets,
+    remove_dataset,
+    sweep_datasets,
+)
 from cc_pipeline_tests.world import workspace_of
 
 WHOLE = """

@@ -7,9 +7,9 @@ import pytest
 
 from cc_pipeline import extension
 from cc_pipeline.cli.known_hosts import find_known_hosts, require_known_hosts
-from cc_pipeline.defs.declared import collected
+from cc_pipeline.defs.declared import collected_parts
 from cc_pipeline.defs.declared.build import definitions
-from cc_pipeline.defs.placement import OWN_HOME
+from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.host_facts.definitions import KEYED
 from cc_pipeline.extensions.host_facts.schemas import HOST_FACTS_SCHEMA
@@ -36,7 +36,7 @@ def test_without_it_there_is_no_asset_no_table_and_no_filter(monkeypatch: pytest
     assert dg.AssetKey("host_facts") not in {spec.key for spec in found.resolve_all_asset_specs()}
     assert "host_facts" not in {spec.name for spec in all_tables()}
     assert "host_facts" not in {one.name for one in extension.extensions()}
-    assert not any(asset.name == "host_facts" for asset in collected.published_assets())
+    assert not any(asset.name == "host_facts" for asset in collected_parts.published_assets())
     assert find_known_hosts() is None
     with pytest.raises(UserInputError, match="none is in use"):
         require_known_hosts()

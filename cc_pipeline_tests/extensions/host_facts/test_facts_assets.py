@@ -11,10 +11,10 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.declared.build import everything
+from cc_pipeline.defs.home_namespace import WORKSPACE
 from cc_pipeline.defs.partitions import config_of
-from cc_pipeline.defs.placement import WORKSPACE
-from cc_pipeline.extensions.host_facts.known import add_dataset
-from cc_pipeline.extensions.host_facts.verdicts import annotation_verdict
+from cc_pipeline.extensions.host_facts.dataset_check import annotation_verdict
+from cc_pipeline.extensions.host_facts.registered_datasets import add_dataset
 from cc_pipeline_tests.defs.graph import asset
 from cc_pipeline_tests.extensions.host_facts.keyed import KeyedSpec, KeyedTruth, write_keyed
 from cc_pipeline_tests.world import NEW, OLD, Bucket, copy_of, harvest, workspace_of

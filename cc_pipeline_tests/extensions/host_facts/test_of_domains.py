@@ -12,13 +12,13 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extensions.host_facts.choosing import add_host_index, datasets_for_crawl, host_datasets
 from cc_pipeline.extensions.host_facts.datasets import Dataset, parse_dataset, shipped_datasets
 from cc_pipeline.extensions.host_facts.fill import fill_facts
+from cc_pipeline.extensions.host_facts.folders import datasets_path
 from cc_pipeline.extensions.host_facts.host_facts import facts_of_hosts, stored_facts
 from cc_pipeline.extensions.host_facts.host_keys import host_key
-from cc_pipeline.extensions.host_facts.known import known_datasets
-from cc_pipeline.extensions.host_facts.places import datasets_path
+from cc_pipeline.extensions.host_facts.host_selection import add_host_index, datasets_for_crawl, host_datasets
+from cc_pipeline.extensions.host_facts.registered_datasets import known_datasets
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline_tests.extensions.host_facts.brute import rows_of, whole
 from cc_pipeline_tests.extensions.host_facts.conftest import CRAWL

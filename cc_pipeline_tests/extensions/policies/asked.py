@@ -8,7 +8,7 @@ from dataclasses import asdict
 import duckdb
 import pyarrow as pa
 
-from cc_pipeline.extensions.policies import consent
+from cc_pipeline.extensions.policies import policy_queries
 from cc_pipeline.extensions.policies.robots import parse_robots
 from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_SCHEMA
 
@@ -30,9 +30,12 @@ def verdicts(bodies: Iterable[bytes], asked: Iterable[tuple[int, str, str]]) -> 
         connection.register(
             "questions", pa.table(dict(zip(names, map(list, zip(*questions, strict=True)), strict=True)))
         )
-        sql = f"SELECT ask, robots, 'read' AS state, {consent.path_expression('url')} AS path, agent FROM questions"
+        sql = (
+            f"SELECT ask, robots, 'read' AS state, {policy_queries.path_expression('url')} AS path, agent FROM "
+            "questions"
+        )
         rows = connection.execute(
-            f"WITH {consent.verdict_ctes(sql, lambda table: table)} SELECT ask, about, verdict FROM verdicts"
+            f"WITH {policy_queries.verdict_ctes(sql, lambda table: table)} SELECT ask, about, verdict FROM verdicts"
         ).fetchall()
     found: list[dict[str, str]] = [{} for _ in questions]
     for ask, about, verdict in rows:

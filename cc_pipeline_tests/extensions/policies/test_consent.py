@@ -15,10 +15,10 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.export import table_files
 from cc_pipeline.extensions.policies.dataset import FilterResult, Recipe, filter_pages
-from cc_pipeline.extensions.policies.respect import parse_preferences, unread_robots_note
 from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_SCHEMA
+from cc_pipeline.extensions.policies.usage_preferences import parse_preferences, unread_robots_note
 from cc_pipeline.extensions.policies.views import _SITE_POLICIES, MACROS
-from cc_pipeline.lake.reading import open_home_publication
+from cc_pipeline.lake.published_file import open_home_publication
 from cc_pipeline.publish.macros import MACROS as CORE_MACROS
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.policies.conftest import SPEC, UNREAD

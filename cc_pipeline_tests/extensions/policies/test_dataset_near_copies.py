@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from cc_pipeline.documents.signals.quality import fingerprint
-from cc_pipeline.extensions.policies import dataset_near_copies as module
-from cc_pipeline.extensions.policies.dataset_near_copies import near_duplicates
+from cc_pipeline.extensions.policies import near_copies as module
+from cc_pipeline.extensions.policies.near_copies import near_duplicates
 
 
 def some_texts(count: int, seed: int) -> tuple[list[str], list[set[tuple[str, ...]]]]:

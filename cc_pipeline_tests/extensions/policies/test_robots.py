@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.duck import connect
-from cc_pipeline.extensions.policies import consent
+from cc_pipeline.extensions.policies import policy_queries
 from cc_pipeline.extensions.policies.fill import origin_of
 from cc_pipeline.extensions.policies.robots import MAX_BYTES, MAX_PAIRS, normal_pattern, parse_robots
 from cc_pipeline_tests.extensions.policies.asked import access, verdicts
@@ -187,7 +187,7 @@ _PIECES = st.sampled_from([*"/?%*$#aé\\'\" &=~", "%2f", "%3F", "%41", "%e3", "%
 def test_sql_and_patterns_have_one_normal_form(several: list[list[str]]) -> None:
     paths = ["/" + "".join(parts).partition("#")[0] for parts in several]
     with connect() as connection:
-        query = f"SELECT {consent.path_expression('u')} FROM (SELECT unnest(?) AS u)"
+        query = f"SELECT {policy_queries.path_expression('u')} FROM (SELECT unnest(?) AS u)"
         found = connection.execute(query, [[SITE + path for path in paths]]).fetchall()
     wanted = [normal_pattern(path.replace("*", "%2A").replace("$", "%24") + "*")[:-1] for path in paths]
     assert [path for (path,) in found] == wanted
@@ -203,7 +203,9 @@ def test_sql_and_patterns_have_one_normal_form(several: list[list[str]]) -> None
 )  # fmt: skip
 def test_sql_and_the_fill_have_one_origin(url: str) -> None:
     with connect() as connection:
-        [found] = connection.execute(f"SELECT {consent.origin_columns('u')} FROM (SELECT ? AS u)", [url]).fetchall()
+        [found] = connection.execute(
+            f"SELECT {policy_queries.origin_columns('u')} FROM (SELECT ? AS u)", [url]
+        ).fetchall()
     assert found == origin_of(url)
 
 

@@ -13,14 +13,14 @@ import duckdb
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
+from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.defs.partitions import range_tags
-from cc_pipeline.defs.placement import OWN_HOME
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extensions.reports import page as writing
 from cc_pipeline.extensions.reports.changes import describe_changes
 from cc_pipeline.extensions.reports.findings import MAX_ROWS, Findings, find_target
 from cc_pipeline.extensions.reports.page import month_of, render_page, write_report
-from cc_pipeline.lake.reading import open_bounded
+from cc_pipeline.lake.published_file import open_bounded
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.defs.graph import asset
 from cc_pipeline_tests.defs.test_browser import browsing

@@ -12,7 +12,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extensions.reports.changes import describe_changes
 from cc_pipeline.extensions.reports.findings import find_target, target_scope
 from cc_pipeline.extensions.reports.page import render_page
-from cc_pipeline.lake.reading import open_bounded
+from cc_pipeline.lake.published_file import open_bounded
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
 

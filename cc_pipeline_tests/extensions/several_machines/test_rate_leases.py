@@ -36,13 +36,13 @@ from cc_pipeline.extensions.several_machines.rate_leases import (
     open_leases,
 )
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.transport import gate as of_gate
+from cc_pipeline.transport import rate_limiter as of_gate
+from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline.transport.rate_source import RateSourceDown
 from cc_pipeline.transport.rates import SourceLimits
-from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.postgres import Postgres, postgres_server

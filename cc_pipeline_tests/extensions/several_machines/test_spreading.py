@@ -12,8 +12,8 @@ from dagster._core.errors import DagsterUserCodeUnreachableError
 
 from cc_pipeline.defs.instance import MACHINE_TAG, SERVER_TAG, Server, check_host_count
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extensions.several_machines import spreading
-from cc_pipeline.extensions.several_machines.spreading import SpreadingRunLauncher
+from cc_pipeline.extensions.several_machines import run_launcher
+from cc_pipeline.extensions.several_machines.run_launcher import SpreadingRunLauncher
 from cc_pipeline.processes import this_machine
 
 ONE, TWO = ("one.internal", 4000), ("two.internal", 4001)
@@ -34,7 +34,7 @@ class Hosts:
         kept = self.instance.get_run_by_id(run.run_id)
         assert kept is not None
         assert kept.tags[MACHINE_TAG] == this_machine()
-        found = spreading.read_server(kept)
+        found = run_launcher.read_server(kept)
         assert found is not None
         return found
 
@@ -50,8 +50,8 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
         def start_on(instance: dg.DagsterInstance, run: dg.DagsterRun, host: str, port: int) -> None:
             instance.add_run_tags(run.run_id, {SERVER_TAG: f'{{"host": "{host}", "port": {port}}}'})
 
-        monkeypatch.setattr(spreading, "start_run_on", start_on)
-        monkeypatch.setattr(spreading, "server_listens", lambda server: server in made.up)
+        monkeypatch.setattr(run_launcher, "start_run_on", start_on)
+        monkeypatch.setattr(run_launcher, "server_listens", lambda server: server in made.up)
         yield made
 
 

@@ -6,7 +6,7 @@ or Kubernetes only ``start`` differs: it submits the same command and waits for 
 
 import dagster as dg
 
-from cc_pipeline.extensions.spark.elsewhere import ExternalTaskEngine
+from cc_pipeline.extensions.spark.external_tasks import ExternalTaskEngine
 from cc_pipeline.extraction.run import TABLES, extract
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace

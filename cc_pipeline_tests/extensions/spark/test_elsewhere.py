@@ -14,17 +14,17 @@ import pytest
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extensions.spark import plans as cutting
 from cc_pipeline.extensions.spark import task_json
+from cc_pipeline.extensions.spark.code_check import describe_process
 from cc_pipeline.extensions.spark.commands import task
-from cc_pipeline.extensions.spark.elsewhere import ExternalTaskEngine
-from cc_pipeline.extensions.spark.same_code import describe_process
+from cc_pipeline.extensions.spark.external_tasks import ExternalTaskEngine
 from cc_pipeline.extensions.spark.task_json import as_json, from_json, read_result, run_task
-from cc_pipeline.extensions.spark.work import FetchJob, FetchTaskResult, Written
+from cc_pipeline.extensions.spark.tasks import FetchJob, FetchTaskResult, Written
 from cc_pipeline.extraction.engine import LOCAL
 from cc_pipeline.extraction.fetch_counts import Tally
 from cc_pipeline.lake.adding import AddedFile
-from cc_pipeline.records.check import ExpectedRecord
 from cc_pipeline.records.fetch import RecordsResult
 from cc_pipeline.records.range_plan import RecordOptions
+from cc_pipeline.records.verification import ExpectedRecord
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.testing.engines import assert_same, find_leftovers, find_unnamed_files
 from cc_pipeline.transport.budget import OpenBreaker

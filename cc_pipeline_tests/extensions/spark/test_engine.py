@@ -18,24 +18,24 @@ from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
 from cc_pipeline.extensions.spark import driver as engine
 from cc_pipeline.extensions.spark import plans as cutting
-from cc_pipeline.extensions.spark import work
+from cc_pipeline.extensions.spark import tasks
 from cc_pipeline.extensions.spark.driver import SparkEngine, run_job
 from cc_pipeline.extensions.spark.plans import Plans
 from cc_pipeline.extraction import fetch, plan
-from cc_pipeline.extraction.blocked import block
+from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.engine import LOCAL
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.run import TABLES
-from cc_pipeline.records.leases import lease
-from cc_pipeline.records.places import LocationIndex
+from cc_pipeline.records.file_leases import lease
+from cc_pipeline.records.locations import LocationIndex
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.sweep import sweep
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.testing.engines import EngineTests, assert_same, find_leftovers, find_unnamed_files, read_rows
-from cc_pipeline.transport import refusals
+from cc_pipeline.transport import circuit_breaker
 from cc_pipeline.transport.budget import OpenBreaker, openings, take_over
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.upkeep.purge import purge
@@ -322,8 +322,8 @@ def test_a_source_that_gives_nothing_then_all(bucket: Bucket, tmp_path: Path) ->
 
 def test_one_workers_open_breaker_stops_all(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slugs = sorted(bucket[1].domains())
-    monkeypatch.setattr(refusals, "PROBES", (200.0,))
-    monkeypatch.setattr(refusals, "WAIT", 0.05)
+    monkeypatch.setattr(circuit_breaker, "PROBES", (200.0,))
+    monkeypatch.setattr(circuit_breaker, "WAIT", 0.05)
     # a request for each record, one after the other
     monkeypatch.setattr(fetch, "RecordOptions", partial(RecordOptions, coalescing=Coalescing(gap=-1)))
 
@@ -366,8 +366,8 @@ def test_an_open_breaker_outlives_the_job_and_binds_the_next(
             moved.chdir(folder)
             return task()
 
-    monkeypatch.setattr(refusals, "PROBES", (200.0,))
-    monkeypatch.setattr(refusals, "WAIT", 0.05)
+    monkeypatch.setattr(circuit_breaker, "PROBES", (200.0,))
+    monkeypatch.setattr(circuit_breaker, "WAIT", 0.05)
     monkeypatch.setattr(fetch, "RecordOptions", partial(RecordOptions, coalescing=Coalescing(gap=-1)))
     slugs = sorted(bucket[1].domains())
     with FaultServer(bucket[0]) as server:
@@ -425,7 +425,7 @@ def test_a_task_is_tried_again_and_its_last_error_is_told_as_it_was(
         raise PlaceFault("the disk is full", "Free some space")
 
     with monkeypatch.context() as patched:
-        patched.setattr(work, "fetch_planned", full)
+        patched.setattr(tasks, "fetch_planned", full)
         with pytest.raises(PlaceFault, match="the disk is full") as told:
             fetch_captures(workspace, NEW, slugs, engine=spark())
         # where it arose is told too
@@ -440,14 +440,14 @@ def test_a_target_that_breaks_a_task_fails_alone(
 ) -> None:
     workspace, slugs = again(bucket, before, tmp_path / "home"), slugs[:5]
     bad = slugs[3]
-    plain = work.spill_pages
+    plain = tasks.spill_pages
 
     def broken(records: list[Any], *rest: Any) -> Any:
         if any(bad in batch.column("target").to_pylist() for batch in records):
             raise RuntimeError("cannot be parsed")
         return plain(records, *rest)
 
-    monkeypatch.setattr(work, "spill_pages", broken)
+    monkeypatch.setattr(tasks, "spill_pages", broken)
     found = made(workspace, slugs, spark(), PAGES)
     assert [slug for slug, one in found.items() if one.error is not None] == [bad]
     assert set(found[bad].reports) == {"records"}

@@ -11,7 +11,7 @@ from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, Incomplete
 from cc_pipeline.extensions.spark.messages import Facts, Failed, Inbox, Outbox, Progress, Refused, RemoteError
 from cc_pipeline.extensions.spark.messages import error_as_json as as_json
 from cc_pipeline.extensions.spark.messages import error_from_json as from_json
-from cc_pipeline.extraction.isolation import affects_all_targets
+from cc_pipeline.extraction.failure_isolation import affects_all_targets
 from cc_pipeline.extraction.run import PartitionResult
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.transport.budget import OpenBreaker

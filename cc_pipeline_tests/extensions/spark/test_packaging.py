@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.process, pytest.mark.xdist_group(GROUP)]
 ASK = """
 import json, sys
 from pyspark import SparkContext
-from cc_pipeline.extensions.spark.same_code import ask_workers
+from cc_pipeline.extensions.spark.code_check import ask_workers
 from cc_pipeline.errors import EnvironmentFault
 with SparkContext(appName="ask") as context:
     for context.pythonExec in sys.argv[1:]:

@@ -18,12 +18,12 @@ import pytest
 from cc_pipeline import COMPILED
 from cc_pipeline.defs.engines import LOCAL, find_engine
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extensions.spark import code_check as worker_facts
 from cc_pipeline.extensions.spark import job
-from cc_pipeline.extensions.spark import same_code as worker_facts
+from cc_pipeline.extensions.spark.code_check import ROW_LIBRARIES, describe_process, describe_workers
 from cc_pipeline.extensions.spark.readiness import check_ready, engine_findings, master_addresses, spark_submit
-from cc_pipeline.extensions.spark.same_code import ROW_LIBRARIES, describe_process, describe_workers
 from cc_pipeline.extensions.spark.settings import SparkSettings
-from cc_pipeline.lake import reading
+from cc_pipeline.lake import published_file
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.weedserver import CREDENTIALS
 
@@ -192,7 +192,7 @@ def normal(name: str) -> str:
 def test_what_no_run_could_publish_is_refused_before_anything_is_fetched(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_PACKAGE", "no_such_package")
+    monkeypatch.setattr(published_file, "_PACKAGE", "no_such_package")
     # where DuckDB looks for installed extensions
     monkeypatch.setenv("HOME", str(machine))
     with pytest.raises(EnvironmentFault, match="httpfs") as refused:

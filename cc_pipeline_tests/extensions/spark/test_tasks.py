@@ -16,13 +16,13 @@ import pytest
 from cc_pipeline.addresses import Access
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, UserInputError
-from cc_pipeline.extensions.spark.ambient import open_task_workspace, read_job_settings
+from cc_pipeline.extensions.spark.code_check import describe_process
 from cc_pipeline.extensions.spark.driver import SparkEngine, check_executor_count
 from cc_pipeline.extensions.spark.plans import Plans, cut_tables, fetch_plans, task_share
-from cc_pipeline.extensions.spark.same_code import describe_process
-from cc_pipeline.extensions.spark.work import Failed, Halting, Job, Task
+from cc_pipeline.extensions.spark.task_workspace import open_task_workspace, read_job_settings
+from cc_pipeline.extensions.spark.tasks import Failed, Halting, Job, Task
 from cc_pipeline.records.fetch import HELD_SCHEMA
-from cc_pipeline.records.leases import lease, list_expired_leases
+from cc_pipeline.records.file_leases import lease, list_expired_leases
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import load_settings

@@ -20,7 +20,7 @@ from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, range_fault
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.faultserver import FaultServer, FaultServerProcess, Rule
 from cc_pipeline_tests.index.footers.footer_files import index_table, parquet_bytes
@@ -80,7 +80,7 @@ from pathlib import Path
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 
 url, folder, crawl = sys.argv[1:4]
 keys = json.load(sys.stdin)

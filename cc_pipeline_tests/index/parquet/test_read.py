@@ -21,12 +21,12 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import CcPipelineError, DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.parquet import fetch, locator, read
 from cc_pipeline.index.parquet import pages as page_index
+from cc_pipeline.index.parquet.chunk_locations import KEY, IndexFile, RowGroupLocation
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_pages
 from cc_pipeline.index.parquet.fetch import Cost, PageIndexes, Piece, coalesce
 from cc_pipeline.index.parquet.finder import Footers
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.parquet.pages import read_column_index, read_offset_index
-from cc_pipeline.index.parquet.places import KEY, IndexFile, RowGroupLocation
 from cc_pipeline.index.parquet.read import RowGroupQuery, RowGroupRows, read_rows, rows_in_ranges
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServer

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.footers.decode import decode_footer
+from cc_pipeline.index.parquet.chunk_locations import KEY, ColumnLayout, ColumnLocation
 from cc_pipeline.index.parquet.finder import Footers
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.parquet.pages import Pages, may_repeat, read_offset_index, single_values
-from cc_pipeline.index.parquet.places import KEY, ColumnLayout, ColumnLocation
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServer
 

@@ -14,8 +14,8 @@ import pytest
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.index.lookup import IndexSources, look_up
-from cc_pipeline.index.zipnum import kept_clusters as kept_module
-from cc_pipeline.index.zipnum.kept_clusters import Clusters, cluster_version
+from cc_pipeline.index.zipnum import cluster_cache as kept_module
+from cc_pipeline.index.zipnum.cluster_cache import Clusters, cluster_version
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline_tests.faultserver import FaultServer, Rule

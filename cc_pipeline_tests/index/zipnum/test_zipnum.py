@@ -19,7 +19,7 @@ from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.index.zipnum.cluster import Cluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator, capture_of
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.place import PlaceOptions
+from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.faultserver import FaultServer, Rule

@@ -1,0 +1,211 @@
+"""Captures that a person lists in a file: checks them, locates those with a URL only, and keeps them as a target."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cc_pipeline.api.lookups import NoIndex, find_index_sources
+from cc_pipeline.api.reporter import get_reporter
+from cc_pipeline.api.row_preview import format_count
+from cc_pipeline.api.user_input import STANDARD_INPUT
+from cc_pipeline.commoncrawl.target_text import parse_named_captures
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.settings import Settings
+from cc_pipeline.terminal import escape_controls
+from cc_pipeline.workspace.claim import claim_home
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cc_pipeline.commoncrawl.target import Target
+    from cc_pipeline.lake.ordered import OrderedRows
+    from cc_pipeline.named_captures.adding import Counts
+    from cc_pipeline.named_captures.reading import RejectedRows
+    from cc_pipeline.named_captures.url_requests import CaptureLookup, UrlRequests
+    from cc_pipeline.workspace.workspace import Workspace
+
+#: The most crawls that a suggested command names one by one.
+_MAX_NAMED_CRAWLS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AddedCaptures:
+    """The result of reading a file of captures: the target that has them now, its captures by crawl (``held``), how
+    they compare with earlier ones (``counts``), rows that could not be used (``wrong``), and how many captures are of
+    ``blocked`` sites, which no run fetches."""
+
+    target: Target
+    held: Mapping[str, int]
+    counts: Counts
+    wrong: RejectedRows
+    blocked: int
+
+    def __repr__(self) -> str:
+        counts_text = ", ".join(f"{crawl}: {count:,}" for crawl, count in self.held.items())
+        wrong = [f"row {row}: {reason}" for row, reason in self.wrong.first]
+        problems = (
+            [f"{format_count(self.wrong.count, 'row')} could not be used: {'; '.join(wrong)}"]
+            if self.wrong.count
+            else []
+        )
+        blocked = [f"{format_count(self.blocked, 'capture')} of blocked sites"] if self.blocked else []
+        lines = (f"{self.target.definition}: {counts_text or 'no captures'}", *problems, *blocked)
+        return "\n".join(escape_controls(line, one_line=True) for line in lines)
+
+    @property
+    def run(self) -> str:
+        """The command that fetches the captures."""
+        crawls = [*self.held] if len(self.held) <= _MAX_NAMED_CRAWLS else ["all"]
+        return f"cc-pipeline run {self.target.definition} {' '.join(f'-c {crawl}' for crawl in crawls)}"
+
+
+def add_captures(
+    settings: Settings,
+    file: str | Path,
+    name: str | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    extend: bool = False,
+    replace: bool = False,
+    harvest: bool = False,
+    yes: bool = False,
+) -> AddedCaptures:
+    """Makes the captures that a file lists (``-``: standard input) the target ``captures:NAME``; the default name is
+    that of the file. ``columns`` maps columns of a capture to the file's if they have other names.
+
+    If the target has other captures already, ``extend`` adds to them and ``replace`` also removes those that the file
+    does not list; without either nothing is changed. Rows with a URL and a time are looked up first: ``harvest`` allows
+    harvesting crawls for it, ``yes`` agrees to the cost. Raises ``UserInputError``, ``EnvironmentFault``, and
+    ``DataFault`` for an index that cannot be read.
+    """
+    from cc_pipeline.extraction.blocklist import read_blocklist
+    from cc_pipeline.harvesting.crawls import known_crawls
+    from cc_pipeline.lake.target_definitions import read_definitions
+    from cc_pipeline.named_captures.adding import Adding, Counts
+    from cc_pipeline.named_captures.capture_rows import CaptureRowParser
+    from cc_pipeline.named_captures.reading import RejectedRows, read_chunks
+    from cc_pipeline.named_captures.url_requests import UrlRequests
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    target = parse_named_captures(_derive_name(str(file)) if name is None else name)
+    claim_home(settings)
+    with open_workspace(settings) as workspace, workspace.scratch_folder("given") as scratch:
+        workspace.claim()
+        path = _spool_input(scratch) if str(file) == STANDARD_INPUT else Path(file).expanduser()
+        wrong, block, out = RejectedRows(), read_blocklist(workspace), 0
+        places = CaptureRowParser(_make_crawl_test(workspace), wrong)
+        adding = Adding(workspace.lake, target, scratch, replace=replace)
+        by_url = UrlRequests(known_crawls(workspace).crawls, settings.subsets, scratch)
+
+        def take(captures: pa.Table) -> None:
+            nonlocal out
+            out += captures.num_rows - block.exclude_blocked(captures).num_rows
+            adding.add(captures)
+
+        for chunk in read_chunks(path, columns or {}, wrong):
+            captures, unlocated = places.parse(chunk)
+            take(captures)
+            by_url.add(unlocated)
+        if by_url.rows:
+            rows = by_url.by_crawl(wrong)
+            _confirm_cost(workspace, by_url, rows, harvest=harvest, yes=yes)
+            for captures in by_url.locate(rows, _make_lookup(workspace, harvest=harvest), wrong):
+                take(captures)
+        by_crawl = adding.counts()
+        counts = sum(by_crawl.values(), Counts())
+        if not counts.matched + counts.new:
+            problems = "".join(f"; row {row}: {reason}" for row, reason in wrong.first[:3])
+            raise UserInputError(f"no row of {file} has a capture that can be located{problems}")
+        is_defined = bool(read_definitions(workspace.lake, [target.slug]))
+        if is_defined and (counts.new or counts.unmatched or counts.changed) and not (extend or replace):
+            raise UserInputError(
+                f"{target.definition} has {counts.earlier:,} captures; {file} names {counts.new:,} others, and not "
+                f"{counts.unmatched:,} of them, and says other things of {counts.changed:,}. Nothing was changed: "
+                "--add "
+                "takes the others too, --replace makes it what the file says, --name NAME keeps it apart"
+            )
+        adding.commit()
+        counts_by_crawl = {
+            crawl: crawl_counts.new + (crawl_counts.matched if replace else crawl_counts.earlier)
+            for crawl, crawl_counts in by_crawl.items()
+        }
+        return AddedCaptures(
+            target, {crawl: count for crawl, count in counts_by_crawl.items() if count}, counts, wrong, out
+        )
+
+
+def _derive_name(file: str) -> str:
+    if file == STANDARD_INPUT:
+        raise UserInputError("captures from standard input need a name: --name NAME")
+    return re.sub(r"[^a-z0-9_-]+", "-", Path(file).name.partition(".")[0].lower()).strip("-_")[:60]
+
+
+def _spool_input(folder: Path) -> Path:
+    """Copies standard input to a file, since a Parquet file is read from its end."""
+    path = folder / "standard-input"
+    with path.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return path
+
+
+def _make_crawl_test(workspace: Workspace) -> Callable[[str], bool]:
+    """Returns a function that tells whether the source has a crawl. A crawl that is in no list costs a request."""
+    from cc_pipeline.harvesting.crawls import find_crawl
+
+    def knows(crawl: str) -> bool:
+        try:
+            find_crawl(workspace, crawl)
+        except UserInputError:
+            return False
+        return True
+
+    return knows
+
+
+def _make_lookup(workspace: Workspace, *, harvest: bool) -> CaptureLookup:
+    from cc_pipeline.index.lookup import look_up
+
+    settings = workspace.settings
+
+    def ask(crawl: str, targets: Sequence[Target]) -> Iterable[pa.Table]:
+        try:
+            sources = find_index_sources(workspace, crawl, settings.index, harvest=harvest)
+        except NoIndex as fault:
+            get_reporter().note(f"{crawl} is left out: {fault.problem}. {fault.advice}")
+            return ()
+        with get_reporter().bars():
+            answer = look_up(crawl, settings.subsets, targets, sources, via=settings.index)
+        get_reporter().notice(
+            f"{crawl}: {answer.requests:,} requests for {len(targets[0].members):,} URLs; {answer.notes[0]}"
+        )
+        return answer.captures.values()
+
+    return ask
+
+
+def _confirm_cost(workspace: Workspace, by_url: UrlRequests, rows: OrderedRows, *, harvest: bool, yes: bool) -> None:
+    """Asks whether the look-ups may cost so much. Raises ``UserInputError`` above the limit if nobody agrees."""
+    from cc_pipeline.index.lookup import price_lookup
+    from cc_pipeline.named_captures.url_requests import group_by_lookup, target_of
+
+    settings = workspace.settings
+    requests = 0
+    for crawl, group in group_by_lookup(rows):
+        try:
+            sources = find_index_sources(workspace, crawl, settings.index, harvest=harvest)
+        except NoIndex:
+            continue
+        price = price_lookup(crawl, settings.subsets, [target_of(group)], sources, via=settings.index)
+        requests += price.requests
+    estimate = f"looking {by_url.rows:,} URLs up takes at most {requests:,} requests"
+    get_reporter().notice(estimate)
+    if requests > settings.max_requests and not yes and not get_reporter().agrees("Go on?"):
+        raise UserInputError(
+            f"{estimate}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) confirm the cost with --yes"
+        )

@@ -1,0 +1,220 @@
+"""Parts that all commands with runs share: the named crawls, a harvest, and timing a step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cc_pipeline.api.reporter import get_reporter
+from cc_pipeline.errors import (
+    CrawlUnpublished,
+    EnvironmentFault,
+    Incomplete,
+    IndexIncomplete,
+    PlaceFault,
+    SourceRefuses,
+    UserInputError,
+)
+
+if TYPE_CHECKING:
+    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.workspace.workspace import Workspace
+
+#: The newest crawls that are checked for publication; one or two of them are only announced.
+_NEWEST_CRAWLS = 10
+#: The most crawls whose publication may be unknown. A source that does not answer for more of them answers nothing.
+_MAX_UNKNOWN_CRAWLS = 2
+#: Error classes by the names in Dagster's event log, which keeps names only: incomplete answers, and a disk or lake
+#: that cannot be written.
+_FAMILIES: dict[str | None, type[EnvironmentFault]] = {
+    **{error_class.__name__: error_class for error_class in (Incomplete, IndexIncomplete, SourceRefuses, PlaceFault)},
+    # one of its ranges, requested outside of a harvest
+    "RangeNotNow": SourceRefuses,
+}
+
+
+def run_step(name: str, work: Callable[[], object], *, is_notice: bool = True, briefly: bool = False) -> None:
+    """Calls ``work`` and reports how many seconds it took: with ``is_notice`` as a notice, else as part of the answer;
+    with ``briefly`` only as a detail.
+
+    Raises ``EnvironmentFault`` with the reason if a run fails, ``Incomplete`` if it failed because the source did not
+    return everything.
+    """
+    from cc_pipeline.defs.launcher import RunFailed
+
+    started = time.monotonic()
+    try:
+        work()
+    except RunFailed as failed:
+        family = _FAMILIES.get(failed.error_class, Incomplete if failed.is_incomplete else EnvironmentFault)
+        problem, _, advice = failed.reason.partition("\n")
+        where = f"The run is {failed.run_id}; see it in the UI (cc-pipeline ui)."
+        raise family(problem, f"{advice.rstrip('.')}. {where}" if advice else where) from failed
+    show_line = get_reporter().detail if briefly else get_reporter().notice if is_notice else get_reporter().answer
+    show_line(f"      {name:<10} {time.monotonic() - started:6.1f} s")
+
+
+def is_partial_failure(error: EnvironmentFault) -> bool:
+    """Whether an error of :func:`run_step` is about single partitions, while all other partitions of its runs were
+    done."""
+    from cc_pipeline.defs.launcher import RunFailed
+
+    return isinstance(error.__cause__, RunFailed) and bool(error.__cause__.failed)
+
+
+def harvest_despite_gaps(harvest: Callable[[], object]) -> bool:
+    """Harvests, and continues if index files could not be read: the look-up uses another index or reports the missing
+    files. Returns whether all files could be read."""
+    try:
+        harvest()
+    except IndexIncomplete:
+        get_reporter().note("the index is incomplete: some of its files could not be read")
+        return False
+    return True
+
+
+def start_all_runs(runs: Iterable[object]) -> None:
+    """Consumes a lazy iterator of runs, which starts each of them in turn."""
+    for _ in runs:
+        pass
+
+
+def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
+    """Returns crawl ids. ``newest`` becomes the newest published crawl; ``all``, years and ranges (``2018..2024``)
+    become their crawls, newest first, without those that are only announced.
+
+    Raises ``UserInputError`` for a crawl that the source does not have or has only announced.
+    """
+    from cc_pipeline.commoncrawl.crawls import index_is_built, is_selection, select
+    from cc_pipeline.harvesting.crawl_index import is_published
+    from cc_pipeline.harvesting.crawls import find_crawl, known_crawls
+
+    source = workspace.settings.source
+    crawl_ids: list[str] = []
+    for text in crawls:
+        if text == "newest":
+            newest_crawls = known_crawls(workspace).crawls[:_NEWEST_CRAWLS]
+            newest = next((crawl.id for crawl in newest_crawls if is_published(workspace, crawl.id)), None)
+            if newest is None:
+                raise UserInputError(
+                    f"none of the {len(newest_crawls)} newest crawls that {source} lists is published; see: "
+                    "cc-pipeline crawls"
+                )
+            crawl_ids.append(newest)
+        elif is_selection(text, workspace.crawl_list.crawls):
+            selected_ids = [crawl.id for crawl in select(text, known_crawls(workspace).crawls)]
+            crawl_ids += _drop_unpublished(workspace, selected_ids)
+        else:
+            crawl_id = find_crawl(workspace, text).id
+            if not is_published(workspace, crawl_id):
+                if index_is_built(crawl_id):
+                    raise UserInputError(_describe_missing(crawl_id, source))
+                raise CrawlUnpublished(
+                    f"{crawl_id} is announced, but its path list is not at {source} yet. Run it once it is "
+                    "published, or take the newest published crawl: --crawl newest"
+                )
+            crawl_ids.append(crawl_id)
+    note = workspace.crawl_list.note if crawl_ids else None
+    if note is not None:
+        get_reporter().note(note)
+    return list(dict.fromkeys(crawl_ids))
+
+
+def _describe_missing(crawl: str, source: str) -> str:
+    from cc_pipeline.commoncrawl.paths import published_key
+
+    list_key = published_key(crawl)
+    if list_key is None:
+        return f"no file was ever added to {crawl}; add some: cc-pipeline files add FILE --kind warc --crawl {crawl}"
+    return (
+        f"{source} has no {list_key}: either nothing of {crawl} is published yet, or the source does not have CC-NEWS"
+    )
+
+
+def _drop_unpublished(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:
+    """Returns ``crawls`` (newest first) without those that are only announced. Crawls older than the first published
+    one are not checked: that would cost a request for each. A crawl whose state the source does not tell is kept."""
+    from cc_pipeline.harvesting.crawl_index import is_published
+
+    unknown_crawls: list[str] = []
+    for place, crawl in enumerate(crawls):
+        try:
+            if is_published(workspace, crawl):
+                return (*unknown_crawls, *crawls[place:])
+        except EnvironmentFault as fault:
+            if isinstance(fault, SourceRefuses) or len(unknown_crawls) == _MAX_UNKNOWN_CRAWLS or crawl == crawls[-1]:
+                raise
+            unknown_crawls.append(crawl)
+            continue
+        get_reporter().note(f"{crawl} is announced and not published yet; it is left out")
+    return unknown_crawls
+
+
+def find_agreed_builds(
+    workspace: Workspace, crawls: Iterable[str], yes: bool, max_files: int | None = None
+) -> list[str]:
+    """Returns the crawls whose index has to be built in this home first, if a person agreed to the cost.
+
+    Asks if somebody can be asked. Words that are no ids of such crawls are skipped. If the settings allow the missing
+    part of an index, nothing is built unasked. Raises ``UserInputError`` with the cost if nobody agreed.
+    """
+    from cc_pipeline.commoncrawl.crawls import index_is_built, is_selection, validate_crawl_id
+
+    crawl_ids = dict.fromkeys(
+        validate_crawl_id(text) for text in crawls if text != "newest" and not is_selection(text, ())
+    )
+    return [crawl for crawl in crawl_ids if index_is_built(crawl) and _confirm_build(workspace, crawl, yes, max_files)]
+
+
+def _confirm_build(workspace: Workspace, crawl: str, yes: bool, max_files: int | None) -> bool:
+    from cc_pipeline.harvesting.archives import built_index
+    from cc_pipeline.harvesting.build_index import estimate_build, needs_yes, refuse_unpriced
+
+    index = built_index(workspace, crawl)
+    if not index.missing or yes:
+        return bool(index.missing)
+    indexed_count = len(index.shards) - len(index.missing)
+    if indexed_count and len(index.missing) <= workspace.settings.max_index_gaps * len(index.shards):
+        return False
+    price = estimate_build(workspace, index, max_files)
+    if needs_yes(workspace, price) and not get_reporter().agrees(f"{price.summary}. Read them?"):
+        refuse_unpriced(price)
+    return True
+
+
+def build_indexes(
+    launcher: Launcher, crawls: Iterable[str], max_files: int | None = None, *, is_notice: bool = True
+) -> None:
+    """Builds the indexes of crawls whose cost was agreed to. Files that the source does not return now become index
+    gaps."""
+    for crawl in crawls:
+        try:
+            run_step("build", partial(launcher.build_index, crawl, max_files), is_notice=is_notice)
+        except Incomplete as fault:
+            get_reporter().note(f"{fault.problem}. {fault.advice}")
+
+
+def report_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
+    """Reports how many byte ranges of archive files could not be indexed."""
+    from cc_pipeline.workspace.source_files import ARCHIVE
+
+    for crawl in crawls:
+        rows = workspace.lake.read("source_faults", {"crawl": crawl}, ["source_kind", "source_file"]).to_pylist()
+        files = [row["source_file"] for row in rows if row["source_kind"] == ARCHIVE]
+        if files:
+            get_reporter().note(
+                f"{crawl}: {len(files):,} byte ranges of {len(set(files)):,} archive files could not be read; their "
+                f'records are missing. To see which: cc-pipeline sql "SELECT * FROM source_faults WHERE crawl = '
+                f"'{crawl}'\" (once a run has published)"
+            )
+
+
+def harvest_crawls(workspace: Workspace, crawls: Sequence[str], *, refresh: bool = False) -> None:
+    """Materializes the index assets of ``crawls``; ``refresh`` is as for ``Launcher.harvest``. Raises
+    ``EnvironmentFault`` if the run fails, ``IndexIncomplete`` if it fails because index files could not be read."""
+    from cc_pipeline.defs.launcher import Launcher
+
+    with Launcher(workspace) as launcher, get_reporter().bars():
+        run_step("index", lambda: launcher.harvest(crawls, refresh=refresh))

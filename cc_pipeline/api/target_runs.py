@@ -1,0 +1,495 @@
+"""Materializes the asset graph for targets in crawls through Dagster in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from cc_pipeline import progress
+from cc_pipeline.api.reporter import get_reporter
+from cc_pipeline.api.run_steps import (
+    build_indexes,
+    find_agreed_builds,
+    harvest_despite_gaps,
+    is_partial_failure,
+    report_damage,
+    resolve_crawls,
+    run_step,
+)
+from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, by_subsets
+from cc_pipeline.errors import (
+    CrawlUnpublished,
+    EnvironmentFault,
+    Incomplete,
+    PlaceFault,
+    SourceRefuses,
+    UserInputError,
+    disk_is_full,
+)
+from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.claim import claim_home
+
+if TYPE_CHECKING:
+    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.extraction.crawl_plan import CrawlPlan, PartitionChange
+    from cc_pipeline.lake.slice import Slice
+    from cc_pipeline.records.range_plan import FetchEstimate
+    from cc_pipeline.workspace.workspace import Workspace
+
+#: Files of the columnar index per subset of a crawl; each is a request of a harvest.
+_INDEX_FILES = 300
+#: After this many failed crawls in a row the remaining ones are not tried: the cause is none of them.
+_MAX_FAILURES_IN_A_ROW = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The result of a run in some of its crawls: changes by slice, in the order of the crawls. ``forgotten`` are the
+    slugs of new targets without any capture, which are not kept. ``notes`` are lines for a person. ``is_withheld``:
+    some slices were not published. ``position`` is the number of this part and how many parts the run has; several
+    parts get a summary at the end."""
+
+    settings: Settings
+    targets: tuple[Target, ...]
+    changes: Mapping[Slice, PartitionChange]
+    forgotten: frozenset[str]
+    notes: tuple[str, ...]
+    is_withheld: bool = False
+    position: tuple[int, int] = (1, 1)
+    seconds: float = 0.0
+
+
+def run_targets(
+    settings: Settings,
+    crawls: Sequence[str],
+    targets: Sequence[Target],
+    *,
+    narrowed: Callable[[Sequence[str]], Sequence[tuple[Sequence[str], Sequence[Target]]]] | None = None,
+    yes: bool = False,
+    on_part: Callable[[Part], object] = lambda part: None,
+) -> list[EnvironmentFault]:
+    """Extracts ``targets`` from ``crawls`` (a person's words), from the index to pages, and publishes them.
+
+    For ``all``, a year or a range, each crawl is run by itself, the newest first: its pages are there before the last
+    index is harvested. With several such crawls, pages are published when the last publication is older than the
+    settings say, and at the end. ``narrowed`` takes crawls and returns them with the targets to run there. ``on_part``
+    is called with each finished part.
+
+    Returns why partitions failed; the others are published all the same. If one of several crawls cannot be run at all,
+    it is left with a note, and the next one is run; the first returned fault then names all crawls that were left.
+    Raises as ``materialize``, and ``UserInputError`` for a cost that nobody agreed to.
+    """
+    crawl_ids, is_sequential = _resolve_selection(settings, crawls, targets)
+    groups = [(crawl_ids, targets)] if narrowed is None else narrowed(crawl_ids)
+    if is_sequential:
+        crawls_by_target = _read_named_crawls(settings, targets)
+        each_crawl = [
+            ((crawl_id,), _select_targets(crawl_id, group_targets, crawls_by_target))
+            for crawls, group_targets in groups
+            for crawl_id in crawls
+        ]
+        groups = [(crawls, group_targets) for crawls, group_targets in each_crawl if group_targets]
+    priced: dict[Slice, FetchEstimate] = {}
+    unfound: dict[str, list[Slice]] = {}
+    # a target may name the subsets that it is looked up in
+    run_parts = [
+        (crawls, replace(settings, subsets=subsets), part_targets)
+        for crawls, group_targets in groups
+        for subsets, part_targets in by_subsets(group_targets, settings.subsets).items()
+    ]
+    troubles: list[EnvironmentFault] = []
+    failed_crawls: dict[str, EnvironmentFault] = {}
+    failed_in_a_row = 0
+    for number, (crawls, part_settings, part_targets) in enumerate(run_parts, start=1):
+        # if a crawl was not run, the target may have captures there
+        is_last = number == len(run_parts) and not failed_crawls
+        position = (number, len(run_parts)) if is_sequential else (1, 1)
+        try:
+            part, trouble = _run_part(
+                part_settings, crawls, part_targets, priced, (unfound, is_last), position=position, yes=yes
+            )
+        except CrawlUnpublished:
+            if not is_sequential:
+                raise
+            get_reporter().note(f"{', '.join(crawls)} is announced and not published yet; it is left out")
+            continue
+        except EnvironmentFault as fault:
+            if not is_sequential or len(run_parts) == 1 or isinstance(fault, PlaceFault):
+                raise
+            failed_crawls |= dict.fromkeys(crawls, fault)
+            failed_in_a_row += 1
+            get_reporter().note(f"{', '.join(crawls)} could not be run and is skipped: {fault.problem}")
+            if isinstance(fault, SourceRefuses) or failed_in_a_row == _MAX_FAILURES_IN_A_ROW:
+                failed_crawls |= {
+                    crawl: failed_crawls.get(crawl, fault)
+                    for group_crawls, _, _ in run_parts[number:]
+                    for crawl in group_crawls
+                }
+                break
+            continue
+        failed_in_a_row = 0
+        on_part(part)
+        troubles += [trouble] if trouble else []
+    if is_sequential and len(run_parts) > 1:
+        _publish(settings)
+    return (
+        [
+            _make_skipped_fault(failed_crawls, {crawl for group_crawls, _, _ in run_parts for crawl in group_crawls}),
+            *troubles,
+        ]
+        if failed_crawls
+        else troubles
+    )
+
+
+def _publish(settings: Settings) -> None:
+    """Publishes the results of several parts of a run, if none of the parts published them."""
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    with report_disk_faults(settings.home), open_workspace(settings) as workspace:
+        from cc_pipeline.defs.launcher import Launcher
+
+        with Launcher(workspace) as launcher, get_reporter().bars():
+            run_step("cc.duckdb", launcher.publish_changes, is_notice=False)
+
+
+def _make_skipped_fault(
+    faults_by_crawl: Mapping[str, EnvironmentFault], requested_crawls: Collection[str]
+) -> EnvironmentFault:
+    """Returns the fault of a run that left crawls. It is ``Incomplete`` only if the fault of each crawl was."""
+    first = next(iter(faults_by_crawl.values()))
+    faults = faults_by_crawl.values()
+    family = EnvironmentFault if not all(isinstance(fault, Incomplete) for fault in faults) else Incomplete
+    family = SourceRefuses if any(isinstance(fault, SourceRefuses) for fault in faults) else family
+    return family(
+        f"{len(faults_by_crawl):,} of {len(requested_crawls):,} crawls were skipped: {', '.join(faults_by_crawl)}. "
+        f"The first: {first.problem}",
+        f"The others are published. Run it again for these: -c {' -c '.join(faults_by_crawl)}. {first.advice}",
+    )
+
+
+def _read_named_crawls(settings: Settings, targets: Sequence[Target]) -> Mapping[str, Collection[str]]:
+    """Returns the crawls of each of ``targets`` whose captures a person listed."""
+    from cc_pipeline.named_captures.adding import list_named_captures
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    if not any(target.kind == GIVEN_KIND for target in targets):
+        return {}
+    with open_workspace(settings) as workspace:
+        return list_named_captures(workspace.lake)
+
+
+def _select_targets(
+    crawl: str, targets: Sequence[Target], crawls_by_target: Mapping[str, Collection[str]]
+) -> tuple[Target, ...]:
+    """Returns the targets that may have captures in a crawl. Targets with listed captures have them in their crawls
+    only."""
+    return tuple(
+        target
+        for target in targets
+        if target.kind != GIVEN_KIND or crawl in crawls_by_target.get(target.slug.partition(WHERE_SLUG)[0], ())
+    )
+
+
+def _resolve_selection(
+    settings: Settings, texts: Sequence[str], targets: Sequence[Target]
+) -> tuple[tuple[str, ...], bool]:
+    """Returns the crawls that a person named, and whether ``all``, a year or a range is among them. In that case it
+    reports the estimated cost of their indexes first. Above the limit of the settings somebody has to agree."""
+    from cc_pipeline.api.lookups import needs_harvest
+    from cc_pipeline.commoncrawl.crawls import is_selection
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    if not any(is_selection(text, ()) for text in texts):
+        return (*texts,), False
+    claim_home(settings)
+    with open_workspace(settings) as workspace:
+        crawls = resolve_crawls(workspace, texts)
+        indexed = any(target.kind != GIVEN_KIND for target in targets)
+        fresh = [crawl for crawl in crawls if indexed and needs_harvest(workspace, crawl)]
+    requests = len(fresh) * len(settings.subsets) * _INDEX_FILES
+    estimate = f"{len(crawls):,} crawls, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
+    if fresh:
+        estimate += f"; {len(fresh):,} were not harvested, which takes at most some {requests:,} requests"
+    get_reporter().notice(f"{estimate}; the cost of each fetch is known after its look-up")
+    if requests > settings.max_requests and not get_reporter().agrees("Go on?"):
+        raise UserInputError(
+            f"{estimate}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) confirm the cost with --yes"
+        )
+    return tuple(crawls), True
+
+
+def _run_part(
+    settings: Settings,
+    crawls: Sequence[str],
+    targets: Sequence[Target],
+    priced: dict[Slice, FetchEstimate],
+    unfound: tuple[dict[str, list[Slice]], bool],
+    *,
+    position: tuple[int, int],
+    yes: bool,
+) -> tuple[Part, EnvironmentFault | None]:
+    """Runs the graph; returns the result and why partitions failed, if some did. ``priced`` is the cost of the fetches
+    of other parts; the fetches of this part are added to it. ``unfound`` and ``position`` are as for
+    :func:`materialize`."""
+    started = time.monotonic()
+    notes: list[str] = []
+    changes: dict[Slice, PartitionChange] = {}
+    forgotten: set[str] = set()
+    withheld: list[EnvironmentFault] = []
+
+    def collect_notes(
+        workspace: Workspace, before: Sequence[CrawlPlan], after: Sequence[CrawlPlan], removed: Sequence[str]
+    ) -> None:
+        from cc_pipeline.extraction.blocklist import read_blocklist
+        from cc_pipeline.extraction.crawl_plan import compare_plans
+
+        changes.update(compare_plans(before, after))
+        withheld.extend(_find_withheld(workspace, changes))
+        priced.update(workspace.fetch_estimates)
+        forgotten.update(removed)
+        notes.extend(read_blocklist(workspace).describe_blocks(targets))
+        if answers := workspace.shared_answers:
+            counts_text = ", ".join(f"{count:,} from {place}" for place, count in answers.items())
+            notes.append(f"answers to requests for records, which are shared with the official mirror: {counts_text}")
+        if changed := list(
+            dict.fromkeys(changed_slice.crawl for changed_slice, change in changes.items() if change.change != "same")
+        ):
+            from cc_pipeline.checks.omissions import describe_omitted_subsets
+            from cc_pipeline.extraction.lookup_notes import describe_gaps
+
+            notes.extend(describe_gaps(workspace, changed, targets))
+            if any(change.change == "new" for change in changes.values()):
+                other_slices = (slices for plan in after for slices in plan.target_slices.additional.values())
+                stored_subsets = {slice_.subset for slices in other_slices for slice_ in slices}
+                notes.extend(describe_omitted_subsets(workspace, changed, targets, stored_subsets))
+
+    trouble = materialize(
+        settings,
+        crawls,
+        targets,
+        collect_notes,
+        short_ways=True,
+        yes=yes,
+        priced=priced,
+        unfound=unfound,
+        position=position,
+    )
+    seconds = time.monotonic() - started
+    part = Part(
+        settings,
+        tuple(targets),
+        changes,
+        frozenset(forgotten),
+        tuple(notes),
+        bool(withheld),
+        position=position,
+        seconds=seconds,
+    )
+    return part, trouble or next(iter(withheld), None)
+
+
+def _find_withheld(workspace: Workspace, slices: Collection[Slice]) -> list[EnvironmentFault]:
+    """Returns why some of the partitions of ``slices`` were not published; empty if all were."""
+    from cc_pipeline.checks.outputs import held_back_verdict
+    from cc_pipeline.checks.scope import key_of
+
+    if workspace.settings.publish == "none":
+        return []
+    verdict = held_back_verdict(workspace)
+    withheld_keys = {*map(key_of, slices)} & {*verdict.wrong}
+    return [EnvironmentFault(verdict.message, verdict.advice)] if withheld_keys else []
+
+
+def materialize(
+    settings: Settings,
+    crawls: Sequence[str],
+    targets: Sequence[Target],
+    afterwards: Callable[[Workspace, Sequence[CrawlPlan], Sequence[CrawlPlan], Sequence[str]], object] = lambda *_: (
+        None
+    ),
+    *,
+    short_ways: bool = False,
+    yes: bool = False,
+    priced: Mapping[Slice, FetchEstimate] = MappingProxyType({}),
+    unfound: tuple[dict[str, list[Slice]], bool] | None = None,
+    position: tuple[int, int] = (1, 1),
+) -> EnvironmentFault | None:
+    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run. Runs nothing if nothing is to
+    be done.
+
+    Returns why partitions failed, if some did (``Incomplete`` if the source did not return everything). All other
+    partitions, and what was fetched of these, are published all the same.
+
+    - ``afterwards`` is called with the open workspace, the plans of each crawl before and after, and the targets that
+      were not kept.
+    - ``short_ways``: a crawl is not harvested for a few targets that another index finds with fewer requests.
+    - ``yes`` agrees to the cost of an index that has to be built first.
+    - ``priced`` is the cost of the command's other fetches: all of them count together.
+    - ``unfound`` are targets that are new in this command and have no capture yet, and whether these crawls are the
+      last ones: then targets without captures are not kept.
+    - ``position`` is the number of these crawls and how many such parts the command has. With several parts, the steps
+    are
+      details, and a part publishes only when the last publication is older than the settings say.
+    """
+    trouble: EnvironmentFault | None = None
+    briefly = position[1] > 1
+    show_line = get_reporter().detail if briefly else get_reporter().answer
+    from cc_pipeline.extraction.crawl_plan import plan_crawl, replan_with_new_indexes
+    from cc_pipeline.extraction.index_choice import choose_indexes as ways_of
+    from cc_pipeline.extraction.index_choice import explain_index_choices, find_unindexed_crawls
+    from cc_pipeline.workspace.miscounts import MAKE_AGAIN, describe_miscounts, find_new_miscounts
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    slugs = [target.slug for target in targets]
+    with ExitStack() as stack:
+        stack.enter_context(report_disk_faults(settings.home))
+        workspace = stack.enter_context(open_workspace(settings, one_command=True))
+        workspace.fetch_estimates.update(priced)
+        # captures that a person listed are in no index
+        indexed = any(target.kind != GIVEN_KIND for target in targets)
+        to_build = find_agreed_builds(workspace, crawls if indexed else (), yes)
+        stack.enter_context(get_reporter().bars())
+        if briefly:
+            progress.report(
+                "crawls", position[0] - 1, position[1], f"{crawls[0]} is number {position[0]} of {position[1]}"
+            )
+        # a crawl that is in no list gets its row after it was found by its name; a wrong name is reported before
+        # Dagster loads
+        crawl_ids = resolve_crawls(workspace, crawls)
+        # the first read of the tables claims the home for its source, so the source has to answer before
+        for line in describe_miscounts(find_new_miscounts(settings, workspace.lake)):
+            get_reporter().note(f"{line}. {MAKE_AGAIN}")
+        from cc_pipeline.defs.launcher import Launcher
+
+        def plan_crawls() -> list[CrawlPlan]:
+            return [plan_crawl(workspace, crawl, slugs) for crawl in crawl_ids]
+
+        launcher = stack.enter_context(Launcher(workspace))
+        launcher.refuse_too_many(crawl_ids, targets)
+        run_step("crawls", launcher.list_new_crawls, is_notice=False, briefly=briefly)
+        launcher.add_targets(targets, crawl_ids)
+        build_indexes(launcher, to_build, is_notice=False)
+        report_damage(workspace, to_build)
+        with workspace.lake.hold_versions():
+            before = now = plan_crawls()
+            if short_ways:
+                workspace.index_choices.update(ways_of(workspace, before, targets))
+        if short_ways:
+            for line in explain_index_choices(workspace.index_choices):
+                show_line(line)
+        harvested: list[object] = []
+        unanswered: set[str] = set()
+        indexed_crawls = [crawl for crawl in crawl_ids if indexed and crawl not in workspace.index_choices]
+        try:
+            is_complete = harvest_despite_gaps(
+                lambda: run_step(
+                    "index",
+                    lambda: harvested.extend(launcher.harvest_changed(indexed_crawls)),
+                    is_notice=False,
+                    briefly=briefly,
+                )
+            )
+        except SourceRefuses as refusal:
+            is_complete = False
+            if not short_ways:
+                raise
+            now = [replan_with_new_indexes(workspace, crawl_plan) for crawl_plan in before]
+            _use_other_indexes(workspace, now, targets, refusal)
+            unanswered = find_unindexed_crawls(now, workspace.index_choices)
+            trouble = refusal if unanswered else None
+        if harvested or not is_complete:
+            now = [replan_with_new_indexes(workspace, crawl_plan) for crawl_plan in before]
+        answered = [crawl for crawl in crawl_ids if crawl not in unanswered]
+        runs: list[object] = []
+        try:
+            run_step(
+                "pages", lambda: runs.extend(launcher.extract(answered, targets, now)), is_notice=False, briefly=briefly
+            )
+        except EnvironmentFault as error:
+            if not (is_partial_failure(error) or isinstance(error, Incomplete)):
+                raise
+            trouble = error
+        # without a run of this or another process, nothing has changed
+        if runs or trouble or launcher.has_waited:
+            with workspace.lake.hold_versions():
+                after = plan_crawls()
+        else:
+            after = now
+        forgotten = _remove_empty_targets(launcher, workspace, after, *unfound) if unfound else []
+        with workspace.lake.hold_versions():
+            if not briefly or _is_publication_old(workspace):
+                run_step("cc.duckdb", launcher.publish_changes, is_notice=False, briefly=briefly)
+            afterwards(workspace, before, after, forgotten)
+    return trouble
+
+
+def _is_publication_old(workspace: Workspace) -> bool:
+    from cc_pipeline.publish.publish import find_publication_lag
+
+    lag = find_publication_lag(workspace)
+    return lag is not None and lag.longer_than(workspace.settings.publish_every)
+
+
+def _remove_empty_targets(
+    launcher: Launcher,
+    workspace: Workspace,
+    crawl_plans: Sequence[CrawlPlan],
+    unfound: dict[str, list[Slice]],
+    last: bool,
+) -> list[str]:
+    """Adds to ``unfound`` the slices that these crawls have of it. After the ``last`` crawls it removes targets without
+    any capture."""
+    unfound |= {slug: [] for slug in sorted(launcher.new_targets)}
+    for slug in [*unfound]:
+        target_plans = [crawl_plan for crawl_plan in crawl_plans if slug in crawl_plan.target_slices.requested]
+        if all(crawl_plan.has_no_captures(slug) for crawl_plan in target_plans):
+            unfound[slug] += [
+                slice_ for crawl_plan in target_plans for slice_ in crawl_plan.target_slices.requested[slug]
+            ]
+        else:
+            del unfound[slug]
+    if not last or not unfound:
+        return []
+    from cc_pipeline.defs.purging import forget_unfound_targets
+
+    return forget_unfound_targets(workspace, launcher.instance, unfound)
+
+
+def _use_other_indexes(
+    workspace: Workspace, crawl_plans: Sequence[CrawlPlan], targets: Sequence[Target], refusal: SourceRefuses
+) -> None:
+    """Uses the URL index in place of a refused harvest. Raises ``refusal`` if no other index is available, or if that
+    is refused too."""
+    from cc_pipeline.extraction.index_choice import choose_indexes, explain_index_choices
+
+    try:
+        index_choices = choose_indexes(workspace, crawl_plans, targets, refused=True)
+    except EnvironmentFault:
+        raise refusal from None
+    if not index_choices:
+        raise refusal
+    get_reporter().note(refusal.problem)
+    workspace.index_choices.update(index_choices)
+    for line in explain_index_choices(index_choices):
+        get_reporter().answer(line)
+
+
+@contextmanager
+def report_disk_faults(home: Path) -> Iterator[None]:
+    """Turns errors of the disk and of Dagster's databases inside the block into a ``PlaceFault``."""
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        yield
+    except (OSError, DBAPIError) as error:
+        problem = "the disk is full" if disk_is_full(error) else str(error).partition("\n")[0]
+        raise PlaceFault(
+            f"the state in {home} cannot be written: {problem}",
+            "Free some space, or check the folder's permissions. Then run it again: what was committed before stays.",
+        ) from error

@@ -1,0 +1,273 @@
+"""Interprets user input: targets as text, in files or on standard input; mistyped names; targets that a home knows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cc_pipeline.api.reporter import get_reporter
+from cc_pipeline.errors import CcPipelineError, UserInputError
+from cc_pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from cc_pipeline.commoncrawl.target import Target
+
+#: Endings to try in place of an unknown one, the most common first.
+_ENDINGS = ("com", "org", "net", "edu", "gov", "info", "de", "uk", "fr", "nl", "ru", "jp", "br", "it", "pl", "au", "ca")
+#: The most names of the home that are compared; each costs some microseconds.
+_MAX_COMPARED_NAMES = 20_000
+_MIN_SIMILARITY = 0.85
+_MIN_ENDING_SIMILARITY = 0.6
+#: The most wrong lines that an error names.
+_MAX_WRONG_LINES = 50
+#: The most targets without captures for which a correction is suggested.
+_MAX_GUESSES = 5
+#: Formats of commands that print rows.
+ROW_FORMATS = ("table", "csv", "jsonl")
+#: The argument for standard input in place of a file.
+STANDARD_INPUT = "-"
+#: The most targets that are named as having pages of a domain.
+_MAX_SOURCE_TARGETS = 3
+
+
+def find_closest_name(host: str, known_hosts: Iterable[str]) -> str | None:
+    """Returns the name of ``known_hosts`` most like ``host``, else ``host`` with a common ending like its own."""
+    from cc_pipeline.commoncrawl.domains import has_known_suffix
+
+    near = get_close_matches(host, [name for name in known_hosts if name != host], 1, _MIN_SIMILARITY)
+    if near:
+        return near[0]
+    stem, _, ending = host.rpartition(".")
+    endings = [] if has_known_suffix(host) else get_close_matches(ending, _ENDINGS, 1, _MIN_ENDING_SIMILARITY)
+    return f"{stem}.{endings[0]}" if stem and endings else None
+
+
+def find_captured_targets(settings: Settings, slugs: Sequence[str]) -> frozenset[str]:
+    """Returns the targets that this home has captures of in any crawl. They are no typos and must be kept."""
+    import duckdb
+
+    from cc_pipeline.lake.published_file import open_home_publication
+
+    if not slugs:
+        return frozenset()
+    try:
+        with open_home_publication(settings) as connection:
+            query = "SELECT DISTINCT target FROM lookups WHERE captures > 0 AND target IN (SELECT unnest(?))"
+            return frozenset(row[0] for row in connection.execute(query, [list(slugs)]).fetchall())
+    except (CcPipelineError, duckdb.Error):
+        return frozenset()
+
+
+@lru_cache(maxsize=1)
+def known_names(settings: Settings) -> tuple[str, ...]:
+    """Returns names of the watch list and of targets, and domains with pages in the home. Unreadable sources are left
+    out."""
+    import duckdb
+
+    from cc_pipeline.automation import watch_list
+    from cc_pipeline.lake.published_file import open_home_publication
+
+    names: dict[str, None] = {}
+    try:
+        for target in watch_list.read(settings.watch_list_path):
+            names.update(dict.fromkeys(member.value for member in (target.members or (target,))))
+        with open_home_publication(settings) as connection:
+            query = (
+                "SELECT slug FROM targets WHERE kind = 'domain' AND slug = definition UNION "
+                "SELECT DISTINCT domain FROM page_metadata LIMIT ?"
+            )
+            names.update((row[0], None) for row in connection.execute(query, [_MAX_COMPARED_NAMES]).fetchall())
+    except (CcPipelineError, duckdb.Error):
+        pass
+    return tuple(name for name in names if name)[:_MAX_COMPARED_NAMES]
+
+
+def guess_names(
+    settings: Settings, unfound: Sequence[Target], found_names: Sequence[str] = ()
+) -> Iterator[tuple[Target, str]]:
+    """Yields the first targets of ``unfound``, each with the known name that it may be a mistyping of, if there is one.
+    ``found_names`` are names that were found."""
+    mistyped = {name for target in unfound for name in (target.value, target.slug)}
+    name_pool = [name for name in (*found_names, *known_names(settings)) if name not in mistyped]
+    for target in unfound[:_MAX_GUESSES]:
+        if target.place is not None and (guess := find_closest_name(target.place.host, name_pool)) is not None:
+            yield target, guess
+
+
+def read_targets(texts: Sequence[str], settings: Settings, folder: Path | None = None) -> tuple[Target, ...]:
+    """Returns the targets that a person named, each once: as text, as ``@FILE``, or as ``-`` for standard input.
+
+    A list has one target per line; comments and blank lines are skipped. ``folder`` is the folder of the files of sets
+    (for a list in a file: the folder of the list), by default the current one. Raises ``UserInputError`` with the
+    number of each wrong line, for a set that two lines define differently, and for domains under an unknown suffix.
+    Nothing was looked up or written then.
+    """
+    from cc_pipeline.commoncrawl.target_text import parse_target
+
+    base_folder = folder or Path.cwd()
+    targets: dict[str, Target] = {}
+    wrong: list[str] = []
+    for where, text, line_folder in _read_lines(texts, base_folder):
+        try:
+            target = parse_target(text, line_folder)
+            first_target = targets.setdefault(target.slug, target)
+            if first_target.version != target.version:
+                raise UserInputError(f"the set {target.value!r} is defined twice, with other members")
+            if not text.lower().startswith("domain:"):
+                _refuse_unknown_suffix(target, settings)
+        except UserInputError as refused:
+            wrong.append(f"{where}{refused}")
+    if wrong:
+        remainder = f"; and {len(wrong) - _MAX_WRONG_LINES:,} more" if len(wrong) > _MAX_WRONG_LINES else ""
+        raise UserInputError("; ".join(wrong[:_MAX_WRONG_LINES]) + remainder)
+    return tuple(targets.values())
+
+
+def expand_lists(texts: Sequence[str]) -> list[str]:
+    """Returns the typed texts, with ``@FILE`` and ``-`` replaced by their lines, without comments and blank lines."""
+    return [text for _, text, _ in _read_lines(texts, Path.cwd())]
+
+
+def _read_lines(texts: Sequence[str], base_folder: Path) -> Iterator[tuple[str, str, Path]]:
+    """Yields the origin of each text (empty for typed text), the text, and the folder of its files."""
+    from cc_pipeline.commoncrawl.target_text import content_lines
+
+    for text in texts:
+        if not _names_list(text):
+            yield "", text, base_folder
+            continue
+        place = "standard input" if text == STANDARD_INPUT else text[1:]
+        list_folder = base_folder if text == STANDARD_INPUT else Path(place).expanduser().absolute().parent
+        number = 0
+        for number, line in content_lines(read_text_argument(text)):
+            yield f"{place}, line {number}: ", line, list_folder
+        if not number:
+            raise UserInputError(f"{place} names no target; write one a line")
+
+
+def _names_list(text: str) -> bool:
+    return text == STANDARD_INPUT or text.startswith("@")
+
+
+def _refuse_unknown_suffix(target: Target, settings: Settings) -> None:
+    """Raises ``UserInputError`` for a domain under a suffix without a registry, such as ``example.og``."""
+    from cc_pipeline.commoncrawl.domains import has_known_suffix
+
+    if target.kind != "domain" or target.place is None or has_known_suffix(target.place.host):
+        return
+    guess = find_closest_name(target.place.host, known_names(settings))
+    hint = f"; did you mean {guess}?" if guess else "."
+    ending = target.place.host.rpartition(".")[2]
+    raise UserInputError(
+        f"{target.value}: no registry is known for .{ending}{hint} If it is right, write domain:{target.value}"
+    )
+
+
+def read_text_argument(argument: str) -> str:
+    """Returns the text of a file for ``@FILE``, of standard input for ``-``, else ``argument`` itself.
+
+    Raises ``UserInputError`` if it cannot be read.
+    """
+    if argument == STANDARD_INPUT:
+        return _decode(sys.stdin.buffer.read(), "standard input")
+    if not argument.startswith("@"):
+        return argument
+    path = Path(argument[1:]).expanduser()
+    try:
+        return _decode(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UserInputError(f"{argument} names a file that cannot be read: {error.strerror or error}") from None
+
+
+def _decode(data: bytes, place: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise UserInputError(f"{place}, line {line} is not UTF-8 text; save it as UTF-8") from None
+
+
+def chosen_targets(texts: Sequence[str]) -> list[Target]:
+    """Returns the targets that ``texts`` name; lists (``@FILE``, ``-``) count by their lines. For a set its name is
+    enough: its members are in the home."""
+    from cc_pipeline.commoncrawl.target import Target
+    from cc_pipeline.commoncrawl.target_text import parse_target, set_slug, set_slug_in
+
+    targets: dict[str, Target] = {}
+    for text in expand_lists(texts):
+        slug = set_slug_in(text)
+        target = Target("set", slug.removeprefix(set_slug("")), slug) if slug else parse_target(text, Path.cwd())
+        targets[target.slug] = target
+    return list(targets.values())
+
+
+def refuse_unknown(
+    connection: DuckDBPyConnection, settings: Settings, targets: Sequence[Target], texts: Sequence[str] = ()
+) -> None:
+    """Raises ``UserInputError`` for a target that was not run in this home, since a file without its rows would look
+    like an answer. The message suggests the target that was meant, and the targets that have pages of the domain.
+
+    Missing targets of a list file among ``texts`` are only counted. If all are missing, it is an error.
+    """
+    slugs = [target.slug for target in targets]
+    query = (
+        "SELECT slug FROM main.targets WHERE list_contains($1, slug) UNION "
+        "SELECT target FROM main.lookups WHERE list_contains($1, target)"
+    )
+    known_slugs = {slug for (slug,) in connection.execute(query, [slugs]).fetchall()} if slugs else set()
+    unknown_targets = [target for target in targets if target.slug not in known_slugs]
+    singly = (
+        {typed_target.slug for typed_target in chosen_targets([text for text in texts if not _names_list(text)])}
+        if texts
+        else slugs
+    )
+    refused = [target for target in unknown_targets if target.slug in singly] if known_slugs else unknown_targets
+    for target in refused:
+        label = f"set:{target.value}" if target.kind == "set" else target.definition
+        raise UserInputError(
+            f"{label} was not run in this home{_suggest_alternative(connection, settings, target, label)}"
+        )
+    if unknown_targets:
+        get_reporter().notice(
+            f"nothing of {len(unknown_targets):,} of {len(targets):,} targets is in this home: they were not run, or "
+            f"found in no crawl, as {unknown_targets[0].definition}"
+        )
+
+
+def _suggest_alternative(connection: DuckDBPyConnection, settings: Settings, target: Target, label: str) -> str:
+    from cc_pipeline.capture_columns import CAPTURE
+    from cc_pipeline.commoncrawl.target_text import to_run
+
+    run = f"Run it first, for instance with: cc-pipeline run {to_run(target.slug, label)} --crawl newest"
+    if target.place is None:
+        return f". {run}"
+    query = (
+        "SELECT DISTINCT if(t.kind = 'set', replace(slug, 'set-', 'set:'), definition) FROM main.captures c "
+        f"JOIN main.capture_targets USING ({', '.join(CAPTURE)}) JOIN main.targets t ON slug = capture_targets.target "
+        f"WHERE c.domain = ? ORDER BY ALL LIMIT {_MAX_SOURCE_TARGETS}"
+    )
+    other_targets = [name for (name,) in connection.execute(query, [target.place.host]).fetchall()]
+    if other_targets:
+        return f"; its pages are of {', '.join(other_targets)}: name one of these, or run it by itself"
+    guess = find_closest_name(target.place.host, known_names(settings))
+    return (f"; did you mean {guess}? " if guess else ". ") + run
+
+
+def crawl_ids(texts: Sequence[str]) -> list[str]:
+    """Returns valid crawl ids for what a person wrote. Raises ``UserInputError`` for text that cannot be one."""
+    from cc_pipeline.commoncrawl.crawls import validate_crawl_id
+
+    return [validate_crawl_id(text) for text in texts]
+
+
+def check_format(output: str, allowed: Sequence[str] = ROW_FORMATS) -> str:
+    """Returns ``output`` if it is one of ``allowed``. Raises ``UserInputError``."""
+    if output not in allowed:
+        raise UserInputError(f"--format is {output!r}; choose one of {', '.join(allowed)}")
+    return output

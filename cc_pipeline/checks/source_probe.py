@@ -1,0 +1,226 @@
+"""Sends a source some ten requests as a run would, and checks each answer as a run does.
+
+The requests count in the request budget of the home. All other files are written to a temporary home, which is deleted.
+Of several mirrors the first is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
+from cc_pipeline.capture_columns import PLACE
+from cc_pipeline.checks.finding import Finding
+from cc_pipeline.commoncrawl.key_ranges import KeyRange
+from cc_pipeline.commoncrawl.paths import cluster_key, path_list_key
+from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import CcPipelineError, DataFault, DataKind, EnvironmentFault, UserInputError
+from cc_pipeline.extraction.nearest_capture import Nearest, fetch_record
+from cc_pipeline.harvesting.crawl_index import parse_index_list
+from cc_pipeline.index.catalog.from_footers import crawl_tables
+from cc_pipeline.index.catalog.schemas import KEY_COLUMN
+from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.zipnum.locator import ZipNumLocator
+from cc_pipeline.settings import Settings
+from cc_pipeline.settings.source_addresses import may_be_mirrored
+from cc_pipeline.stores.answer import Timeouts
+from cc_pipeline.stores.opening import is_loopback
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.workspace.workspace import Workspace, open_transport
+
+#: The most requests per second to each host.
+RATE: Final = 1.0
+_SUBSETS: Final = ("warc",)
+#: A refused request is repeated once.
+_RETRY: Final = RetryPolicy(attempts=2)
+#: A new crawl is listed before its index is published.
+_NEWEST_CRAWLS: Final = 3
+
+
+class _StepSkipped(Exception):
+    """A step cannot be run, since an earlier step found nothing. The message has the reason."""
+
+
+@dataclass(slots=True)
+class _LiveProbe:
+    """The state of a probe. Transports are opened with the settings ``request_settings``; ``workspace`` is of a
+    temporary home. The other fields are results of steps, for later steps."""
+
+    request_settings: Settings
+    mirror: str | None
+    workspace: Workspace = field(init=False)
+    transports: list[Transport] = field(default_factory=list)
+    crawls: tuple[str, ...] = ()
+    crawl: str = ""
+    index_file: str = ""
+    record: Nearest | None = None
+
+    def open(
+        self,
+        settings: Settings,
+        root: str,
+        access: Access,
+        retry: RetryPolicy | None = None,
+        timeouts: Timeouts | None = None,
+        **_: object,
+    ) -> Transport:
+        transport = open_transport(self.request_settings, root, access, _RETRY, timeouts)
+        self.transports.append(transport)
+        return transport
+
+
+def probe_source(settings: Settings) -> Iterator[Finding]:
+    """Yields a finding for each step, asked of the first source of ``settings``. Raises ``UserInputError`` for a
+    folder."""
+    if scheme_of(settings.source) in ("", "file"):
+        raise UserInputError(f"{settings.source} is a folder: only a source that answers requests can be probed")
+    request_settings = replace(
+        settings, rate=find_rate(settings), concurrency=1, mirrors=(), mirror_access=(), record_mirror=False, wait=0.0
+    )
+    probe = _LiveProbe(request_settings, settings.official_mirror)
+    with TemporaryDirectory(prefix="cc-pipeline-live-") as folder:
+        probe_settings = replace(request_settings, home=Path(folder), lake=str(Path(folder) / "lake"), subsets=_SUBSETS)
+        probe.workspace = Workspace(probe_settings, opener=probe.open)
+        try:
+            yield from (_finding(probe, topic, step) for topic, step in _STEPS.items())
+        finally:
+            for transport in probe.transports:
+                transport.close()
+
+
+def find_rate(settings: Settings) -> float | None:
+    """Returns the requests per second: ``RATE``, or a lower rate of the settings. This machine has no other limit."""
+    if is_loopback(host_of(settings.source)):
+        return settings.rate
+    return min(RATE, settings.rate or RATE)
+
+
+def _finding(probe: _LiveProbe, topic: str, step: Callable[[_LiveProbe], str]) -> Finding:
+    try:
+        return Finding("ok", topic, step(probe))
+    except _StepSkipped as skipped:
+        return Finding("note", topic, f"not asked: {skipped}")
+    except EnvironmentFault as fault:
+        return Finding("bad", topic, fault.problem, fault.advice)
+    except CcPipelineError as fault:
+        return Finding("bad", topic, str(fault))
+
+
+def _list_crawls(probe: _LiveProbe) -> str:
+    crawl_list = probe.workspace.crawl_list
+    if crawl_list.fault is not None:
+        raise crawl_list.fault
+    probe.crawls = tuple(crawl.id for crawl in crawl_list.crawls if crawl.era == "columnar")
+    return f"{len(crawl_list.crawls)} crawls are listed, the newest is {crawl_list.crawls[0].id}"
+
+
+def _list_index_files(probe: _LiveProbe) -> str:
+    if not probe.crawls:
+        raise _StepSkipped("no crawl is known")
+    for crawl in probe.crawls[:_NEWEST_CRAWLS]:
+        key = path_list_key(crawl, "cc-index-table")
+        if probe.workspace.transport.exists(key):
+            read = partial(parse_index_list, key=key, crawl=crawl)
+            index_files, _ = probe.workspace.transport.read_parsed(key, read)
+            files = [file.path for file in index_files if file.subset in _SUBSETS]
+            if not files:
+                raise DataFault(DataKind.MISMATCH, key, None, "it names no index file of captures")
+            probe.crawl, probe.index_file = crawl, files[len(files) // 2]
+            return f"{len(index_files)} index files of {crawl} are listed"
+    raise DataFault(DataKind.MISMATCH, ", ".join(probe.crawls[:_NEWEST_CRAWLS]), None, "none has a list of index files")
+
+
+def _read_footer(probe: _LiveProbe) -> str:
+    if not probe.index_file:
+        raise _StepSkipped("no index file is known")
+    store = FooterStore(probe.workspace.settings.footers_path)
+    harvest = harvest_crawl(probe.crawl, [probe.index_file], probe.workspace.transport, store, HarvestPolicy(tries=1))
+    for path, reason in harvest.failed:
+        raise DataFault(DataKind.MISMATCH, path, None, reason)
+    tables = crawl_tables(probe.crawl, [probe.index_file], store)
+    [file] = tables.index_files.to_pylist()
+    groups = len(tables.row_groups)
+    unbounded = tables.row_groups[f"{KEY_COLUMN}_min"].null_count
+    bounds = f", of {unbounded} of which each look-up reads the keys: run cc-pipeline index repair" if unbounded else ""
+    etag = "an ETag" if file["etag"] else "no ETag, so a replacement cannot be noticed"
+    return f"an index file of {file['file_size']:,} bytes has {groups} row groups{bounds}, and {etag}"
+
+
+def _look_up_page(probe: _LiveProbe) -> str:
+    """Looks up a page that the first lines of ``cluster.idx`` list, and fetches its record."""
+    if not probe.crawl:
+        raise _StepSkipped("no crawl with an index is known")
+    transport, clusters, key = probe.workspace.transport, probe.workspace.clusters, cluster_key(probe.crawl)
+    cluster_index = clusters.find(transport, probe.crawl)
+    if cluster_index is None:
+        raise DataFault(DataKind.MISMATCH, key, None, "the object does not exist")
+    list(cluster_index.cluster.members([KeyRange(b"", b"!")]))
+    keys = [key for span in cluster_index.cluster.learnt for key in (span.last, span.first)]
+    page = next((page for key in keys if (page := _parse_page(key)) is not None), None)
+    if page is None:
+        raise DataFault(DataKind.MISMATCH, key, None, "no key in its lines belongs to a certain page")
+    located = ZipNumLocator(transport, probe.crawl, cluster_index.cluster, clusters.members).locate(
+        probe.crawl, _SUBSETS, [page]
+    )
+    rows = located.captures[page.slug].to_pylist()
+    if not rows:
+        raise DataFault(DataKind.MISMATCH, key, None, f"it lists {page.definition} but has no capture of it")
+    record = fetch_record(probe.workspace, rows[0])
+    if not isinstance(record, Nearest):
+        raise DataFault(DataKind.MISMATCH, rows[0]["warc_filename"], rows[0]["warc_record_offset"], record)
+    if record.digest_check == "mismatch":
+        reason = "the digest of its payload differs from the index"
+        raise DataFault(DataKind.MISMATCH, rows[0]["warc_filename"], rows[0]["warc_record_offset"], reason)
+    probe.record = record
+    return f"{page.definition} was looked up and its record fetched; its digest: {record.digest_check}"
+
+
+def _parse_page(key: bytes) -> Target | None:
+    """Returns the page that has this key by every rule, or ``None`` if no page is certain."""
+    text = key.decode("ascii", "replace")
+    host, _, path = text.partition(")")
+    labels, colon, port = host.partition(":")
+    url = f"http://{'.'.join(reversed(labels.split(',')))}{colon}{port}{path or '/'}"
+    return parse_target(f"url:{url}") if {surt_key(url, rule) for rule in KeyRule} == {text} else None
+
+
+def _request_missing_object(probe: _LiveProbe) -> str:
+    key = f"crawl-data/{probe.crawl or 'CC-MAIN-2024-22'}/there-is-no-such-key"
+    if probe.workspace.transport.exists(key):
+        raise DataFault(DataKind.MISMATCH, key, None, "it exists")
+    return "a missing object is answered with 404"
+
+
+def _compare_mirror(probe: _LiveProbe) -> str:
+    if probe.mirror is None:
+        raise _StepSkipped("CC_PIPELINE_RECORD_MIRROR is off, or the source is not Common Crawl's own host")
+    if probe.record is None or not may_be_mirrored(probe.record.row["crawl"]):
+        raise _StepSkipped("no record of a crawl that may be at the mirror is known")
+    key, offset, length = (probe.record.row[name] for name in PLACE)
+    mirror = probe.open(probe.request_settings, probe.mirror, NO_ACCESS)
+    mirror_read, source_read = (
+        transport.read(key, offset, length) for transport in (mirror, probe.workspace.transport)
+    )
+    if (mirror_read.data, mirror_read.total) != (source_read.data, source_read.total):
+        raise DataFault(DataKind.MISMATCH, key, offset, f"{probe.mirror} has another record or another file there")
+    return f"the record and the length of its file are the same at {probe.mirror}"
+
+
+#: The order matters: later steps use the results of earlier ones.
+_STEPS: Final[Mapping[str, Callable[[_LiveProbe], str]]] = {
+    "crawls": _list_crawls,
+    "index": _list_index_files,
+    "footer": _read_footer,
+    "record": _look_up_page,
+    "missing": _request_missing_object,
+    "mirror": _compare_mirror,
+}

@@ -1,0 +1,80 @@
+"""Fetches and reads the robots.txt captures of targets' hosts, for the command ``policies``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+
+from cc_pipeline.api.reporter import get_reporter
+from cc_pipeline.api.run_steps import run_step, start_all_runs
+from cc_pipeline.api.target_runs import Part, report_disk_faults, run_targets
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.defs.launcher import Launcher
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extensions.policies.definitions import LISTED_JOB
+from cc_pipeline.extensions.policies.fill import find_stale_targets
+from cc_pipeline.extensions.policies.hosts import crawls_with_robots, policy_targets
+from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.workspace import open_workspace
+
+#: A reminder of the limits of the table.
+TO_CCBOT = (
+    "Common Crawl's own robot, CCBot, was allowed to fetch every captured page; robots.txt adds rules for other "
+    "robots, and preferences on uses"
+)
+
+
+def read_policies(
+    settings: Settings,
+    crawls: Sequence[str],
+    targets: Sequence[Target],
+    *,
+    yes: bool = False,
+    on_part: Callable[[Part], object] = lambda part: None,
+) -> list[EnvironmentFault]:
+    """Fetches the robots.txt captures of the hosts of ``targets`` from ``crawls`` (the user's words) and reads them.
+
+    They are located, estimated and fetched like any subset. Crawls without a subset of robots.txt captures are skipped
+    with a note. Returns the errors of failed partitions; raises as ``run_targets``.
+    """
+    host_targets = policy_targets(targets)
+    robots_settings = replace(settings, subsets=("robotstxt",))
+    parts: list[Part] = []
+
+    def select_crawls(requested_crawls: Sequence[str]) -> list[tuple[Sequence[str], Sequence[Target]]]:
+        policy_crawls = crawls_with_robots(requested_crawls)
+        if other_crawls := [crawl for crawl in requested_crawls if crawl not in policy_crawls]:
+            get_reporter().note(
+                f"{', '.join(other_crawls)} has no subset of robots.txt captures: the rules of that time are unknown"
+            )
+        return [(policy_crawls, host_targets)] if policy_crawls else []
+
+    def report_part(part: Part) -> None:
+        parts.append(part)
+        # Notes about other subsets do not concern this command.
+        on_part(replace(part, notes=()))
+
+    faults = run_targets(robots_settings, crawls, host_targets, narrowed=select_crawls, yes=yes, on_part=report_part)
+    _read(robots_settings, parts)
+    return faults
+
+
+def _read(settings: Settings, parts: Sequence[Part]) -> None:
+    with report_disk_faults(settings.home), open_workspace(settings) as workspace:
+        todo: list[tuple[str, list[Target]]] = []
+        for part in parts:
+            read_targets = {target.slug: target for target in part.targets if target.slug not in part.forgotten}
+            for crawl in dict.fromkeys(partition.crawl for partition in part.changes):
+                if stale := find_stale_targets(workspace, crawl, [*read_targets]):
+                    todo.append((crawl, [read_targets[slug] for slug in stale]))
+        if not todo:
+            return
+        with Launcher(workspace) as launcher, get_reporter().bars():
+            runs = chain.from_iterable(
+                launcher.run_listed_job(LISTED_JOB, [crawl], crawl_targets) for crawl, crawl_targets in todo
+            )
+            run_step("policies", partial(start_all_runs, runs), is_notice=False)
+            run_step("cc.duckdb", launcher.publish_changes, is_notice=False)
+    get_reporter().notice(TO_CCBOT)

@@ -1,0 +1,230 @@
+"""Maintenance of a lake: joins small files, folds digests, and deletes superseded files that no reader can need.
+
+One process joins files at a time: a lock excludes those of a home, a lease the other homes on the lake.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extension import extensions
+from cc_pipeline.lake.compaction import Bounds, compact_due, is_due, rewrite_incomplete_files
+from cc_pipeline.lake.digests.folding import fold, sweep_folded
+from cc_pipeline.lake.snapshot import Publication, pins_another_log, read_pinned_versions
+from cc_pipeline.lake.streaming import list_crawls
+from cc_pipeline.lake.vacuum import RETENTION_FLOOR_HOURS, clean_log, vacuum
+from cc_pipeline.locks import LockTimeout, is_plausible, locked
+from cc_pipeline.publish.publish import delete_leftovers, publish_warehouse
+from cc_pipeline.records.file_leases import forget_ended
+from cc_pipeline.records.sweep import crawls_with_files, sweep
+from cc_pipeline.stores.answer import ListedObject
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.upkeep.purge import finish_purges, resume_purges
+from cc_pipeline.upkeep.stored_files import list_named_files
+from cc_pipeline.workspace.workspace import Workspace
+
+#: Duration of a lease: longer than any merge. After a kill, no process merges until it has expired.
+LEASE_DURATION: Final = timedelta(hours=24)
+_MAX_LEASE_BYTES: Final = 4_096
+
+#: Hours that a superseded file is kept, for readers that opened ``cc.duckdb`` before.
+RETENTION_HOURS = 168
+#: Maximum bytes that a publication merges, and seconds after which it starts no further merge: a person waits for it.
+#: Later publications and upkeep do the rest.
+_MAX_MERGED_BYTES = 512 << 20
+_MAX_SECONDS = 30
+#: Maximum digests of a table's log that a publication folds.
+_MAX_FOLDED_DIGESTS = 100_000
+#: Limits for files without added columns: as long as there are any, readers open the footers of all files.
+_MAX_EVENED_BYTES = 64 << 20
+_MAX_FOOTERS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepReport:
+    """Numbers of files ``merged`` and ``deleted``, by table, and of leftovers of dead processes (``leftovers``).
+    ``failed`` has the errors of the maintenance of extensions, by extension."""
+
+    merged: dict[str, int]
+    deleted: dict[str, int]
+    leftovers: int
+    failed: dict[str, str]
+
+
+def run_upkeep(
+    workspace: Workspace, max_files: int | None = None, retention_hours: int = RETENTION_HOURS
+) -> UpkeepReport:
+    """Merges the files of tables whose crawls have more than ``max_files`` small ones, or too many that overlap;
+    publishes, and deletes superseded files.
+
+    A file is deleted if it was superseded more than ``retention_hours`` ago and no running fetch holds it. Publishing
+    comes before deleting, so that ``cc.duckdb`` never names a deleted file; nor does that of another home on the same
+    lake (``lake/snapshot.py``). Tables keep their files for at least a week
+    (``vacuum.RETENTION_FLOOR_HOURS``).
+    """
+    leftovers = delete_leftovers(workspace.settings) + forget_ended(workspace.storage)
+    extension_files, failed = _maintain_extensions(workspace)
+    lake = workspace.lake
+    resume_purges(workspace)
+    merged = _merge(workspace, Bounds() if max_files is None else Bounds(max_files), wait=True)
+    for name in merged:
+        fold(lake, name)
+    if workspace.settings.publish != "none":
+        publish_warehouse(workspace)
+    names = [*lake.specs]
+    pinned = read_pinned_versions(workspace.place) if workspace.settings.has_separate_lake else {}
+    deleted = {}
+    if pinned is not None:
+        # another home may show files that the log does not name: nothing is deleted until that home publishes again
+        unsafe_tables = {
+            name for name, versions in pinned.items() if name in lake.specs and pins_another_log(lake, name, versions)
+        }
+        names = [name for name in names if name not in unsafe_tables]
+        deleted = {name: vacuum(lake, name, retention_hours, pinned.get(name, ())) for name in names}
+        deleted["entries of logs"] = sum(clean_log(lake, name, pinned.get(name, ())) for name in names)
+    deleted["folded digests"] = sum(
+        sweep_folded(lake, name, max(retention_hours, RETENTION_FLOOR_HOURS)) for name in lake.specs
+    )
+    deleted["stored records"] = _sweep_records(workspace, retention_hours)
+    finish_purges(workspace, max(retention_hours, RETENTION_FLOOR_HOURS) * 3_600)
+    return UpkeepReport(merged, deleted | extension_files, leftovers, failed)
+
+
+def _maintain_extensions(workspace: Workspace) -> tuple[dict[str, int], dict[str, str]]:
+    """Calls the maintenance of each extension in use. Returns the numbers of deleted files and the errors."""
+    deleted: dict[str, int] = {}
+    failed: dict[str, str] = {}
+    for extension in extensions():
+        if extension.maintenance is None:
+            continue
+        try:
+            deleted[f"files of {extension.name}"] = int(extension.maintenance(workspace))
+        except Exception as error:  # any error costs only this extension
+            failed[extension.name] = f"{type(error).__name__}: {error}"
+    return deleted, failed
+
+
+def merge_and_publish(workspace: Workspace) -> Publication:
+    """Merges due files if that is quick and no other process merges, and publishes as ``publish_warehouse`` does.
+
+    So a home without upkeep stays fast. Raises ``EnvironmentFault``, also if files could not be merged: the tables were
+    published then.
+    """
+    try:
+        merged = _merge(
+            workspace, Bounds(max_bytes=_MAX_MERGED_BYTES, until=time.monotonic() + _MAX_SECONDS), wait=False
+        )
+        for name in merged:
+            fold(workspace.lake, name, max_digests=_MAX_FOLDED_DIGESTS)
+    except EnvironmentFault:
+        publish_warehouse(workspace)
+        raise
+    return publish_warehouse(workspace)
+
+
+def _merge(workspace: Workspace, bounds: Bounds, *, wait: bool) -> dict[str, int]:
+    """Merges due files and returns their numbers by table; none if another process merges, unless ``wait``."""
+    lake = workspace.lake
+    evening_bounds = bounds if wait else replace(bounds, max_bytes=_MAX_EVENED_BYTES)
+    merged = {spec.name: 0 for spec in lake.specs.values() if not spec.former_extension}
+    # the lock and the lease are taken only if there is work
+    with lake.hold_versions():
+        due_tables = [name for name in merged if is_due(lake, name, bounds)]
+        uneven_tables = [name for name in merged if lake.pin(name).uneven]
+    if due_tables or uneven_tables:
+        scratch = workspace.scratch / "merging"
+        with _hold_merge_lock(workspace, wait=wait) as has_lock:
+            for name in due_tables if has_lock else ():
+                merged[name] = compact_due(lake, name, scratch, bounds)
+            for name in uneven_tables if has_lock else ():
+                merged[name] += rewrite_incomplete_files(
+                    lake, name, scratch, evening_bounds, None if wait else _MAX_FOOTERS
+                )
+            if has_lock:  # otherwise another thread of this process may be merging there
+                shutil.rmtree(scratch, ignore_errors=True)
+        # Arrow keeps freed memory for itself; the next steps need it elsewhere
+        pa.default_memory_pool().release_unused()
+    return merged
+
+
+@contextmanager
+def _hold_merge_lock(workspace: Workspace, *, wait: bool) -> Iterator[bool]:
+    """Yields whether this process may merge. ``wait``: waits for processes of this home, never for other homes."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(workspace.settings.home / "upkeep.lock", None if wait else 0))
+            has_lock = not workspace.settings.has_separate_lake or stack.enter_context(
+                hold_lease(workspace.place, "merging")
+            )
+        except LockTimeout:
+            has_lock = False
+        yield has_lock
+
+
+@contextmanager
+def hold_lease(lake: Transport, name: str) -> Iterator[bool]:
+    """Yields whether this block has the lease ``name``; ``False`` if another process has it. It ends with the block.
+
+    Raises ``RangeFault`` or ``EnvironmentFault`` if the store cannot be read or written.
+    """
+    folder = f"leases/{name}/"
+    # unfinished files have other names
+    leases = [lease_file for lease_file in lake.listing(folder) if lease_file.key.removeprefix(folder).isdecimal()]
+    sorted_leases = sorted(leases, key=lambda lease_file: lease_file.key)
+    if sorted_leases and not _has_ended(lake, sorted_leases[-1]):
+        yield False
+        return
+    number = int(sorted_leases[-1].key.removeprefix(folder)) + 1 if sorted_leases else 1
+    key = f"{folder}{number:012}"
+    until = (datetime.now(UTC) + LEASE_DURATION).isoformat(timespec="seconds")
+    # the content is unique, so that a process whose answer was lost recognizes its own lease
+    if not lake.put(key, json.dumps({"until": until, "by": uuid4().hex}).encode(), only_if_absent=True):
+        yield False
+        return
+    try:
+        for ended in sorted_leases:
+            lake.delete(ended.key)
+        yield True
+    finally:
+        # not deleted: the next lease takes the following number
+        lake.put(key, json.dumps({"until": datetime.now(UTC).isoformat()}).encode())
+
+
+def _has_ended(lake: Transport, lease_file: ListedObject) -> bool:
+    """Whether a lease has expired. Without a plausible time, it lasts from its upload on."""
+    now = time.time()
+    try:
+        data = lake.read_all(lease_file.key, _MAX_LEASE_BYTES).data
+    except RangeFault as fault:
+        if fault.kind is FaultKind.NOT_FOUND:
+            return False  # another process has just taken the following number
+        raise
+    with suppress(ValueError, KeyError, TypeError, OverflowError):
+        until = datetime.fromisoformat(json.loads(data)["until"]).timestamp()
+        if is_plausible(until, now + LEASE_DURATION.total_seconds()):
+            return until <= now
+    return not is_plausible(lease_file.modified, now) or lease_file.modified + LEASE_DURATION.total_seconds() <= now
+
+
+def _sweep_records(workspace: Workspace, retention_hours: float) -> int:
+    """Deletes stored files that nothing needs; returns their number."""
+    lake, storage = workspace.lake, workspace.storage
+    crawls = {*list_crawls(lake.pin("records")), *crawls_with_files(storage)}
+    swept = [
+        sweep(storage, crawl, partial(list_named_files, lake, crawl), retention_hours * 3_600)
+        for crawl in sorted(crawls)
+    ]
+    return sum(sweep_report.files for sweep_report in swept)
