@@ -67,7 +67,7 @@ class Bench:
 
 def bench_rows(bench: Bench) -> None:
     """Rows in the crawl: a new slice, a replaced one, publication, questions."""
-    young, grown = _measured(bench, YOUNG, bulk=True), _measured(bench, SIZES.rows, "--upkeep", bulk=True)
+    young, grown = _measured(bench, YOUNG, bulk=True), _measured(bench, SIZES.rows, "--maintenance", bulk=True)
     for figures, size in ((young, YOUNG), (grown, SIZES.rows)):
         figures.update(_measured(bench, size, bulk=True, step="replace"))
     tell = _Telling(bench.report, "rows", young, grown, _shown(SIZES.rows))
@@ -82,7 +82,7 @@ def bench_rows(bench: Bench) -> None:
 def bench_slices(bench: Bench) -> None:
     """Slices in the crawl: a new slice, publication, questions."""
     young = _measured(bench, YOUNG, bulk=True)
-    grown = _measured(bench, SIZES.slices, "--upkeep", bulk=not FULL)
+    grown = _measured(bench, SIZES.slices, "--maintenance", bulk=not FULL)
     tell = _Telling(bench.report, "slices", young, grown, _shown(SIZES.slices))
     tell.ratio("pages", 1.3)
     tell.answers()
@@ -202,12 +202,12 @@ class _Telling:
         self._line(f"{step}_more_mb", median(self.grown[f"{step}_mb"]) - young, goal, "MB", note)
 
     def answers(self) -> None:
-        """The publication, and an analyst's questions after upkeep."""
+        """The publication, and an analyst's questions after maintenance."""
         self.value("publish_s", 5, "s", f"processor {median(self.grown['publish_cpu_s']):.2f} s")
         self.value("publish_mb", 500, "MB", "peak of the process until then")
-        self.value("upkeep_s", None, "s", "")
+        self.value("maintenance_s", None, "s", "")
         for question in ("count_s", "domain_s"):
-            self.value(question, 0.2, "s", "after upkeep")
+            self.value(question, 0.2, "s", "after maintenance")
 
     def files(self, opened: int | None) -> None:
         """Files of the home that all steps opened."""
@@ -251,7 +251,7 @@ def _opened(bench: Bench, size: tuple[int, int]) -> int | None:
         return None
     log = bench.folder / "opened.log"
     traced = ["strace", "-f", "-qq", "-e", "trace=openat", "-o", str(log)]
-    _on_a_copy(bench, _home(bench, size, bulk=True), "--upkeep", before=traced)
+    _on_a_copy(bench, _home(bench, size, bulk=True), "--maintenance", before=traced)
     with log.open(encoding="utf-8", errors="replace") as lines:
         count = sum("/asked/" in line and " = -1 " not in line for line in lines)
     log.unlink()

@@ -3,7 +3,7 @@ A program of its own, because memory is measured.
 
 Rows are those of one extracted domain, again and again under other targets, so they have real sizes. ``--bulk`` puts
 many slices into a commit, where a run commits each by itself: rows, digests and all answers are the same
-(``described``), and the files lie as upkeep leaves them.
+(``described``), and the files lie as maintenance leaves them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from cc_pipeline.harvesting.crawl_index import commit_manifest, commit_row_group
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.digests.folding import fold
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, content_name
+from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.publish.publish import find_publication_lag, publish_warehouse
 from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import DEMO
-from cc_pipeline.upkeep.maintain import run_upkeep
 from cc_pipeline.workspace.miscounts import find_changed_miscounts, find_new_miscounts
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 
@@ -96,7 +96,7 @@ def grow(workspace: Workspace, slices: int, rows: int, page_rows: int, bulk: boo
 
 def grow_many(workspace: Workspace, slices: int) -> None:
     """A harvested home with the template's pages, and ``slices`` more slices of a row each, of targets in up to 100
-    crawls. All of a crawl are in one commit, and digests are folded, as upkeep leaves them."""
+    crawls. All of a crawl are in one commit, and digests are folded, as maintenance leaves them."""
     harvest(workspace)
     extract(workspace, parse_target(TEMPLATE))
     crawls = min(_MANY_CRAWLS, max(1, slices // 10))
@@ -181,16 +181,16 @@ def replace_slice(workspace: Workspace) -> dict[str, float]:
     return {"replaced_s": max(taken), "replaced_mb": _peak()}
 
 
-def ask(workspace: Workspace, upkeep: bool) -> dict[str, float]:
+def ask(workspace: Workspace, maintenance: bool) -> dict[str, float]:
     """Seconds (wall and processor) of each step, and this process's peak in MB after it.
 
-    A new small partition; a publication; where asked for, upkeep; an analyst's two questions.
+    A new small partition; a publication; where asked for, maintenance; an analyst's two questions.
     """
     found: dict[str, float] = {}
     _timed(found, "pages", lambda: extract(workspace, parse_target(ASKED)))
     _timed(found, "publish", lambda: publish_warehouse(workspace))
-    if upkeep:
-        _timed(found, "upkeep", lambda: run_upkeep(workspace))
+    if maintenance:
+        _timed(found, "maintenance", lambda: run_maintenance(workspace))
     with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
         for name, query in (
             ("count", "SELECT count(*) FROM captures"),
@@ -335,7 +335,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=0)
     parser.add_argument("--page-rows", type=int)
     parser.add_argument("--bulk", action="store_true")
-    parser.add_argument("--upkeep", action="store_true")
+    parser.add_argument("--maintenance", action="store_true")
     given = parser.parse_args()
     if given.step == "durable":
         json.dump(durable(given.bucket, given.home, given.slices), sys.stdout)
@@ -352,7 +352,7 @@ def main() -> None:
             pages = given.rows if given.page_rows is None else given.page_rows
             grow(workspace, given.slices, given.rows, pages, given.bulk)
         elif given.step == "ask":
-            json.dump(ask(workspace, given.upkeep), sys.stdout)
+            json.dump(ask(workspace, given.maintenance), sys.stdout)
         elif given.step == "replace":
             json.dump(replace_slice(workspace), sys.stdout)
         else:

@@ -118,9 +118,9 @@ def main() -> None:
     home, crawls, number = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     workspace, tables = open_home(home), crawl_tables(Shape(crawls=crawls, subsets=SUBSETS), number)
     slice_ = Slice(crawl_name(number))
-    made_from = {slice_: HARVEST.digest(number=number)}
+    input_digest = {slice_: HARVEST.digest(number=number)}
     started, before = time.perf_counter(), os.times()
-    HARVEST.commit(workspace.lake, made_from, {"row_groups": tables.packed()})
+    HARVEST.commit(workspace.lake, input_digest, {"row_groups": tables.packed()})
     spent, seconds = os.times(), time.perf_counter() - started
     print(json.dumps({"seconds": seconds, "user": spent.user - before.user, "peak": own_peak() / 1024}))
 

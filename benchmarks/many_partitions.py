@@ -2,9 +2,8 @@
 runs would take days for.
 
 Each partition is one row in every table, in the lake as its stages leave it, so that its plan says that nothing is to
-be done; and a record of each asset in Dagster's, as a run writes it. Tables are written a crawl a commit, as upkeep
-leaves them, and records are copied inside the database.
-"""
+be done; and a record of each asset in Dagster's, as a run writes it. Tables are written a crawl a commit, as
+maintenance leaves them, and records are copied inside the database."""
 
 from __future__ import annotations
 
@@ -59,9 +58,9 @@ def _fill_crawl(
     lake, options, now = workspace.lake, options_of(workspace.settings), datetime.now(UTC)
     [crawl] = {slice_.crawl for slice_ in wanted}
 
-    def commit(stage: Stage, made_from: Mapping[Slice, str]) -> dict[Slice, str]:
+    def commit(stage: Stage, input_digest: Mapping[Slice, str]) -> dict[Slice, str]:
         rows = {table: _rows(of[table], crawl, [slice_.target for slice_ in wanted]) for table in stage.tables}
-        stage.commit(lake, made_from, rows)
+        stage.commit(lake, input_digest, rows)
         stands = read_slice_states(workspace, [*wanted], (stage,), check_stored_files=False)
         return {
             slice_: made.content_digest
@@ -72,14 +71,22 @@ def _fill_crawl(
     located = {s: locate_input_digest(crawl, version, "parquet", _INDEX) for s, version in wanted.items()}
     lookups = {
         s: notes["lookups"]
-        | {"made_from": located[s], "definition": version, "index_version": _INDEX, "captures": 1, "looked_up_at": now}
+        | {
+            "input_digest": located[s],
+            "definition": version,
+            "index_version": _INDEX,
+            "captures": 1,
+            "looked_up_at": now,
+        }
         for s, version in wanted.items()
     }
     write_notes(lake, "lookups", lookups, ignored_column="looked_up_at")
     fetched = {s: fetch_input_digest(says, options.digest_policy) for s, says in commit(LOCATE, located).items()}
-    outcome = {"planned": 1, "fetched": 1, "missing": 0, "quarantined": 0, "unsettled": 0, "given_up": 0}
-    fetches = {s: notes["fetches"] | outcome | {"made_from": made, "asked_at": now} for s, made in fetched.items()}
-    write_notes(lake, "fetches", fetches, ignored_column="asked_at")
+    outcome = {"planned": 1, "fetched": 1, "missing": 0, "quarantined": 0, "pending": 0, "retries_exhausted": 0}
+    fetches = {
+        s: notes["fetches"] | outcome | {"input_digest": made, "last_attempt_at": now} for s, made in fetched.items()
+    }
+    write_notes(lake, "fetches", fetches, ignored_column="last_attempt_at")
     records = commit(FETCH, fetched)
     how = (options.parser, options.extractor, options.markdown)
     commit(PARSE, {s: parse_input_digest(says, *how) for s, says in records.items()})

@@ -21,8 +21,8 @@ _PICTURE = _ROOT / "docs" / "images" / "run.svg"
 _TRACE = _ROOT / "benchmarks" / "results" / "main.json"
 #: From the front doors to the ground; rooms that nothing of the story touches are not drawn.
 _ROOMS = (
-    "cli", "api", "defs", "checks", "upkeep", "publish", "extraction", "harvesting", "index", "records", "documents",
-    "workspace", "lake", "transport",
+    "cli", "api", "defs", "checks", "maintenance", "publish", "extraction", "harvesting", "index", "records", 
+    "documents", "workspace", "lake", "transport",
 )  # fmt: skip
 _LANE, _LINE, _TOP = 92, 19, 40
 #: The room that calls, the room that is called, what for.

@@ -60,7 +60,7 @@ DOMAIN: Final = Column(
     "domain", pa.string(), "Registered domain; the host itself for IPs and hosts without a public suffix"
 )
 MEANT: Final = Column(
-    "meant",
+    "condition_match",
     pa.string(),
     "Whether its target's condition is so: yes, no, or unknown (of captures: and what the page will "
     "tell); null without a condition",

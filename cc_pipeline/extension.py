@@ -75,7 +75,7 @@ class Extension:
     - ``known_hosts``, by name: facts of hosts that are known before captures are located, for ``--hosts``.
     - ``definitions``: assets, jobs, sensors and schedules of a home.
     - ``checks`` of its assets.
-    - ``maintenance`` is called by the weekly upkeep, and returns how many files it deleted.
+    - ``maintenance`` is called by the weekly maintenance, and returns how many files it deleted.
     - ``doctor`` reports findings.
     """
 

@@ -1,7 +1,7 @@
 """Locks between the processes of a host. A lock ends with its process, however that ends.
 
-Work that hosts must not do at the same time needs leases on the lake, which expire (``upkeep/maintain.py``: one home at
-a time; ``records/file_leases.py``: many fetches, each with the files that it uses)."""
+Work that hosts must not do at the same time needs leases on the lake, which expire (``maintenance/maintain.py``: one
+home at a time; ``records/file_leases.py``: many fetches, each with the files that it uses)."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class RunFigures:
     fetched: int
     quarantined: int
     missing: int
-    unsettled: int
+    pending: int
     settled: int
     mismatched: int
     doubted: bool
@@ -97,7 +97,7 @@ class RunFigures:
 
     def told(self) -> str:
         """For a table: the exit status, and what is not here."""
-        parts = [f"{self.unsettled} open"] if self.unsettled else []
+        parts = [f"{self.pending} open"] if self.pending else []
         parts += [f"{self.settled} {'doubted' if self.doubted else 'settled'}"] if self.settled else []
         parts += [f"{self.mismatched} other payloads"] if self.mismatched else []
         return f"{self.status}: {', '.join(parts) or 'all here'}"
@@ -135,16 +135,16 @@ class Result:
         for name, run in runs:
             if run.fetched + run.quarantined + run.missing != self.planned:
                 found.append(f"{name}: the ledger does not balance")
-            if run.fetched + run.unsettled + run.settled != self.planned:
+            if run.fetched + run.pending + run.settled != self.planned:
                 found.append(f"{name}: a capture is neither here, nor open, nor settled")
-            open_too_many = run.unsettled > max(1, self.planned // 100) or (run.unsettled and not run.fetched)
+            open_too_many = run.pending > max(1, self.planned // 100) or (run.pending and not run.fetched)
             if run.status != (INCOMPLETE if open_too_many or run.doubted else DONE):
-                found.append(f"{name}: exit status {run.status} with {run.unsettled} of {self.planned} open")
+                found.append(f"{name}: exit status {run.status} with {run.pending} of {self.planned} open")
             if run.status == DONE and run.settled and not run.fetched:
                 found.append(f"{name}: it is green with nothing")
             if run.bound is not None and run.requests > run.bound:
                 found.append(f"{name}: {run.requests} requests where {run.bound} are the most")
-        if self.healed.unsettled or self.healed.doubted:
+        if self.healed.pending or self.healed.doubted:
             found.append("the source is sound, and running again did not bring what was open or doubted")
         # what came twice alike is believed, and looked at again a day later
         heals = self.cell.scope == "all" and self.cell.place != "folder" and self.cell.kind != "login_page"
@@ -152,7 +152,7 @@ class Result:
             found.append("the source is sound, and running again did not bring everything")
         if self.cell.time == "once" and self.second.all_right != self.planned:
             found.append("the fault passed, and running again did not bring everything")
-        if self.cell.time == "run" and self.second.unsettled:
+        if self.cell.time == "run" and self.second.pending:
             found.append("the fault passed, and running again did not bring what was open")
         if self.ends_with == "nothing":
             found.append("not even a replay brought everything")
@@ -236,7 +236,7 @@ def run_cell(place: Place, cell: Cell, options: RecordOptions = OPTIONS) -> Resu
             end()
         second = runner.run()
         end()
-        healed = runner.run() if second.unsettled or second.doubted else second
+        healed = runner.run() if second.pending or second.doubted else second
         replayed = runner.run(replay=True) if healed.all_right < len(runner.names) else None
         untouched = None if place.server is None else runner.run().requests
     finally:
@@ -265,7 +265,7 @@ class _Runner:
             status = self._fetch(workspace, replay=replay)
             gave = {key for key, count in _fetched_by_file(workspace).items() if count > before[key]}
             [row] = workspace.lake.read("fetches", {"crawl": CRAWL, "target": TARGET}).to_pylist()
-            doubted = bool(row["losses_doubted"] or row["mismatches_doubted"])
+            doubted = bool(row["losses_unconfirmed"] or row["mismatches_unconfirmed"])
         lost = row["planned"] - row["fetched"]
         hits = [] if server is None else server.hits[seen:]
         return RunFigures(
@@ -273,8 +273,8 @@ class _Runner:
             fetched=row["fetched"],
             quarantined=row["quarantined"],
             missing=row["missing"],
-            unsettled=row["unsettled"],
-            settled=lost - row["unsettled"],
+            pending=row["pending"],
+            settled=lost - row["pending"],
             mismatched=row["mismatched"],
             doubted=doubted,
             requests=len(hits),
@@ -302,11 +302,11 @@ class _Runner:
             return self._place.ranges
         lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
         [note] = workspace.lake.read("fetches", {"crawl": CRAWL, "target": TARGET}).to_pylist()
-        if note["mismatches_doubted"]:
+        if note["mismatches_unconfirmed"]:
             return plan_ranges(mismatched_rows(records), TOGETHER)
         if replay:
             return plan_ranges(pa.concat_tables([lost, mismatched_rows(records)]), TOGETHER)
-        return plan_ranges(lost if note["losses_doubted"] else unsettled_rows(records), TOGETHER)
+        return plan_ranges(lost if note["losses_unconfirmed"] else unsettled_rows(records), TOGETHER)
 
 
 def most_requests(wanted: Sequence[PlannedRange], hits: Sequence[Hit], gave: Collection[str]) -> int:

@@ -149,7 +149,7 @@ def test_a_code_location_takes_settings_of_extensions(tmp_path: Path, installed:
     with pytest.raises(UserInputError, match="did you mean toy_size"):
         build_defs(home=tmp_path, source="/a/bucket", key_prefix="one", settings={"toy_sise": 4})
     with pytest.raises(UserInputError, match="VIA is 'tree'; choose one of auto, parquet"):
-        build_defs(home=tmp_path, source="/a/bucket", key_prefix="one", settings={"via": "tree"})
+        build_defs(home=tmp_path, source="/a/bucket", key_prefix="one", settings={"index": "tree"})
 
 
 def test_the_tables_of_settings_are_those_that_are_declared() -> None:

@@ -35,8 +35,8 @@ def test_another_source_brings_its_own_collinfo(tmp_path: Path) -> None:
 
 
 def test_flags_win_over_the_environment_and_none_is_no_flag(tmp_path: Path) -> None:
-    env = {"CC_PIPELINE_SOURCE": "https://a.example", "CC_PIPELINE_HOME": str(tmp_path), "CC_PIPELINE_VIA": "btree"}
-    settings = load_settings(env, source="https://b.example", via=None)
+    env = {"CC_PIPELINE_SOURCE": "https://a.example", "CC_PIPELINE_HOME": str(tmp_path), "CC_PIPELINE_INDEX": "btree"}
+    settings = load_settings(env, source="https://b.example", index=None)
     assert (settings.source, settings.index) == ("https://b.example", "btree")
 
 
@@ -150,7 +150,7 @@ def test_a_switch_is_on_or_off_and_nothing_else(tmp_path: Path) -> None:
 #: A value that is not the default, for each field of its kind.
 _OTHER: dict[type, object] = {str: "s3://else/where", int: 7, float: 0.25, tuple: ("warc", "robotstxt"), type(None): 3}
 _CHOSEN = {
-    "via": "btree", "extractor": "auto", "digest_policy": "fail", "publish": "copy", "engine": "local",
+    "index": "btree", "extractor": "auto", "digest_policy": "fail", "publish": "copy", "engine": "local",
     "rate_source": "own",
     "mirrors": ("https://b.example", "/data/Smith, John/cc"), "mirror_access": (Access(user="s3cret"), NO_ACCESS),
     "s3_places": ("s3://mine endpoint=https://s3.example:9000 region=eu-west-1 profile=work", "s3://b anonymous=yes"),

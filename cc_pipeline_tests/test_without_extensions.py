@@ -1,10 +1,9 @@
 """Each extension deleted from a copy of the checkout, and all of them: what is left is whole.
 
 Without one extension contracts, imports, lists and ``doctor`` hold. Without any of them the core also materializes its
-graph on a small bucket, and passes :data:`QUICK_TESTS`: some quick tests of extraction, index, records, lake, upkeep,
-publish and the command line, and those at places where the core asks extensions for something. All quick tests of the
-core would take minutes more.
-"""
+graph on a small bucket, and passes :data:`QUICK_TESTS`: some quick tests of extraction, index, records, lake,
+maintenance, publish and the command line, and those at places where the core asks extensions for something. All quick
+tests of the core would take minutes more."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ QUICK_TESTS = (
     "extraction/test_extract.py",
     "publish/test_additions.py",
     "publish/test_publish.py::test_an_empty_home_publishes_every_table_empty_and_typed",
-    "upkeep/test_extension_tables.py",
-    "upkeep/test_stored_files.py",
+    "maintenance/test_extension_tables.py",
+    "maintenance/test_stored_files.py",
     "export/test_formats.py",
     "defs/test_engines.py",
     "defs/test_extensions.py",

@@ -18,7 +18,7 @@ from cc_pipeline.extraction.engine import LocalEngine
 from cc_pipeline.records.range_plan import RecordOptions
 
 #: Rooms whose constants are all named here, in ``SHRUNK`` or in ``STAYS``.
-ROOMS: Final = ("lake", "records", "extraction", "upkeep")
+ROOMS: Final = ("lake", "records", "extraction", "maintenance")
 #: By module, below ``cc_pipeline``.
 SHRUNK: Final[dict[str, dict[str, Any]]] = {
     "commoncrawl.slice_slugs": {"_CLASSES": ((3, 1), (24, 4), (102_400, 16)), "_MAX_PART_MEMBERS": 8},
@@ -65,10 +65,10 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
     "extraction.lookup_notes": {"_MEMBERS_AT_ONCE": 4, "_SLICES_AT_ONCE": 2},
     "extraction.parsed_pages": {"BATCH_ROWS": 8, "_BATCH_BYTES": 32 << 10, "CHUNK_PAGES": 16, "_WRITE_BYTES": 4 << 10},
     "publish.views": {"_MAX_NAMED_TARGETS": 1},
-    "upkeep.maintain": {"_MAX_MERGED_BYTES": 64 << 10, "_MAX_FOLDED_DIGESTS": 200, "_MAX_EVENED_BYTES": 64 << 10,
+    "maintenance.maintain": {"_MAX_MERGED_BYTES": 64 << 10, "_MAX_FOLDED_DIGESTS": 200, "_MAX_EVENED_BYTES": 64 << 10,
     "_MAX_FOOTERS": 4},
-    "upkeep.purge": {"_SLICES_AT_ONCE": 2, "_FILES_AT_ONCE": 1},
-    "upkeep.record_moves": {"_MAX_READ_BYTES": 4 << 10, "_JOURNAL_BATCH_ROWS": 4},
+    "maintenance.purge": {"_SLICES_AT_ONCE": 2, "_FILES_AT_ONCE": 1},
+    "maintenance.record_moves": {"_MAX_READ_BYTES": 4 << 10, "_JOURNAL_BATCH_ROWS": 4},
 }  # fmt: skip
 #: Names of constants of these rooms at which no row takes another way: tries, times, what is part of a format, what is
 #: shown, what is drawn, sizes beyond which there is a fault, prices, shares that people are told, and what only says

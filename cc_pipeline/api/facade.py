@@ -38,7 +38,7 @@ _VALUES: Final = {
     "accept-losses": r"\d+",
     "most-crawls": r"\d+",
     "name": r"[\w-]+",
-    "via": r"(?:parquet|zipnum|btree)",
+    "index": r"(?:parquet|zipnum|btree)",
     "home": r"FOLDER",
     "format": r"[\w-]+(?:\|[\w-]+)+",
 }

@@ -14,7 +14,7 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.harvesting.crawls import crawls_found_by_name
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, HARVEST, LOCATE, MANIFEST, PARSE
-from cc_pipeline.upkeep.purge_plan import list_unfinished_purges
+from cc_pipeline.maintenance.purge_plan import list_unfinished_purges
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The most targets that a message suggests.

@@ -89,8 +89,8 @@ def assess_crawl(crawl_plan: CrawlPlan, now: datetime) -> CrawlStaleness:
     times: list[datetime] = []
     for slice_ in crawl_plan.target_slices.requested_slices:
         note = crawl_plan.slice_states[slice_].last_fetch
-        if note is not None and note.unsettled > note.given_up:
-            times.append(next_fetch_time(note.unsuccessful_runs, note.silent_runs, note.asked_at))
+        if note is not None and note.pending > note.retries_exhausted:
+            times.append(next_fetch_time(note.unsuccessful_runs, note.runs_without_response, note.last_attempt_at))
             targets_by_due[times[-1] <= now].add(slice_.partition.target)
         elif note is not None and (recheck_at := next_recheck_time(note)) is not None:
             times.append(recheck_at)

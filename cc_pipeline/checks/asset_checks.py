@@ -24,12 +24,12 @@ _LOCATE_STAGE, _FETCH_STAGE, _PARSE_STAGE = f"{_STAGES}.LOCATE", f"{_STAGES}.FET
 
 
 @check("crawls", step="crawl_list_checks")
-def list_is_of_now(workspace: Workspace, _: Scope) -> CheckResult:
+def crawl_list_current(workspace: Workspace, _: Scope) -> CheckResult:
     """The table has the crawls of the published list."""
     from cc_pipeline.errors import EnvironmentFault
     from cc_pipeline.harvesting.crawls import crawls_are_listed, known_crawls
 
-    name = "list_is_of_now"
+    name = "crawl_list_current"
     stored_ids = set(workspace.lake.read("crawls", columns=["crawl"]).column("crawl").to_pylist())
     if not stored_ids:
         return CheckResult(name, "ok", "the list of crawls was not read yet")
@@ -147,7 +147,7 @@ def ledger_balances(workspace: Workspace, scope: Scope) -> CheckResult:
 def stored_files(workspace: Workspace, scope: Scope) -> CheckResult:
     """The files of stored records exist as long as their rows need them."""
     from cc_pipeline.lake.slice import Slice
-    from cc_pipeline.upkeep.stored_files import find_lost_records
+    from cc_pipeline.maintenance.stored_files import find_lost_records
 
     lost = find_lost_records(workspace, scope.slices)
     metrics: dict[str, int | float | str] = {
@@ -173,9 +173,9 @@ def nothing_missing(workspace: Workspace, _: Scope) -> CheckResult:
 
 
 #: This check reads Dagster's instance, not the lake.
-none_left_failed: Final = Check(
+no_failed_partitions: Final = Check(
     asset="page_metadata",
-    name="none_left_failed",
+    name="no_failed_partitions",
     description="Every partition that failed, in any run, was made since.",
     step="page_checks",
     verdict=None,

@@ -32,13 +32,13 @@ from cc_pipeline.lake.incomplete_tables import HINT, find_damaged_files
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.published_file import enable_s3_reads, get_s3_location
 from cc_pipeline.lake.slice import group_targets_by_crawl, slices_of
+from cc_pipeline.maintenance.incomplete_slices import find_incomplete_slices, run_command
+from cc_pipeline.maintenance.purge_plan import UNKNOWN_TABLE, find_unknown_tables
+from cc_pipeline.maintenance.stored_files import VerificationReport, find_lost_records
 from cc_pipeline.settings import PREFIX, Settings, choices_of, environment_value
 from cc_pipeline.transport.circuit_breaker import CAUTION, FIREWALL_WINDOW
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.states import HostState, budget_state
-from cc_pipeline.upkeep.incomplete_slices import find_incomplete_slices, run_command
-from cc_pipeline.upkeep.purge_plan import UNKNOWN_TABLE, find_unknown_tables
-from cc_pipeline.upkeep.stored_files import VerificationReport, find_lost_records
 from cc_pipeline.workspace.claim import is_home_of, remembered_source
 from cc_pipeline.workspace.crawl_list import ago
 from cc_pipeline.workspace.miscounts import MAKE_AGAIN, describe_miscounts, find_changed_miscounts
@@ -47,7 +47,7 @@ from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, ope
 
 #: Free bytes below which the disk is reported: records and tables need gigabytes.
 _LOW_DISK = 5_000_000_000
-#: Files of a table above which maintenance merges them (``upkeep.MAX_FILES``).
+#: Files of a table above which maintenance merges them (``maintenance.MAX_FILES``).
 _MANY_FILES = 2_000
 _MAX_NAMES = 5
 #: The level of a finding, by the severity of a check's result.
@@ -271,7 +271,9 @@ def _check_tables(workspace: Workspace) -> Iterator[Finding]:
             )
             continue
         level = "note" if len(pinned.files) > _MANY_FILES else "ok"
-        yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
+        yield Finding(
+            level, spec.name, text, "Merge its small files: run the maintenance job." if level == "note" else ""
+        )
     yield from _check_unknown_tables(lake)
     yield from _check_row_counts(settings, lake)
     yield from _check_missing_records(lake)
@@ -406,7 +408,7 @@ def _check_missing_records(lake: Lake) -> Iterator[Finding]:
         advice = "Run it again (cc-pipeline run, or run --refetch): the captures are requested at once."
         level = _LEVELS[verdict.severity]
         text = f"not here: {verdict.metrics['not here']}; {verdict.message}"
-        yield Finding(level, "records", text, advice if verdict.metrics["unsettled"] else "")
+        yield Finding(level, "records", text, advice if verdict.metrics["pending"] else "")
 
 
 def budget_findings(settings: Settings) -> Iterator[Finding]:

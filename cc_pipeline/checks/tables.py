@@ -40,7 +40,7 @@ _MAX_COMPARED_CAPTURES = 50_000
 #: The most bytes of an index that a second look-up may read.
 _MAX_COMPARED_BYTES: Final = 256 << 20
 #: The sums of a fetch note.
-_COUNTS: Final = ("planned", "fetched", "unsettled", "mismatched")
+_COUNTS: Final = ("planned", "fetched", "pending", "mismatched")
 #: Bits of the rank of a capture's row: the more important criterion has the higher bit.
 _PENDING, _MISMATCHED, _BY_NAME, _FETCHED = 1, 2, 4, 1 << 40
 #: The most partitions that a message names.
@@ -152,28 +152,28 @@ def missing_captures_verdict(lake: Lake) -> CheckResult:
     capture, an error from one in a hundred. For final losses it is a warning from one in a hundred. Unconfirmed losses
     are an error."""
     # this reads a row per partition of the whole lake in each run: only numbers, and texts only of missing captures
-    flag_columns = ("losses_doubted", "mismatches_doubted")
+    flag_columns = ("losses_unconfirmed", "mismatches_unconfirmed")
     rows = lake.read("fetches", columns=[*SLICE, *_COUNTS, *flag_columns])
-    planned, fetched, unsettled, mismatched = _sum_distinct_captures(lake, rows)
+    planned, fetched, pending, mismatched = _sum_distinct_captures(lake, rows)
     vanished = pc.sum(lake.read("lookups", columns=["unlisted"])["unlisted"]).as_py() or 0
     unconfirmed = rows.filter(pc.or_(*(rows[name] for name in flag_columns))).num_rows
-    settled = planned - fetched - unsettled
+    settled = planned - fetched - pending
     metrics: dict[str, int | float | str] = {
-        "planned": planned, "unsettled": unsettled, "settled": settled, "not here": share(unsettled + settled, planned),
+        "planned": planned, "pending": pending, "is_final": settled, "not here": share(pending + settled, planned),
         "payloads other than indexed": mismatched, "doubted slices": unconfirmed,
         "no longer in the index": vanished,
     }  # fmt: skip
-    if not unsettled and not unconfirmed and not vanished and settled * 100 < max(planned, 1):
+    if not pending and not unconfirmed and not vanished and settled * 100 < max(planned, 1):
         message = f"{fetched:,} of {planned:,} captures are here"
         mismatch_text = f"; {mismatched:,} of them have a payload that differs from the index" if mismatched else ""
         return CheckResult("nothing_missing", "ok", message + mismatch_text, metrics)
-    problems = [f"{unsettled:,} of {planned:,} captures are pending and will be requested again"] if unsettled else []
+    problems = [f"{pending:,} of {planned:,} captures are pending and will be requested again"] if pending else []
     if settled:
         problems.append(f"{settled:,} of {planned:,} are missing or damaged in the source itself")
     if unconfirmed:
         problems.append(
             "many captures are lost, or their payloads differ from the index, which is unconfirmed: run it again "
-            f"({unconfirmed:,} slices: losses_doubted, mismatches_doubted in the view fetches)"
+            f"({unconfirmed:,} slices: losses_unconfirmed, mismatches_unconfirmed in the view fetches)"
         )
     if vanished:
         problems.append(
@@ -181,9 +181,9 @@ def missing_captures_verdict(lake: Lake) -> CheckResult:
             "(unlisted in the view lookups)"
         )
     message = "; ".join(problems)
-    for partition, (missing, total, reason) in _find_worst(lake)[:_MAX_NAMED_PARTITIONS] if unsettled else ():
+    for partition, (missing, total, reason) in _find_worst(lake)[:_MAX_NAMED_PARTITIONS] if pending else ():
         message += f"\n{partition}: {missing:,} of {total:,}, {reason}"
-    bad = unconfirmed or vanished or (unsettled and unsettled * 100 >= planned)
+    bad = unconfirmed or vanished or (pending and pending * 100 >= planned)
     return CheckResult("nothing_missing", "error" if bad else "warn", message, metrics)
 
 
@@ -224,7 +224,7 @@ def _count_distinct_records(lake: Lake, crawl: str, targets: Sequence[str]) -> t
     locations = collector.places()
     best = np.full(len(locations), -1, np.int64)
     order = pa.array(targets)
-    columns = ["target", *PLACE_NAME, "outcome", "reason", "settled", "digest_check"]
+    columns = ["target", *PLACE_NAME, "outcome", "reason", "is_final", "digest_check"]
     for batch in stream_rows(lake, "records", where, columns):
         rows = pa.Table.from_batches([batch])
         fetched = pc.equal(rows["outcome"], "fetched")
@@ -247,12 +247,12 @@ def _find_worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:
     """Returns partitions with missing captures, the worst first: how many are missing, of how many, and the most common
     reason."""
     totals: dict[str, tuple[int, int, str | None]] = {}
-    rows = lake.read("fetches", columns=["crawl", "target", "planned", "unsettled", "reason"])
-    for row in rows.sort_by([("unsettled", "descending"), ("target", "ascending")]).to_pylist():
+    rows = lake.read("fetches", columns=["crawl", "target", "planned", "pending", "reason"])
+    for row in rows.sort_by([("pending", "descending"), ("target", "ascending")]).to_pylist():
         # of the parts of a set, the one with the most missing captures comes first
         partition = key_of(Slice(row["crawl"], row["target"]))
         missing, planned, reason = totals.get(partition, (0, 0, row["reason"]))
-        totals[partition] = (missing + row["unsettled"], planned + row["planned"], reason)
+        totals[partition] = (missing + row["pending"], planned + row["planned"], reason)
     return sorted((pair for pair in totals.items() if pair[1][0]), key=lambda pair: -pair[1][0])
 
 

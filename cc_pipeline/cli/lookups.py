@@ -33,7 +33,7 @@ def open_question(
         source=source,
         home=home,
         subsets=tuple(subset) if subset else None,
-        via=via,
+        index=via,
         concurrency=concurrency,
         max_index_gaps=index_gap_limit(allow_gaps),
         wait=wait_seconds(wait),

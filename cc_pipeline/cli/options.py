@@ -54,7 +54,7 @@ _KINDS = ", ".join((AUTO, *(kind.name for kind in CORE_KINDS)))
 Via = Annotated[
     str | None,
     typer.Option(
-        "--via", callback=_check_index_kind, help=f"Index to search: {_KINDS}, or one that an extension adds."
+        "--index", callback=_check_index_kind, help=f"Index to search: {_KINDS}, or one that an extension adds."
     ),
 ]
 AllowGaps = Annotated[

@@ -261,7 +261,7 @@ def _count_captures(changes: Iterable[PartitionChange]) -> tuple[int, int, int]:
     return (
         sum(change.after.captures for change in all_changes),
         sum(change.after.captures - change.before.captures for change in all_changes),
-        sum(change.after.unsettled + change.after.lost for change in all_changes),
+        sum(change.after.pending + change.after.lost for change in all_changes),
     )
 
 
@@ -355,7 +355,7 @@ class _LedgerCounts:
     """Numbers of distinct captures: planned, pending, lost, and with another payload than indexed."""
 
     planned: int
-    unsettled: int
+    pending: int
     lost: int
     mismatched: int
 
@@ -365,7 +365,7 @@ def _count_ledger(settings: Settings, changes: Mapping[Slice, PartitionChange]) 
     planned_slices = [slice_ for slice_, change in changes.items() if change.after.planned]
     totals = _LedgerCounts(
         sum(change.after.planned for change in changes.values()),
-        sum(change.after.unsettled for change in changes.values()),
+        sum(change.after.pending for change in changes.values()),
         sum(change.after.lost for change in changes.values()),
         sum(change.after.mismatched for change in changes.values()),
     )
@@ -377,9 +377,9 @@ def _count_ledger(settings: Settings, changes: Mapping[Slice, PartitionChange]) 
 
     subsets = {subset for slice_ in planned_slices for subset in subsets_in(slice_.crawl, settings.subsets)}
     with open_home_publication(settings) as connection:
-        key, open_ = ", ".join(CAPTURE), "outcome <> 'fetched' AND settled IS NOT true"
+        key, open_ = ", ".join(CAPTURE), "outcome <> 'fetched' AND is_final IS NOT true"
         row = connection.execute(
-            f"SELECT count(*), count(*) FILTER ({open_}), count(*) FILTER (outcome <> 'fetched' AND settled), "
+            f"SELECT count(*), count(*) FILTER ({open_}), count(*) FILTER (outcome <> 'fetched' AND is_final), "
             f"count(*) FILTER (outcome = 'fetched' AND digest_check = 'mismatch') FROM ledger SEMI JOIN "
             f"(SELECT {key} FROM capture_targets WHERE subset IN (SELECT unnest(?)) AND crawl IN (SELECT unnest(?)) "
             f"AND target IN (SELECT unnest(?))) USING ({key})",
@@ -391,7 +391,7 @@ def _count_ledger(settings: Settings, changes: Mapping[Slice, PartitionChange]) 
         ).fetchone()
     assert row is not None
     # withheld rows are not in the ledger: then the sums are more complete
-    return _LedgerCounts(*row) if row[0] and bool(row[1]) == bool(totals.unsettled) else totals
+    return _LedgerCounts(*row) if row[0] and bool(row[1]) == bool(totals.pending) else totals
 
 
 def _print_missing_captures(settings: Settings, changes: Mapping[Slice, PartitionChange], *, is_withheld: bool) -> None:
@@ -399,8 +399,8 @@ def _print_missing_captures(settings: Settings, changes: Mapping[Slice, Partitio
 
     counts = _count_ledger(settings, changes)
     planned = counts.planned
-    if counts.unsettled:
-        amount = f"{counts.unsettled:,} of {planned:,} captures ({share(counts.unsettled, planned)})"
+    if counts.pending:
+        amount = f"{counts.pending:,} of {planned:,} captures ({share(counts.pending, planned)})"
         text = f"{amount} were not fetched: run the command again, it fetches only these"
         console.print(text, soft_wrap=True, style="bold red")
     if counts.lost:
@@ -421,5 +421,5 @@ def _print_missing_captures(settings: Settings, changes: Mapping[Slice, Partitio
             "payload than the "
             "index names: cc-pipeline sql \"SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'\""
         )
-    if planned and not counts.unsettled and not counts.lost and not counts.mismatched and not is_withheld:
+    if planned and not counts.pending and not counts.lost and not counts.mismatched and not is_withheld:
         console.print(f"all {planned:,} captures are here", style="green")

@@ -108,7 +108,7 @@ class Condition:
         verdicts = pc.if_else(pc.is_valid(truth), MATCH_YES, pa.scalar(None, pa.string()))
         if truth.null_count:
             verdicts = pc.replace_with_mask(verdicts, pc.is_null(truth), self._open(captures.filter(pc.is_null(truth))))
-        position = captures.schema.get_field_index("meant")
+        position = captures.schema.get_field_index("condition_match")
         return captures.set_column(position, captures.schema.field(position), verdicts)
 
     def _open(self, captures: pa.Table) -> pa.Array:

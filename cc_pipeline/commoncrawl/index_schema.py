@@ -93,7 +93,7 @@ CAPTURE_COLUMNS: Final = (
     Column(
         "located_by",
         pa.string(),
-        "The kind of index that named it, as --via calls it; of a whole look-up also btree+zipnum",
+        "The kind of index that named it, as --index calls it; of a whole look-up also btree+zipnum",
         nullable=False,
     ),
     Column("index_file", pa.string(), "The index file the row came from"),

@@ -360,7 +360,7 @@ def check_host_count(instance: dg.DagsterInstance | None, hosts: int) -> None:
     if count > hosts:
         raise UserInputError(
             f"dagster.yaml gives runs to {count} hosts, which share the source's request budget, and "
-            f"CC_PIPELINE_HOSTS is {hosts}. Set CC_PIPELINE_HOSTS={count} on each of them"
+            f"CC_PIPELINE_RATE_SHARES is {hosts}. Set CC_PIPELINE_RATE_SHARES={count} on each of them"
         )
 
 

@@ -277,7 +277,7 @@ class Launcher:
         # these modules load merging and checks, which a command with nothing to do does not need
         from cc_pipeline.defs.checks.check_runs import CheckContext  # noqa: PLC0415
         from cc_pipeline.defs.publication import find_inputs, record_checked_publication  # noqa: PLC0415
-        from cc_pipeline.upkeep.maintain import merge_and_publish  # noqa: PLC0415
+        from cc_pipeline.maintenance.maintain import merge_and_publish  # noqa: PLC0415
 
         input_tags = find_inputs(self._instance, OWN_HOME)
         published = merge_and_publish(self._workspace)
@@ -290,7 +290,7 @@ class Launcher:
         runs, in as many runs as needed. Raises ``RunFailed``."""
         from cc_pipeline.defs.history import is_trimmed  # noqa: PLC0415  # loads the stages
 
-        yield self._run("upkeep", "")
+        yield self._run("maintenance", "")
         yield self._run("trim_history", "")
         while not is_trimmed(self._instance):
             yield self._run("trim_history", "")

@@ -37,7 +37,7 @@ _STORED: Final = ("stored_file", "stored_offset", "stored_length")
 _FILLED: Final = frozenset({"fetch_time", "fetch_status", "content_digest", "content_mime_type"})
 #: Columns that describe the work of this program, and are made of no other.
 _PROGRAM_COLUMNS: Final = frozenset(
-    {"target", "attempts", "fetched_at", "parser", "settled", "rounds", "served_by", "detail", *_STORED}
+    {"target", "attempts", "fetched_at", "parser", "is_final", "unsuccessful_runs", "served_by", "detail", *_STORED}
 )
 #: Columns of ``page_metadata`` with the reason why a record was not fetched.
 _FAILURE_COLUMNS: Final = {"disposition": "outcome", "failure_reason": "outcome", "failure_detail": "reason"}
@@ -48,7 +48,9 @@ def _captures() -> _Columns:
     sources: _Columns = {name: ((COLUMNAR_INDEX, name),) for name in CAPTURE_SCHEMA.names if name in index_columns}
     sources["domain"] = ((COLUMNAR_INDEX, "url_host_registered_domain"), (COLUMNAR_INDEX, "url_host_name"))
     condition_columns = dict.fromkeys(column for read in CONDITION_COLUMNS.values() for column in read)
-    sources["meant"] = tuple((COLUMNAR_INDEX, column) for column in condition_columns if column in INDEX_COLUMN_NAMES)
+    sources["condition_match"] = tuple(
+        (COLUMNAR_INDEX, column) for column in condition_columns if column in INDEX_COLUMN_NAMES
+    )
     return sources
 
 

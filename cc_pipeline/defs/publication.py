@@ -23,8 +23,8 @@ from cc_pipeline.defs.partitions import MADE_TAG, StepContext
 from cc_pipeline.defs.partitions_in_flight import find_in_flight
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.lake.snapshot import Publication
+from cc_pipeline.maintenance.maintain import merge_and_publish, run_maintenance
 from cc_pipeline.publish.publish import PublicationLag, find_publication_lag
-from cc_pipeline.upkeep.maintain import merge_and_publish, run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Seconds between two checks of the publication's age.
@@ -158,7 +158,7 @@ def publication_metadata(publication: Publication) -> dict[str, dg.MetadataValue
 
 def tidy_tables(context: dg.OpExecutionContext, workspace: Workspace, namespace: HomeNamespace) -> None:
     """Merges small files, publishes the merged tables, and deletes files that were superseded a week ago or before."""
-    report = run_upkeep(workspace)
+    report = run_maintenance(workspace)
     context.add_output_metadata(
         {
             "files merged": sum(report.merged.values()),

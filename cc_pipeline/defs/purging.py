@@ -23,9 +23,9 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.target_definitions import read_definitions
+from cc_pipeline.maintenance.purge import PurgeReport, purge, refuse_if_fetching, remove_empty_targets
+from cc_pipeline.maintenance.purge_plan import PurgePlan, plan_purge, require_plan_digest
 from cc_pipeline.records.file_leases import RUNS, leases_of
-from cc_pipeline.upkeep.purge import PurgeReport, purge, refuse_if_fetching, remove_empty_targets
-from cc_pipeline.upkeep.purge_plan import PurgePlan, plan_purge, require_plan_digest
 from cc_pipeline.workspace.workspace import Workspace
 
 

@@ -288,7 +288,7 @@ def _select_rows(name: str, columns: Sequence[str], targets: Sequence[str], craw
         conditions.append(f"slug IN ({target_list})")
     elif targets and set(CAPTURE) <= set(columns):
         # the conditions of these targets may exclude pages of other targets
-        condition_filter = " AND meant IS DISTINCT FROM 'no'" if "meant" in columns else ""
+        condition_filter = " AND condition_match IS DISTINCT FROM 'no'" if "condition_match" in columns else ""
         target_captures = f"SELECT {_PLACE} FROM main.capture_targets WHERE target IN ({target_list}){condition_filter}"
         sql += f" SEMI JOIN ({target_captures}) USING ({_PLACE})"
     elif targets:

@@ -170,14 +170,14 @@ class PartitionTotals:
     captures: int = 0
     planned: int = 0
     fetched: int = 0
-    unsettled: int = 0
+    pending: int = 0
     mismatched: int = 0
     losses_unconfirmed: bool = False
 
     @property
     def lost(self) -> int:
         """The number of captures that the source has damaged, or does not have."""
-        return self.planned - self.fetched - self.unsettled
+        return self.planned - self.fetched - self.pending
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +222,9 @@ def _sum_partitions(crawl_plan: CrawlPlan) -> dict[Slice, PartitionTotals]:
             sum(slice_state.lookup.captures for slice_state in slice_states if slice_state.lookup is not None),
             sum(fetch.planned for fetch in fetches),
             sum(fetch.fetched for fetch in fetches),
-            sum(fetch.unsettled for fetch in fetches),
+            sum(fetch.pending for fetch in fetches),
             sum(fetch.mismatched for fetch in fetches),
-            any(fetch.losses_doubted for fetch in fetches),
+            any(fetch.losses_unconfirmed for fetch in fetches),
         )
     return totals
 

@@ -64,7 +64,17 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: Columns of records from which the counts of slices are computed.
 _STATE_COLUMNS = [
-    *("target", "url", "outcome", "reason", "detail", "settled", "rounds", "digest_check", "payload_length"),
+    *(
+        "target",
+        "url",
+        "outcome",
+        "reason",
+        "detail",
+        "is_final",
+        "unsuccessful_runs",
+        "digest_check",
+        "payload_length",
+    ),
     *(*PLACE_NAME, *STORED),
 ]
 
@@ -245,7 +255,7 @@ def _finish(state: _FetchState, fetch_plan: _FetchPlan, group_state: GroupState,
     # the source is not to blame for files that a person added
     source = f"the files of {crawl}" if crawl.startswith(LOCAL_CRAWLS) else workspace.settings.source
     incomplete_error = build_incomplete_error(
-        assessed_counts, state.assessments, workspace.settings.max_unsettled, source
+        assessed_counts, state.assessments, workspace.settings.max_pending, source
     )
     report = FETCH.report(
         {slice_: _build_metrics(counts, slice_states[slice_]) for slice_, counts in state.counts_by_slice.items()},
@@ -481,13 +491,13 @@ def _commit(
     workspace, lake = state.workspace, state.workspace.lake
     result, counts_by_slice = fetched.result, fetched.counts_by_slice
     last_fetches = {slice_: state.previous_states[slice_].last_fetch for slice_ in complete_digests}
-    silent_runs = (
+    runs_without_response = (
         {}
         if result.answered
-        else {slice_: 1 if note is None else note.silent_runs + 1 for slice_, note in last_fetches.items()}
+        else {slice_: 1 if note is None else note.runs_without_response + 1 for slice_, note in last_fetches.items()}
     )
     input_digests = _build_input_digests(complete_digests, counts_by_slice)
-    rows = build_fetch_rows(counts_by_slice, input_digests, silent_runs, assessments)
+    rows = build_fetch_rows(counts_by_slice, input_digests, runs_without_response, assessments)
     stored_digests = {slice_: state.previous_states[slice_].input_digest(FETCH) for slice_ in complete_digests}
     unchanged_rows = {slice_: row for slice_, row in rows.items() if stored_digests[slice_] == input_digests[slice_]}
     has_new_records = bool(result.answered or result.reused or result.adopted)
@@ -498,7 +508,7 @@ def _commit(
             lake,
             "fetches",
             {slice_: row for slice_, row in rows.items() if stored_digests[slice_] != input_digests[slice_]},
-            ignored_column="asked_at",
+            ignored_column="last_attempt_at",
         )
         if has_new_records:
             note_superseded(workspace, [*complete_digests], result.stored, time.time())
@@ -506,9 +516,9 @@ def _commit(
             fetched.commit(lake, input_digests)
             retire_result_journals(workspace.storage, result)
         else:
-            write_notes(lake, "fetches", unchanged_rows, ignored_column="asked_at")
+            write_notes(lake, "fetches", unchanged_rows, ignored_column="last_attempt_at")
     if has_new_records:
-        write_notes(lake, "fetches", unchanged_rows, ignored_column="asked_at")
+        write_notes(lake, "fetches", unchanged_rows, ignored_column="last_attempt_at")
 
 
 def _reassess_losses(state: _FetchState, slices: Collection[Slice], lost_again: Collection[Slice]) -> None:
@@ -532,9 +542,9 @@ def _reassess_losses(state: _FetchState, slices: Collection[Slice], lost_again: 
     for slice_, row in rows.items():
         note = state.previous_states[slice_].fetch
         if note is not None and slice_ not in lost_again:
-            row["asked_at"] = note.asked_at
+            row["last_attempt_at"] = note.last_attempt_at
     with state.run.replacing(FETCH, previous_states):
-        write_notes(state.workspace.lake, "fetches", rows, ignored_column="asked_at")
+        write_notes(state.workspace.lake, "fetches", rows, ignored_column="last_attempt_at")
     state.assessments |= assessments
 
 
@@ -568,7 +578,7 @@ def _build_input_digests(
 ) -> dict[Slice, str]:
     # pending captures deserve another try, so the slice does not count as complete
     return {
-        slice_: mark_incomplete(digest) if counts_by_slice[slice_].unsettled else digest
+        slice_: mark_incomplete(digest) if counts_by_slice[slice_].pending else digest
         for slice_, digest in complete_digests.items()
     }
 
@@ -590,13 +600,13 @@ def _write_notes(state: _FetchState) -> tuple[str, ...]:
         notes.append(f"{adopted:,} records were adopted from a stopped run")
     slice_counts = [state.counts_by_slice[slice_] for slice_ in state.assessments]
     pending_captures, lost_captures = (
-        sum(counts.unsettled for counts in slice_counts),
+        sum(counts.pending for counts in slice_counts),
         sum(counts.settled for counts in slice_counts),
     )
     if pending_captures:
         notes.append(f"{pending_captures:,} captures were not fetched; the next run retries them at once")
     if lost_captures:
-        is_unconfirmed = any(assessment.losses_doubted for assessment in state.assessments.values())
+        is_unconfirmed = any(assessment.losses_unconfirmed for assessment in state.assessments.values())
         description = (
             "reported lost, which is not confirmed" if is_unconfirmed else "missing or damaged in the source itself"
         )

@@ -2,7 +2,7 @@
 
 A capture that is missing or in quarantine is *lost* (settled) when asking again cannot change it: the source says that
 its file does not exist, or gave the same damaged bytes twice, while it gives good records. Every other failure is
-*unsettled*: a fault of the source, not of the data.
+*pending*: a fault of the source, not of the data.
 """
 
 from __future__ import annotations
@@ -25,30 +25,29 @@ MAX_ROUNDS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchCounts:
-    """The numbers of captures after a fetch, by outcome; ``unsettled`` ones were not fetched and are retried.
+    """The numbers of captures after a fetch, by outcome; ``pending`` ones were not fetched and are retried.
 
-    ``given_up`` of the unsettled ones were asked for in ``MAX_ROUNDS`` runs; ``rounds`` is the least number of runs
-    that asked for one. ``reason`` is the most frequent one, ``example`` a capture with its reason in words.
+    ``retries_exhausted`` of the pending ones were asked for in ``MAX_ROUNDS`` runs; ``rounds`` is the least number of
+    runs that asked for one. ``reason`` is the most frequent one, ``example`` a capture with its reason in words.
     ``stored_bytes`` are the bytes of its records, ``stored`` the bytes that are needed of each file. Lost captures,
-    mostly for ``lost_reason``, are at most ``lost_in_one`` in one archive file (``lost_file``). ``losses`` is a digest
-    of them. ``mismatched`` of the fetched ones have another payload than the index names; ``mismatches`` is a digest of
-    them and their payloads.
-    """
+    mostly for ``lost_reason``, are at most ``lost_in_top_file`` in one archive file (``lost_top_file``). ``losses`` is
+    a digest of them. ``mismatched`` of the fetched ones have another payload than the index names; ``mismatches`` is a
+    digest of them and their payloads."""
 
     planned: int
     fetched: int
     quarantined: int
     missing: int
-    unsettled: int
-    given_up: int
+    pending: int
+    retries_exhausted: int
     reason: str | None
     example: str | None
     unsuccessful_runs: int
     stored_bytes: int = 0
     stored: Mapping[str, int] = field(default_factory=dict)
     lost_reason: str | None = None
-    lost_file: str | None = None
-    lost_in_one: int = 0
+    lost_top_file: str | None = None
+    lost_in_top_file: int = 0
     losses: str = NOTHING
     mismatched: int = 0
     mismatches: str = NOTHING
@@ -56,34 +55,33 @@ class FetchCounts:
     @property
     def open(self) -> int:
         """The number of captures that schedules will ask for again."""
-        return self.unsettled - self.given_up
+        return self.pending - self.retries_exhausted
 
     @property
     def settled(self) -> int:
         """The number of captures that are lost: asking again will not bring them."""
-        return self.planned - self.fetched - self.unsettled
+        return self.planned - self.fetched - self.pending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSummary(FetchCounts):
-    """The note of a slice after a fetch; see the columns of ``fetches``. ``silent_runs`` is the number of last runs in
-    which the source gave nothing, ``second_looks`` that of rechecks which confirmed the losses.
+    """The note of a slice after a fetch; see the columns of ``fetches``. ``runs_without_response`` is the number of
+    last runs in which the source gave nothing, ``second_looks`` that of rechecks which confirmed the losses.
     ``losses_accepted`` is the digest of the losses that a person accepted, ``mismatches_confirmed`` that of the
-    payloads that came twice. Losses or mismatches may be ``doubted``: too many to be believed.
-    """
+    payloads that came twice. Losses or mismatches may be ``doubted``: too many to be believed."""
 
-    silent_runs: int
-    asked_at: datetime
+    runs_without_response: int
+    last_attempt_at: datetime
     losses_accepted: str | None = None
-    losses_doubted: bool = False
+    losses_unconfirmed: bool = False
     mismatches_confirmed: str | None = None
-    mismatches_doubted: bool = False
+    mismatches_unconfirmed: bool = False
     second_looks: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceFetchCounts(FetchCounts):
-    """The counts of one slice, or target, after a fetch. ``asked`` is how many runs asked for its unsettled captures,
+    """The counts of one slice, or target, after a fetch. ``asked`` is how many runs asked for its pending captures,
     summed over them."""
 
     slice_: Slice
@@ -92,9 +90,9 @@ class SliceFetchCounts(FetchCounts):
     def metrics(self) -> Metrics:
         """The metrics for the metadata of the partition."""
         lost = self.planned - self.fetched
-        metrics: Metrics = {"unsettled": self.unsettled, "not here": share(lost, self.planned)}
-        if self.unsettled:
-            metrics["unsettled because of"] = f"{self.reason}, e.g. {self.example}"
+        metrics: Metrics = {"pending": self.pending, "not here": share(lost, self.planned)}
+        if self.pending:
+            metrics["pending because of"] = f"{self.reason}, e.g. {self.example}"
         if self.mismatched:
             metrics["payloads other than indexed"] = self.mismatched
         return metrics
@@ -110,11 +108,11 @@ def share(part: int, total: int) -> str:
 
 @dataclass(slots=True)
 class _PendingCounts:
-    """The unsettled captures of a target with one reason: how many, how many of them are given up, the least number and
+    """The pending captures of a target with one reason: how many, how many of them are given up, the least number and
     the sum of the runs that asked for them, and the first one."""
 
     count: int = 0
-    given_up: int = 0
+    retries_exhausted: int = 0
     min_rounds: int | None = None
     summed_rounds: int = 0
     example: str = ""
@@ -123,7 +121,7 @@ class _PendingCounts:
         if not self.count:
             self.example = other_counts.example
         self.count += other_counts.count
-        self.given_up += other_counts.given_up
+        self.retries_exhausted += other_counts.retries_exhausted
         self.min_rounds = (
             other_counts.min_rounds if self.min_rounds is None else min(self.min_rounds, other_counts.min_rounds or 0)
         )
@@ -209,8 +207,8 @@ class Tally:
                 slice_=slice_,
                 planned=sum(by_outcome.values()),
                 **by_outcome,
-                unsettled=sum(counts.count for counts in pending_by_reason.values()),
-                given_up=sum(counts.given_up for counts in pending_by_reason.values()),
+                pending=sum(counts.count for counts in pending_by_reason.values()),
+                retries_exhausted=sum(counts.retries_exhausted for counts in pending_by_reason.values()),
                 reason=sorted_reasons[0][0] if sorted_reasons else None,
                 example=sorted_reasons[0][1].example if sorted_reasons else None,
                 unsuccessful_runs=min((counts.min_rounds or 0 for counts in pending_by_reason.values()), default=0),
@@ -218,8 +216,8 @@ class Tally:
                 stored_bytes=self._bytes[slice_.target],
                 stored=self._files.get(slice_.target, {}),
                 lost_reason=_most_common(self._lost_reasons.get(slice_.target, Counter())),
-                lost_file=_most_common(files := self._lost_files.get(slice_.target, Counter())),
-                lost_in_one=max(files.values(), default=0),
+                lost_top_file=_most_common(files := self._lost_files.get(slice_.target, Counter())),
+                lost_in_top_file=max(files.values(), default=0),
                 losses=self._losses.get(slice_.target, NOTHING),
                 mismatched=self._mismatched[slice_.target],
                 mismatches=self._mismatches.get(slice_.target, NOTHING),
@@ -270,27 +268,36 @@ def sum_by_target(slice_counts: Iterable[SliceFetchCounts]) -> list[SliceFetchCo
 
 
 def _sum_counts(slice_: Slice, parts: Sequence[SliceFetchCounts]) -> SliceFetchCounts:
-    count_names = ("planned", "fetched", "quarantined", "missing", "unsettled", "given_up", "asked", "mismatched")
+    count_names = (
+        "planned",
+        "fetched",
+        "quarantined",
+        "missing",
+        "pending",
+        "retries_exhausted",
+        "asked",
+        "mismatched",
+    )
     digest_names = ("losses", "mismatches")
     totals: dict[str, Any] = {name: sum(getattr(counts, name) for counts in parts) for name in count_names}
-    worst = max(parts, key=lambda counts: counts.lost_in_one)
-    totals |= {"lost_in_one": worst.lost_in_one, "lost_file": worst.lost_file}
+    worst = max(parts, key=lambda counts: counts.lost_in_top_file)
+    totals |= {"lost_in_top_file": worst.lost_in_top_file, "lost_top_file": worst.lost_top_file}
     totals["lost_reason"] = max(parts, key=lambda counts: counts.settled).lost_reason
     totals |= {name: combine_digests(getattr(counts, name) for counts in parts) for name in digest_names}
     return replace(
         # its reason and example
-        max(parts, key=lambda counts: counts.unsettled),
+        max(parts, key=lambda counts: counts.pending),
         slice_=slice_,
-        unsuccessful_runs=min((counts.unsuccessful_runs for counts in parts if counts.unsettled), default=0),
+        unsuccessful_runs=min((counts.unsuccessful_runs for counts in parts if counts.pending), default=0),
         **totals,
     )
 
 
 def _count_by_reason(lost: pa.Table) -> list[dict[str, Any]]:
-    rounds = pc.fill_null(lost["rounds"], 0)
+    rounds = pc.fill_null(lost["unsuccessful_runs"], 0)
     has_max_rounds = pc.cast(pc.greater_equal(rounds, MAX_ROUNDS), pa.int64())
-    marked_rows = lost.append_column("asked", rounds).append_column("given_up", has_max_rounds)
-    aggregates = [([], "count_all"), ("given_up", "sum"), ("asked", "min"), ("asked", "sum")]
+    marked_rows = lost.append_column("asked", rounds).append_column("retries_exhausted", has_max_rounds)
+    aggregates = [([], "count_all"), ("retries_exhausted", "sum"), ("asked", "min"), ("asked", "sum")]
     firsts = [("url", "first"), ("detail", "first")]
     return marked_rows.group_by(["target", "reason"], use_threads=False).aggregate([*aggregates, *firsts]).to_pylist()
 
@@ -310,7 +317,7 @@ def settled_rows(records: pa.Table) -> pa.Table:
 
 def _is_pending(lost: pa.Table) -> pa.ChunkedArray:
     """For each of the rows, none of them fetched, whether it is to be asked for again."""
-    return pc.invert(lost["settled"])
+    return pc.invert(lost["is_final"])
 
 
 def _has_reason(rows: pa.Table, reason: str) -> pa.ChunkedArray:

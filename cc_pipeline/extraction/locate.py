@@ -408,7 +408,7 @@ def load_named_captures(workspace: Workspace, crawl: str, targets: Sequence[Targ
 
 def _read_named_captures(workspace: Workspace, slice_: Slice, target: Target) -> Iterator[pa.Table]:
     where = {"crawl": slice_.crawl, "target": named_captures_slug(slice_.target)}
-    for batch in stream_rows(workspace.lake, "given_captures", where, CAPTURE_SCHEMA.names):
+    for batch in stream_rows(workspace.lake, "named_captures", where, CAPTURE_SCHEMA.names):
         rows = pa.Table.from_batches([batch])
         yield rows if target.condition is None else target.condition.keep(rows)
 

@@ -54,7 +54,7 @@ def commit_lookups(
     rows = {
         slice_: {
             **_build_row(slice_, summaries[slice_], totals_by_slice[slice_]),
-            "made_from": digest,
+            "input_digest": digest,
             "looked_up_at": now,
         }
         for slice_, digest in input_digests.items()
@@ -92,9 +92,9 @@ def read_located_members(workspace: Workspace, slices: Collection[Slice]) -> dic
     input_digests = LOCATE.read_input_digests(workspace.lake, slices)
     for crawl, targets in group_targets_by_crawl(slices).items():
         where = {"crawl": crawl, "target": targets}
-        rows = workspace.lake.read("lookups", where, ["target", "made_from", "members"])
+        rows = workspace.lake.read("lookups", where, ["target", "input_digest", "members"])
         for row in rows.filter(pc.is_valid(rows["members"])).to_pylist():
-            if row["made_from"] == input_digests[Slice(crawl, row["target"])]:
+            if row["input_digest"] == input_digests[Slice(crawl, row["target"])]:
                 members_by_slice[Slice(crawl, row["target"])] = [member["member"] for member in row["members"]]
     return members_by_slice
 

@@ -55,15 +55,15 @@ class LossAssessment:
     """The assessment of a slice's losses; see the columns of ``fetches``."""
 
     losses_accepted: str | None = None
-    losses_doubted: bool = False
+    losses_unconfirmed: bool = False
     mismatches_confirmed: str | None = None
-    mismatches_doubted: bool = False
+    mismatches_unconfirmed: bool = False
     second_looks: int = 0
 
     @property
     def is_unconfirmed(self) -> bool:
         """Whether any losses or mismatches are doubted."""
-        return self.losses_doubted or self.mismatches_doubted
+        return self.losses_unconfirmed or self.mismatches_unconfirmed
 
 
 class CommandTotals:
@@ -89,9 +89,9 @@ class CommandTotals:
         if slice_ in self._files:
             name, count = self._files.pop(slice_)
             self._losses_by_file[name] -= count
-        if new_counts[2] and counts.lost_file is not None:
-            self._files[slice_] = counts.lost_file, counts.lost_in_one
-            self._losses_by_file[counts.lost_file] += counts.lost_in_one
+        if new_counts[2] and counts.lost_top_file is not None:
+            self._files[slice_] = counts.lost_top_file, counts.lost_in_top_file
+            self._losses_by_file[counts.lost_top_file] += counts.lost_in_top_file
 
     def exceeds_loss_limit(self, allowed: float) -> bool:
         """Whether more than the share ``allowed`` is lost, or many captures are and none was fetched."""
@@ -131,8 +131,8 @@ def assess_losses(
     assessments = {}
     for slice_, assessment in initial.items():
         counts, note = counts_by_slice[slice_], last_fetches.get(slice_)
-        has_same_losses = note is not None and note.losses_doubted and note.losses == counts.losses
-        has_same_mismatches = note is not None and note.mismatches_doubted and note.mismatches == counts.mismatches
+        has_same_losses = note is not None and note.losses_unconfirmed and note.losses == counts.losses
+        has_same_mismatches = note is not None and note.mismatches_unconfirmed and note.mismatches == counts.mismatches
         assessments[slice_] = LossAssessment(
             assessment.losses_accepted,
             (losses_exceed_limit or has_same_losses) and _count_unaccepted(counts, assessment) > 0,
@@ -169,10 +169,10 @@ def _count_unconfirmed(counts: SliceFetchCounts, assessment: LossAssessment) -> 
 
 
 def exceeds_pending_limit(counts: FetchCounts, allowed: float) -> bool:
-    """Whether more than the share ``allowed`` is unsettled, or every capture that the source could give."""
-    if not counts.unsettled:
+    """Whether more than the share ``allowed`` is pending, or every capture that the source could give."""
+    if not counts.pending:
         return False
-    return not counts.fetched or counts.unsettled > allowed * max(counts.planned, MIN_CAPTURES)
+    return not counts.fetched or counts.pending > allowed * max(counts.planned, MIN_CAPTURES)
 
 
 def build_incomplete_error(
@@ -185,8 +185,8 @@ def build_incomplete_error(
     and the advice. Its ``report`` is not set yet."""
     targets = sum_by_target(counts_by_slice.values())
     over_limit = [counts for counts in targets if exceeds_pending_limit(counts, allowed)]
-    lost = {slice_.partition for slice_, assessment in assessments.items() if assessment.losses_doubted}
-    mismatched = {slice_.partition for slice_, assessment in assessments.items() if assessment.mismatches_doubted}
+    lost = {slice_.partition for slice_, assessment in assessments.items() if assessment.losses_unconfirmed}
+    mismatched = {slice_.partition for slice_, assessment in assessments.items() if assessment.mismatches_unconfirmed}
     unconfirmed_losses = [counts for counts in targets if counts.slice_ in lost]
     unconfirmed_mismatches = [counts for counts in targets if counts.slice_ in mismatched]
 
@@ -213,12 +213,12 @@ def build_incomplete_error(
 
 def _describe_pending(slice_counts: Sequence[SliceFetchCounts], allowed: float, source: str) -> tuple[str, str]:
     """The problem and the advice for targets with too many pending captures."""
-    worst = max(slice_counts, key=lambda counts: counts.unsettled / max(1, counts.planned))
-    amount = _describe_amount(slice_counts, "captures", lambda counts: (counts.unsettled, counts.planned))
+    worst = max(slice_counts, key=lambda counts: counts.pending / max(1, counts.planned))
+    amount = _describe_amount(slice_counts, "captures", lambda counts: (counts.pending, counts.planned))
     return (
         f"{source} did not give {amount}; mostly {worst.reason}, e.g. {worst.example}",
         "Fetched records are kept. Check the source and the network (cc-pipeline doctor), then run it again: only "
-        "missing captures are asked for. To go on without them, allow a larger share: CC_PIPELINE_MAX_UNSETTLED "
+        "missing captures are asked for. To go on without them, allow a larger share: CC_PIPELINE_MAX_PENDING "
         f"(now {allowed:g})",
     )
 
@@ -256,17 +256,18 @@ def _describe_amount(
 def build_fetch_rows(
     counts_by_slice: Mapping[Slice, SliceFetchCounts],
     input_digests: Mapping[Slice, str],
-    silent_runs: Mapping[Slice, int],
+    runs_without_response: Mapping[Slice, int],
     assessments: Mapping[Slice, LossAssessment] = MappingProxyType({}),
 ) -> dict[Slice, dict[str, object]]:
-    """The row of each slice in the table ``fetches``; ``asked`` is how often all unsettled captures were asked for."""
+    """The row of each slice in the table ``fetches``; ``asked`` is how often all pending captures were asked for."""
     now = datetime.now(UTC)
     return {
         slice_: {
             **{name: getattr(counts, name) for name in _COUNT_COLUMNS},
             **{name: getattr(assessments.get(slice_, LossAssessment()), name) for name in LossAssessment.__slots__},
-            "silent_runs": silent_runs.get(slice_, 0), "asked_at": now, "asked": counts.asked,
-            "made_from": input_digests[slice_], "stored_files": list_stored_files(counts),
+            "runs_without_response": runs_without_response.get(slice_, 0), "last_attempt_at": now,
+            "asked": counts.asked,
+            "input_digest": input_digests[slice_], "stored_files": list_stored_files(counts),
         }
         for slice_, counts in counts_by_slice.items()
     }  # fmt: skip
@@ -277,23 +278,23 @@ def list_stored_files(counts: FetchCounts) -> list[dict[str, object]]:
     return [{"file": file, "bytes": end} for file, end in sorted(counts.stored.items())]
 
 
-def next_fetch_time(rounds: int, silent_runs: int, fetched_at: datetime) -> datetime:
+def next_fetch_time(rounds: int, runs_without_response: int, fetched_at: datetime) -> datetime:
     """The time at which schedules retry pending captures: the wait doubles with each run that asked in vain."""
-    tries = min(rounds + silent_runs, 16)
+    tries = min(rounds + runs_without_response, 16)
     return fetched_at + min(_MAX_DELAY, _FIRST_DELAY * 2 ** max(0, tries - 1))
 
 
 def next_recheck_time(note: FetchSummary) -> datetime | None:
     """The time at which schedules recheck the losses and mismatches of a slice; ``None``: never."""
     recheck_count = min(note.second_looks, 16)
-    if note.losses_doubted or note.mismatches_doubted:
-        return next_fetch_time(recheck_count + 1, 0, note.asked_at)
+    if note.losses_unconfirmed or note.mismatches_unconfirmed:
+        return next_fetch_time(recheck_count + 1, 0, note.last_attempt_at)
     if not needs_recheck(note):
         return None
-    return note.asked_at + min(_MAX_RECHECK_DELAY, RECHECK_DELAY * 2**recheck_count)
+    return note.last_attempt_at + min(_MAX_RECHECK_DELAY, RECHECK_DELAY * 2**recheck_count)
 
 
 def needs_recheck(note: FetchSummary) -> bool:
     """Whether a slice has losses that nobody accepted, or mismatches that were doubted and came twice alike."""
-    lost = note.settled > 0 and note.lost_in_one > 0 and note.losses_accepted != note.losses
+    lost = note.settled > 0 and note.lost_in_top_file > 0 and note.losses_accepted != note.losses
     return lost or (note.mismatched > 0 and note.mismatches_confirmed == note.mismatches)

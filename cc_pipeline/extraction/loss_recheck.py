@@ -22,7 +22,7 @@ from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, RangeFault
 from cc_pipeline.transport.ranges import ByteRange
 from cc_pipeline.workspace.workspace import Workspace
 
-_LOSS_COLUMNS: Final = ["target", "warc_filename", "outcome", "reason", "settled", "digest_check"]
+_LOSS_COLUMNS: Final = ["target", "warc_filename", "outcome", "reason", "is_final", "digest_check"]
 _COLUMNS: Final = [*RECORD_KEY_NAMES, *_LOSS_COLUMNS[2:]]
 
 

@@ -143,7 +143,7 @@ def open_spill_folder(
     ``fallback_folder``. Raises ``EnvironmentFault``."""
     parsing_folder = workspace.settings.cache_path / "parsing"
     digests = {_digest_name(slice_): digest for slice_, digest in input_digests.items()}
-    folder = parsing_folder / compute_input_digest({"made_from": digests, "rows": rows})
+    folder = parsing_folder / compute_input_digest({"input_digest": digests, "rows": rows})
     with ExitStack() as open_locks:
         with disk_trouble(folder):
             try:
@@ -271,13 +271,13 @@ def resolve_conditions(batches: Mapping[str, pa.RecordBatch]) -> Mapping[str, pa
     on pages. A condition stays unknown for pages without a response and for unreadable pages."""
     metadata = batches[_METADATA]
     open_conditions = [
-        text for text in pc.unique(metadata.column("meant")).to_pylist() if text and text.startswith(OPEN)
+        text for text in pc.unique(metadata.column("condition_match")).to_pylist() if text and text.startswith(OPEN)
     ]
     if not open_conditions:
         return batches
     pages = _as_captures(metadata, batches["page_text"])
     has_response = pc.is_valid(metadata.column("http_result"))
-    outcomes = metadata.column("meant")
+    outcomes = metadata.column("condition_match")
     for text in open_conditions:
         is_true = parse_condition(text.removeprefix(OPEN)).truth(pages, parsed=True)
         answers = pc.coalesce(
@@ -312,5 +312,5 @@ def _read_page_keys(rows: pa.RecordBatch) -> list[tuple[Any, ...]]:
 
 
 def _replace_outcomes(batch: pa.RecordBatch, outcomes: list[str | None]) -> pa.RecordBatch:
-    column_index = batch.schema.get_field_index("meant")
+    column_index = batch.schema.get_field_index("condition_match")
     return batch.set_column(column_index, batch.schema.field(column_index), pa.array(outcomes, pa.string()))

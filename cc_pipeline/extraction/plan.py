@@ -318,7 +318,7 @@ def _find_fetch_reason(slice_state: SliceState, options: Options) -> Reason | No
     if current_digest == PARTIAL_DIGEST or slice_state.fetch is None:
         return Reason(ReasonKind.PARTIALLY_COMMITTED)
     if current_digest == mark_incomplete(fetch_input_digest(captures, options.digest_policy)):
-        return Reason(ReasonKind.PENDING_CAPTURES, slice_state.fetch.unsettled, slice_state.fetch.asked_at)
+        return Reason(ReasonKind.PENDING_CAPTURES, slice_state.fetch.pending, slice_state.fetch.last_attempt_at)
     if current_digest != fetch_input_digest(captures, options.digest_policy):
         policy_digests = [fetch_input_digest(captures, policy) for policy in DIGEST_POLICIES]
         return Reason(
@@ -334,12 +334,12 @@ def _find_fetch_reason(slice_state: SliceState, options: Options) -> Reason | No
 
 
 def _find_recheck_reason(note: FetchSummary, options: Options) -> Reason | None:
-    if note.losses_doubted:
+    if note.losses_unconfirmed:
         return Reason(ReasonKind.UNCONFIRMED_LOSSES, note.settled)
-    if note.mismatches_doubted:
+    if note.mismatches_unconfirmed:
         return Reason(ReasonKind.UNCONFIRMED_MISMATCHES, note.mismatched)
-    if options.recheck_before is not None and note.asked_at < options.recheck_before and needs_recheck(note):
-        return Reason(ReasonKind.RECHECK_DUE, note.settled or note.mismatched, note.asked_at)
+    if options.recheck_before is not None and note.last_attempt_at < options.recheck_before and needs_recheck(note):
+        return Reason(ReasonKind.RECHECK_DUE, note.settled or note.mismatched, note.last_attempt_at)
     return None
 
 

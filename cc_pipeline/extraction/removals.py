@@ -156,9 +156,9 @@ def read_loss_numbers(lake: Lake) -> tuple[set[str], list[str]]:
     """The numbers that a person may accept: of all losses, and of the unconfirmed ones."""
     numbers: set[str] = set()
     unconfirmed_numbers: set[str] = set()
-    fetches = lake.read("fetches", columns=["crawl", "target", "losses", "losses_doubted"]).to_pylist()
+    fetches = lake.read("fetches", columns=["crawl", "target", "losses", "losses_unconfirmed"]).to_pylist()
     lookups = lake.read("lookups", columns=["crawl", "target", "removal", "unlisted"])
-    losses = [(row, row["losses"], row["losses_doubted"]) for row in fetches]
+    losses = [(row, row["losses"], row["losses_unconfirmed"]) for row in fetches]
     removals = [(row, row["removal"], True) for row in lookups.filter(pc.greater(lookups["unlisted"], 0)).to_pylist()]
     for rows in (losses, removals):
         by_target: dict[Slice, list[tuple[str, bool]]] = {}

@@ -110,12 +110,12 @@ class _LossFilter:
     def are_old(self, rows: pa.RecordBatch) -> pa.Array:
         """For each row, whether it is a loss that is too old to be believed: it, or its target, was not asked for
         lately."""
-        lost = pc.and_(pc.not_equal(rows.column("outcome"), "fetched"), pc.fill_null(rows.column("settled"), False))
+        lost = pc.and_(pc.not_equal(rows.column("outcome"), "fetched"), pc.fill_null(rows.column("is_final"), False))
         if not pc.any(lost).as_py():
             return lost
         if self._recent_targets is None:
-            notes = self._lake.read("fetches", self._where, ["target", "asked_at"])
-            self._recent_targets = notes.filter(pc.greater_equal(notes["asked_at"], self._since))[
+            notes = self._lake.read("fetches", self._where, ["target", "last_attempt_at"])
+            self._recent_targets = notes.filter(pc.greater_equal(notes["last_attempt_at"], self._since))[
                 "target"
             ].combine_chunks()
         is_recent_target = pc.is_in(rows.column("target"), value_set=self._recent_targets)

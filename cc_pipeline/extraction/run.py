@@ -74,9 +74,8 @@ def extract(
     Crawls come in the order given, the targets of one in the order of their slugs, as the files of the lake have them.
     If the source did not give everything for a partition, the fetched records are parsed all the same; the partition
     counts as failed. Until the iterator ends the run has a lease on all partitions, so that none is purged meanwhile.
-    Errors that affect all partitions (see ``failure_isolation.py``) are raised after the finished partitions were yielded.
-    Partitions that were not yielded then have not been tried.
-    """
+    Errors that affect all partitions (see ``failure_isolation.py``) are raised after the finished partitions were
+    yielded. Partitions that were not yielded then have not been tried."""
     source = _Source()
     crawls: dict[str, dict[str, None]] = {}
     for crawl, slug in partitions:

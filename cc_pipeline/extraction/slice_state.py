@@ -225,7 +225,7 @@ def _read_lookups(workspace: Workspace, stage_states: Mapping[Slice, StageState]
             row["removal"],
         )
         for slice_, row in _read_note_rows(workspace, "lookups", stage_states)
-        if row["made_from"] == stage_states[slice_].input_digest
+        if row["input_digest"] == stage_states[slice_].input_digest
     }
 
 
@@ -235,7 +235,7 @@ def _read_fetch_notes(workspace: Workspace, slices: Collection[Slice]) -> dict[S
     notes_by_slice: dict[Slice, tuple[str, FetchSummary]] = {}
     for slice_, row in _read_note_rows(workspace, "fetches", slices):
         stored = {stored_file["file"]: stored_file["bytes"] for stored_file in row["stored_files"]}
-        notes_by_slice[slice_] = row["made_from"], FetchSummary(**{name: row[name] for name in names}, stored=stored)
+        notes_by_slice[slice_] = row["input_digest"], FetchSummary(**{name: row[name] for name in names}, stored=stored)
     return notes_by_slice
 
 
@@ -243,7 +243,7 @@ def _count_lost_records(
     workspace: Workspace, stage_states: Mapping[Slice, StageState], fetches: Mapping[Slice, FetchSummary]
 ) -> dict[Slice, int]:
     """The number of records of each slice whose bytes do not exist any more. Rows are read only if a noted file is
-    missing or too short: upkeep may have moved its records."""
+    missing or too short: maintenance may have moved its records."""
     unsure_slices: list[Slice] = []
     for crawl, targets in group_targets_by_crawl(stage_states).items():
         sizes = StoredSizes(workspace.storage, crawl)

@@ -105,7 +105,7 @@ def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
     build_flags = " ".join(f"--crawl {gap.crawl}" for gap in gaps if index_is_built(gap.crawl))
     ways = [f"To ask for the others again: cc-pipeline index harvest {published}"] if published else []
     if any(gap.unit != _INDEX_FILES for gap in gaps):
-        ways = [f"The columnar index (--via parquet) may have them: cc-pipeline index harvest {published}"]
+        ways = [f"The columnar index (--index parquet) may have them: cc-pipeline index harvest {published}"]
     ways += (
         [f"To build what is missing: cc-pipeline index build {build_flags}   (it says the price)"]
         if build_flags

@@ -206,7 +206,7 @@ def choose(
         (name for name in available_names if kinds[name].by_itself), key=lambda name: kinds[name].is_bare
     )
     if not automatic_kinds:
-        by_name = f"; it has, by --via: {', '.join(available_names)}" if available_names else ""
+        by_name = f"; it has, by --index: {', '.join(available_names)}" if available_names else ""
         raise NoSuchIndex(f"there is no index of {crawl} here{by_name}; harvest the crawl or build a URL index for it")
     first = available[automatic_kinds[0]]()
     detailed_kinds = [name for name in automatic_kinds if not kinds[name].is_bare]

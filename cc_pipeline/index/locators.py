@@ -26,7 +26,7 @@ def _no_version(home: Path, crawl: str, subset: str) -> str:
 class IndexKind:
     """A kind of index, as look-ups use it.
 
-    ``name`` is the value of ``--via`` and of ``located_by``. ``summary`` is a line for users. ``find`` returns how to
+    ``name`` is the value of ``--index`` and of ``located_by``. ``summary`` is a line for users. ``find`` returns how to
     open the index of a crawl, in the home or at the source, or ``None``; it raises ``EnvironmentFault`` if the source
     does not answer. ``by_itself``: ``auto`` may choose it, by its cost. A kind that ``is_bare`` has only the URL and
     location of a capture, and is the last resort. ``version`` names the content of the index of a crawl and subset from
@@ -112,4 +112,4 @@ def refuse_unknown_kind(via: str, also: Sequence[str] = ()) -> None:
     """Raises ``UserInputError`` where ``via`` is neither ``auto``, nor a kind of index, nor one of ``also``."""
     names = (AUTO, *index_kinds())
     if via not in (*names, *also):
-        raise UserInputError(f"--via or CC_PIPELINE_VIA is {via!r}; choose one of {', '.join(names)}")
+        raise UserInputError(f"--index or CC_PIPELINE_INDEX is {via!r}; choose one of {', '.join(names)}")

@@ -178,7 +178,9 @@ def look_up(
             outside = sum(table.num_rows - (pc.sum(counting[slug]).as_py() or 0) for slug, table in captures.items())
             captures = {slug: table.filter(counting[slug]) for slug, table in captures.items()}
             notes += (*note, *outside_notes(outside))
-    undecided_count = sum(pc.sum(pc.starts_with(table["meant"], OPEN)).as_py() or 0 for table in captures.values())
+    undecided_count = sum(
+        pc.sum(pc.starts_with(table["condition_match"], OPEN)).as_py() or 0 for table in captures.values()
+    )
     if undecided_count:
         notes += (f"of {undecided_count:,} captures the index does not tell whether they are meant; their pages will",)
     return replace(

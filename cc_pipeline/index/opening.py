@@ -174,7 +174,7 @@ def _cluster_of_arc_years(sought: IndexSearch, *, tree: bool) -> OpenCluster | N
     if cluster is None and has_cluster:
         raise EnvironmentFault(
             f"{cluster_key(crawl)} was there within the last day, and is not now",
-            "Run it again later, or ask the B-tree alone, if the crawl has one: --via btree",
+            "Run it again later, or ask the B-tree alone, if the crawl has one: --index btree",
         )
     return cluster
 

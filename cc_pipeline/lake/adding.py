@@ -1,9 +1,8 @@
 """Adds files that workers wrote to a table: one commit of a driver puts them in the place of the slices that they make.
 
 A worker needs the place of the lake and no more: it reads no log, so any number of workers write at the same time.
-Their files count only once :func:`commit_added` names them. Upkeep's vacuum deletes files that no commit named, a week
-after they were written.
-"""
+Their files count only once :func:`commit_added` names them. Maintenance's vacuum deletes files that no commit named, a
+week after they were written."""
 
 from __future__ import annotations
 
@@ -330,7 +329,7 @@ def _require_files(lake: Lake, table: str, files: Sequence[StoredFile]) -> None:
         raise EnvironmentFault(
             f"{len(missing_files)} of {len(files)} files that were written for {table} are missing or incomplete: "
             f"{missing_files[0]}",
-            "Nothing was changed. Upkeep deletes such files after a week; run it again.",
+            "Nothing was changed. Maintenance deletes such files after a week; run it again.",
         )
 
 

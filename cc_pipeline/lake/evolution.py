@@ -112,7 +112,7 @@ class Migration:
     """A step from one layout to the next. ``layout`` is the one after it, ``description`` a clause for people.
 
     ``rewrites`` names the tables whose files it rewrites; their bytes are its cost. ``apply`` may be killed at any
-    moment and run again. It makes Delta commits, so older versions can be read until upkeep deletes them.
+    moment and run again. It makes Delta commits, so older versions can be read until maintenance deletes them.
     """
 
     layout: int
@@ -121,7 +121,7 @@ class Migration:
     rewrites: tuple[str, ...] = ()
 
     def price(self, lake: Lake) -> int:
-        """The bytes that the step rewrites. As many must be free, and stay in use until upkeep deletes the old
+        """The bytes that the step rewrites. As many must be free, and stay in use until maintenance deletes the old
         files."""
         return sum(lake.pin(table).bytes for table in self.rewrites if table in lake.specs)
 

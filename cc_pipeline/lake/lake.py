@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _COMMIT_TRIES = 20
 #: Commits that a kept handle follows. It keeps each of them in memory, so every use costs more than the one before.
 _MAX_HANDLE_COMMITS = 24
-#: The log's old entries are looked for by upkeep (``vacuum.clean_log``): it means to list all commits of a month.
+#: The log's old entries are looked for by maintenance (``vacuum.clean_log``): it means to list all commits of a month.
 AFTER_COMMIT: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 #: For every writer, whatever it passes: no entry of a log, and so no version, is deleted at a checkpoint.
 _KEEPS_LOG: Final = {"delta.enableExpiredLogCleanup": "false"}
@@ -61,7 +61,7 @@ RemovedWith: TypeAlias = Literal["nothing", "target", "subset"]
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """The declaration of a table of the lake: all that upkeep, purges and publications need to know of it.
+    """The declaration of a table of the lake: all that maintenance, purges and publications need to know of it.
 
     ``slice_columns`` make a slice, ``sort_by`` is the order within a file. ``provenance_columns`` are columns that say
     when, where or by whom a row was made: rows that differ only in these have the same content. ``row_group_rows`` are

@@ -442,7 +442,7 @@ def content_name(slice_: Slice) -> str:
 MANIFEST: Final = Stage("manifest", ("index_manifest",), "index_manifest:{crawl}")
 HARVEST: Final = Stage("row_groups", ("row_groups",), "row_groups:{crawl}")
 #: Captures that a person named one by one, before a target has them.
-NAMED_CAPTURES: Final = Stage("given", ("given_captures",), "given:{crawl}:{target}")
+NAMED_CAPTURES: Final = Stage("given", ("named_captures",), "given:{crawl}:{target}")
 LOCATE: Final = Stage("locate", ("captures",), "locate:{crawl}:{target}")
 FETCH: Final = Stage("fetch", ("records",), "fetch:{crawl}:{target}")
 PARSE: Final = Stage("parse", PAGE_TABLES, "parse:{crawl}:{target}")

@@ -58,7 +58,7 @@ _PUBLICATION_NOTES: Final = {
     "files": "Parquet files behind it",
     "lake_rows": "Rows in them",
     "published_rows": "Rows of the view of that name; null where nobody counted",
-    "made_as": "Digest of how this file was made: version of the program, settings, place of the tables",
+    "build_digest": "Digest of how this file was made: version of the program, settings, place of the tables",
 }
 #: Made only if something was left out.
 _LEFT_OUT: Final = "lake.left_out"
@@ -393,7 +393,7 @@ def _write_publication(
 ) -> None:
     connection.execute(
         f"CREATE TABLE {_PUBLICATION} (published_at TIMESTAMPTZ, table_name VARCHAR, version BIGINT, "
-        "commit_id VARCHAR, files BIGINT, lake_rows BIGINT, published_rows BIGINT, made_as VARCHAR)"
+        "commit_id VARCHAR, files BIGINT, lake_rows BIGINT, published_rows BIGINT, build_digest VARCHAR)"
     )
     now = datetime.now(UTC)
     records = [

@@ -159,7 +159,7 @@ def stream_small_files(lake: Lake, addresses: Iterable[str], schema: pa.Schema) 
     size = 0
     for address, future in _open_ahead(lake, addresses):
         with _translate_read_errors(address), future.result() as source:
-            # the layer below ParquetFile, which would name each column of each file: a twelfth of an upkeep
+            # the layer below ParquetFile, which would name each column of each file: a twelfth of an maintenance
             reader = pq.ParquetReader()
             reader.open(source, use_memory_map=False)
             waiting.append(reader.read_all(use_threads=False))

@@ -1,4 +1,4 @@
-"""Deletes files of tables that no reader can need any more: a part of upkeep. No table's rows change."""
+"""Deletes files of tables that no reader can need any more: a part of maintenance. No table's rows change."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Adding:
                 "crawl": crawl,
                 "target": [slice_.target for slice_ in self._stored_digests if slice_.crawl == crawl],
             }
-            for batch in stream_rows(lake, "given_captures", where):
+            for batch in stream_rows(lake, "named_captures", where):
                 self._store_rows(crawl, pa.Table.from_batches([batch]), new=0)
 
     def add(self, captures: pa.Table) -> None:
@@ -101,7 +101,7 @@ class Adding:
     def counts(self) -> dict[str, Counts]:
         """Counts the locations by crawl. Call it after all captures were added."""
         counts_by_crawl = {}
-        excluded_columns = self._lake.specs["given_captures"].provenance_columns
+        excluded_columns = self._lake.specs["named_captures"].provenance_columns
         for crawl, rows in sorted(self._rows.items()):
             crawl_counts = Counts()
             for places, first, last in _by_place(rows):
@@ -126,7 +126,7 @@ class Adding:
         If it was killed between two crawls, the same call continues there. Raises ``EnvironmentFault`` if another
         process changed the captures since they were read.
         """
-        excluded_columns = (*self._lake.specs["given_captures"].provenance_columns, "crawl")
+        excluded_columns = (*self._lake.specs["named_captures"].provenance_columns, "crawl")
         digests: dict[str, str] = {}
         for crawl in sorted(self._rows):
             content_digests = compute_content_digests(self._batches(crawl), "target", excluded_columns)
@@ -139,7 +139,7 @@ class Adding:
             }
             if NAMED_CAPTURES.find_stale(self._lake, slice_digests):
                 NAMED_CAPTURES.commit(
-                    self._lake, slice_digests, {"given_captures": partial(self._unless_changed, crawl)}
+                    self._lake, slice_digests, {"named_captures": partial(self._unless_changed, crawl)}
                 )
                 self._stored_digests |= slice_digests
             digests |= {f"{slice_.crawl}:{slice_.target}": digest for slice_, digest in slice_digests.items()}

@@ -310,7 +310,7 @@ def _read_published_tables(settings: Settings) -> list[tuple[str, str, str | Non
         if cached["file"] == mark:
             return [(name, commit, build_digest) for name, commit, build_digest in cached["tables"]]
     with connect_newest(path) as connection:
-        rows = connection.execute("SELECT table_name, commit_id, made_as FROM main.publication").fetchall()
+        rows = connection.execute("SELECT table_name, commit_id, build_digest FROM main.publication").fetchall()
     with suppress(OSError):
         write_whole(cache_file, json.dumps({"file": mark, "tables": rows}))
     return rows

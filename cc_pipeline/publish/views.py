@@ -117,7 +117,7 @@ _PAGE_METADATA = _CAPTURE_TABLES[2]
 #: The target of a slice: for a part of a set the set.
 WHOLE_TARGET = f"split_part(target, '{SEPARATOR}', 1)"
 #: Which pages are shown: those that a condition rules out stay in the lake.
-_NOT_RULED_OUT = "meant IS DISTINCT FROM 'no'"
+_NOT_RULED_OUT = "condition_match IS DISTINCT FROM 'no'"
 #: Values of a target, from the rows of its slices.
 _LOOKUPS = {
     "located_by": "max(located_by)",
@@ -133,18 +133,18 @@ _LOOKUPS = {
 }
 _FETCHES = {
     **{name: f"sum({name})::BIGINT" for name in ("planned", "fetched", "quarantined", "missing")},
-    **{name: f"sum({name})::BIGINT" for name in ("unsettled", "given_up")},
-    "reason": "arg_max(reason, unsettled)",
-    "example": "arg_max(example, unsettled)",
-    "rounds": "coalesce(min(rounds) FILTER (unsettled > 0), 0)",
-    "silent_runs": "max(silent_runs)",
+    **{name: f"sum({name})::BIGINT" for name in ("pending", "retries_exhausted")},
+    "reason": "arg_max(reason, pending)",
+    "example": "arg_max(example, pending)",
+    "unsuccessful_runs": "coalesce(min(unsuccessful_runs) FILTER (pending > 0), 0)",
+    "runs_without_response": "max(runs_without_response)",
     "lost_reason": "max(lost_reason)",
-    "lost_file": "arg_max(lost_file, lost_in_one)",
-    "lost_in_one": "max(lost_in_one)",
+    "lost_top_file": "arg_max(lost_top_file, lost_in_top_file)",
+    "lost_in_top_file": "max(lost_in_top_file)",
     "mismatched": "sum(mismatched)::BIGINT",
-    **{name: f"bool_or({name})" for name in ("losses_doubted", "mismatches_doubted")},
-    "asked_at": "max(asked_at)",
-    "made_from": "min(made_from)",
+    **{name: f"bool_or({name})" for name in ("losses_unconfirmed", "mismatches_unconfirmed")},
+    "last_attempt_at": "max(last_attempt_at)",
+    "input_digest": "min(input_digest)",
 }
 
 
@@ -239,7 +239,7 @@ def publication_views(withheld: Sequence[tuple[str, str, bool]], sharing: Sharin
         ViewSpec(
             "ledger",
             f"SELECT {_KEY}, subset, url, domain, warc_record_length, outcome, reason, detail, digest_check, attempts, "
-            "fetched_at, settled, rounds FROM main.records",
+            "fetched_at, is_final, unsuccessful_runs FROM main.records",
             "One outcome per planned capture: planned = fetched + quarantined + missing.",
             row_count_rule=("records", _count_hidden_rows(_RECORDS)),
             notes=notes_of(RECORD_COLUMNS),
@@ -338,7 +338,7 @@ def _select_distinct(table: _CaptureTable, run_query: RunQuery) -> str:
     replaced = f" REPLACE ({', '.join(replacements)})" if replacements else ""
     table_sql = _add_status(table, table_sql, run_query)
     # ``meant`` depends on the target
-    plain = f"SELECT * EXCLUDE (target{'' if table.of_pages else ', meant'}){replaced} FROM {table_sql}"
+    plain = f"SELECT * EXCLUDE (target{'' if table.of_pages else ', condition_match'}){replaced} FROM {table_sql}"
     if hidden is None:
         return plain
     compared = f"{plain} ANTI JOIN lake.{table.name}_repeats USING ({_KEY}, target)"
@@ -409,7 +409,7 @@ def _select_published(table: _CaptureTable, run_query: RunQuery) -> str:
 
 
 def _has_ruled_out_pages(run_query: RunQuery) -> bool:
-    return bool(run_query("SELECT 1 FROM lake.page_metadata WHERE meant = 'no' LIMIT 1"))
+    return bool(run_query("SELECT 1 FROM lake.page_metadata WHERE condition_match = 'no' LIMIT 1"))
 
 
 def _build_withheld_view(slices: Sequence[tuple[str, str, bool]]) -> ViewSpec:
@@ -428,12 +428,15 @@ def _select_capture_targets(run_query: RunQuery) -> str:
     counts."""
     template = "SELECT DISTINCT {key}, subset, url, {whole} AS target, {meant} FROM {captures}"
     captures = _select_published(_CAPTURES, run_query)
-    plain = template.format(key=_KEY, whole=WHOLE_TARGET, meant="meant", captures=captures)
-    if not run_query("SELECT 1 FROM lake.captures WHERE starts_with(meant, 'unknown') LIMIT 1"):
+    plain = template.format(key=_KEY, whole=WHOLE_TARGET, meant="condition_match", captures=captures)
+    if not run_query("SELECT 1 FROM lake.captures WHERE starts_with(condition_match, 'unknown') LIMIT 1"):
         return plain
-    pages = f"(SELECT {_KEY}, target, meant AS settled FROM lake.page_metadata WHERE meant IS NOT NULL)"
+    pages = (
+        f"(SELECT {_KEY}, target, condition_match AS is_final FROM lake.page_metadata WHERE condition_match IS "
+        "NOT NULL)"
+    )
     settled = template.format(
-        key=_KEY, whole=WHOLE_TARGET, meant="coalesce(settled, meant) AS meant", captures=captures
+        key=_KEY, whole=WHOLE_TARGET, meant="coalesce(is_final, condition_match) AS condition_match", captures=captures
     )
     return f"{settled} LEFT JOIN {pages} USING ({_KEY}, target)"
 

@@ -158,7 +158,7 @@ class FetchRun:
 
     def _usable_left(self, row: Row) -> bool:
         """The same for a row of a killed run, whose options may have been others."""
-        is_requested = row["outcome"] != "fetched" and (self.options.retry_settled or row.get("settled") is False)
+        is_requested = row["outcome"] != "fetched" and (self.options.retry_settled or row.get("is_final") is False)
         return not is_requested and self._matches_digest_policy(row)
 
     def _matches_digest_policy(self, row: Row) -> bool:
@@ -490,6 +490,9 @@ class FetchRun:
             return
         if self.outcomes.set_aside(row, bad.outcome, settled=settled):
             # if this run is killed, the adopting run does not know whether the source gave a known-good record
-            stored = bad.outcome | {"settled": False}
+            stored = bad.outcome | {"is_final": False}
             writer.add("raw", bad.data, stored)
-            self.outcomes.by_name[self._name(row)] = stored | {"settled": settled, "rounds": 1 if settled else None}
+            self.outcomes.by_name[self._name(row)] = stored | {
+                "is_final": settled,
+                "unsuccessful_runs": 1 if settled else None,
+            }

@@ -114,9 +114,9 @@ class Outcomes:
             is_better = outcome is not None and outcome["outcome"] != "fetched" and row["outcome"] == "fetched"
             if name not in self.first_rows or (outcome and not is_better) or self._is_of_other_bytes(row, name):
                 continue
-            if row.get("settled") is False:
-                self._rounds[name] = max(self._rounds.get(name, 0), row.get("rounds") or 0)
-            if not usable(row) or (row["stored_file"] is None and not row.get("settled")):
+            if row.get("is_final") is False:
+                self._rounds[name] = max(self._rounds.get(name, 0), row.get("unsuccessful_runs") or 0)
+            if not usable(row) or (row["stored_file"] is None and not row.get("is_final")):
                 if (stays or is_settled)(row):
                     self._previous[name] = self._stored_outcome(row)
                 continue
@@ -149,7 +149,7 @@ class Outcomes:
             self.by_name[name] = previous
             self.unchanged += 1
             return False
-        self.by_name[name] = outcome | {"settled": settled}
+        self.by_name[name] = outcome | {"is_final": settled}
         if settled and outcome["reason"] != _NO_PLACE:
             self._lost_now.add(name)
         return True
@@ -162,7 +162,7 @@ class Outcomes:
     def reopen(self) -> None:
         """Makes the captures pending that this run found lost."""
         for name in self._lost_now & self.by_name.keys():
-            self.by_name[name] = self._previous.get(name) or self.by_name[name] | {"settled": False}
+            self.by_name[name] = self._previous.get(name) or self.by_name[name] | {"is_final": False}
         self._lost_now.clear()
 
     def is_good(self, row: int) -> bool:
@@ -188,8 +188,8 @@ class Outcomes:
         outcome = self.by_name[name]
         for key in _OUTCOME_COLUMNS:
             values[key] = outcome[key]
-        if values["settled"] is False:
-            values["rounds"] = self._rounds.get(name, 0)
+        if values["is_final"] is False:
+            values["unsuccessful_runs"] = self._rounds.get(name, 0)
         values["fetch_time"] = _plain(values["fetch_time"])
         if values["fetch_status"] == NO_STATUS:
             values["fetch_status"] = None
@@ -204,7 +204,7 @@ class Outcomes:
 
 def is_settled(row: Row) -> bool:
     """Whether a stored row is a final loss whose verdict would be the same now."""
-    return bool(row.get("settled")) and row["reason"] not in _REPEATABLE_VERDICTS
+    return bool(row.get("is_final")) and row["reason"] not in _REPEATABLE_VERDICTS
 
 
 def with_this_round(records: pa.RecordBatch) -> pa.RecordBatch:
@@ -212,8 +212,8 @@ def with_this_round(records: pa.RecordBatch) -> pa.RecordBatch:
 
     Whether it did is known only at the end of the run, when most rows are in a spill file.
     """
-    place = RECORD_SCHEMA.get_field_index("rounds")
-    is_open = pc.fill_null(pc.invert(records.column("settled")), False)
+    place = RECORD_SCHEMA.get_field_index("unsuccessful_runs")
+    is_open = pc.fill_null(pc.invert(records.column("is_final")), False)
     rounds = records.column(place)
     return records.set_column(
         place, RECORD_SCHEMA.field(place), pc.if_else(is_open, pc.add(rounds, pa.scalar(1, rounds.type)), rounds)

@@ -43,8 +43,8 @@ RECORD_COLUMNS: Final = (
     # for captures that are not fetched: whether the outcome is final, and in how many runs they were requested while
     # the source gave others. For final ones in quarantine, the second is null if it is not known whether two requests
     # gave the same bytes
-    Column("settled", pa.bool_(), "Whether asking again cannot change the outcome; null for fetched captures"),
-    Column("rounds", pa.int32(), "Runs that asked for it in vain while the source gave other captures"),
+    Column("is_final", pa.bool_(), "Whether asking again cannot change the outcome; null for fetched captures"),
+    Column("unsuccessful_runs", pa.int32(), "Runs that asked for it in vain while the source gave other captures"),
     # the place of the source that gave the bytes, without what lets somebody in
     Column("served_by", pa.string(), "The place of the source that gave the bytes"),
 )

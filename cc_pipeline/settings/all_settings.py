@@ -201,7 +201,7 @@ class Settings:
         check=is_choice(*DIGEST_POLICIES),
         decides_rows=True,
     )
-    max_unsettled: float = setting(
+    max_pending: float = setting(
         0.01,
         help="the share of a partition's captures (of at least 100) that may fail to come before a run ends with "
         "status 3",

@@ -30,7 +30,7 @@ CRAWL: Final = "CC-MAIN-2024-22"
 #: The tables that an engine writes.
 ENGINE_TABLES: Final = ("records", "page_metadata", "page_text", "page_links", "feed_items")
 #: Columns of ``fetches`` that depend on the time of the run, or hold one of many examples.
-_OF_A_MOMENT: Final = {"asked_at", "example", "stored_files"}
+_OF_A_MOMENT: Final = {"last_attempt_at", "example", "stored_files"}
 _BAD_BYTES: Final = b"\xff" * 8
 #: A bucket's root and its truth.
 Bucket: TypeAlias = tuple[Path, MiniCrawlTruth]
@@ -235,7 +235,7 @@ class EngineTests:
 @contextmanager
 def _opened(source: Path, home: Path, **choices: object) -> Iterator[Workspace]:
     # ZipNum needs no catalog
-    settings = load_settings({}, source=str(source), home=str(home), via="zipnum", **choices)
+    settings = load_settings({}, source=str(source), home=str(home), index="zipnum", **choices)
     workspace = Workspace(settings)
     try:
         yield workspace

@@ -86,7 +86,7 @@ class ExtensionTests:
         assert _problem(extension) == ""
 
     def test_each_table_declares_how_to_find_its_rows(self, extension: Extension) -> None:
-        """Slices, order and stage refer to existing columns and tables, so that upkeep and purges find rows."""
+        """Slices, order and stage refer to existing columns and tables, so that maintenance and purges find rows."""
         for table in extension.tables():
             columns = {*table.schema.names}
             assert columns >= {*table.slice_columns, *table.sort_by, *table.provenance_columns}, table.name

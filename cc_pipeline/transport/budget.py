@@ -1,7 +1,7 @@
 """The request budget, a file that all processes of a home share: slots by host, pauses, refusals, and the shares of
 workers on other machines. Common Crawl blocks machines and not processes: homes on one machine with the same source
-each have their own file, and share its rate only by ``CC_PIPELINE_HOSTS``, or by a rate source (``rate_source.py``).
-A rate source gives slots and concurrency; all else stays in the file."""
+each have their own file, and share its rate only by ``CC_PIPELINE_RATE_SHARES``, or by a rate source
+(``rate_source.py``). A rate source gives slots and concurrency; all else stays in the file."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ A refusal has one of three meanings, told apart by the pattern of refusals:
 All processes of a budget share one state per host (``budget.py``). Times are seconds since the epoch, rates are
 requests a second.
 
-Belongs here: what follows a refusal. Not here: waiting (``rate_limiter.py``), and when a request is sent (``budget.py``).
-"""
+Belongs here: what follows a refusal. Not here: waiting (``rate_limiter.py``), and when a request is sent
+(``budget.py``)."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ TARGETS_SCHEMA: Final = schema_of(TARGETS_COLUMNS)
 CAPTURES_COLUMNS: Final = NAMED_CAPTURES_COLUMNS
 CAPTURES_SCHEMA: Final = NAMED_CAPTURES
 
-#: ``made_from`` is the digest of the captures of the look-up: a row is valid while they have it. A row also has the
+#: ``input_digest`` is the digest of the captures of the look-up: a row is valid while they have it. A row also has the
 #: cost of fetching all of them, and the versions of the target's definition and of the index. ``index_size`` is the
 #: number of files in the index (of a ZipNum index: the bytes of its ``cluster.idx``). ``unlisted`` captures are no
 #: longer in the index that named them, which is not confirmed; ``removal`` is a number that identifies this loss.
@@ -65,7 +65,7 @@ LOOKUPS_COLUMNS: Final = (
     Column(
         "located_by",
         pa.string(),
-        "The kind of index that named it, as --via calls it; of a whole look-up also btree+zipnum",
+        "The kind of index that named it, as --index calls it; of a whole look-up also btree+zipnum",
         nullable=False,
     ),
     Column("subsets", pa.list_(pa.string()), "The subsets that were looked up", nullable=False),
@@ -75,7 +75,7 @@ LOOKUPS_COLUMNS: Final = (
     Column("unread", pa.list_(pa.string()), "Paths of at most 20 unread files", nullable=False),
     Column("captures", pa.int64(), "Captures found", nullable=False),
     Column("looked_up_at", TIMESTAMP, "When", nullable=False),
-    Column("made_from", pa.string(), "Digest of the captures that the look-up gave", nullable=False),
+    Column("input_digest", pa.string(), "Digest of the captures that the look-up gave", nullable=False),
     Column(
         "members",
         pa.list_(pa.struct([pa.field("member", pa.string()), pa.field("captures", pa.int64())])),
@@ -114,25 +114,30 @@ FETCHES_COLUMNS: Final = (
     Column("fetched", pa.int64(), "Captures with that outcome", nullable=False),
     Column("quarantined", pa.int64(), "Captures with that outcome", nullable=False),
     Column("missing", pa.int64(), "Captures with that outcome", nullable=False),
-    Column("unsettled", pa.int64(), "Of those not fetched: to be asked for again", nullable=False),
-    Column("given_up", pa.int64(), "Of the unsettled: asked for so often that schedules no longer do", nullable=False),
-    Column("reason", pa.string(), "The commonest reason of the unsettled"),
-    Column("example", pa.string(), "One of the unsettled, with its reason in words"),
+    Column("pending", pa.int64(), "Of those not fetched: to be asked for again", nullable=False),
     Column(
-        "rounds",
+        "retries_exhausted",
+        pa.int64(),
+        "Of the pending: asked for so often that schedules no longer do",
+        nullable=False,
+    ),
+    Column("reason", pa.string(), "The commonest reason of the pending"),
+    Column("example", pa.string(), "One of the pending, with its reason in words"),
+    Column(
+        "unsuccessful_runs",
         pa.int32(),
-        "Runs that asked for the unsettled in vain while the source gave others; the least of them",
+        "Runs that asked for the pending in vain while the source gave others; the least of them",
         nullable=False,
     ),
     Column(
-        "silent_runs",
+        "runs_without_response",
         pa.int32(),
         "Newest runs, one after the other, in which the source gave nothing at all",
         nullable=False,
     ),
-    Column("asked_at", TIMESTAMP, "When it was fetched last", nullable=False),
+    Column("last_attempt_at", TIMESTAMP, "When it was fetched last", nullable=False),
     Column(
-        "made_from",
+        "input_digest",
         pa.string(),
         "Digest of what it was fetched from; a row counts while records has the same",
         nullable=False,
@@ -146,12 +151,14 @@ FETCHES_COLUMNS: Final = (
     ),
     Column("lost_reason", pa.string(), "The commonest reason of those that are lost"),
     Column(
-        "lost_file", pa.string(), "The archive file in which most are lost: neither fetched nor to be asked for again"
+        "lost_top_file",
+        pa.string(),
+        "The archive file in which most are lost: neither fetched nor to be asked for again",
     ),
-    Column("lost_in_one", pa.int64(), "Captures that are lost in that file", nullable=False),
+    Column("lost_in_top_file", pa.int64(), "Captures that are lost in that file", nullable=False),
     Column("losses", pa.string(), "Digest of the lost captures", nullable=False),
     Column("losses_accepted", pa.string(), "Digest of the lost captures that were accepted; null where none were"),
-    Column("losses_doubted", pa.bool_(), "Whether so much is lost that nobody believes it yet", nullable=False),
+    Column("losses_unconfirmed", pa.bool_(), "Whether so much is lost that nobody believes it yet", nullable=False),
     Column(
         "mismatched",
         pa.int64(),
@@ -161,7 +168,7 @@ FETCHES_COLUMNS: Final = (
     Column("mismatches", pa.string(), "Digest of the captures counted in mismatched", nullable=False),
     Column("mismatches_confirmed", pa.string(), "Digest of those that a second fetch confirmed; null where none were"),
     Column(
-        "mismatches_doubted",
+        "mismatches_unconfirmed",
         pa.bool_(),
         "Whether they are so many that they are to be asked for once more",
         nullable=False,

@@ -40,10 +40,10 @@ from cc_pipeline.workspace.schemas import (
 
 BY_CRAWL = ("crawl",)
 #: Columns about the origin of a row. Two equal captures may differ in them.
-_LOOKUP_COLUMNS = ("located_by", "index_file", "index_position", "meant")
+_LOOKUP_COLUMNS = ("located_by", "index_file", "index_position", "condition_match")
 _STORED = (
-    "meant", "detail", "stored_file", "stored_offset", "stored_length", "attempts", "fetched_at", "parser", "rounds",
-    "served_by",
+    "condition_match", "detail", "stored_file", "stored_offset", "stored_length", "attempts", "fetched_at",
+    "parser", "unsuccessful_runs", "served_by",
 )  # fmt: skip
 _PARSED_BY = ("parser", "parser_version", "source_file")
 
@@ -56,7 +56,7 @@ CORE_TABLES: Final[tuple[TableSpec, ...]] = (
     TableSpec("row_groups", CATALOG_SCHEMA, BY_CRAWL, (), row_group_rows=CATALOG_ROW_GROUP, stage=HARVEST),
     # named captures are kept when a subset is deleted
     TableSpec(
-        "given_captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, _LOOKUP_COLUMNS, stage=NAMED_CAPTURES,
+        "named_captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, _LOOKUP_COLUMNS, stage=NAMED_CAPTURES,
         removed_with="target"
     ),
     TableSpec("lookups", LOOKUPS_SCHEMA, SLICE, ("target",), stage=LOCATE),

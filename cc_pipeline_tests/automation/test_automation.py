@@ -240,19 +240,19 @@ def test_automation_makes_again_what_needs_no_agreement(why: ReasonKind) -> None
 
 def test_what_a_source_did_not_give_waits_longer_each_time_and_is_given_up() -> None:
     def stands(minutes: int, **more: int) -> tuple[set[str], set[str]]:
-        figures = {"planned": 9, "fetched": 0, "quarantined": 0, "missing": 9, "unsettled": 9, "given_up": 0}
-        counts = figures | {"rounds": 0, "silent_runs": 1} | more
-        note = FetchSummary(**counts, reason=None, example=None, asked_at=NOW - timedelta(minutes=minutes))
+        figures = {"planned": 9, "fetched": 0, "quarantined": 0, "missing": 9, "pending": 9, "retries_exhausted": 0}
+        counts = figures | {"unsuccessful_runs": 0, "runs_without_response": 1} | more
+        note = FetchSummary(**counts, reason=None, example=None, last_attempt_at=NOW - timedelta(minutes=minutes))
         found = assess_crawl(looked(SlicePlan(MINE), note), NOW)
         return set(found.due), set(found.waiting)
 
     assert stands(20) == (set(), {"set-x"})
     assert stands(40) == ({"set-x"}, set())
-    assert stands(40, silent_runs=2) == (set(), {"set-x"})
-    assert stands(100, unsuccessful_runs=3, silent_runs=0) == (set(), {"set-x"})
-    assert stands(130, unsuccessful_runs=3, silent_runs=0) == ({"set-x"}, set())
+    assert stands(40, runs_without_response=2) == (set(), {"set-x"})
+    assert stands(100, unsuccessful_runs=3, runs_without_response=0) == (set(), {"set-x"})
+    assert stands(130, unsuccessful_runs=3, runs_without_response=0) == ({"set-x"}, set())
     # a source that is down is asked at least every other day
-    assert stands(24 * 60, silent_runs=40) == (set(), {"set-x"})
-    assert stands(3 * 24 * 60, silent_runs=40) == ({"set-x"}, set())
-    assert stands(40, given_up=9) == (set(), set())
-    assert stands(40, unsettled=0) == (set(), set())
+    assert stands(24 * 60, runs_without_response=40) == (set(), {"set-x"})
+    assert stands(3 * 24 * 60, runs_without_response=40) == ({"set-x"}, set())
+    assert stands(40, retries_exhausted=9) == (set(), set())
+    assert stands(40, pending=0) == (set(), set())

@@ -136,8 +136,8 @@ def test_partitions_without_any_rows_in_a_table_fail(home: Workspace, tables: tu
 
 def test_what_was_located_again_is_the_next_runs_and_no_error(home: Workspace) -> None:
     fewer = without_the_first(rows_of(home, "captures"))
-    made_from = "ab" * 32
-    LOCATE.commit(home.lake, {MINE: made_from[:15]}, {"captures": fewer})
+    input_digest = "ab" * 32
+    LOCATE.commit(home.lake, {MINE: input_digest[:15]}, {"captures": fewer})
     empty_notes(home.lake, "lookups", [MINE])
     found = conservation_verdict(home, Scope())
     assert (found.severity, found.wrong) == ("warn", (KEY,)), found
@@ -233,7 +233,7 @@ def test_pages_that_are_gone_with_their_parse_are_an_error_only_where_they_were_
 def test_captures_of_several_targets_are_counted_once_as_sql_does(home: Workspace) -> None:
     """Also where the targets say different things of one capture: a fetched record counts before another."""
     counts = (
-        "SELECT count(*), count(*) FILTER (outcome = 'fetched'), count(*) FILTER (outcome <> 'fetched' AND settled IS "
+        "SELECT count(*), count(*) FILTER (outcome = 'fetched'), count(*) FILTER (outcome <> 'fetched' AND is_final IS "
         "NOT true), count(*) FILTER (outcome = 'fetched' AND digest_check = 'mismatch') FROM ledger"
     )
 
@@ -241,9 +241,9 @@ def test_captures_of_several_targets_are_counted_once_as_sql_does(home: Workspac
         publish(home)
         found = missing_captures_verdict(home.lake).metrics
         [row] = published(home, counts)
-        names = ("planned", "unsettled", "payloads other than indexed")
+        names = ("planned", "pending", "payloads other than indexed")
         assert tuple(found[name] for name in names) == (row[0], *row[2:])
-        assert int(found["planned"]) - int(found["unsettled"]) - int(found["settled"]) == row[1]
+        assert int(found["planned"]) - int(found["pending"]) - int(found["is_final"]) == row[1]
         return tuple(row)
 
     planned, fetched, *_ = compare()
@@ -253,7 +253,7 @@ def test_captures_of_several_targets_are_counted_once_as_sql_does(home: Workspac
         rows = home.lake.read("records", where).to_pylist()
         for place, row in enumerate(rows):
             if place % (number + 2) == 0:
-                row |= {"outcome": "missing", "reason": "not_found", "settled": place % 4 == 0}
+                row |= {"outcome": "missing", "reason": "not_found", "is_final": place % 4 == 0}
             elif place % 5 == 0:
                 row["digest_check"] = "mismatch"
         changed = pa.Table.from_pylist(rows, home.lake.specs["records"].schema)

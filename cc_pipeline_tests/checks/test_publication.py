@@ -20,8 +20,8 @@ from cc_pipeline.checks.scope import Scope
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.lake.vacuum import vacuum_now
+from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.publish.publish import find_publication_lag
-from cc_pipeline.upkeep.maintain import run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
 
@@ -158,7 +158,7 @@ def test_what_was_committed_after_a_publication_is_a_finding_and_a_harvest_a_not
     assert publication_verdict(workspace).passed
 
 
-def test_what_upkeep_deletes_afterwards_is_no_change(reopened: Callable[..., Workspace]) -> None:
+def test_what_maintenance_deletes_afterwards_is_no_change(reopened: Callable[..., Workspace]) -> None:
     workspace = reopened()
     lake = workspace.lake
     for _ in range(2):
@@ -189,8 +189,8 @@ def test_files_that_another_home_may_show_stay_where_its_version_is_of_another_l
     again = workspace_of(bucket[0], tmp_path / "two", lake=str(lake))
     extract(again, THIRD)
     assert again.lake.version("captures") in pinned
-    report = run_upkeep(again)
+    report = run_maintenance(again)
     assert "captures" not in report.deleted, "nobody knows which files the other home shows"
     publish(one := workspace_of(bucket[0], tmp_path / "one", lake=str(lake)))
-    assert "captures" in run_upkeep(again).deleted
+    assert "captures" in run_maintenance(again).deleted
     two.close()

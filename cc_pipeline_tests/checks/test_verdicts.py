@@ -127,7 +127,7 @@ def test_index_files_that_could_not_be_read_are_counted_and_what_was_located_ove
     bad = sorted((root / f"cc-index/table/cc-main/warc/crawl={NEW}/subset=warc").glob("*.parquet"))[0]
     whole = bad.read_bytes()
     replace_file(bad, b"no parquet at all")
-    workspace = workspace_of(root, tmp_path / "home", via="parquet", max_index_gaps=1.0)
+    workspace = workspace_of(root, tmp_path / "home", index="parquet", max_index_gaps=1.0)
     harvest(workspace)
     found = inputs.index_verdict(workspace, "coverage", Scope())
     assert (found.passed, found.message) == (False, f"{NEW}: 1 files failed and 0 are missing of 2")
@@ -141,16 +141,22 @@ def test_index_files_that_could_not_be_read_are_counted_and_what_was_located_ove
 
 
 @pytest.mark.parametrize(
-    ("fetched", "unsettled", "severity"),
+    ("fetched", "pending", "severity"),
     [(1000, 0, "ok"), (995, 0, "ok"), (999, 1, "warn"), (990, 10, "error"), (990, 0, "warn")],
 )
 def test_what_did_not_come_is_a_warning_or_an_error_by_its_share(
-    tmp_path: Path, fetched: int, unsettled: int, severity: str
+    tmp_path: Path, fetched: int, pending: int, severity: str
 ) -> None:
     lake = workspace_of(tmp_path, tmp_path / "home").lake
-    counts = {"planned": 1000, "fetched": fetched, "unsettled": unsettled, "missing": 1000 - fetched, "rounds": 1}
-    short = SliceFetchCounts(slice_=MINE, quarantined=0, given_up=0, reason=None, example=None, **counts)
-    write_notes(lake, "fetches", build_fetch_rows({MINE: short}, {MINE: "x"}, {}), ignored_column="asked_at")
+    counts = {
+        "planned": 1000,
+        "fetched": fetched,
+        "pending": pending,
+        "missing": 1000 - fetched,
+        "unsuccessful_runs": 1,
+    }
+    short = SliceFetchCounts(slice_=MINE, quarantined=0, retries_exhausted=0, reason=None, example=None, **counts)
+    write_notes(lake, "fetches", build_fetch_rows({MINE: short}, {MINE: "x"}, {}), ignored_column="last_attempt_at")
     assert inputs.missing_captures_verdict(lake).severity == severity
 
 
@@ -167,7 +173,7 @@ def test_records_that_came_since_are_a_reason_to_parse_and_no_error(home: Worksp
     for table in ("captures", "records"):
         home.lake.commit(table, without_the_first(rows_of(home, table)), [MINE.where], digests)
     note = {**home.lake.read("fetches", MINE.where).to_pylist()[0], "planned": rows.num_rows - 1}
-    note["made_from"] = home.lake.digest("records", FETCH.digest_name(MINE))
+    note["input_digest"] = home.lake.digest("records", FETCH.digest_name(MINE))
     home.lake.commit("fetches", pa.Table.from_pylist([note], home.lake.specs["fetches"].schema), [MINE.where], {})
     LOCATE.commit(home.lake, {MINE: "abc"}, {"captures": rows_of(home, "captures")})
     assert "The next run" in broken(conservation_verdict(home, Scope()), "warn").message
@@ -215,15 +221,15 @@ def test_footers_that_are_gone_are_missed(home: Workspace) -> None:
 def test_a_list_of_crawls_that_is_another_is_a_warning(bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
     workspace = workspace_of(root, tmp_path / "home")
-    assert asset_checks.list_is_of_now.verdict(workspace, Scope()).passed
+    assert asset_checks.crawl_list_current.verdict(workspace, Scope()).passed
     commit_crawls(workspace)
-    assert asset_checks.list_is_of_now.verdict(workspace, Scope()).passed
+    assert asset_checks.crawl_list_current.verdict(workspace, Scope()).passed
     announce(root)
-    found = asset_checks.list_is_of_now.verdict(workspace_of(root, tmp_path / "home"), Scope())
+    found = asset_checks.crawl_list_current.verdict(workspace_of(root, tmp_path / "home"), Scope())
     assert found.severity == "warn"
     assert "CC-MAIN-2024-26" in found.message
     (root / "collinfo.json").unlink()
-    found = asset_checks.list_is_of_now.verdict(workspace_of(root, tmp_path / "home"), Scope())
+    found = asset_checks.crawl_list_current.verdict(workspace_of(root, tmp_path / "home"), Scope())
     assert found.severity == "warn"
     assert "copy" in found.message
 

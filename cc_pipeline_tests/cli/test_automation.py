@@ -51,10 +51,20 @@ def test_parsing_again_has_a_price_and_takes_a_yes(tmp_path: Path, monkeypatch: 
         fetch=FetchSummary(
             planned=600_000,
             fetched=600_000,
-            **dict.fromkeys(("quarantined", "missing", "unsettled", "given_up", "rounds", "silent_runs"), 0),
+            **dict.fromkeys(
+                (
+                    "quarantined",
+                    "missing",
+                    "pending",
+                    "retries_exhausted",
+                    "unsuccessful_runs",
+                    "runs_without_response",
+                ),
+                0,
+            ),
             reason=None,
             example=None,
-            asked_at=datetime.now(UTC),
+            last_attempt_at=datetime.now(UTC),
             stored_bytes=2_500_000_000,
         ),
     )

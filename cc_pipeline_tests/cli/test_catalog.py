@@ -61,7 +61,7 @@ def test_a_catalog_is_exported_and_imported_by_commands(cli: Cli, world: World, 
     said = cli("catalog", "import", file, *ours)
     assert said.status == 0, said.err
     assert f"imported:{sha256}" in cli("catalog", "coverage", "--format", "csv", "--home", tmp_path / "home").out
-    planned = cli("plan", "example.com", "-c", NEW, "--via", "parquet", *ours)
+    planned = cli("plan", "example.com", "-c", NEW, "--index", "parquet", *ours)
     assert f"imported:{sha256}" in " ".join(planned.err.split())
     assert "already" in cli("catalog", "import", file, *ours).err
     assert cli("catalog", "import", tmp_path / "none", *ours).status == 1
@@ -71,7 +71,7 @@ def test_doctor_shows_who_refuses_and_lets_a_person_try_again(cli: Cli, world: W
     settings = load_settings({}, source=str(world.bucket), home=str(tmp_path))
     assert [finding.level for finding in budget_findings(settings)] == ["ok"]
     shared = load_settings(
-        {"CC_PIPELINE_HOSTS": "4", "CC_PIPELINE_RATE": "10"}, source=str(world.bucket), home=tmp_path
+        {"CC_PIPELINE_RATE_SHARES": "4", "CC_PIPELINE_RATE": "10"}, source=str(world.bucket), home=tmp_path
     )
     share = next(iter(budget_findings(shared)))
     assert (share.level, "2.5 requests/s and 32 at the same time here" in share.text) == ("ok", True)

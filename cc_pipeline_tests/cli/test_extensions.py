@@ -47,7 +47,7 @@ from cc_pipeline.extension import Extension
 
 def define(at):
     from cc_pipeline.defs.declarations import AssetJob, HomeDefinitions
-    return HomeDefinitions(jobs=[AssetJob(name="upkeep", description="", assets=["captures"])])
+    return HomeDefinitions(jobs=[AssetJob(name="maintenance", description="", assets=["captures"])])
 
 EXTENSION = Extension(name="clashing", summary="Wants a job.", definitions=define)
 """
@@ -117,7 +117,7 @@ def test_a_broken_extension_is_named_and_costs_only_itself(tmp_path: Path) -> No
         "hello": "in use", "taken": "broken", "odd": "broken", "unloaded": "broken", "lacking": "lacks libraries",
         "clashing": "broken",
     }  # fmt: skip
-    assert "the core has the job 'upkeep' already" in found["clashing"]["problem"]
+    assert "the core has the job 'maintenance' already" in found["clashing"]["problem"]
     assert "the name run is taken" in found["taken"]["problem"]
     assert "complex" in found["odd"]["problem"]
     assert "a_library_that_is_nowhere" in found["unloaded"]["problem"]

@@ -92,7 +92,7 @@ def test_a_home_that_stores_the_capture_asks_for_nothing(
     assert server.hits == []
     assert truth.title is not None and truth.title in said.out
     # a nearer crawl is asked for all the same
-    cli("get", truth.url, "--at", "2018-02", "--most-crawls", 1, "--home", home)
+    cli("get", truth.url, "--at", "2018-02", "--max-crawls", 1, "--home", home)
     assert server.hits
 
 
@@ -107,9 +107,9 @@ def test_where_the_nearest_crawl_lacks_the_page_it_says_so_and_takes_the_next(
     assert said.status == 0, said.err
     assert f"{NEW}: the page is not in it" in said.err
     assert json.loads(said.out)["crawl"] == OLD
-    said = cli("get", truth.url, "--source", server.url, "--most-crawls", 1)
+    said = cli("get", truth.url, "--source", server.url, "--max-crawls", 1)
     assert (said.status, said.out) == (1, "")
-    assert "--most-crawls 3" in said.err
+    assert "--max-crawls 3" in said.err
     said = cli("get", truth.url, "--source", server.url, "-c", NEW)
     assert (said.status, said.out) == (1, "")
     assert "Check the spelling" in said.err

@@ -43,7 +43,7 @@ def test_replay_of_what_was_never_fetched_says_what_to_run(cli: Cli, world: Worl
 
 def test_repair_gives_every_row_group_bounds_and_look_ups_stay_the_same(cli: Cli, world: World) -> None:
     def look() -> set[str]:
-        arguments = ("--via", "parquet", "--format", "csv", "--columns", "url,warc_record_offset")
+        arguments = ("--index", "parquet", "--format", "csv", "--columns", "url,warc_record_offset")
         return set(cli("lookup", "example.com", "-c", OLD, *arguments, "--home", world.home).out.splitlines())
 
     def bare() -> list[int]:
@@ -51,7 +51,7 @@ def test_repair_gives_every_row_group_bounds_and_look_ups_stay_the_same(cli: Cli
         return [json.loads(line)["without_statistics"] for line in said.out.splitlines()]
 
     def advised() -> bool:
-        said = cli("plan", "example.com", "-c", OLD, "--via", "parquet", "--home", world.home)
+        said = cli("plan", "example.com", "-c", OLD, "--index", "parquet", "--home", world.home)
         told = f"so they may match and are read. Repair them once: cc-pipeline index repair --crawl {OLD}"
         return told in said.err
 

@@ -76,7 +76,7 @@ def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without
     assert "captures in them are missing from 1 of 1 targets" in said.out
     assert captures(tmp_path / "home") < len(truth)
     server.set_rules([HOLE])
-    assert cli("lookup", SITE, "--via", "parquet", *place).status == 3
+    assert cli("lookup", SITE, "--index", "parquet", *place).status == 3
 
 
 def test_what_defaults_leave_out_is_said(cli: Cli, world: World, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def expected(captures: tuple[Capture, ...]) -> set[Place]:
 
 @pytest.mark.parametrize(("crawl", "via"), [(NEW, "parquet"), (NEW, "zipnum"), (OLD, "auto"), (ARC, "btree")])
 def test_every_index_gives_the_captures_as_json_lines(cli: Cli, world: World, crawl: str, via: str) -> None:
-    said = cli("lookup", "example.com", "-c", crawl, "--via", via, "--format", "jsonl", "--home", world.home)
+    said = cli("lookup", "example.com", "-c", crawl, "--index", via, "--format", "jsonl", "--home", world.home)
     assert said.status == 0, said.err
     rows = [json.loads(line) for line in said.out.splitlines()]
     truth = world.truth.captures_of(crawl, subset="warc", domain="example.com")
@@ -70,7 +70,7 @@ def test_csv_has_the_columns_asked_for_and_nothing_else(cli: Cli, world: World) 
 
 
 def test_few_columns_read_fewer_bytes_and_find_the_same(cli: Cli, world: World) -> None:
-    arguments = ("lookup", "example.com", "-c", OLD, "--via", "parquet", "--format", "csv", "--home", world.home)
+    arguments = ("lookup", "example.com", "-c", OLD, "--index", "parquet", "--format", "csv", "--home", world.home)
     whole, part = cli(*arguments), cli(*arguments, "--columns", "url")
     assert len(part.out.splitlines()) == len(list(csv.reader(io.StringIO(whole.out))))
     assert kilobytes(part.err) < kilobytes(whole.err)
@@ -127,13 +127,13 @@ def test_filters_are_applied_and_what_an_index_cannot_say_is_told(cli: Cli, worl
 
 def test_an_index_that_is_not_harvested_is_named_with_the_command(cli: Cli, world: World, tmp_path: Path) -> None:
     place = ("--source", world.bucket, "--home", tmp_path)
-    said = cli("lookup", "example.com", "-c", NEW, "--via", "parquet", *place)
+    said = cli("lookup", "example.com", "-c", NEW, "--index", "parquet", *place)
     assert said.status == 1
     assert f"cc-pipeline index harvest --crawl {NEW}" in said.err
     # ZipNum needs no harvest
     said = cli("lookup", "example.com", "-c", NEW, "--format", "jsonl", *place)
     assert len(said.out.splitlines()) == len(world.truth.captures_of(NEW, subset="warc", domain="example.com"))
-    said = cli("lookup", "example.com", "-c", NEW, "--via", "parquet", "--harvest", "--format", "jsonl", *place)
+    said = cli("lookup", "example.com", "-c", NEW, "--index", "parquet", "--harvest", "--format", "jsonl", *place)
     assert said.status == 0, said.err
     assert "index: parquet" in said.err
     assert all(json.loads(line)["located_by"] == "parquet" for line in said.out.splitlines())
@@ -227,7 +227,7 @@ def test_years_of_crawls_are_counted_and_one_that_cannot_be_read_does_not_hide_t
     shard = next((bucket / f"cc-index/collections/{OLD}/indexes").glob("cdx-*.gz"))
     replace_file(shard, bytes(shard.stat().st_size))
     out = tmp_path / "found.csv"
-    asked = ("lookup", "example.com", "-c", "all", "--via", "auto", "--source", bucket, "--home", tmp_path / "home")
+    asked = ("lookup", "example.com", "-c", "all", "--index", "auto", "--source", bucket, "--home", tmp_path / "home")
     said = cli(*asked, "--format", "csv", "--columns", "crawl,url")
     assert said.status == 3
     assert f"Ask them again: -c {OLD}" in said.err

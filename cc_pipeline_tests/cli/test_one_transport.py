@@ -76,6 +76,6 @@ def test_figures_of_a_stage_are_its_own_though_the_transport_is_everybodys(bucke
 
 def test_a_command_leaves_the_environment_as_it_was(cli: Cli, world: World) -> None:
     before = dict(os.environ)
-    said = cli("lookup", "example.com", "-c", NEW, "--via", "parquet", "--home", world.home)
+    said = cli("lookup", "example.com", "-c", NEW, "--index", "parquet", "--home", world.home)
     assert said.status == 0, said.err
     assert dict(os.environ) == before | {"COLUMNS": "200"}

@@ -80,7 +80,7 @@ def test_after_a_failed_publication_nothing_ends_well_until_the_next(
         def fail(*_: object, **__: object) -> None:
             raise EnvironmentFault("could not build it", "Check the disk.")
 
-        patch.setattr("cc_pipeline.upkeep.maintain.publish_warehouse", fail)
+        patch.setattr("cc_pipeline.maintenance.maintain.publish_warehouse", fail)
         assert cli(*run).status == 1
     said = cli("doctor", "--home", home)
     assert said.status == 1
@@ -94,7 +94,7 @@ def test_after_a_failed_publication_nothing_ends_well_until_the_next(
     assert cli("doctor", "--home", home).status == 0
     # a publication that shows nothing of it is no success
     with monkeypatch.context() as patch:
-        patch.setattr("cc_pipeline.upkeep.maintain.merge_and_publish", _publish_nothing(home))
+        patch.setattr("cc_pipeline.maintenance.maintain.merge_and_publish", _publish_nothing(home))
         path.unlink()
         refused = cli(*run)
     assert refused.status == 1

@@ -20,8 +20,8 @@ from cc_pipeline.defs.home_namespace import WORKSPACE
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.launcher import Launcher, find_unchanged
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.maintenance import purge as maintenance_purge
 from cc_pipeline.settings import load_settings
-from cc_pipeline.upkeep import purge as upkeep_purge
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, Said, World
 from cc_pipeline_tests.defs.graph import definitions, listed, schedule
@@ -250,7 +250,7 @@ def test_a_purge_that_was_killed_goes_on_by_the_digest_that_it_was_begun_with(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(upkeep_purge.targets, "forget", killed)
+        patch.setattr(maintenance_purge.targets, "forget", killed)
         assert cli(*remove, "--plan", plan, "--home", home).status != 0
     assert plan_of(cli(*remove, "--dry-run", "--home", home)) != plan
     assert cli(*remove, "--plan", plan, "--home", home).status == 0

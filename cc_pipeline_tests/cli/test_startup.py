@@ -81,11 +81,11 @@ def test_a_look_up_in_a_folder_loads_nothing_of_runs_pages_or_networks(
     [
         (1, ("run", "-c", "CC-MAIN-2013-99", "example.org")),
         (1, ("run", "-c", NEW, "tld:not/one")),
-        (1, ("run", "-c", NEW, "example.org", "--via", "nonsense")),
+        (1, ("run", "-c", NEW, "example.org", "--index", "nonsense")),
         (2, ("run", "-c", NEW, "example.org", "--nonsense")),
         (1, ("lookup", "example.org", "-c", "CC-MAIN-2013-99")),
         (1, ("plan", "tld:not/one", "-c", NEW)),
-        (1, ("lookup", "--count", "example.org", "-c", NEW, "--via", "nonsense")),
+        (1, ("lookup", "--count", "example.org", "-c", NEW, "--index", "nonsense")),
     ],
 )
 def test_a_wrong_value_is_told_before_anything_of_runs_and_pages_is_loaded(

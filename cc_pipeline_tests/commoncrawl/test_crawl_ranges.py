@@ -43,7 +43,7 @@ def listed() -> tuple[Crawl, ...]:
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
+    ("text", "condition_match"),
     [
         ("all", IDS),
         ("ALL", IDS),

@@ -28,7 +28,7 @@ def captures(*rows: dict[str, Any], crawl: str = "CC-MAIN-2024-22", by: str = "p
 
 def meant(where: str, table: pa.Table) -> list[tuple[str, str]]:
     kept = parse_condition(where).keep(table)
-    return list(zip(kept["url"].to_pylist(), kept["meant"].to_pylist(), strict=True))
+    return list(zip(kept["url"].to_pylist(), kept["condition_match"].to_pylist(), strict=True))
 
 
 def _rows(seed: int, count: int) -> Iterator[dict[str, Any]]:
@@ -190,10 +190,12 @@ def agree(session: duckdb.DuckDBPyConnection, said: Sequence[tuple[str, str]]) -
         assert tuple(condition.truth(TABLE).to_pylist()) == truth, ours
         assert tuple(condition.truth(TABLE, parsed=True).to_pylist()) == parsed, ours
         kept = condition.keep(TABLE)
-        assert pc.equal(kept["meant"], MATCH_YES).to_pylist() == [so is True for so in truth if so is not False], ours
+        assert pc.equal(kept["condition_match"], MATCH_YES).to_pylist() == [
+            so is True for so in truth if so is not False
+        ], ours
         # what is left of a condition is open
-        for text in set(kept["meant"].to_pylist()) - {MATCH_YES}:
-            rows = kept.filter(pc.equal(kept["meant"], text))
+        for text in set(kept["condition_match"].to_pylist()) - {MATCH_YES}:
+            rows = kept.filter(pc.equal(kept["condition_match"], text))
             assert parse_condition(text.removeprefix(OPEN)).truth(rows).null_count == rows.num_rows, ours
         for column in READ_WHOLE:
             out = condition.rules_out(column, TABLE[column].combine_chunks(), "CC-MAIN-2024-22").to_pylist()

@@ -234,7 +234,7 @@ def test_a_partition_that_failed_says_why_and_its_neighbours_were_checked(seen: 
     ours = {check for check in checks_of(seen.server) if check[0] in TABLES}
     wrong = {name for (_, name), one in wait_for_checks(seen.server, run, ours).items()
              if not one["evaluation"]["success"]}  # fmt: skip
-    assert wrong == {"none_left_failed"}
+    assert wrong == {"no_failed_partitions"}
     seen.tab.open(f"/assets/records?view=partitions&partition={NEW}%7C{bad}", "Failed (1)", run[:8])
     seen.tab.click("View all historical events")
     dialog = seen.tab.page.get_by_role("dialog").first

@@ -136,9 +136,9 @@ def test_checks_of_a_run_look_at_its_partitions_alone(
     lost = results(workspace, instance)["stored_files"]
     assert (lost.passed, lost.severity) == (False, dg.AssetCheckSeverity.ERROR)
     # and a harvest's look at its crawl
-    of_crawl = results(workspace, instance, OLD)
-    assert OLD in (of_crawl["statistics"].description or "")
-    assert NEW not in (of_crawl["statistics"].description or "")
+    crawl = results(workspace, instance, OLD)
+    assert OLD in (crawl["statistics"].description or "")
+    assert NEW not in (crawl["statistics"].description or "")
 
 
 def note_of(found: dict[str, dg.AssetCheckEvaluation], name: str) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def test_a_source_that_does_not_answer_is_said_and_ends_no_run(
     def down(*_: object) -> None:
         raise EnvironmentFault("the lake is away", "Look for it.")
 
-    monkeypatch.setattr("cc_pipeline.upkeep.stored_files.find_lost_records", down)
+    monkeypatch.setattr("cc_pipeline.maintenance.stored_files.find_lost_records", down)
     found = results(sound, instance)
     assert not found["stored_files"].passed
     assert "the lake is away" in (found["stored_files"].description or "")

@@ -139,7 +139,9 @@ WRONG = {
     "the core has the asset 'captures' already": clash(
         steps=[Step(function=f"{HERE}.made", assets=[replace(TITLES, name="captures"), TITLES])]
     ),
-    "the core has the job 'upkeep' already": clash(jobs=[AssetJob(name="upkeep", description="", assets=["titles"])]),
+    "the core has the job 'maintenance' already": clash(
+        jobs=[AssetJob(name="maintenance", description="", assets=["titles"])]
+    ),
     "the core has the job 'check_everything' already": clash(
         jobs=[AssetJob(name="check_everything", description="", assets=["titles"])]
     ),

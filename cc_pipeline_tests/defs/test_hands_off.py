@@ -33,7 +33,7 @@ SET = {
     "source_breaker",
     "watch_list",
     "weekly_checks",
-    "weekly_upkeep",
+    "weekly_maintenance",
 }
 
 

@@ -315,12 +315,12 @@ def test_a_command_keeps_a_home_small_where_no_schedule_does(
     left = iter([False, True])
     with monkeypatch.context() as patched:
         patched.setattr(history, "is_trimmed", lambda _: next(left))
-        status, _, said = cc_pipeline(monkeypatch, capsys, "automation", "upkeep", "--home", str(settings.home))
-    assert (status, "upkeep" in said) == (0, True), said
+        status, _, said = cc_pipeline(monkeypatch, capsys, "automation", "maintenance", "--home", str(settings.home))
+    assert (status, "maintenance" in said) == (0, True), said
     with opened(settings) as instance:
         newest = [run.job_name for run in instance.get_runs(limit=3)]
-        assert newest == ["trim_history", "trim_history", "upkeep"]
+        assert newest == ["trim_history", "trim_history", "maintenance"]
         assert history.is_trimmed(instance)
     empty = settings.home / "none"
-    status, said, _ = cc_pipeline(monkeypatch, capsys, "automation", "upkeep", "--home", str(empty))
+    status, said, _ = cc_pipeline(monkeypatch, capsys, "automation", "maintenance", "--home", str(empty))
     assert (status, "no home yet" in said, empty.exists()) == (0, True, False)

@@ -114,7 +114,7 @@ def test_settings_come_per_home_in_the_words_of_their_variables(
         ({"key_prefix": "no-dash"}, "'no-dash' can be no prefix"),
         ({"group": "two words"}, "'two words' can be no prefix or group"),
         ({"settings": {"crawl": "newest"}}, "did you mean crawls"),
-        ({"settings": {"via": "telepathy"}}, "CC_PIPELINE_VIA"),
+        ({"settings": {"index": "telepathy"}}, "CC_PIPELINE_INDEX"),
         ({"targets": ["bad host!"]}, "bad host!"),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_home_without_a_prefix_owns_what_it_declares(instance: dg.DagsterInsta
     assert len(jobs) > 10 and all(owns(at, dg.DagsterRun(job.name, tags=job.run_tags)) for job in jobs)
     assert asset_name(at, at.key("annotation_ours"))
     # what others have may have names of one part, and those of our jobs
-    for name, assets in (("__ASSET_JOB", {dg.AssetKey("their_asset")}), ("publish", set()), ("upkeep", set())):
+    for name, assets in (("__ASSET_JOB", {dg.AssetKey("their_asset")}), ("publish", set()), ("maintenance", set())):
         gone = dg.DagsterRun(name, status=dg.DagsterRunStatus.STARTING, asset_selection=frozenset(assets) or None)
         instance.add_run(gone)
         assert not owns(at, gone)

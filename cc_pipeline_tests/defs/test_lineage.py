@@ -34,7 +34,7 @@ NO_SOURCE = {
         "detail",
         "served_by",
     }
-    | {"settled", "rounds"},
+    | {"is_final", "unsuccessful_runs"},
 }
 PLACE = ("warc_filename", "warc_record_offset")
 

@@ -1,4 +1,4 @@
-"""The main job over a mini crawl: right, repeatable, and unharmed by upkeep and kills."""
+"""The main job over a mini crawl: right, repeatable, and unharmed by maintenance and kills."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launcher import Launcher
+from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.settings import load_settings
-from cc_pipeline.upkeep.maintain import run_upkeep
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.published import published_rows, query
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, publish, workspace_of
@@ -93,7 +93,7 @@ def test_a_second_run_gives_the_same_rows_and_fetches_nothing(bucket: Bucket, wh
 
 
 @pytest.mark.process
-def test_upkeep_merges_and_sweeps_and_changes_no_row(bucket: Bucket, whole: Path) -> None:
+def test_maintenance_merges_and_sweeps_and_changes_no_row(bucket: Bucket, whole: Path) -> None:
     workspace = workspace_of(bucket[0], whole)
     # another file of each table
     extract(workspace, "host:www.example.com")
@@ -103,13 +103,13 @@ def test_upkeep_merges_and_sweeps_and_changes_no_row(bucket: Bucket, whole: Path
     orphan.write_bytes(b"left by a run that was killed before its commit")
     old = time.time() - 400 * 86_400
     os.utime(orphan, (old, old))
-    report = run_upkeep(workspace, max_files=1)
+    report = run_maintenance(workspace, max_files=1)
     assert sum(report.merged.values()) > 0
     assert orphan.exists(), "nobody knows since when it is not needed"
     # a week later
     for note in (orphan.parent / "superseded").iterdir():
         os.utime(note.rename(note.with_name(f"20240101T000000.000000Z-{note.name[23:]}")), (old, old))
-    assert run_upkeep(workspace).deleted["stored records"] == 1
+    assert run_maintenance(workspace).deleted["stored records"] == 1
     assert not orphan.exists()
     assert published_rows(whole) == before
 

@@ -19,7 +19,7 @@ from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.defs.launcher import Launcher
 from cc_pipeline.errors import EnvironmentFault, PlaceFault
 from cc_pipeline.lake.snapshot import Publication
-from cc_pipeline.upkeep import maintain
+from cc_pipeline.maintenance import maintain
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import Bucket, harvest, workspace_of
 
@@ -73,8 +73,8 @@ def test_a_publication_that_was_not_recorded_is_made_again(launcher: Launcher) -
         ("defs.publication.record", sqlite3.OperationalError("attempt to write"), EnvironmentFault, "could not record"),
         ("defs.publication.record", sqlite3.OperationalError("No space left"), PlaceFault, "the disk is full"),
         ("defs.publication.find_inputs", sqlite3.OperationalError("locked"), EnvironmentFault, "could not record"),
-        ("upkeep.upkeep.publish_warehouse", RuntimeError("a bug"), EnvironmentFault, "RuntimeError: a bug"),
-        ("upkeep.upkeep.publish_warehouse", OSError(28, "No space left"), PlaceFault, "No space left"),
+        ("maintenance.maintenance.publish_warehouse", RuntimeError("a bug"), EnvironmentFault, "RuntimeError: a bug"),
+        ("maintenance.maintenance.publish_warehouse", OSError(28, "No space left"), PlaceFault, "No space left"),
     ],
 )
 def test_whatever_fails_of_a_publication_is_a_fault(

@@ -59,7 +59,7 @@ def test_a_run_has_one_open_workspace_of_its_settings(
 
 
 def test_settings_that_cannot_be_used_end_the_run_naming_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC_PIPELINE_VIA", "telepathy")
+    monkeypatch.setenv("CC_PIPELINE_INDEX", "telepathy")
 
     @dg.asset
     def any_asset(workspace: dg.ResourceParam[Workspace]) -> None:
@@ -67,7 +67,7 @@ def test_settings_that_cannot_be_used_end_the_run_naming_the_variable(monkeypatc
 
     with pytest.raises(Exception, match="workspace") as failed:
         dg.materialize([any_asset], resources={WORKSPACE: resource(OWN_HOME)})
-    assert "CC_PIPELINE_VIA" in str(failed.value.__cause__ or failed.value)
+    assert "CC_PIPELINE_INDEX" in str(failed.value.__cause__ or failed.value)
 
 
 @pytest.mark.parametrize("source", ["https://u:s3cret@h.example/x", "https://h.example/x?token=s3cret"])

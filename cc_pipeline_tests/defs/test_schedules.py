@@ -79,8 +79,8 @@ class Backfill:
                 if (made := one.stage_state(stage)) is not None
             }
 
-        def commit(stage: Stage, made_from: dict[Slice, str]) -> None:
-            stage.commit(lake, made_from, {table: lake.specs[table].schema.empty_table() for table in stage.tables})
+        def commit(stage: Stage, input_digest: dict[Slice, str]) -> None:
+            stage.commit(lake, input_digest, {table: lake.specs[table].schema.empty_table() for table in stage.tables})
 
         versions = {Slice(NEW, slug): version for slug, version in targets.read_versions(lake, slugs).items()}
         located = {slice_: locate_input_digest(NEW, version, "parquet", "") for slice_, version in versions.items()}
@@ -88,10 +88,10 @@ class Backfill:
         commit_lookups(workspace, located, noted, dict.fromkeys(located, CaptureTotals()))
         commit(LOCATE, located)
         fetched = {slice_: fetch_input_digest(of, options.digest_policy) for slice_, of in says(LOCATE).items()}
-        none = dict.fromkeys(("quarantined", "missing", "unsettled", "given_up", "rounds"), 0)
+        none = dict.fromkeys(("quarantined", "missing", "pending", "retries_exhausted", "unsuccessful_runs"), 0)
         counts = {"planned": pages, "fetched": pages, **none, "reason": None, "example": None}
         found = {slice_: SliceFetchCounts(slice_=slice_, **counts) for slice_ in fetched}
-        write_notes(lake, "fetches", build_fetch_rows(found, fetched, {}), ignored_column="asked_at")
+        write_notes(lake, "fetches", build_fetch_rows(found, fetched, {}), ignored_column="last_attempt_at")
         commit(FETCH, fetched)
         commit(PARSE, {one: parse_input_digest(of, parser, "fast", False) for one, of in says(FETCH).items()})
         self.materialized("page_metadata", *(f"{NEW}|{slug}" for slug in slugs))
@@ -448,12 +448,20 @@ def test_a_blocked_site_is_not_asked_for_and_leaves_the_sets_that_had_it(
 def test_what_the_source_did_not_give_is_asked_for_again_when_it_is_due(backfill: Backfill) -> None:
     backfill.made(*DOMAINS)
     slice_ = Slice(NEW, DOMAINS[0])
-    counts = {"planned": 10, "fetched": 9, "quarantined": 0, "missing": 1, "unsettled": 1, "given_up": 0, "rounds": 1}
+    counts = {
+        "planned": 10,
+        "fetched": 9,
+        "quarantined": 0,
+        "missing": 1,
+        "pending": 1,
+        "retries_exhausted": 0,
+        "unsuccessful_runs": 1,
+    }
     short = SliceFetchCounts(slice_=slice_, reason=None, example=None, **counts)
 
     def stands(minutes: int) -> None:
         row = build_fetch_rows({slice_: short}, {slice_: "x"}, {})[slice_]
-        row["asked_at"] = datetime.now(UTC) - timedelta(minutes=minutes)
+        row["last_attempt_at"] = datetime.now(UTC) - timedelta(minutes=minutes)
         write_notes(backfill.workspace.lake, "fetches", {slice_: row}, ignored_column="")
 
     stands(20)

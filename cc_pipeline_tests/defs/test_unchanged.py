@@ -101,7 +101,7 @@ def test_another_setting_makes_all_again(settings: Settings) -> None:
 def test_captures_that_may_still_come_are_asked_for_again(bucket: Bucket, tmp_path: Path) -> None:
     with FaultServer(bucket[0]) as server:
         # so much may be missing that no partition counts as failed
-        settings = load_settings({}, source=server.url, home=str(tmp_path / "home"), max_unsettled=1.0)
+        settings = load_settings({}, source=server.url, home=str(tmp_path / "home"), max_pending=1.0)
         with open_workspace(settings) as workspace:
             harvest(workspace, NEW)
         file = bucket[1].captures_of(NEW, subset="warc", domain="example.com")[0].warc_filename

@@ -62,7 +62,7 @@ def test_real_records(file: str, at: int, key: str, fetched: datetime, corrected
     member = (CORPUS / "arc_legacy" / "commoncrawl" / file).read_bytes()[at:]
     record = arc.read_record(member, file, 0)
     assert record.fetch_time == fetched
-    row = dict.fromkeys(("subset", "target", "content_digest", "domain", "meant", "url_surtkey"), "")
+    row = dict.fromkeys(("subset", "target", "content_digest", "domain", "condition_match", "url_surtkey"), "")
     row |= {"crawl": "x", "url": record.url, "fetch_time": record.fetch_time, "fetch_status": 200, "outcome": "fetched"}
     row |= {"warc_filename": key, "warc_record_offset": at, "warc_record_length": len(member), "archive_format": "arc"}
     made = page_of(({**row, "stored_file": file, "stored_offset": 0}, member))

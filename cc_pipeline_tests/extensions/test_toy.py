@@ -82,7 +82,7 @@ def test_all_that_it_adds_is_used_and_goes(installed: Path, bucket: Bucket, tmp_
     by_parquet = said_by([_PROGRAM, "lookup", _SITE, "-c", NEW, "--format", "csv", "--columns", _COLUMNS], with_it)
     (home / "sheets").mkdir()
     (home / "sheets" / f"{NEW}.csv").write_text(by_parquet, "utf-8")
-    by_sheet = said_by([_PROGRAM, "lookup", _SITE, "-c", NEW, "--via", "sheet", "--format", "csv"], with_it)
+    by_sheet = said_by([_PROGRAM, "lookup", _SITE, "-c", NEW, "--index", "sheet", "--format", "csv"], with_it)
     found = list(csv.DictReader(io.StringIO(by_sheet)))
     places = [tuple(one[name] for name in _COLUMNS.split(",")) for one in found]
     assert sorted(places) == sorted(tuple(one.values()) for one in csv.DictReader(io.StringIO(by_parquet)))

@@ -31,15 +31,15 @@ from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.run import extract
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import PAGE_TABLES
+from cc_pipeline.maintenance.maintain import run_maintenance
+from cc_pipeline.maintenance.purge import drop_subset, purge
+from cc_pipeline.maintenance.purge_plan import plan_purge
+from cc_pipeline.maintenance.stored_files import find_lost_records
 from cc_pipeline.records import file_leases
 from cc_pipeline.records.file_leases import LeaseExpired
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import TEST
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
-from cc_pipeline.upkeep.maintain import run_upkeep
-from cc_pipeline.upkeep.purge import drop_subset, purge
-from cc_pipeline.upkeep.purge_plan import plan_purge
-from cc_pipeline.upkeep.stored_files import find_lost_records
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import close_all
 from cc_pipeline_tests.thresholds import SMALL_ENGINE, shrunk
@@ -91,7 +91,7 @@ def steps_of(seed: int, count: int = 5) -> list[Step]:
 
 
 def _step(draw: random.Random, home: int, crosses: Step | None = None) -> Step:
-    command = draw.choice(["run"] * 8 + ["purge", "purge", "drop", "block", "unblock", "upkeep", "publish"])
+    command = draw.choice(["run"] * 8 + ["purge", "purge", "drop", "block", "unblock", "maintenance", "publish"])
     fate = "" if crosses else draw.choice(["", "", "before", "behind", "crossed", "crossed", "stopped"])
     if command not in ("run", "purge") or (command == "purge" and fate == "stopped"):
         fate = ""
@@ -175,7 +175,7 @@ class Homes:
                 "drop": self._drop,
                 "block": self._block,
                 "unblock": self._block,
-                "upkeep": lambda workspace, _: run_upkeep(workspace, retention_hours=0),
+                "maintenance": lambda workspace, _: run_maintenance(workspace, retention_hours=0),
                 "publish": lambda workspace, _: publish(workspace),
             }[step.command](workspace, step)
 

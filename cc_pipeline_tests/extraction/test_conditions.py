@@ -37,9 +37,9 @@ def test_only_what_a_condition_may_mean_is_fetched(bucket: Bucket, tmp_path: Pat
     # whoever wants all of it fetches the rest
     _, rest, _ = extract(again, SITE)
     assert rest.rows == len(bucket[1].captures_of(NEW, subset="warc", domain=SITE))
-    rows = again.lake.read("records", {"crawl": NEW, "target": [slug, SITE]}, ["target", "meant"]).to_pylist()
-    assert {row["meant"] for row in rows if row["target"] == slug} == {"yes"}
-    assert {row["meant"] for row in rows if row["target"] == SITE} == {None}
+    rows = again.lake.read("records", {"crawl": NEW, "target": [slug, SITE]}, ["target", "condition_match"]).to_pylist()
+    assert {row["condition_match"] for row in rows if row["target"] == slug} == {"yes"}
+    assert {row["condition_match"] for row in rows if row["target"] == SITE} == {None}
 
 
 def test_a_page_settles_what_its_index_does_not_tell(bucket: Bucket, tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_page_settles_what_its_index_does_not_tell(bucket: Bucket, tmp_path: P
         rows: list[dict[str, object]] = workspace.lake.read(table, {"crawl": CRAWL_2012, "target": [slug]}).to_pylist()
         return rows
 
-    assert {row["meant"] for row in said("captures")} == {f"{OPEN}lang=eng and status=200"}
+    assert {row["condition_match"] for row in said("captures")} == {f"{OPEN}lang=eng and status=200"}
     texts = {(row["warc_filename"], row["warc_record_offset"]): row for row in said("page_text")}
     outcomes = set()
     for page in said("page_metadata"):
@@ -62,15 +62,17 @@ def test_a_page_settles_what_its_index_does_not_tell(bucket: Bucket, tmp_path: P
         meant = "unknown" if page["http_result"] is None else "no"
         if page["http_result"] == 200 and "eng" in languages:
             meant = "yes"
-        assert page["meant"] == text.get("meant", meant) == meant
+        assert page["condition_match"] == text.get("condition_match", meant) == meant
         outcomes.add(meant)
     assert {"yes", "no"} <= outcomes
-    assert {row["meant"] for row in said("page_links")} <= outcomes
+    assert {row["condition_match"] for row in said("page_links")} <= outcomes
 
     def shown() -> tuple[set[object], int]:
         publish(workspace)
         with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
-            words = {row[0] for row in connection.execute("SELECT DISTINCT meant FROM page_metadata").fetchall()}
+            words = {
+                row[0] for row in connection.execute("SELECT DISTINCT condition_match FROM page_metadata").fetchall()
+            }
             [counted] = connection.execute("SELECT count(*) FROM page_metadata").fetchall()
         return words, counted[0]
 
@@ -82,7 +84,9 @@ def test_a_page_settles_what_its_index_does_not_tell(bucket: Bucket, tmp_path: P
     assert None in words and "no" not in words and count == located.rows > before[1]
     # but not where the one alone is handed on
     with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
-        settled = connection.execute("SELECT meant, count(*) FROM capture_targets WHERE target = ? GROUP BY 1", [slug])
+        settled = connection.execute(
+            "SELECT condition_match, count(*) FROM capture_targets WHERE target = ? GROUP BY 1", [slug]
+        )
         assert {str(word) for word, _ in settled.fetchall()} == outcomes
         columns = [row[0] for row in connection.execute("DESCRIBE main.page_metadata").fetchall()]
         handed = connection.execute(_select_rows("page_metadata", columns, [slug], [])).fetchall()

@@ -46,7 +46,7 @@ def escaped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
 
 
 def test_a_page_of_two_crawls_is_one(escaped: Bucket, tmp_path: Path) -> None:
-    workspace = workspace_of(escaped[0], tmp_path, via="zipnum")
+    workspace = workspace_of(escaped[0], tmp_path, index="zipnum")
     for crawl in (BEFORE, AFTER):
         extract(workspace, SITE, crawl=crawl)
     publish(workspace)
@@ -76,7 +76,7 @@ def test_a_page_of_two_crawls_is_one(escaped: Bucket, tmp_path: Path) -> None:
 
 
 def test_captures_are_found_by_url_and_time_and_got_from_the_home(escaped: Bucket, tmp_path: Path) -> None:
-    workspace = workspace_of(escaped[0], tmp_path / "home", via="zipnum")
+    workspace = workspace_of(escaped[0], tmp_path / "home", index="zipnum")
     truth = [one for one in escaped[1].captures_of(BEFORE, subset="warc") if "%E4" in one.url or "%C3%CE" in one.url]
     file = tmp_path / "named.parquet"
     pq.write_table(pa.table({"url": [one.url for one in truth], "date": [one.fetch_time for one in truth]}), file)

@@ -82,7 +82,7 @@ def test_what_a_source_gave_is_parsed_and_only_those_lack_that_it_did_not_serve(
     partly = {slug for slug in touched if len(set(targets[slug][1])) > 1}
     assert 0 < len(partly) < len(touched) < len(targets)
     with FaultServer(bucket[0], rules=[Rule("500", key=refused, times=None)]) as server:
-        workspace = harvested(server.url, tmp_path, max_unsettled=0.0)
+        workspace = harvested(server.url, tmp_path, max_pending=0.0)
         workspace.register_targets([parse_target(text) for text, _ in targets.values()])
         found = made(workspace, list(targets))
         failed = {slug for slug, one in found.items() if one.error is not None}
@@ -94,7 +94,7 @@ def test_what_a_source_gave_is_parsed_and_only_those_lack_that_it_did_not_serve(
         for slug in failed:
             # a row for each, and those that did not come say so
             assert rows(workspace, "page_metadata", slug) == len(targets[slug][1])
-        [verdict] = {row["rounds"] for row in workspace.lake.read("fetches").to_pylist() if row["unsettled"]}
+        [verdict] = {row["unsuccessful_runs"] for row in workspace.lake.read("fetches").to_pylist() if row["pending"]}
         assert verdict == 1, "nobody was asked again because the others of the group failed"
         server.set_rules([])
         again = made(workspace_of(server.url, tmp_path), sorted(failed))
@@ -105,7 +105,7 @@ def test_what_a_source_gave_is_parsed_and_only_those_lack_that_it_did_not_serve(
 def test_an_index_file_that_stays_refused_costs_the_targets_of_its_rows_alone(bucket: Bucket, tmp_path: Path) -> None:
     domains = sorted(bucket[1].domains())
     with FaultServer(bucket[0]) as server:
-        workspace = harvested(server.url, tmp_path, via="parquet")
+        workspace = harvested(server.url, tmp_path, index="parquet")
         workspace.register_targets([parse_target(domain) for domain in domains])
         files = sorted(workspace.lake.read("index_manifest", {"crawl": NEW, "subset": "warc"})["path"].to_pylist())
         server.set_rules([Rule("503", key=files[0], times=None)])
@@ -114,7 +114,7 @@ def test_an_index_file_that_stays_refused_costs_the_targets_of_its_rows_alone(bu
         assert 0 < len(failed) < len(domains)
         assert all(set(found[slug].reports) == set(TABLES) for slug in set(domains) - failed)
         server.set_rules([])
-        again = made(workspace_of(server.url, tmp_path, via="parquet"), sorted(failed))
+        again = made(workspace_of(server.url, tmp_path, index="parquet"), sorted(failed))
         assert all(one.error is None for one in again.values())
 
 

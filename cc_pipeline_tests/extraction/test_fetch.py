@@ -57,7 +57,7 @@ def test_a_corrupt_member_is_quarantined_and_its_neighbours_come_through(bucket:
     assert figures.pop("written:records") == len(mine)
     assert figures | {"stored bytes": 0} == {
         "rows:records": len(mine), "fetched": len(mine) - 1, "quarantined": 1, "missing": 0, "stored bytes": 0,
-        "unsettled": 0, "not here": f"{100 / len(mine):.1f} %",
+        "pending": 0, "not here": f"{100 / len(mine):.1f} %",
     }  # fmt: skip
     rows = workspace.lake.read("records").to_pylist()
     [set_aside] = [row for row in rows if row["outcome"] == "quarantined"]
@@ -110,18 +110,20 @@ def test_one_file_that_is_refused_fails_the_run_keeps_the_others_and_is_asked_ag
         with pytest.raises(Incomplete, match=f"{kept_away} of {len(mine)} captures") as lacking:
             extract(workspace, "example.com")
         assert "server_error" in lacking.value.problem
-        assert "CC_PIPELINE_MAX_UNSETTLED" in lacking.value.advice
+        assert "CC_PIPELINE_MAX_PENDING" in lacking.value.advice
         [row] = workspace.lake.read("fetches").to_pylist()
-        assert (row["fetched"], row["missing"], row["unsettled"]) == (len(mine) - kept_away, kept_away, kept_away)
-        assert (row["reason"], row["rounds"], row["silent_runs"]) == ("server_error", 1, 0)
+        assert (row["fetched"], row["missing"], row["pending"]) == (len(mine) - kept_away, kept_away, kept_away)
+        assert (row["reason"], row["unsuccessful_runs"], row["runs_without_response"]) == ("server_error", 1, 0)
         # who allows it goes on with what is there
-        lenient = workspace_of(server.url, tmp_path, max_unsettled=0.9)
+        lenient = workspace_of(server.url, tmp_path, max_pending=0.9)
         _, fetched, parsed = extract(lenient, "example.com")
-        assert fetched.per_target["example.com"]["unsettled"] == kept_away
+        assert fetched.per_target["example.com"]["pending"] == kept_away
         assert [note for note in fetched.notes if f"{kept_away:,} captures were not fetched" in note]
         assert parsed.rows == len(mine)
         assert due(workspace, FETCH, "example.com", but=(ReasonKind.PENDING_CAPTURES,)) == set()
-        assert workspace.lake.read("fetches").to_pylist()[0]["rounds"] == 1, "the source gave nothing else this time"
+        assert workspace.lake.read("fetches").to_pylist()[0]["unsuccessful_runs"] == 1, (
+            "the source gave nothing else this time"
+        )
         server.set_rules([])
         _, fetched, parsed = extract(workspace, "example.com")
         assert fetched.per_target["example.com"]["fetched"] == len(mine)
@@ -211,7 +213,7 @@ def test_a_replay_of_a_source_that_gives_nothing_changes_nothing(bucket: Bucket,
     with FaultServer(root) as server:
         workspace = harvested(server.url, tmp_path / "home")
         extract(workspace, "example.com")
-        columns = ["warc_filename", "warc_record_offset", "outcome", "reason", "settled", "stored_file"]
+        columns = ["warc_filename", "warc_record_offset", "outcome", "reason", "is_final", "stored_file"]
         before = sorted(map(repr, workspace.lake.read("records", columns=columns).to_pylist()))
         server.set_rules([Rule("xml_200", times=None)])
         again = replay_records(workspace, NEW, ["example.com"])
@@ -220,15 +222,15 @@ def test_a_replay_of_a_source_that_gives_nothing_changes_nothing(bucket: Bucket,
 
 
 def test_nothing_at_all_is_a_failure_however_often_it_was_asked_for() -> None:
-    def lacking(fetched: int, unsettled: int, given_up: int) -> SliceFetchCounts:
+    def lacking(fetched: int, pending: int, retries_exhausted: int) -> SliceFetchCounts:
         return SliceFetchCounts(
             slice_=Slice(NEW, "a"),
-            planned=fetched + unsettled,
+            planned=fetched + pending,
             fetched=fetched,
             quarantined=0,
-            missing=unsettled,
-            unsettled=unsettled,
-            given_up=given_up,
+            missing=pending,
+            pending=pending,
+            retries_exhausted=retries_exhausted,
             reason="timeout",
             example="u: late",
             unsuccessful_runs=5,

@@ -34,7 +34,7 @@ def in_groups(patched: pytest.MonkeyPatch, captures: int, in_memory: int = 0) ->
 
 
 #: What differs from run to run, also of what a fetch notes.
-_APART = (*_VARYING, "asked_at", "stored_files", "stored_bytes")
+_APART = (*_VARYING, "last_attempt_at", "stored_files", "stored_bytes")
 
 
 def rows_of(workspace: Workspace) -> dict[str, list[dict[str, object]]]:

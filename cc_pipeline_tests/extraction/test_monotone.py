@@ -28,7 +28,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.upkeep.maintain import run_upkeep
+from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.sequences import prepare, run_sequence
 from cc_pipeline_tests.thresholds import ROOMS, SHRUNK, STAYS, shrunk, thresholds
@@ -61,7 +61,7 @@ class Step:
 
 STEPS = st.builds(
     Step,
-    st.sampled_from(["run", "run", "run", "copy", "export", "remove", "upkeep"]),
+    st.sampled_from(["run", "run", "run", "copy", "export", "remove", "maintenance"]),
     st.sampled_from([NEW, OLD, ARC]),
     st.sampled_from(TARGETS),
     st.sets(st.sampled_from(SUBSETS), min_size=1).map(lambda some: tuple(sorted(some))),
@@ -103,7 +103,7 @@ def do(workspace: Workspace, step: Step) -> None:
         watch_list.add(workspace.settings.watch_list_path, [target])
         watch_list.remove(workspace.settings.watch_list_path, [target.slug])
     else:
-        run_upkeep(workspace, retention_hours=0)
+        run_maintenance(workspace, retention_hours=0)
 
 
 def killed_at(number: int) -> pytest.MonkeyPatch:
@@ -160,11 +160,13 @@ def test_two_homes_on_a_lake_publish_what_the_model_says(bucket: Bucket, two_hom
 @settings(max_examples=4, derandomize=True, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, min_size=3, max_size=6))
 @example([Step("run"), Step("run", subsets=("robotstxt",)), Step("run", subsets=("crawldiagnostics", "warc"))])
-@example([Step("run", OLD), Step("copy", OLD, subsets=("robotstxt",)), Step("upkeep"), Step("run", OLD, dies=2)])
-@example([Step("run", target=LARGE), Step("run", target=SMALL, subsets=("robotstxt",), dies=3), Step("upkeep")])
-@example([Step("run"), Step("run", via="parquet", dies=2), Step("run", via="parquet"), Step("upkeep")])
+@example([Step("run", OLD), Step("copy", OLD, subsets=("robotstxt",)), Step("maintenance"), Step("run", OLD, dies=2)])
+@example([Step("run", target=LARGE), Step("run", target=SMALL, subsets=("robotstxt",), dies=3), Step("maintenance")])
+@example([Step("run"), Step("run", via="parquet", dies=2), Step("run", via="parquet"), Step("maintenance")])
 @example([Step("run", target=LARGE, via="zipnum"), Step("run", target=SMALL, via="parquet"), Step("run", target=LARGE)])
-@example([Step("run", target=DIVIDED), Step("run", target=DIVIDED, subsets=("robotstxt",), dies=4), Step("upkeep")])
+@example(
+    [Step("run", target=DIVIDED), Step("run", target=DIVIDED, subsets=("robotstxt",), dies=4), Step("maintenance")]
+)
 def test_what_is_there_stays_there(source: Path, harvested: Path, steps: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(shutil.copytree(harvested, Path(folder) / "home"))
@@ -172,7 +174,7 @@ def test_what_is_there_stays_there(source: Path, harvested: Path, steps: list[St
         defined: dict[str, str] = {}
         for step in steps:
             via = "auto" if step.crawl == ARC else step.via
-            workspace = workspace_of(source, home, subsets=step.subsets, via=via, max_index_gaps=1.0)
+            workspace = workspace_of(source, home, subsets=step.subsets, index=via, max_index_gaps=1.0)
             patch = killed_at(step.dies)
             with suppress(Killed):
                 do(workspace, step)

@@ -97,7 +97,7 @@ def test_an_index_with_holes_takes_away_nothing_of_a_whole_one(bucket: Bucket, t
     assert len(every) == len(bucket[1].captures_of(NEW, subset="warc", domain=SITE))
     assert {by for by, _ in every.values()} == {"zipnum"}
     # a smaller answer adds to what is there, a page is not fetched twice, and what stays is said
-    with_holes = workspace_of(holed, home, via="parquet", max_index_gaps=1.0)
+    with_holes = workspace_of(holed, home, index="parquet", max_index_gaps=1.0)
     (said,) = asked(with_holes, NEW)
     mixed = rows(with_holes, NEW)
     named = {by for by, _ in mixed.values()}
@@ -108,7 +108,7 @@ def test_an_index_with_holes_takes_away_nothing_of_a_whole_one(bucket: Bucket, t
     assert not [one for one in rows(with_holes, NEW).values() if one[1] is None]
     # over other holes it takes away nothing of its own answer either, and a whole answer heals the note
     aside.rename(hole)
-    filled = workspace_of(holed, home, via="parquet")
+    filled = workspace_of(holed, home, index="parquet")
     harvest(filled)
     assert asked(filled, NEW) == []
     assert rows(filled, NEW).keys() == every.keys()
@@ -132,12 +132,12 @@ def test_one_of_two_indexes_takes_away_nothing_that_the_other_named(tmp_path: Pa
     assert (len(every), {by for by, _ in every.values()}) == (len(truth), {"zipnum", "btree"})
     # the one with fewer captures, then the one without their times, then both as at first
     for via, stay in (("zipnum", len(truth) // 2), ("btree", 0), ("auto", 0)):
-        said = asked(workspace_of(bucket, home, via=via), ARC, made=via != "auto")
+        said = asked(workspace_of(bucket, home, index=via), ARC, made=via != "auto")
         assert [int(note.split()[0]) for note in said] == [stay] * bool(stay), via
         assert rows(both, ARC) == every, via
     # what an index named and, whole, names no more goes, once a person accepts that the index is shorter
     zipnum_names(truth[2::2])
-    shorter = workspace_of(bucket, home, via="zipnum")
+    shorter = workspace_of(bucket, home, index="zipnum")
     with pytest.raises(FetchIncomplete) as doubted:
         asked(shorter, ARC)
     assert rows(both, ARC) == every

@@ -1,4 +1,4 @@
-"""Lost stored files are noticed and fetched again, whoever lost them; upkeep takes none that is in use."""
+"""Lost stored files are noticed and fetched again, whoever lost them; maintenance takes none that is in use."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.lake.digests.digest import NOTHING
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
+from cc_pipeline.maintenance.maintain import run_maintenance
+from cc_pipeline.maintenance.stored_files import find_lost_records
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.faults import FaultKind, range_fault
-from cc_pipeline.upkeep.maintain import run_upkeep
-from cc_pipeline.upkeep.stored_files import find_lost_records
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files, without_varying
 from cc_pipeline_tests.world import NEW, Bucket, Killed, extract, harvested, publish, workspace_of
@@ -84,7 +84,9 @@ def replace_rows(workspace: Workspace, slug: str) -> None:
     fetch_captures(workspace, NEW, [slug])
 
 
-def test_upkeep_leaves_what_a_fetch_in_flight_counts_on(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maintenance_leaves_what_a_fetch_in_flight_counts_on(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     part = located(workspace, PART)
     fetch_captures(workspace, NEW, [located(workspace, "example-foo.com")])  # the crawl has rows all the time
     stored = stored_files(workspace)
@@ -93,7 +95,7 @@ def test_upkeep_leaves_what_a_fetch_in_flight_counts_on(workspace: Workspace, mo
 
     def meanwhile() -> None:
         replace_rows(workspace_of(workspace.settings.source, workspace.settings.home), WHOLE)
-        run_upkeep(workspace_of(workspace.settings.source, workspace.settings.home))
+        run_maintenance(workspace_of(workspace.settings.source, workspace.settings.home))
 
     with in_the_middle(monkeypatch, meanwhile):
         report = fetch_captures(workspace, NEW, [part])
@@ -104,16 +106,16 @@ def test_upkeep_leaves_what_a_fetch_in_flight_counts_on(workspace: Workspace, mo
     assert failures(workspace, part) == 0
 
 
-def test_upkeep_keeps_a_week_what_was_superseded_now_however_old_it_is(workspace: Workspace) -> None:
+def test_maintenance_keeps_a_week_what_was_superseded_now_however_old_it_is(workspace: Workspace) -> None:
     stored = stored_files(workspace)
     for path in stored:
         os.utime(path, (1, 1))
     replace_rows(workspace, WHOLE)  # and with them the crawl has no rows any more
-    run_upkeep(workspace)
+    run_maintenance(workspace)
     assert stored_files(workspace) == stored
     for note in (workspace.settings.home / "lake" / "records" / NEW / "superseded").iterdir():
         os.utime(note.rename(note.with_name(f"20240101T000000.000000Z-{note.name[23:]}")), (1, 1))
-    run_upkeep(workspace)
+    run_maintenance(workspace)
     assert stored_files(workspace) == set()
 
 

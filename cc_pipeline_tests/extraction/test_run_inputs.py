@@ -32,14 +32,14 @@ from cc_pipeline.extraction.run_inputs import MAX_PLANS, InputsChanged, hold_run
 from cc_pipeline.extraction.slice_state import read_slice_states
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, Slice
+from cc_pipeline.maintenance import purge as purging
+from cc_pipeline.maintenance.maintain import run_maintenance
+from cc_pipeline.maintenance.purge import drop_subset, purge, remove_empty_targets
+from cc_pipeline.maintenance.purge_plan import plan_purge, purged_tables
+from cc_pipeline.maintenance.stored_files import find_lost_records
 from cc_pipeline.publish.publish import find_publication_lag
 from cc_pipeline.records import file_leases
 from cc_pipeline.records.file_leases import PURGES, RUNS, lease_of, leases_of
-from cc_pipeline.upkeep import purge as purging
-from cc_pipeline.upkeep.maintain import run_upkeep
-from cc_pipeline.upkeep.purge import drop_subset, purge, remove_empty_targets
-from cc_pipeline.upkeep.purge_plan import plan_purge, purged_tables
-from cc_pipeline.upkeep.stored_files import find_lost_records
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, OLD, Bucket, harvest, publish, workspace_of
 
@@ -370,7 +370,7 @@ def test_a_process_that_is_killed_stands_in_no_purges_way_and_one_that_is_stoppe
     purged(two)
     assert left_of(two, GOES) == {}
     assert [run_.is_process_dead for run_ in leases_of(two.storage, RUNS)[1]] == [True]
-    run_upkeep(two)
+    run_maintenance(two)
     assert leases_of(two.storage, RUNS) == ([], [])
 
 

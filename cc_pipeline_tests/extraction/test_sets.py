@@ -303,7 +303,7 @@ def test_a_source_is_judged_by_a_whole_set_and_not_by_its_parts(bucket: Bucket, 
     with FaultServer(bucket[0]) as server:
         strict = harvested(server.url, tmp_path / "home")
         server.set_rules([Rule("500", key=refused, times=None)])
-        lenient = workspace_of(server.url, tmp_path / "home", max_unsettled=0.99)
+        lenient = workspace_of(server.url, tmp_path / "home", max_pending=0.99)
         register(lenient, tmp_path, [many])
         run(lenient)
         register(strict, tmp_path, [f"url:{page.url}", many, *absent(300)])
@@ -317,12 +317,12 @@ def test_a_source_is_judged_by_a_whole_set_and_not_by_its_parts(bucket: Bucket, 
         assert sorted(row["target"] for row in standing) == strict.parts([SET])[SET]
         # one of its parts has nothing, and the set lacks a share that is allowed
         assert [row["planned"] for row in standing if row["planned"] and not row["fetched"]]
-        assert sum(row["unsettled"] > 0 for row in standing) == 2
+        assert sum(row["pending"] > 0 for row in standing) == 2
         told = missing_captures_verdict(strict.lake).message
         assert told.count(f"{NEW}|{SET}: {kept_away} of {len(wanted)}, server_error") == told.count(SET) == 1
         shown = run(lenient)[1].per_target[SET]
         assert shown["not here"] == share(kept_away, len(wanted))
-        assert shown["unsettled"] == kept_away
+        assert shown["pending"] == kept_away
 
 
 def test_what_was_not_asked_for_is_told_of_a_divided_set_that_has_become_small(

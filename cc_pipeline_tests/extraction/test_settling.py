@@ -85,7 +85,7 @@ class Home:
     def wait(self, hours: float) -> None:
         """Nothing was asked for in the last hours."""
         rows = self.workspace().lake.read("fetches").to_pylist()
-        self._write([row | {"asked_at": row["asked_at"] - timedelta(hours=hours)} for row in rows])
+        self._write([row | {"last_attempt_at": row["last_attempt_at"] - timedelta(hours=hours)} for row in rows])
 
     def _write(self, rows: list[dict[str, Any]]) -> None:
         lake = self.workspace().lake
@@ -123,9 +123,9 @@ def test_without_a_witness_nothing_is_lost_and_a_run_heals(
         figures = report.per_target[SITE]
         assert figures["fetched"] == 0
         # the right first record of a file speaks for a place that has another page behind each later one
-        believed = home.note()["unsettled"] == 0
+        believed = home.note()["pending"] == 0
         assert believed is (lie == "other_url")
-        assert home.note()["losses_doubted"] is believed
+        assert home.note()["losses_unconfirmed"] is believed
         assert missing_captures_verdict(home.workspace().lake).severity == "error"
     server.set_rules([])
     report, refusal, _ = home.run()
@@ -146,8 +146,8 @@ def test_with_an_old_witness_so_much_is_doubted_and_a_run_heals(
     report, refusal, _ = home.run()
     assert refusal is not None
     assert "--accept-losses" in (refusal.advice or "")
-    assert home.note()["unsettled"] == 0
-    assert home.note()["losses_doubted"]
+    assert home.note()["pending"] == 0
+    assert home.note()["losses_unconfirmed"]
     # as long as it lies, a run looks again with a few requests
     _, refusal, requests = home.run()
     assert refusal is not None
@@ -167,7 +167,7 @@ def test_losses_are_accepted_by_their_number(server: FaultServer, mine: list[Cap
     assert home.run(accept_losses=("12345",))[1] is not None
     assert home.run(accept_losses=(number,))[1] is None
     assert home.note()["losses_accepted"] == number
-    assert not home.note()["losses_doubted"]
+    assert not home.note()["losses_unconfirmed"]
     assert home.run()[1:] == (None, 0)
     home.wait(1_000)
     assert home.run()[2] == 0
@@ -273,16 +273,25 @@ def test_what_does_not_come_after_some_of_it_did_is_open(
     server.set_rules([Rule("500", times=None, key=f"*{stuck}")])
     report, refusal, _ = home.run()
     assert refusal is not None
-    assert report.per_target[SITE]["unsettled"] == sum(one.warc_filename == stuck for one in mine)
+    assert report.per_target[SITE]["pending"] == sum(one.warc_filename == stuck for one in mine)
     server.set_rules([])
     assert home.run()[0].per_target[SITE]["fetched"] == len(mine)
 
 
 def test_schedules_look_at_growing_distances(server: FaultServer, tmp_path: Path) -> None:
-    counts = dict.fromkeys(("quarantined", "unsettled", "given_up", "rounds", "silent_runs"), 0)
+    counts = dict.fromkeys(
+        ("quarantined", "pending", "retries_exhausted", "unsuccessful_runs", "runs_without_response"), 0
+    )
     now = datetime(2024, 6, 1, tzinfo=UTC)
     note = FetchSummary(
-        **counts, planned=20, fetched=10, missing=10, reason=None, example=None, asked_at=now, lost_in_one=10
+        **counts,
+        planned=20,
+        fetched=10,
+        missing=10,
+        reason=None,
+        example=None,
+        last_attempt_at=now,
+        lost_in_top_file=10,
     )
 
     def days(looks: int, **more: Any) -> float | None:
@@ -292,7 +301,7 @@ def test_schedules_look_at_growing_distances(server: FaultServer, tmp_path: Path
     assert [days(looks) for looks in (0, 1, 2, 30)] == [1, 2, 4, 64]
     assert days(0, losses="a", losses_accepted="a") is None
     assert days(0, fetched=20, missing=0) is None
-    assert [days(looks, losses_doubted=True) for looks in (0, 1, 20)] == [0.5 / 24, 1 / 24, 2]
+    assert [days(looks, losses_unconfirmed=True) for looks in (0, 1, 20)] == [0.5 / 24, 1 / 24, 2]
 
 
 def test_payloads_of_another_digest_are_asked_for_once_more(
@@ -314,14 +323,14 @@ def test_payloads_of_another_digest_are_asked_for_once_more(
     few = [Rule("500", times=None, key=f"*{mine[0].warc_filename}"), *archives("login_page")]
     server.set_rules(few)
     assert home.run()[1] is not None
-    assert home.note()["mismatches_doubted"]
+    assert home.note()["mismatches_unconfirmed"]
     # the same again is believed, and noted
     server.set_rules(archives("login_page"))
     report, refusal, requests = home.run()
     assert refusal is None
     assert requests > 0
     assert home.note()["mismatched"] == len(mine)
-    assert not home.note()["mismatches_doubted"]
+    assert not home.note()["mismatches_unconfirmed"]
     assert missing_captures_verdict(home.workspace().lake).metrics["payloads other than indexed"] == len(mine)
     assert home.run()[2] == 0
 

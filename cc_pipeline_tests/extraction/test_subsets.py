@@ -16,7 +16,7 @@ from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import ReasonKind
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
-from cc_pipeline.upkeep.purge import drop_subset
+from cc_pipeline.maintenance.purge import drop_subset
 from cc_pipeline_tests.extraction.stored import stored_files
 from cc_pipeline_tests.world import NEW, Bucket, Killed, extract, harvested, publish, workspace_of
 

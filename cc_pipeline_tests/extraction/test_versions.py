@@ -61,7 +61,7 @@ def test_the_same_rows_have_the_same_version_whenever_and_wherever_they_are_made
     assert [report.fresh_slices for report in reports] == [1, 1, 1]
     assert versions(reports, SITE) == mine
     # later, alone, through another index: other times, other places of the bytes
-    elsewhere = workspace_of(bucket[0], tmp_path / "elsewhere", via="zipnum")
+    elsewhere = workspace_of(bucket[0], tmp_path / "elsewhere", index="zipnum")
     there = extract(elsewhere, SITE)
     for table in ("records", *PAGE_TABLES):
         assert versions(there, SITE)[table] == mine[table], table

@@ -32,7 +32,7 @@ def years(tmp_path_factory: pytest.TempPathFactory) -> Bucket:
 @pytest.mark.parametrize("year", YEARS)
 def test_the_pages_of_a_year_come(years: Bucket, tmp_path: Path, year: str) -> None:
     crawl = f"CC-MAIN-{year}"
-    workspace = workspace_of(years[0], tmp_path, via="zipnum")
+    workspace = workspace_of(years[0], tmp_path, index="zipnum")
     located, fetched, parsed = extract(workspace, SITE, crawl=crawl)
     truth = {
         (c.warc_filename, c.warc_record_offset): c for c in years[1].captures_of(crawl, subset="warc", domain=SITE)

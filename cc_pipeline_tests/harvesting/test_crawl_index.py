@@ -80,7 +80,7 @@ def test_a_corrupt_footer_costs_its_own_captures_until_it_is_mended_and_nothing_
     data[-8 - length : -8] = b"\xff" * length
     replace_file(bad, bytes(data))
     name = str(bad.relative_to(root))
-    workspace = workspace_of(root, tmp_path / "home", via="parquet", max_index_gaps=0.5)
+    workspace = workspace_of(root, tmp_path / "home", index="parquet", max_index_gaps=0.5)
     report = harvest(workspace)
     assert [note for note in report.notes if name in note and "failed" in note]
     files = {row["path"]: row for row in read_catalog_table(workspace.lake, "index_files", NEW).to_pylist()}

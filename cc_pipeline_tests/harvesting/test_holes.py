@@ -87,7 +87,7 @@ def test_without_another_index_it_is_an_error_that_names_the_files(
 ) -> None:
     if via == "auto":
         server.set_rules([HOLE, NO_ZIPNUM])
-    workspace = harvested(server.url, tmp_path, via=via)
+    workspace = harvested(server.url, tmp_path, index=via)
     with pytest.raises(IndexIncomplete, match=rf"1 of 2 index files of {NEW} warc.*part-00000.*not_found") as refused:
         extract(workspace, SITE)
     assert "--allow-gaps" in refused.value.advice
@@ -113,7 +113,7 @@ def test_a_message_names_a_few_files_and_counts_the_others() -> None:
 def test_what_was_located_over_holes_is_marked_and_becomes_whole_when_they_are_filled(
     bucket: Bucket, server: FaultServer, tmp_path: Path
 ) -> None:
-    allowed = harvested(server.url, tmp_path, via="parquet", max_index_gaps=1.0)
+    allowed = harvested(server.url, tmp_path, index="parquet", max_index_gaps=1.0)
     located, *_ = extract(allowed, SITE)
     assert found_in(allowed) < truth_of(bucket)
     assert located.per_target[SITE]["index complete"] == "no, 1 of 2 files unread"
@@ -130,7 +130,7 @@ def test_what_was_located_over_holes_is_marked_and_becomes_whole_when_they_are_f
     assert again[0].per_target[SITE]["index complete"] == "no, 1 of 2 files unread"
     assert due(allowed, LOCATE, SITE, but=(ReasonKind.GAPS_FORBIDDEN,)) == set()
     # who does not allow it gets no answer out of it
-    strict = workspace_of(server.url, tmp_path, via="parquet")
+    strict = workspace_of(server.url, tmp_path, index="parquet")
     assert due(strict, LOCATE, SITE, but=(ReasonKind.GAPS_FORBIDDEN,)) == set()
     with pytest.raises(IndexIncomplete):
         extract(strict, SITE)
@@ -156,7 +156,7 @@ def test_an_index_that_appears_later_makes_the_answer_whole(
 
 
 def test_a_row_counts_only_for_the_captures_it_was_made_with(server: FaultServer, tmp_path: Path) -> None:
-    workspace = harvested(server.url, tmp_path, via="parquet", max_index_gaps=1.0)
+    workspace = harvested(server.url, tmp_path, index="parquet", max_index_gaps=1.0)
     extract(workspace, SITE)
     assert list(find_incomplete_slices(workspace)) == [Slice(NEW, SITE)]
     captures = workspace.lake.read("captures", {"target": SITE})

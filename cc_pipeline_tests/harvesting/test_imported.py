@@ -53,7 +53,7 @@ def test_an_imported_catalog_answers_as_a_harvested_one_with_next_to_no_footer_r
     server: FaultServer, exported: tuple[Path, Workspace], tmp_path: Path
 ) -> None:
     file, theirs = exported
-    ours = workspace_of(server.url, tmp_path, via="parquet")
+    ours = workspace_of(server.url, tmp_path, index="parquet")
     before = len(server.hits)
     done = import_catalog(ours, file)
     asked = [hit.key for hit in server.hits[before:]]
@@ -71,7 +71,7 @@ def test_an_imported_catalog_answers_as_a_harvested_one_with_next_to_no_footer_r
     reasons = set(read_catalog_table(ours.lake, "coverage", NEW)["reason"].to_pylist())
     assert reasons == {f"imported:{done.sha256}"}
     rows = captures(ours)
-    assert rows == captures(harvested(server.url, tmp_path / "other", via="parquet")) != []
+    assert rows == captures(harvested(server.url, tmp_path / "other", index="parquet")) != []
     # nothing is imported twice, and row groups without footers stay as they are
     assert import_catalog(ours, file).subsets == ()
     commit_row_groups(ours, [NEW])
@@ -119,7 +119,7 @@ def columnar_versions_by_subset(workspace: Workspace) -> dict[str, str]:
     return {subset: digest for (_, subset), digest in columnar_versions(workspace.lake, [NEW]).items()}
 
 
-def catalog_file_of(tables: FooterTables, made_from: Mapping[str, str]) -> CatalogFile:
+def catalog_file_of(tables: FooterTables, input_digest: Mapping[str, str]) -> CatalogFile:
     """A catalog file with these rows, whatever they say."""
     files = tables.index_files["subset"].to_pylist()
     said = dict.fromkeys(COVERAGE_SCHEMA.names, 0) | {"crawl": NEW, "reason": None}
@@ -132,7 +132,7 @@ def catalog_file_of(tables: FooterTables, made_from: Mapping[str, str]) -> Catal
             column_chunks=tables.column_chunks,
             coverage=pa.Table.from_pylist(rows, schema=COVERAGE_SCHEMA),
         )
-    return CatalogFile(NEW, packed, made_from)
+    return CatalogFile(NEW, packed, input_digest)
 
 
 Change = Callable[[FooterTables], FooterTables]
@@ -293,7 +293,7 @@ def test_a_file_of_a_catalog_that_was_not_harvested_is_a_hole_and_is_named(
     )
     tables = FooterTables(pa.Table.from_pylist(every, schema=handed.tables().index_files.schema), *others)
     write_catalog_file(tmp_path / "holes.parquet", catalog_file_of(tables, handed.footer_digests))
-    ours = workspace_of(server.url, tmp_path / "home", via="parquet")
+    ours = workspace_of(server.url, tmp_path / "home", index="parquet")
     done = import_catalog(ours, tmp_path / "holes.parquet")
     assert (done.unread, done.files) == (1, len(every))
     [gaps] = catalog_gaps(ours, [NEW])
@@ -304,7 +304,7 @@ def test_a_file_of_a_catalog_that_was_not_harvested_is_a_hole_and_is_named(
     assert not is_harvested(ours, NEW)
     harvest(ours)
     assert catalog_gaps(ours, [NEW]) == []
-    assert captures(ours) == captures(harvested(server.url, tmp_path / "other", via="parquet")) != []
+    assert captures(ours) == captures(harvested(server.url, tmp_path / "other", index="parquet")) != []
 
 
 def test_bounds_that_no_footer_confirms_are_left_out_unless_they_are_believed(

@@ -48,13 +48,13 @@ def rows_of(workspace: Workspace, table: str) -> list[tuple[object, ...]]:
 def run(server: FaultServer, home: Path, via: str) -> tuple[Counter[str], Workspace]:
     """A harvest, and two runs of a process of their own each; the requests of each stage."""
     asked: Counter[str] = Counter()
-    workspace = workspace_of(server.url, home, via=via, rate=RATE)
+    workspace = workspace_of(server.url, home, index=via, rate=RATE)
     if via == "parquet":
         harvest(workspace)
         asked["harvest"] = hits_of(server.hits, index=True)
     for number, domain in enumerate(DOMAINS):
         workspace.close()
-        workspace = workspace_of(server.url, home, via=via, rate=RATE)
+        workspace = workspace_of(server.url, home, index=via, rate=RATE)
         server.hits.clear()
         extract(workspace, domain)
         asked[f"look-up {number}"] = hits_of(server.hits, index=True)
@@ -104,7 +104,7 @@ def test_the_second_etag_is_asked_about_once(bucket: Bucket, tmp_path: Path) -> 
         run(server, tmp_path, "parquet")
         kept = (tmp_path / "footers" / "etags.jsonl").read_bytes().split(b"\n")[1:]
         assert len({json.loads(line)[0] for line in kept}) == len(kept) > 0, "once a file"
-        workspace = workspace_of(server.url, tmp_path, via="parquet")
+        workspace = workspace_of(server.url, tmp_path, index="parquet")
         server.hits.clear()
         refreshed = harvest_footers(workspace, NEW, refresh=True)
         assert refreshed.written == 0, "the files are the same, whichever of both ETags they have"
@@ -113,14 +113,14 @@ def test_the_second_etag_is_asked_about_once(bucket: Bucket, tmp_path: Path) -> 
 def test_a_bucket_that_was_copied_is_the_same_bucket(bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
     home = tmp_path / "home"
-    workspace = harvested(root, home, via="parquet")
+    workspace = harvested(root, home, index="parquet")
     extract(workspace, DOMAINS[0])
     workspace.close()
     footers = FooterStore(workspace.settings.footers_path).read(NEW).entries
     # other inodes and times, the same bytes
     shutil.move(root, tmp_path / "before")
     shutil.copytree(tmp_path / "before", root, copy_function=shutil.copyfile)
-    workspace = workspace_of(root, home, via="parquet")
+    workspace = workspace_of(root, home, index="parquet")
     located, fetched, _ = extract(workspace, DOMAINS[1])
     truth = bucket[1].captures_of(NEW, subset="warc", domain=DOMAINS[1])
     assert (located.rows, fetched.per_target[DOMAINS[1]]["fetched"]) == (len(truth), len(truth))
@@ -140,7 +140,7 @@ def test_a_source_without_ranges_is_told_once_and_what_to_do(
         assert len(server.hits) <= 30
         server.set_rules([Rule("whole_object", "cc-index/*", times=None)])
         with pytest.raises(EnvironmentFault, match=r"sends whole files .*cluster\.idx"):
-            extract(workspace_of(server.url, tmp_path, via="zipnum"), DOMAINS[0])
+            extract(workspace_of(server.url, tmp_path, index="zipnum"), DOMAINS[0])
     assert "sends whole files where parts of them are asked for" in str(refused.value)
     assert "HTTP Range" in refused.value.advice
     assert str(refused.value).count("parquet") == 1

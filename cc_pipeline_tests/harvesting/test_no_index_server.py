@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.automation.known_keys import known_keys
-from cc_pipeline.checks.asset_checks import list_is_of_now
+from cc_pipeline.checks.asset_checks import crawl_list_current
 from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.commoncrawl import crawls as packaged
@@ -160,7 +160,7 @@ def test_an_old_copy_serves_everything_and_says_how_old_it_is(bucket: Bucket, tm
         report = commit_crawls(workspace)
         assert (report.rows, report.notes) == (3, (listed.note,))
         assert crawls_are_listed(workspace), "no run is started to write the same again"
-        verdict = list_is_of_now.verdict(workspace, Scope())
+        verdict = crawl_list_current.verdict(workspace, Scope())
         assert (verdict.severity, "26 days ago" in verdict.message) == ("warn", True)
         said = {finding.topic: finding for finding in examine(workspace.settings)}
         assert (said["source"].level, "26 days ago" in said["source"].text) == ("note", True)
@@ -217,9 +217,9 @@ def test_what_was_known_at_release_serves_common_crawls_own_source(bucket: Bucke
         assert listed.read_at == packaged.LIST_COMPARED_ON
         for words in ("no copy of it", f"{packaged.LIST_COMPARED_ON:%Y-%m-%d}", f"newer crawls than {NEW} may exist"):
             assert words in (listed.note or "")
-        assert list_is_of_now.verdict(workspace, Scope()).severity == "ok", "no table yet"
+        assert crawl_list_current.verdict(workspace, Scope()).severity == "ok", "no table yet"
         assert commit_crawls(workspace).written == 5
-        assert list_is_of_now.verdict(workspace, Scope()).severity == "warn"
+        assert crawl_list_current.verdict(workspace, Scope()).severity == "warn"
 
 
 @pytest.mark.usefixtures("common_crawl")

@@ -68,7 +68,7 @@ def test_auto_takes_an_index_of_an_extension_as_it_says(
 
 def test_an_index_that_only_a_person_may_choose_is_named(bring: Callable[..., list[str]]) -> None:
     bring(toy())
-    with pytest.raises(NoSuchIndex, match="by --via: toy"):
+    with pytest.raises(NoSuchIndex, match="by --index: toy"):
         asked("auto", CHEAP)
 
 
@@ -90,7 +90,7 @@ def test_an_extension_that_brings_no_kind_is_refused(bring: Callable[..., list[s
 def test_settings_that_name_no_kind_are_refused_with_those_that_there_are(
     bring: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    settings = load_settings({}, home=str(tmp_path), via="toy")
+    settings = load_settings({}, home=str(tmp_path), index="toy")
     with pytest.raises(UserInputError, match=r"choose one of auto, parquet, zipnum, btree$"), open_workspace(settings):
         pass
     bring(toy())

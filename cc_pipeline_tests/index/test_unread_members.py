@@ -154,7 +154,7 @@ def test_a_shard_that_a_server_refuses(world: World, action: str) -> None:
 def test_a_slice_that_is_not_known_stays_to_be_located(world: World, tmp_path: Path) -> None:
     root = copy_of(world.root, tmp_path / "bucket")
     damage(root, OLD, "no gzip")
-    workspace = workspace_of(root, tmp_path / "home", via="zipnum")
+    workspace = workspace_of(root, tmp_path / "home", index="zipnum")
     workspace.register_targets([parse_target(SITE), parse_target(ELSEWHERE)])
     with pytest.raises(IndexIncomplete, match=r"1 of .* members of the URL index"):
         locate_captures(workspace, OLD, [SITE])

@@ -332,16 +332,16 @@ def test_any_commits_equal_a_plain_model_and_the_local_engine(
                 continue
             own = [(task, target, value) for task, target, value in given_rows if target in targets]
             model |= {(crawl, target): sorted(v for _, t, v in own if t == target) for target in targets}
-            made_from = {Slice(crawl, target): f"{number:x}".zfill(15) for target in sorted(targets)}
+            input_digest = {Slice(crawl, target): f"{number:x}".zfill(15) for target in sorted(targets)}
             values = rows([(target, value) for _, target, value in own], crawl)
             beside = {"loose": {f"beside:{crawl}": f"{number:x}".zfill(15)}}
-            STAGE.commit(plain, made_from, dict.fromkeys(STAGE.tables, values), beside)
+            STAGE.commit(plain, input_digest, dict.fromkeys(STAGE.tables, values), beside)
             if way == "rows":
-                STAGE.commit(mixed, made_from, dict.fromkeys(STAGE.tables, values), beside)
+                STAGE.commit(mixed, input_digest, dict.fromkeys(STAGE.tables, values), beside)
             else:
                 tasks = [[(t, v) for task, t, v in own if task == nr] for nr in range(4)]
                 added = {table: written(mixed, table, *tasks, crawl=crawl) for table in STAGE.tables}
-                STAGE.commit_files(mixed, made_from, added, beside)
+                STAGE.commit_files(mixed, input_digest, added, beside)
         expected = sorted((*slice_, value) for slice_, own in model.items() for value in own)
         every = [Slice(crawl, target) for crawl in ("A", "B") for target in TARGETS]
         for table in STAGE.tables:

@@ -278,7 +278,7 @@ def test_no_entry_goes_at_a_checkpoint(
         assert own.pin(table, 1).version == 1
 
 
-def test_upkeep_still_cleans_the_log(lake: Lake) -> None:
+def test_maintenance_still_cleans_the_log(lake: Lake) -> None:
     replaced_slice(lake, 0)
     while lake.version("things") < 105:
         lake.commit_digests("things", {"any": digest_from_int(lake.version("things"))})

@@ -18,9 +18,9 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.lake.slice import LOCATE, NAMED_CAPTURES, Slice
+from cc_pipeline.maintenance.purge_plan import plan_purge
 from cc_pipeline.named_captures import adding
 from cc_pipeline.named_captures.adding import Adding
-from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import (
     ANNOUNCED,
@@ -101,7 +101,7 @@ def test_places_of_three_crawls_through_to_pages(bucket: Bucket, tmp_path: Path)
     assert not due(workspace, LOCATE, "captures:my-rows where mime=text/html", crawl=ARC) - {
         parse_target("captures:my-rows where mime=text/html").slug
     }
-    assert plan_purge(workspace, "captures_my-rows", "").rows["given_captures"] == len(truth) + 1
+    assert plan_purge(workspace, "captures_my-rows", "").rows["named_captures"] == len(truth) + 1
     publish(workspace)
 
 
@@ -143,7 +143,7 @@ def test_nothing_is_added_or_taken_away_unasked(
         UserInputError, match=r"names 5 others, and not 5 of them, and says other things of 0\. Nothing was changed"
     ):
         add(changed)
-    assert len(there(workspace, "given_captures", "captures_mine")) == 30 and version() == before
+    assert len(there(workspace, "named_captures", "captures_mine")) == 30 and version() == before
     assert add(changed, extend=True).held == {OLD: 10, NEW: 25}
     assert len({before, version()}) == 2
     extract(workspace, "captures:mine", "captures:mine where url like %a%")
@@ -227,7 +227,7 @@ def test_of_two_at_once_none_loses_rows(
         add_captures(workspace.settings, mine, "both")
     assert others == [{NEW: 3}]
     assert add_captures(workspace.settings, mine, "both", extend=True).held == {NEW: 6}
-    assert len(there(workspace, "given_captures", "captures_both")) == 6
+    assert len(there(workspace, "named_captures", "captures_both")) == 6
 
 
 @pytest.mark.process
@@ -245,7 +245,7 @@ def test_urls_and_times_are_looked_up_first(bucket: Bucket, tmp_path: Path) -> N
     again = add_captures(workspace.settings, file)
     assert (again.held, again.counts.new, again.counts.changed) == (done.held, 0, 0)
     assert {row for row, _ in done.wrong.first} == {len(rows) + 1, len(rows) + 2}
-    assert there(workspace, "given_captures", "captures_fineweb") == {
+    assert there(workspace, "named_captures", "captures_fineweb") == {
         (one.crawl, one.warc_filename, one.warc_record_offset) for one in truth
     }
 

@@ -121,5 +121,5 @@ def test_a_query_of_places_is_killed_and_goes_on(half_old: Bucket, tmp_path: Pat
         added = start(home, server.url, "files", "captures", str(asked), "--harvest", *subsets)
         _, err = added.communicate(timeout=PATIENCE_SECONDS)
         assert (added.returncode, err.count(": row "), f"row {count + 1}: " in err) == (3, 1, True), err
-        given = workspace.lake.read("given_captures").to_pylist()
+        given = workspace.lake.read("named_captures").to_pylist()
         assert {place_of(row) for row in given if row["target"].startswith("captures_fineweb")} == known

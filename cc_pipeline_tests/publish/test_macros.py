@@ -277,7 +277,7 @@ def test_link_graph(in_views: Connection, site: str | None) -> None:
 
 
 def near(connection: Connection, crawl: str, least: float, words: int = 20) -> int:
-    found = oracle.rows(connection, f"near_duplicates('{crawl}', least := {least}, least_words := {words})")
+    found = oracle.rows(connection, f"near_duplicates('{crawl}', min_similarity := {least}, min_words := {words})")
     exact, alike = oracle.duplicates(
         [row for row in oracle.rows(connection, "page_text") if row["crawl"] == crawl], least, words
     )

@@ -70,7 +70,7 @@ def test_captures_of_an_index_without_status_have_that_of_their_page(
     if status is not None:
         # as homes of before have it, also in records and pages
         monkeypatch.setattr("cc_pipeline.records.outcomes.NO_STATUS", None)
-    workspace = workspace_of(bucket[0], tmp_path, via="zipnum", subsets=("warc", "crawldiagnostics"))
+    workspace = workspace_of(bucket[0], tmp_path, index="zipnum", subsets=("warc", "crawldiagnostics"))
     extract(workspace, SITE)
     publish(workspace)
     located = workspace.lake.read("captures")["fetch_status"].unique().to_pylist()
@@ -184,7 +184,7 @@ def test_a_capture_that_one_target_missed_is_shown_by_the_pages_of_another(bucke
     mine = bucket[1].captures_of(NEW, subset="warc", domain=SITE)
     refused = sorted({capture.warc_filename for capture in mine})[0]
     with FaultServer(bucket[0], rules=[Rule("500", key=refused, times=None)]) as server:
-        workspace = harvested(server.url, tmp_path, max_unsettled=1)
+        workspace = harvested(server.url, tmp_path, max_pending=1)
         extract(workspace, SITE)
         server.set_rules([])
         extract(workspace, f"set:later = {SITE}")

@@ -26,7 +26,7 @@ TARGETS = (SITE, GOOD, BAD)
 
 
 def made(bucket: Path, home: Path) -> Workspace:
-    workspace = workspace_of(bucket, home, via="zipnum", subsets=("warc", "crawldiagnostics"))
+    workspace = workspace_of(bucket, home, index="zipnum", subsets=("warc", "crawldiagnostics"))
     for crawl in (NEW, OLD):
         extract(workspace, *TARGETS, crawl=crawl)
     publish(workspace)
@@ -37,7 +37,7 @@ def made(bucket: Path, home: Path) -> Workspace:
 def control(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     prepared = make_once(tmp_path_factory, "control", lambda folder: made(bucket[0], folder / "home").close())
     home = shutil.copytree(prepared / "home", tmp_path_factory.mktemp("control") / "home")
-    yield workspace_of(bucket[0], home, via="zipnum", subsets=("warc", "crawldiagnostics"))
+    yield workspace_of(bucket[0], home, index="zipnum", subsets=("warc", "crawldiagnostics"))
 
 
 @pytest.fixture(scope="module", params=[None, pytest.param(-1, marks=pytest.mark.matrix)], ids=["null", "of-before"])
@@ -58,7 +58,7 @@ QUESTIONS = {
     "texts": "SELECT crawl, url, fetch_status FROM page_text ORDER BY ALL",
     "timeline": "SELECT * EXCLUDE (first_fetch, last_fetch) FROM timeline() ORDER BY ALL",
     "changes": f"SELECT * FROM changes_between('{OLD}', '{NEW}') ORDER BY ALL",
-    "targets": "SELECT * FROM capture_targets WHERE meant IS DISTINCT FROM 'no' ORDER BY ALL",
+    "targets": "SELECT * FROM capture_targets WHERE condition_match IS DISTINCT FROM 'no' ORDER BY ALL",
 }
 
 
@@ -94,7 +94,7 @@ def test_changes_and_exports_are_the_same(control: Workspace, silent: Workspace,
 
 def test_a_condition_is_judged_by_the_page(control: Workspace, silent: Workspace) -> None:
     def meant(workspace: Workspace, table: str) -> list[tuple[Any, ...]]:
-        rows = workspace.lake.read(table, None, ["target", "crawl", "url", "meant"]).to_pylist()
+        rows = workspace.lake.read(table, None, ["target", "crawl", "url", "condition_match"]).to_pylist()
         return sorted(tuple(map(str, row.values())) for row in rows)
 
     said = {row[3] for row in meant(silent, "page_metadata")}
@@ -104,6 +104,6 @@ def test_a_condition_is_judged_by_the_page(control: Workspace, silent: Workspace
 
 
 def test_nothing_becomes_due(silent: Workspace, bucket: Bucket) -> None:
-    later = workspace_of(bucket[0], silent.settings.home, via="zipnum", subsets=("warc", "crawldiagnostics"))
+    later = workspace_of(bucket[0], silent.settings.home, index="zipnum", subsets=("warc", "crawldiagnostics"))
     for stage in (LOCATE, FETCH, PARSE):
         assert due(later, stage, *TARGETS) == set(), stage

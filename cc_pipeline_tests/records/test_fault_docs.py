@@ -75,7 +75,7 @@ def test_the_figures_are_those_of_the_code() -> None:
             RecordOptions().give_up_after,
             retry_policy._FILES,
             f"{turns._SAMPLE_FILES} each",
-            Settings.__dataclass_fields__["max_unsettled"].default,
+            Settings.__dataclass_fields__["max_pending"].default,
             loss_policy.MIN_CAPTURES,
             Settings.__dataclass_fields__["max_lost"].default,
             loss_policy.MANY_LOSSES,

@@ -194,7 +194,7 @@ def test_persistent_faults_are_named_and_take_nothing_with_them(
     # the second run sees little more of a file than answers with ETags of their own, which then say nothing
     if kind != "changed_etag":
         assert spans == hit
-        assert {row["rounds"] for row in bad if row["settled"] is False} <= {1, 2}
+        assert {row["unsuccessful_runs"] for row in bad if row["is_final"] is False} <= {1, 2}
     assert all(row["detail"] for row in bad)
     good = [row["outcome"] == "fetched" for row in result.table.to_pylist()]
     assert same(result.table.filter(pa.array(good)), faultless.filter(pa.array(good)))
@@ -233,7 +233,9 @@ def test_files_in_trouble_cost_little_and_keep_none_of_the_others_away(
         first = fetch(server.url, captures, tmp_path, "c1", give_up_after=20)
         assert first.outcomes == {"fetched": RECORDS // 2, "missing": RECORDS // 2}
         lost = [row for row in first.table.to_pylist() if row["outcome"] == "missing"]
-        assert {(row["reason"], row["settled"], row["rounds"]) for row in lost} == {("server_error", False, 1)}
+        assert {(row["reason"], row["is_final"], row["unsuccessful_runs"]) for row in lost} == {
+            ("server_error", False, 1)
+        }
         asked = Counter(hit.key for hit in server.hits)
         assert max(asked[f"{named}{n}.warc.gz"] for n in range(10)) <= 1.2 * planned + 3
         done = len(server.hits)
@@ -286,7 +288,7 @@ def test_ranges_that_fail_among_others_cost_what_the_docs_say(
 
 
 @pytest.mark.parametrize(
-    ("gone", "witnessed", "settled"),
+    ("gone", "witnessed", "is_final"),
     [
         (["f03.warc.gz"], False, True),
         ([f"f{n:02d}.warc.gz" for n in range(FILES)], False, False),
@@ -307,7 +309,7 @@ def test_a_file_that_is_gone_is_settled_only_where_the_source_answers(
         with FaultServer(root) as server:
             result = fetch(place or server.url, captures, tmp_path / lake, "c1", witnessed=witnessed)
             lost = [row for row in result.table.to_pylist() if row["outcome"] == "missing"]
-            assert {(row["reason"], row["settled"]) for row in lost} == {("not_found", settled)}
+            assert {(row["reason"], row["is_final"]) for row in lost} == {("not_found", settled)}
             assert {row["warc_filename"] for row in lost} == set(gone)
             asked = Counter(hit.key for hit in server.hits)
             assert all(asked[key] <= 128 + 2 for key in gone)
@@ -426,7 +428,7 @@ def test_what_two_requests_gave_damaged_alike_says_so(bucket: tuple[Path, pa.Tab
     folder, captures = bucket
     with FaultServer(folder, rules=[Rule("truncated_gzip", share=0.1, times=None)]) as server:
         rows = fetch(server.url, captures.slice(0, 100), tmp_path, "c").table.to_pylist()
-    lost = [row for row in rows if row["settled"]]
+    lost = [row for row in rows if row["is_final"]]
     assert lost
     # as doctor asks
-    assert {(row["outcome"], row["rounds"]) for row in lost} == {("quarantined", 1)}
+    assert {(row["outcome"], row["unsuccessful_runs"]) for row in lost} == {("quarantined", 1)}

@@ -141,7 +141,7 @@ def test_a_payload_of_another_digest_is_taken_when_no_place_has_the_promised_one
     assert sum(len(server.hits) for server in both) <= 1.3 * RECORDS
     result = fetch(both, captures, tmp_path / "c", fail_on_digest=True, witnessed=True)
     assert result.outcomes == {"quarantined": RECORDS}
-    assert pc.unique(result.table.column("settled")).to_pylist() == [True]
+    assert pc.unique(result.table.column("is_final")).to_pylist() == [True]
 
 
 def test_a_payload_of_another_digest_is_not_lost_when_the_other_place_gives_nothing(
@@ -163,19 +163,19 @@ def test_bad_bytes_are_settled_only_when_every_place_has_them(
         server.set_rules([Rule("bit_flip", times=None)])
     result = fetch([one, two], captures, tmp_path / "a", witnessed=True)
     assert result.outcomes == {"quarantined": RECORDS}
-    assert pc.unique(result.table.column("settled")).to_pylist() == [True]
+    assert pc.unique(result.table.column("is_final")).to_pylist() == [True]
     # two places that differ have each to say it twice
     two.set_rules([Rule("truncated_gzip", times=None)])
     result = fetch([one, two], captures, tmp_path / "b", witnessed=True)
-    assert pc.unique(result.table.column("settled")).to_pylist() == [True]
+    assert pc.unique(result.table.column("is_final")).to_pylist() == [True]
     # one that says that it has no such file has no better bytes
     two.set_rules([Rule("404", times=None)])
     result = fetch([one, two], captures, tmp_path / "c", witnessed=True)
-    assert pc.unique(result.table.column("settled")).to_pylist() == [True]
+    assert pc.unique(result.table.column("is_final")).to_pylist() == [True]
     # but of one that does not answer nobody knows
     two.set_rules([Rule("500", times=None)])
     result = fetch([one, two], captures, tmp_path / "d", witnessed=True)
-    assert pc.unique(result.table.column("settled")).to_pylist() == [False]
+    assert pc.unique(result.table.column("is_final")).to_pylist() == [False]
 
 
 def test_a_file_is_gone_only_where_it_is_gone_everywhere(
@@ -189,12 +189,12 @@ def test_a_file_is_gone_only_where_it_is_gone_everywhere(
     lost = result.table.filter(pc.equal(result.table.column("outcome"), "missing"))
     assert lost.num_rows == RECORDS // FILES
     assert set(lost.column("reason").to_pylist()) == {"not_found"}
-    assert set(lost.column("settled").to_pylist()) == {True}
+    assert set(lost.column("is_final").to_pylist()) == {True}
     two.set_rules([Rule("500", "f1*", times=None)])
     result = fetch([one, two], captures, tmp_path / "b")
     lost = result.table.filter(pc.equal(result.table.column("outcome"), "missing"))
     assert lost.num_rows == RECORDS // FILES
-    assert set(lost.column("settled").to_pylist()) == {False}
+    assert set(lost.column("is_final").to_pylist()) == {False}
 
 
 def test_places_whose_etags_and_lengths_differ_serve_one_file_together(

@@ -45,4 +45,4 @@ def test_a_range_grows_until_its_record_ends(tmp_path: Path, group: int, gzipped
             assert (row["url_surtkey"], row["domain"]) == (f"com,example,a)/{number}", "example.com")
             assert bodies[number] in gzip.decompress(read_stored(storage, row))
     assert [rows[place]["outcome"] for place in places[-2:]] == ["quarantined", "missing"]
-    assert rows[places[-2]]["reason"] == "not_gzip" and rows[places[-1]]["settled"]
+    assert rows[places[-2]]["reason"] == "not_gzip" and rows[places[-1]]["is_final"]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
+from cc_pipeline.maintenance.maintain import hold_lease
 from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.stores.s3 import PART_BYTES
 from cc_pipeline.transport.circuit_breaker import RefusalPolicy
@@ -21,7 +22,6 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
-from cc_pipeline.upkeep.maintain import hold_lease
 from cc_pipeline_tests.motoserver import CREDENTIALS, moto_server
 
 #: Long enough for an answer on a busy machine, for the kinds that are not silent.

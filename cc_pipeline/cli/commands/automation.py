@@ -19,7 +19,7 @@ from cc_pipeline.settings import Settings, load_settings
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Dagster: sensors and schedules that run watched targets on new crawls; upkeep; and the files that its "
+    help="Dagster: sensors and schedules that run watched targets on new crawls; maintenance; and the files that its "
     "programs read (docs/dagster.md).",
 )
 _Yes = Annotated[bool | None, typer.Option("--yes/--no", help="Parse these pages again, or keep them.")]
@@ -109,8 +109,8 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
 
 
 @app.command()
-def upkeep(home: options.Home = None) -> None:
-    """Clean a home: the work of the schedules weekly_upkeep and history, for a home without a daemon.
+def maintenance(home: options.Home = None) -> None:
+    """Clean a home: the work of the schedules weekly_maintenance and history, for a home without a daemon.
 
     Joins small files, publishes, and deletes files that were superseded a week ago. Then it deletes Dagster's runs that
     are older than CC_PIPELINE_HISTORY_DAYS. Extracted rows are kept, and so is what Dagster knows of them.
@@ -122,7 +122,7 @@ def upkeep(home: options.Home = None) -> None:
     if not _is_home(settings):
         return
     with open_workspace(settings) as workspace, Launcher(workspace) as launcher, progress_bars():
-        run_step("upkeep", lambda: start_all_runs(launcher.run_maintenance()))
+        run_step("maintenance", lambda: start_all_runs(launcher.run_maintenance()))
 
 
 @app.command()

@@ -140,7 +140,9 @@ def import_(
     sha256: Annotated[str, typer.Option("--digest", help="Refuse a file with another sha256.")] = "",
     believe_repaired: Annotated[
         bool,
-        typer.Option("--believe-repaired", help="Also import key bounds that no footer confirms (of `index repair`)."),
+        typer.Option(
+            "--trust-repaired-bounds", help="Also import key bounds that no footer confirms (of `index repair`)."
+        ),
     ] = False,
     source: options.Source = None,
     home: options.Home = None,
@@ -181,7 +183,8 @@ def import_(
     if imported.unbounded:
         notice(
             f"{imported.unbounded:,} row groups have key bounds that no footer confirms. The bounds were left out, so "
-            f"look-ups read these row groups. To import them: --believe-repaired; to compute them: cc-pipeline index "
+            "look-ups read these row groups. To import them: --trust-repaired-bounds; to compute them: cc-pipeline "
+            "index "
             f"repair --crawl {imported.crawl}"
         )
     notice(f"{imported.requests:,} requests, {imported.bytes / 1e6:,.1f} MB")

@@ -28,7 +28,7 @@ from cc_pipeline.settings import Settings, load_settings
 if TYPE_CHECKING:
     from cc_pipeline.checks.finding import Finding
     from cc_pipeline.lake.lake import Lake
-    from cc_pipeline.upkeep.stored_files import VerificationReport
+    from cc_pipeline.maintenance.stored_files import VerificationReport
     from cc_pipeline.workspace.workspace import Workspace
 
 #: Signals to the process group, in order, and the seconds to wait after each; the first is that of Ctrl-C.
@@ -84,7 +84,7 @@ def doctor(
     takes long on a large lake.
 
     Migrations that rewrite nothing are done by the next run. --migrate does those that rewrite tables. It first shows
-    how many bytes it will rewrite. As many must be free: the old files are kept until upkeep deletes them.
+    how many bytes it will rewrite. As many must be free: the old files are kept until maintenance deletes them.
 
     [bold]Examples[/]
 
@@ -230,7 +230,7 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
     from cc_pipeline.checks.doctor import verified_finding
     from cc_pipeline.checks.finding import Finding
     from cc_pipeline.checks.scope import abbreviate_keys, key_of
-    from cc_pipeline.upkeep import stored_files
+    from cc_pipeline.maintenance import stored_files
     from cc_pipeline.workspace.workspace import open_lake, open_workspace
 
     if not verify and not repair:
@@ -254,8 +254,8 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
                 find_slices_to_remake(count_balance(workspace)),
             )
             slugs_to_refetch: dict[str, set[str]] = defaultdict(set)
-            for lost_file in lost:
-                slugs_to_refetch[lost_file.crawl] |= lost_file.targets.keys()
+            for lost_top_file in lost:
+                slugs_to_refetch[lost_top_file.crawl] |= lost_top_file.targets.keys()
             for crawl, places in verified.damaged.items():
                 slugs_to_refetch[crawl] |= {*stored_files.find_holders(lake, crawl, places)}
             for stage, slices in unbalanced.items():
@@ -263,7 +263,7 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
                 stage.invalidate(lake, slices)
                 for slice_ in slices:
                     slugs_to_refetch[slice_.crawl].add(slice_.partition.target)
-            count = sum(lost_file.records for lost_file in lost) + verified.records
+            count = sum(lost_top_file.records for lost_top_file in lost) + verified.records
             miscounted = _remake_miscounted(workspace, slugs_to_refetch)
             if slugs_to_refetch:
                 _refetch_lost(workspace, verified, slugs_to_refetch)
@@ -287,14 +287,14 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
     from cc_pipeline.automation import watch_list
     from cc_pipeline.checks.finding import Finding
     from cc_pipeline.lake.slice import group_targets_by_crawl, slices_of
-    from cc_pipeline.records.segments import adopt_again
-    from cc_pipeline.upkeep.incomplete_slices import (
+    from cc_pipeline.maintenance.incomplete_slices import (
         find_incomplete_files,
         find_incomplete_slices,
         repair_tables,
         restore_definitions,
         run_command,
     )
+    from cc_pipeline.records.segments import adopt_again
     from cc_pipeline.workspace.claim import is_home_of
 
     if not is_home_of(workspace.settings):

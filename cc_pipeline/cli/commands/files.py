@@ -80,7 +80,7 @@ def add_captures(
         raise UserInputError(
             f"--column {unknown_columns[0]}: write COLUMN=NAME; columns are {', '.join(COLUMN_ALIASES)}"
         )
-    settings = load_settings(source=source, home=home, via=via, subsets=tuple(subset) if subset else None)
+    settings = load_settings(source=source, home=home, index=via, subsets=tuple(subset) if subset else None)
     added = add(settings, file, name, columns=columns, extend=extend, replace=replace, harvest=harvest, yes=yes)
     for row, reason in sorted(added.wrong.first):
         warn(f"row {row:,}: {reason}")

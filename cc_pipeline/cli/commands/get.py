@@ -54,7 +54,7 @@ def get(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file, not to standard output.")] = None,
     max_crawls: Annotated[
-        int, typer.Option("--most-crawls", min=1, help="Crawls to ask at most, the nearest first.")
+        int, typer.Option("--max-crawls", min=1, help="Crawls to ask at most, the nearest first.")
     ] = 10,
     via: options.Via = None,
     subset: options.Subsets = None,
@@ -87,7 +87,7 @@ def get(
         raise UserInputError(f"a terminal cannot show --format {form}; add --out FILE or pipe the output somewhere")
     target, wanted_time = _page_target(url), None if date is None else period(date)
     settings = load_settings_without_home(
-        home, source=source, via=via, subsets=tuple(subset) if subset else None, wait=options.wait_seconds(wait)
+        home, source=source, index=via, subsets=tuple(subset) if subset else None, wait=options.wait_seconds(wait)
     )
     start_parser(form, settings.extractor)
     with open_workspace(settings) as workspace:

@@ -65,7 +65,7 @@ def lookup(
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Find the captures of targets in crawls, in the cheapest index or in the one that --via names.
+    """Find the captures of targets in crawls, in the cheapest index or in the one that --index names.
 
     Captures go to standard output (or --out). Notes about what was read, and about gaps, go to standard error.
 
@@ -73,7 +73,7 @@ def lookup(
 
       cc-pipeline lookup example.com --crawl CC-MAIN-2024-22
 
-      cc-pipeline lookup url:http://example.com/ -c CC-MAIN-2012 --via btree --format jsonl
+      cc-pipeline lookup url:http://example.com/ -c CC-MAIN-2012 --index btree --format jsonl
 
       cc-pipeline lookup suffix:gov.uk -c newest --where "status=200 and mime=text/html" --out gov.parquet
 

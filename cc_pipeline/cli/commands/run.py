@@ -109,7 +109,7 @@ def run(
         source=source,
         home=home,
         subsets=tuple(subset) if subset else None,
-        via=via,
+        index=via,
         engine=engine,
         max_index_gaps=options.index_gap_limit(allow_gaps),
         max_bytes=options.cost_limit(yes),
@@ -252,7 +252,7 @@ def _refetch(
     columns = ["crawl", "target", "fetched", "now", "quarantined", "now", "missing", "now", "other payload", "now"]
     write_rows("what was fetched again", columns, rows)
     if any(row[5] or row[7] or row[9] for row in rows):
-        query = "SELECT url, outcome, reason, settled FROM ledger WHERE outcome <> 'fetched'"
+        query = "SELECT url, outcome, reason, is_final FROM ledger WHERE outcome <> 'fetched'"
         notice(f'some records are still not fetched; to see why: cc-pipeline sql "{query}"')
     for replay in replays:
         if replay.trouble is not None:

@@ -22,8 +22,8 @@ from cc_pipeline.workspace.claim import claim_home
 if TYPE_CHECKING:
     import dagster as dg
 
-    from cc_pipeline.upkeep.purge import PurgeReport
-    from cc_pipeline.upkeep.purge_plan import PurgePlan
+    from cc_pipeline.maintenance.purge import PurgeReport
+    from cc_pipeline.maintenance.purge_plan import PurgePlan
     from cc_pipeline.workspace.workspace import Workspace
 
 #: Maximum number of keys that are shown.
@@ -60,7 +60,7 @@ def remove_targets(
     from cc_pipeline.automation.known_keys import find_target, find_unfinished_purges, read_defined_slugs
     from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.lake import target_definitions as targets
-    from cc_pipeline.upkeep.purge_plan import plan_purge
+    from cc_pipeline.maintenance.purge_plan import plan_purge
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace, open_instance(settings) as instance:
@@ -94,7 +94,7 @@ def remove_targets(
 def verify_purges(settings: Settings, texts: Sequence[str], watched_slugs: Collection[str]) -> None:
     """Searches for leftovers of purged targets, by their newest receipts. Ends with status 1 if there are any."""
     from cc_pipeline.automation.known_keys import find_target
-    from cc_pipeline.upkeep.receipts import describe_leftovers, find_leftovers, list_purged_slugs, read_receipts
+    from cc_pipeline.maintenance.receipts import describe_leftovers, find_leftovers, list_purged_slugs, read_receipts
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace:
@@ -139,12 +139,14 @@ def clean_home(settings: Settings, *, yes: bool) -> None:
 
 
 def _drop_subset(workspace: Workspace, slugs: Sequence[str], subset: str, *, yes: bool) -> None:
-    from cc_pipeline.upkeep.purge import drop_subset
+    from cc_pipeline.maintenance.purge import drop_subset
 
     _confirm(f"Delete the {subset} captures of {', '.join(slugs)} in every crawl? This cannot be undone.", yes=yes)
     for slug in slugs:
         count = drop_subset(workspace, slug, subset)
-        _print(f"{slug}: {count:,} captures of {subset} deleted; upkeep deletes their unreferenced bytes in a week")
+        _print(
+            f"{slug}: {count:,} captures of {subset} deleted; maintenance deletes their unreferenced bytes in a week"
+        )
 
 
 def _purge(
@@ -158,7 +160,7 @@ def _purge(
     agreed: str | None,
 ) -> None:
     from cc_pipeline.defs.purging import purge_target
-    from cc_pipeline.upkeep.purge_plan import combine_digests, require_plan_digest
+    from cc_pipeline.maintenance.purge_plan import combine_digests, require_plan_digest
 
     for plan in plans:
         _show_plan(plan)
@@ -214,13 +216,14 @@ def _report_purge(report: PurgeReport) -> None:
         _print(f"purged: {slug}; its rows and bytes are deleted, except for the copies named above")
         return
     deletion_time = f"{report.deleted_after:%Y-%m-%d %H:%M} UTC"
-    _print(f"hidden: {slug}. Its rows and bytes are deleted by the first upkeep after {deletion_time}")
+    _print(f"hidden: {slug}. Its rows and bytes are deleted by the first maintenance after {deletion_time}")
     if report.waiting:
         _print(f"{report.waiting:,} stored files are deleted then")
     _print(f"without schedules, run after that time: cc-pipeline targets remove {slug} --purge")
     if report.fetching_crawls:
         _print(
-            f"fetches that are running in {', '.join(report.fetching_crawls)} still use some files; upkeep deletes "
+            f"fetches that are running in {', '.join(report.fetching_crawls)} still use some files; maintenance "
+            "deletes "
             "those later"
         )
 

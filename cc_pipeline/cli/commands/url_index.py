@@ -49,7 +49,8 @@ def build_index(
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Agree to the cost without being asked.")] = False,
     max_files: Annotated[
-        int | None, typer.Option("--most", min=1, help="Maximum archive files to read now; the next call continues.")
+        int | None,
+        typer.Option("--max-files", min=1, help="Maximum archive files to read now; the next call continues."),
     ] = None,
     btree: Annotated[
         bool, typer.Option("--btree", help="Build a B-tree over the URLs of one crawl, in the format of 2012.")
@@ -78,7 +79,7 @@ def build_index(
 
       cc-pipeline index build --crawl CC-NEWS-2026-05
 
-      cc-pipeline index build --crawl CC-NEWS-2026-05 --most 10 --yes
+      cc-pipeline index build --crawl CC-NEWS-2026-05 --max-files 10 --yes
 
       cc-pipeline index build --btree --crawl CC-MAIN-2024-22
 
@@ -86,7 +87,7 @@ def build_index(
     """
     if btree:
         if max_files is not None:
-            raise UserInputError("--most is for an index of CC-NEWS; a B-tree is built whole")
+            raise UserInputError("--max-files is for an index of CC-NEWS; a B-tree is built whole")
         _build_btree(crawl, arcs, subset, source, home)
         return
     if arcs is not None or subset:

@@ -4,7 +4,7 @@ import dagster as dg
 
 from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.publication import publication_metadata
-from cc_pipeline.upkeep.maintain import merge_and_publish
+from cc_pipeline.maintenance.maintain import merge_and_publish
 from cc_pipeline.workspace.workspace import Workspace
 
 

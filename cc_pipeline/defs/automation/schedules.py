@@ -40,14 +40,14 @@ _MAX_NAMED_PARTITIONS = 5
 _PRIORITY = {"watch": "-1", "repair": "-2", "backfill": "-3"}
 
 
-weekly_upkeep: Final = Schedule(
-    name="weekly_upkeep", job="upkeep", cron="0 4 * * 0", description="Runs upkeep every Sunday."
+weekly_maintenance: Final = Schedule(
+    name="weekly_maintenance", job="maintenance", cron="0 4 * * 0", description="Runs maintenance every Sunday."
 )
 weekly_checks: Final = Schedule(
     name="weekly_checks",
     job="check_everything",
     cron="0 5 * * 0",
-    description="Checks the whole lake every Sunday, after upkeep.",
+    description="Checks the whole lake every Sunday, after maintenance.",
 )
 
 

@@ -206,7 +206,7 @@ def _evaluate(
         if check.verdict is not None:
             check_result = check.verdict(workspace, scope)
         else:
-            check_result = none_left_failed(
+            check_result = no_failed_partitions(
                 check_context.instance,
                 namespace,
                 check_context.run_id,
@@ -282,7 +282,7 @@ _MAX_SHOWN_PARTITIONS = 50
 _MINUTE = "%Y-%m-%d %H:%M"
 
 
-def none_left_failed(
+def no_failed_partitions(
     instance: dg.DagsterInstance,
     namespace: HomeNamespace,
     run_id: str,
@@ -290,7 +290,7 @@ def none_left_failed(
 ) -> CheckResult:
     """Warns of partitions that failed in any run. ``failing`` has the reasons of those that fail now, in the run
     ``run_id``, by key."""
-    name = "none_left_failed"
+    name = "no_failed_partitions"
     failed = {pair: failure for pair, failure in find_unresolved_failures(instance, namespace).items() if failure.times}
     for key in failing:
         _add_failure(failed, key, run_id)

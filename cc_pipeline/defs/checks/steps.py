@@ -11,7 +11,7 @@ from cc_pipeline.defs.declared.late_loading import load_later
 from cc_pipeline.defs.home_namespace import HomeNamespace
 
 #: The name of the check that reads failed partitions from the instance.
-LEFT_FAILED: Final = "partitions_left_failed"
+LEFT_FAILED: Final = "no_failed_partitions"
 
 
 def check_steps(namespace: HomeNamespace, checks: Iterable[Check]) -> list[dg.AssetChecksDefinition]:
@@ -37,13 +37,13 @@ def _make_left_failed_check(namespace: HomeNamespace) -> dg.AssetChecksDefinitio
         name=LEFT_FAILED,
         description="Every partition that failed in the last week, in any run, was made since.",
     )
-    def partitions_left_failed(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+    def no_failed_partitions(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         check_result: dg.AssetCheckResult = load_later("cc_pipeline.defs.checks.check_runs.left_failed_result")(
             context.instance, namespace
         )
         return check_result
 
-    return partitions_left_failed
+    return no_failed_partitions
 
 
 def _make_step(namespace: HomeNamespace, name: str, group: Sequence[Check]) -> dg.AssetChecksDefinition:

@@ -328,7 +328,7 @@ def analytics(published: Iterable[str]) -> list[Step]:
             ),
             pool="warehouse",
             options={
-                # weekly_upkeep publishes each week, automation after every change
+                # weekly_maintenance publishes each week, automation after every change
                 "freshness_policy": dg.FreshnessPolicy.time_window(
                     fail_window=timedelta(days=30), warn_window=timedelta(days=8)
                 )

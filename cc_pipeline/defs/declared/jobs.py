@@ -89,7 +89,7 @@ _OP_JOBS: Final = (
         partitions="crawl",
     ),
     OpJob(
-        name="upkeep",
+        name="maintenance",
         description="Merges small files of the tables, publishes, and deletes files superseded for a week.",
         function="cc_pipeline.defs.publication.tidy_tables",
         pool="warehouse",

@@ -96,7 +96,7 @@ def page_keys(page: PageInput) -> dict[str, Any]:
         "warc_filename": page.warc_filename,
         "warc_record_offset": page.warc_record_offset,
         "warc_record_length": page.warc_record_length,
-        "meant": page.condition_match,
+        "condition_match": page.condition_match,
         "domain": page.domain,
         "parser": PARSER,
         "parser_version": PARSER_VERSION,

@@ -68,7 +68,7 @@ def facts(
     keep: Annotated[
         bool, typer.Option("--keep", help="Write them down too, as the table host_facts of cc.duckdb.")
     ] = False,
-    price: Annotated[bool, typer.Option("--price", help="Only say what the look-up would read.")] = False,
+    price: Annotated[bool, typer.Option("--estimate", help="Only say what the look-up would read.")] = False,
     output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
     allow_gaps: options.AllowGaps = False,
     source: options.Source = None,
@@ -95,7 +95,7 @@ def facts(
     check_format(output)
     applied_action = _action(action, argument or (), hosts)
     if captures and (keep or price):
-        raise UserInputError("--captures only shows: leave out --keep and --price")
+        raise UserInputError("--captures only shows: leave out --keep and --estimate")
     with open_question(
         targets, crawl, source=source, home=home, allow_gaps=allow_gaps
     ) as question, progress_bars():  # fmt: skip

@@ -66,7 +66,7 @@ def policies(
     settings = load_settings(
         source=source,
         home=home,
-        via=via,
+        index=via,
         max_index_gaps=options.index_gap_limit(allow_gaps),
         max_bytes=options.cost_limit(yes),
         max_requests=options.cost_limit(yes),

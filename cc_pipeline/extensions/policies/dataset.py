@@ -100,9 +100,8 @@ class Recipe:
     text, ``rules`` are names in ``RULES``, and ``near`` is the share of common five-word runs of near copies
     (``None``: near copies are kept).
 
-    ``respect`` are preferences of ``usage_preferences.py``, judged ``as_of`` the fetch or the latest capture. ``known_only`` also
-    removes pages with an unknown preference.
-    """
+    ``respect`` are preferences of ``usage_preferences.py``, judged ``as_of`` the fetch or the latest capture.
+    ``known_only`` also removes pages with an unknown preference."""
 
     languages: tuple[str, ...] = ()
     min_words: int = 50

@@ -146,26 +146,26 @@ def verdict_ctes(question_query: str, table: Scope) -> str:
     and ``allow`` counts among rules of equal length; among signals with a path ``disallow`` counts.
     """
     family = "CASE WHEN signal IN ('allow', 'disallow') THEN 'rule' ELSE signal END"
-    tie = "(says = CASE WHEN signal IN ('allow', 'disallow') THEN 'allow' ELSE 'disallow' END)::INTEGER"
+    tie = "(permission = CASE WHEN signal IN ('allow', 'disallow') THEN 'allow' ELSE 'disallow' END)::INTEGER"
     return f"""
         asked AS MATERIALIZED ({question_query}),
         lines AS MATERIALIZED (
-            SELECT robots, agent, signal, path, uses, says FROM {table("site_policies")} SEMI JOIN asked USING (robots)
-            WHERE agent IS NOT NULL AND (signal = 'user-agent' OR says IS NOT NULL)),
+            SELECT robots, agent, signal, path, uses, permission FROM {table("site_policies")} SEMI JOIN asked USING (robots)
+            WHERE agent IS NOT NULL AND (signal = 'user-agent' OR permission IS NOT NULL)),
         groups AS (
             SELECT robots, list(agent) AS named FROM lines WHERE signal = 'user-agent' GROUP BY ALL),
         governed AS (
             SELECT e.*, CASE WHEN list_contains(r.named, e.agent) THEN e.agent ELSE '*' END AS governing
             FROM asked e LEFT JOIN groups r USING (robots)),
         fitting AS (
-            SELECT e.ask, e.agent, unnest(r.uses) AS about, {family} AS family, says,
+            SELECT e.ask, e.agent, unnest(r.uses) AS about, {family} AS family, permission,
                 2 * strlen(coalesce(r.path, '')) + {tie} AS weight
-            FROM governed e JOIN lines r ON r.robots = e.robots AND r.agent = e.governing AND r.says IS NOT NULL
+            FROM governed e JOIN lines r ON r.robots = e.robots AND r.agent = e.governing AND r.permission IS NOT NULL
                 AND (r.path IS NULL OR {pattern_matches("r.path", "e.path")})),
         chosen AS (
-            SELECT ask, agent, about, arg_max(says, weight) AS says FROM fitting GROUP BY ask, agent, about, family),
+            SELECT ask, agent, about, arg_max(permission, weight) AS permission FROM fitting GROUP BY ask, agent, about, family),
         said AS (
-            SELECT ask, agent, about, bool_or(says = 'disallow') AS disallows FROM chosen GROUP BY ALL),
+            SELECT ask, agent, about, bool_or(permission = 'disallow') AS disallows FROM chosen GROUP BY ALL),
         verdicts AS (
             SELECT ask, agent, about, CASE WHEN about = 'access' AND path = '/robots.txt' THEN 'allow'
                 WHEN disallows THEN 'disallow' WHEN about = 'access' AND state = 'read' THEN 'allow'
@@ -211,18 +211,18 @@ def page_policies_query() -> str:
             FROM (SELECT {key}, name, unnest(string_split(
                     CASE name WHEN 'content-signal' THEN lower(value) ELSE value END, ',')) AS part
                 FROM headers WHERE name <> 'link') WHERE contains(part, '=')),
-        meant AS (
+        condition_match AS (
             SELECT *, CASE name || ': ' || label {labels} END AS about, CASE name || ': ' || word {words} END AS said
             FROM labels)
         SELECT {key}, agent, 'robots' AS signal, value, source, CASE value {robots_cases} END AS uses,
-            CASE WHEN value IN ({", ".join(map(quote_literal, robots))}) THEN 'disallow' END AS says FROM told UNION ALL
+            CASE WHEN value IN ({", ".join(map(quote_literal, robots))}) THEN 'disallow' END AS permission FROM told UNION ALL
         SELECT {key}, '*', 'tdm-reservation', tdm_reservation::INTEGER::VARCHAR, NULL, ['train'],
             CASE WHEN tdm_reservation THEN 'disallow' ELSE 'allow' END
             FROM main.page_metadata WHERE tdm_reservation IS NOT NULL UNION ALL
         SELECT {key}, '*', 'tdm-policy', tdm_policy, NULL, NULL, NULL
             FROM main.page_metadata WHERE tdm_policy IS NOT NULL UNION ALL
         SELECT {key}, '*', name, label || '=' || word, 'header', CASE WHEN said IS NOT NULL THEN about END,
-            CASE WHEN about IS NOT NULL THEN said END FROM meant UNION ALL
+            CASE WHEN about IS NOT NULL THEN said END FROM condition_match UNION ALL
         SELECT {key}, '*', {in_header}, regexp_extract(value, '<([^>]*)>', 1), 'header', NULL, NULL
             FROM (SELECT {key}, unnest(regexp_extract_all(value, '<[^>]*>[^<]*')) AS value FROM headers
                 WHERE name = 'link') WHERE regexp_matches(lower(value), 'rel="?[^";]*\\blicense\\b') UNION ALL
@@ -247,9 +247,9 @@ def policy_query(page: str, moment: str, table: Scope) -> str:
 
     def page_verdicts(name: str, fetch_time: str) -> str:
         return f"""{name} AS (
-            SELECT agent, about, CASE WHEN bool_or(says = 'disallow') THEN 'disallow' ELSE 'allow' END AS says
-            FROM (SELECT agent, unnest(uses) AS about, says FROM {table("page_policies")}
-                WHERE url = {page} AND says IS NOT NULL AND fetch_time = ({fetch_time})) GROUP BY agent, about)"""
+            SELECT agent, about, CASE WHEN bool_or(permission = 'disallow') THEN 'disallow' ELSE 'allow' END AS permission
+            FROM (SELECT agent, unnest(uses) AS about, permission FROM {table("page_policies")}
+                WHERE url = {page} AND permission IS NOT NULL AND fetch_time = ({fetch_time})) GROUP BY agent, about)"""
 
     def join_verdicts(name: str) -> str:
         # joined by equality, since DuckDB 1.1 cannot plan such a question inside a row
@@ -260,7 +260,7 @@ def policy_query(page: str, moment: str, table: Scope) -> str:
 
     # A refusal wins, and a missing statement has no effect.
     verdict_then, verdict_now = (
-        combined_verdict(verdict, f"greatest({name}_all.says, {name}_own.says)")
+        combined_verdict(verdict, f"greatest({name}_all.permission, {name}_own.permission)")
         for verdict, name in (("one.held", "page_then"), ("one.holds", "page_now"))
     )
     questions = f"""

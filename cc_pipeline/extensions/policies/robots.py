@@ -40,7 +40,7 @@ _SPACE = " \t\x0b\x0c"
 @dataclass(frozen=True, slots=True)
 class Line:
     """One rule or signal. ``agents`` are the lower-case tokens of its group (empty: before any group). ``path`` is a
-    pattern in normal form (``None``: all paths), ``value`` the written value, ``uses`` the subjects, and ``says`` is
+    pattern in normal form (``None``: all paths), ``value`` the written value, ``uses`` the subjects, and ``permission`` is
     ``allow`` or ``disallow`` (``None``: neither).
     """
 
@@ -50,7 +50,7 @@ class Line:
     path: str | None = None
     value: str | None = None
     uses: tuple[str, ...] = ()
-    says: str | None = None
+    permission: str | None = None
 
 
 @dataclass(slots=True)

@@ -49,7 +49,7 @@ SITE_POLICIES_COLUMNS: Final = (
                     pa.field("path", pa.string()),
                     pa.field("value", pa.string()),
                     pa.field("uses", pa.list_(pa.string())),
-                    pa.field("says", pa.string()),
+                    pa.field("permission", pa.string()),
                 ]
             )
         ),

@@ -137,16 +137,16 @@ def join_preferences(
         CREATE TABLE {TABLE} AS WITH {policy_queries.robots_ctes(pages_query, _main_table)},
         {policy_queries.verdict_ctes(robots_query, _main_table)},
         told AS (
-            SELECT page, s.agent, signal, value, uses, says
+            SELECT page, s.agent, signal, value, uses, permission
             FROM {captures} JOIN main.page_policies s ON {same_capture}),
         by_page AS (
-            SELECT page, about, CASE WHEN bool_or(says = 'disallow') THEN 'disallow' ELSE 'allow' END AS says
-            FROM (SELECT page, unnest(uses) AS about, says FROM told WHERE says IS NOT NULL AND agent = '*')
+            SELECT page, about, CASE WHEN bool_or(permission = 'disallow') THEN 'disallow' ELSE 'allow' END AS permission
+            FROM (SELECT page, unnest(uses) AS about, permission FROM told WHERE permission IS NOT NULL AND agent = '*')
             GROUP BY ALL),
         answers AS (
             SELECT ask AS page, CASE agent || ' ' || about {preference_cases} END AS wish,
-                {policy_queries.combined_verdict("verdict", "says")} AS verdict
-            FROM verdicts LEFT JOIN (SELECT page AS ask, about, says FROM by_page) USING (ask, about)
+                {policy_queries.combined_verdict("verdict", "permission")} AS verdict
+            FROM verdicts LEFT JOIN (SELECT page AS ask, about, permission FROM by_page) USING (ask, about)
             {page_signal_rows}),
         listed AS (
             SELECT page, list(wish) FILTER (verdict = 'disallow') AS no, list(wish) FILTER (verdict = 'allow') AS yes

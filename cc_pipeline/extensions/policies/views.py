@@ -22,10 +22,10 @@ _SITE_POLICIES = """
         SELECT crawl, target, content_digest, unnest(lines, recursive := true) FROM lake.site_policies
         WHERE len(lines) > 0)
     SELECT * EXCLUDE (target, state), NULL::VARCHAR AS agent, 'robots.txt' AS signal, NULL::VARCHAR AS path,
-        state AS value, NULL::VARCHAR[] AS uses, NULL::VARCHAR AS says, NULL::INTEGER AS line FROM held
+        state AS value, NULL::VARCHAR[] AS uses, NULL::VARCHAR AS permission, NULL::INTEGER AS line FROM held
     UNION ALL
     SELECT held.* EXCLUDE (target, state), unnest(CASE WHEN len(agents) > 0 THEN agents ELSE [NULL] END), signal, path,
-        value, uses, says, number
+        value, uses, permission, number
     FROM held JOIN said USING (crawl, target, content_digest)"""
 #: Descriptions of the columns that only views have.
 _SITE_POLICIES_NOTES: Final = {
@@ -36,7 +36,7 @@ _SITE_POLICIES_NOTES: Final = {
     "value": "As written; of the row robots.txt: read, unavailable (4xx), unreachable (5xx), unresolved (redirects "
     "to what is not archived), no robots.txt (a page), cut, unreadable",
     "uses": "What it speaks of: access, search, ai-input, train",
-    "says": "allow or disallow; null: neither",
+    "permission": "allow or disallow; null: neither",
     "line": "Number of the line",
 }
 _PAGE_POLICIES_NOTES: Final = {
@@ -46,7 +46,7 @@ _PAGE_POLICIES_NOTES: Final = {
     "value": "As said; of licences the address",
     "source": "meta, header or link; null: either",
     "uses": "What it speaks of: search, ai-input, train; null: of none of them",
-    "says": "allow or disallow; null: neither",
+    "permission": "allow or disallow; null: neither",
 }
 
 VIEWS: Final = (

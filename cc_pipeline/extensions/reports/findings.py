@@ -99,7 +99,7 @@ def find_target(
         ),
         reasons=queries.first_rows(
             "reasons",
-            "SELECT outcome, reason, count(*) AS captures, count(*) FILTER (settled IS NOT true) AS open, "
+            "SELECT outcome, reason, count(*) AS captures, count(*) FILTER (is_final IS NOT true) AS open, "
             f"arg_min(url, url) AS url, arg_min(detail, url) AS detail FROM {scope('records')} "
             "WHERE outcome <> 'fetched' GROUP BY ALL ORDER BY captures DESC, reason",
         ),
@@ -232,8 +232,10 @@ def _target_scope(connection: duckdb.DuckDBPyConnection, slug: str) -> tuple[sql
     domains if they can be listed.
     """
     # Files that were published by an earlier version lack this column.
-    column_query = "SELECT 1 FROM duckdb_columns() WHERE table_name = 'capture_targets' AND column_name = 'meant'"
-    condition_column = "meant" if connection.execute(column_query).fetchall() else "NULL"
+    column_query = (
+        "SELECT 1 FROM duckdb_columns() WHERE table_name = 'capture_targets' AND column_name = 'condition_match'"
+    )
+    condition_column = "condition_match" if connection.execute(column_query).fetchall() else "NULL"
     connection.execute(
         f"CREATE OR REPLACE TEMPORARY TABLE {_KEYS} AS "
         f"SELECT DISTINCT {_KEY}, {condition_column} AS is_meant "

@@ -88,7 +88,7 @@ _SERVER = "      - {{host: {}, port: {}}}\n"
 _HOSTS = """\
 # the same on all hosts: how many there are, and that they lease the requests they send from the database below. With
 # "own" each sends its even share, whether the others work or not
-CC_PIPELINE_HOSTS={}
+CC_PIPELINE_RATE_SHARES={}
 CC_PIPELINE_RATE_SOURCE=postgresql
 """
 

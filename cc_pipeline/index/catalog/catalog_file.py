@@ -68,7 +68,7 @@ class CatalogFile:
 
 def write_catalog_file(path: Path, content: CatalogFile) -> None:
     """Writes the file. Raises ``OSError``."""
-    note = {"format": FORMAT, "decoder": DECODER, "crawl": content.crawl, "made_from": dict(content.footer_digests)}
+    note = {"format": FORMAT, "decoder": DECODER, "crawl": content.crawl, "input_digest": dict(content.footer_digests)}
     table = content.rows.select(SCHEMA.names).replace_schema_metadata({_NOTE: json.dumps(note, sort_keys=True)})
     pq.write_table(table, path, compression="zstd", compression_level=9, row_group_size=CATALOG_ROW_GROUP)
 
@@ -109,11 +109,11 @@ def _malformed(path: Path, reason: str) -> DataFault:
 def _note(path: Path, raw: bytes | None) -> tuple[str, dict[str, str]]:
     try:
         note = json.loads(raw or b"null")
-        if not isinstance(note, dict) or not isinstance(note["made_from"], dict):
+        if not isinstance(note, dict) or not isinstance(note["input_digest"], dict):
             raise ValueError("nothing says what it is of")
         if (note["format"], note["decoder"]) != (FORMAT, DECODER):
             raise UserInputError(f"{path.name} was written by another version of cc_pipeline: export it again")
-        crawl, footer_digests = note["crawl"], {str(key): str(value) for key, value in note["made_from"].items()}
+        crawl, footer_digests = note["crawl"], {str(key): str(value) for key, value in note["input_digest"].items()}
         validate_crawl_id(crawl)
     except (ValueError, KeyError, TypeError) as error:
         raise _malformed(path, "nothing says which crawl it is of") from error

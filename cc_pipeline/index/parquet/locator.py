@@ -263,7 +263,7 @@ class ParquetLocator:
             for row_group_rows in self._read(queries, Cost()):
                 table, _ = capture_rows(row_group_rows, self.name)
                 rows = condition.keep(table)
-                yield rows.filter(pc.equal(rows["meant"], MATCH_YES))
+                yield rows.filter(pc.equal(rows["condition_match"], MATCH_YES))
 
     def _read(self, queries: Sequence[RowGroupQuery], cost: Cost) -> Iterator[RowGroupRows]:
         """Yields the matching rows, each once. After a fault in a file another mirror is read, if there is one. Rows

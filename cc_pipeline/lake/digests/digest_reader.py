@@ -1,6 +1,6 @@
 """Reads the digests of a table at one of its versions: those of some names, or all in one pass.
 
-Every process opens the log, and a digest a slice makes it long. So upkeep folds the digests (``folding.py``): the
+Every process opens the log, and a digest a slice makes it long. So maintenance folds the digests (``folding.py``): the
 folder ``_folded`` in the table's folder has all digests of the log at that time. The log counts first, so nothing
 depends on when a digest leaves it.
 

@@ -116,7 +116,7 @@ def test_what_defaults_leave_out_is_said_and_flags_change_no_environment(
     before = dict(os.environ)
     others = len([one for one in world.truth.captures_of(NEW, domain=SITE) if one.subset != "warc"])
     home = shutil.copytree(world.untouched, tmp_path / "home")
-    flags = ("--parallel", 2, "--via", "parquet", "--allow-missing", "--home", home)
+    flags = ("--parallel", 2, "--index", "parquet", "--allow-missing", "--home", home)
     said = cli("delivery", "copy", SITE, "-c", NEW, "--to", tmp_path / "mine", *flags)
     assert said.status == 0, said.err
     assert f"note: {others} captures of {SITE} in {NEW} are in " in said.err

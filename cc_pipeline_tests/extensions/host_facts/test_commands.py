@@ -67,7 +67,7 @@ def test_facts_of_a_site(cli: Cli, told: tuple[Path, KeyedTruth], home: Path) ->
     pages = sum(row["fetch_200"] or 0 for row in of_index)
     assert shown.out.splitlines()[1].split(",")[:2] == [str(len(of_index)), str(pages)]
     assert "host-index" in shown.out
-    priced = cli("facts", "show", "example.org", "-c", NEW, "--price", "--format", "csv", "--home", home)
+    priced = cli("facts", "show", "example.org", "-c", NEW, "--estimate", "--format", "csv", "--home", home)
     assert (priced.status, "host-index" in priced.out) == (0, True), priced.err
 
 

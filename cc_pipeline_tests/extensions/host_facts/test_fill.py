@@ -15,8 +15,8 @@ from cc_pipeline.extensions.host_facts.host_facts import host_facts
 from cc_pipeline.extensions.host_facts.schemas import FACT_COLUMNS, HOST_FACTS_SCHEMA
 from cc_pipeline.extensions.host_facts.tables import FACTS
 from cc_pipeline.lake.slice import Slice
-from cc_pipeline.upkeep.purge import purge
-from cc_pipeline.upkeep.purge_plan import plan_purge
+from cc_pipeline.maintenance.purge import purge
+from cc_pipeline.maintenance.purge_plan import plan_purge
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.host_facts.conftest import CRAWL
 from cc_pipeline_tests.extensions.host_facts.keyed import KeyedTruth

@@ -22,7 +22,7 @@ def verdicts(bodies: Iterable[bytes], asked: Iterable[tuple[int, str, str]]) -> 
     with duckdb.connect() as connection:
         connection.register("files", pa.table({"robots": [str(n) for n in range(len(lines))], "lines": lines}))
         connection.execute(
-            "CREATE TABLE site_policies AS SELECT robots, signal, path, value, uses, says, "
+            "CREATE TABLE site_policies AS SELECT robots, signal, path, value, uses, permission, "
             "unnest(CASE WHEN len(agents) > 0 THEN agents ELSE [NULL] END) AS agent "
             "FROM (SELECT robots, unnest(lines, recursive := true) FROM files)"
         )

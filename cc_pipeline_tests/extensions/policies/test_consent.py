@@ -119,7 +119,15 @@ def test_what_held_for_a_page_and_what_holds(
 def test_a_redirect_that_one_target_has_the_end_of_is_followed() -> None:
     row = {field.name: 1 if pa.types.is_integer(field.type) else "x" for field in SITE_POLICIES_SCHEMA}
     row |= {"fetch_time": None, "lines": None, "robots": "a capture"}
-    line = {"number": 1, "agents": ["*"], "signal": "disallow", "path": "/", "value": "/", "uses": [], "says": "no"}
+    line = {
+        "number": 1,
+        "agents": ["*"],
+        "signal": "disallow",
+        "path": "/",
+        "value": "/",
+        "uses": [],
+        "permission": "no",
+    }
     alone = row | {"target": "host_a.com~robotstxt", "state": "unresolved", "content_digest": None}
     whole = row | {"target": "z.com~robotstxt", "state": "read", "content_digest": "d", "lines": [line]}
     rows = pa.Table.from_pylist([alone, whole], SITE_POLICIES_SCHEMA)

@@ -15,8 +15,8 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extensions.policies import fill
 from cc_pipeline.extensions.policies.fill import _Bodies, _fill_state, _RobotsCapture, fill_policies, find_stale_targets
 from cc_pipeline.extensions.policies.hosts import crawls_with_robots, policy_targets
-from cc_pipeline.upkeep.purge import purge
-from cc_pipeline.upkeep.purge_plan import plan_purge
+from cc_pipeline.maintenance.purge import purge
+from cc_pipeline.maintenance.purge_plan import plan_purge
 from cc_pipeline_tests.extensions.policies.conftest import CRAWLS, READ
 from cc_pipeline_tests.world import extract, harvest, workspace_of
 

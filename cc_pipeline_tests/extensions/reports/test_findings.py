@@ -21,7 +21,7 @@ def published() -> Iterator[duckdb.DuckDBPyConnection]:
             connection.execute(f"CREATE TABLE {table} AS SELECT {capture}, {domain} FROM rows")
         connection.execute(
             f"CREATE TABLE capture_targets AS SELECT {capture}, if(number < 4, 'own', 'other') AS target, "
-            "CASE number WHEN 0 THEN 'yes' WHEN 3 THEN 'no' END AS meant FROM rows"
+            "CASE number WHEN 0 THEN 'yes' WHEN 3 THEN 'no' END AS condition_match FROM rows"
         )
         yield connection
 

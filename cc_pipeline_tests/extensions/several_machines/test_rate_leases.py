@@ -401,7 +401,7 @@ def examine(settings: Settings) -> list[Finding]:
 def test_doctor_names_the_database_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGHOST", "127.0.0.1")
     monkeypatch.setenv("PGPORT", "9")
-    env = {"CC_PIPELINE_HOSTS": "4", "CC_PIPELINE_RATE": "10", "CC_PIPELINE_RATE_SOURCE": "postgresql"}
+    env = {"CC_PIPELINE_RATE_SHARES": "4", "CC_PIPELINE_RATE": "10", "CC_PIPELINE_RATE_SOURCE": "postgresql"}
     [leased] = examine(load_settings(env, source=str(tmp_path), home=str(tmp_path)))
     # the whole rate, not a quarter of it
     assert (leased.level, "10 requests/s and 128 at the same time, for all" in leased.text) == ("bad", True)

@@ -110,7 +110,7 @@ def test_both_hosts_take_runs_and_each_partition_is_made_once_within_the_rate(ho
     assert ui.wait_for(harvested) == "SUCCESS", ui.failure(harvested)
     runs = [ui.launch_listed([key]) for key in ASKED]
     # of the first host, while the other one fetches
-    kept_up = ui.launch("upkeep", {})
+    kept_up = ui.launch("maintenance", {})
     for run in (*runs, kept_up):
         assert ui.wait_for(run) == "SUCCESS", ui.failure(run)
     published = ui.launch("publish", {})

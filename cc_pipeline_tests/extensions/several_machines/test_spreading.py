@@ -60,7 +60,7 @@ def test_partitions_go_to_whoever_has_the_fewest_runs(hosts: Hosts) -> None:
 
 
 def test_what_lies_in_one_home_is_made_there(hosts: Hosts) -> None:
-    assert {hosts.given(job) for job in ("harvest_crawl", "publish", "upkeep", "build_index")} == {ONE}
+    assert {hosts.given(job) for job in ("harvest_crawl", "publish", "maintenance", "build_index")} == {ONE}
     assert hosts.given("extract_domain") == TWO
 
 
@@ -77,7 +77,7 @@ def test_a_host_that_does_not_answer_is_passed_over_and_none_is_an_error(hosts: 
 def test_a_host_that_was_not_told_of_the_others_refuses() -> None:
     launcher = SpreadingRunLauncher([ONE, TWO])
     instance = cast("dg.DagsterInstance", SimpleNamespace(run_launcher=launcher))
-    with pytest.raises(UserInputError, match="CC_PIPELINE_HOSTS=2"):
+    with pytest.raises(UserInputError, match="CC_PIPELINE_RATE_SHARES=2"):
         check_host_count(instance, 1)
     # more are on their way, or fetch by commands alone
     for hosts in (2, 3):

@@ -28,6 +28,9 @@ from cc_pipeline.extraction.engine import LOCAL
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.run import TABLES
+from cc_pipeline.maintenance.purge import purge
+from cc_pipeline.maintenance.purge_plan import plan_purge
+from cc_pipeline.maintenance.stored_files import list_named_files
 from cc_pipeline.records.file_leases import lease
 from cc_pipeline.records.locations import LocationIndex
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions
@@ -38,15 +41,12 @@ from cc_pipeline.testing.engines import EngineTests, assert_same, find_leftovers
 from cc_pipeline.transport import circuit_breaker
 from cc_pipeline.transport.budget import OpenBreaker, openings, take_over
 from cc_pipeline.transport.ranges import RetryPolicy
-from cc_pipeline.upkeep.purge import purge
-from cc_pipeline.upkeep.purge_plan import plan_purge
-from cc_pipeline.upkeep.stored_files import list_named_files
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.spark.compared import Bucket, located, made, slugs_of
 from cc_pipeline_tests.extensions.spark.inprocess import InProcess
 from cc_pipeline_tests.extraction.stored import dangling
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.upkeep.test_purge import needles, traces
+from cc_pipeline_tests.maintenance.test_purge import needles, traces
 from cc_pipeline_tests.world import NEW, Killed, workspace_of
 
 pytestmark = pytest.mark.process
@@ -310,7 +310,7 @@ def test_a_source_that_gives_nothing_then_all(bucket: Bucket, tmp_path: Path) ->
             with pytest.raises(Incomplete):
                 fetch_captures(workspace, NEW, slugs, engine=by)
             assert read_rows(workspace, "records") == []
-            assert set(workspace.lake.read("fetches").column("silent_runs").to_pylist()) == {1}
+            assert set(workspace.lake.read("fetches").column("runs_without_response").to_pylist()) == {1}
         server.set_rules([])
         for workspace, by in ((local, LOCAL), (other, spark())):
             workspace.close()
@@ -350,7 +350,7 @@ def test_one_workers_open_breaker_stops_all(bucket: Bucket, tmp_path: Path, monk
         assert len(server.hits) - before == sum(asked)
         # the ledger balances all the same, and what was not asked for is asked for by the next run
         lacking = workspace.lake.read("fetches").to_pylist()
-        assert sum(row["planned"] for row in lacking) == sum(row["unsettled"] for row in lacking)
+        assert sum(row["planned"] for row in lacking) == sum(row["pending"] for row in lacking)
         assert not find_leftovers(workspace)
 
 
@@ -410,7 +410,7 @@ def test_a_half_that_came_counts_the_other_among_its_rounds(bucket: Bucket, tmp_
         for workspace, by in ((local, LOCAL), (other, spark())):
             with pytest.raises(Incomplete):
                 fetch_captures(workspace, NEW, slugs, engine=by)
-            columns = ["target", "warc_filename", "warc_record_offset", "outcome", "settled", "rounds"]
+            columns = ["target", "warc_filename", "warc_record_offset", "outcome", "is_final", "unsuccessful_runs"]
             rounds.append(sorted(map(repr, workspace.lake.read("records", columns=columns).to_pylist())))
         assert rounds[0] == rounds[1]
         assert_same(local, other, slugs)

@@ -239,12 +239,12 @@ def test_the_driver_reads_what_it_is_given_and_who_it_is(tmp_path: Path, monkeyp
 def test_each_worker_has_its_share_and_none_starts_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     settings = load_settings({}, source="https://data.example/cc", home=str(tmp_path), rate=12.0, concurrency=12)
-    sent = as_texts(replace(settings, hosts=2))
+    sent = as_texts(replace(settings, rate_shares=2))
     with open_task_workspace(sent, 3) as workspace:
         limits = workspace.transport.limits
         # those of three workers, and one that stays at home
         assert (limits.rate, limits.concurrency, limits.shared) == (1.5, 1, True)
-    with open_task_workspace(as_texts(replace(settings, hosts=2, rate_source="postgresql")), 3) as workspace:
+    with open_task_workspace(as_texts(replace(settings, rate_shares=2, rate_source="postgresql")), 3) as workspace:
         # of the whole, whatever its share would be
         limits = workspace.transport.limits
         assert (limits.rate, limits.concurrency) == (12.0, 12)

@@ -198,7 +198,7 @@ def test_a_member_that_cannot_be_read_is_a_named_gap(tmp_path: Path) -> None:
         targets = [parse_target("example.com")]
         with pytest.raises(IndexIncomplete, match=f"1 of 3 members .* at byte {offset}") as lacking:
             look_up(CRAWL, ["warc"], targets, IndexSources(transport))
-        assert "--via parquet" in lacking.value.advice
+        assert "--index parquet" in lacking.value.advice
         answer = look_up(CRAWL, ["warc"], targets, IndexSources(transport, max_gaps=0.5))
     assert answer.gaps == found.gaps
 

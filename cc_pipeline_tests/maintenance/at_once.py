@@ -1,9 +1,8 @@
 """One of several processes that use a home at once; a program of the tests.
 
-``python -m cc_pipeline_tests.upkeep.at_once ROLE SOURCE HOME`` plays one role until its work is done (``backfill``,
-``purge``) or, for the others, until the file ``HOME/../done`` is there. It ends with an error when anything goes wrong,
-and prints how often it did what it does.
-"""
+``python -m cc_pipeline_tests.maintenance.at_once ROLE SOURCE HOME`` plays one role until its work is done
+(``backfill``, ``purge``) or, for the others, until the file ``HOME/../done`` is there. It ends with an error when
+anything goes wrong, and prints how often it did what it does."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.maintenance.maintain import merge_and_publish, run_maintenance
+from cc_pipeline.maintenance.purge import purge
+from cc_pipeline.maintenance.purge_plan import plan_purge
 from cc_pipeline.settings import load_settings
-from cc_pipeline.upkeep.maintain import merge_and_publish, run_upkeep
-from cc_pipeline.upkeep.purge import purge
-from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.world import NEW, OLD
 
@@ -54,7 +53,7 @@ def publish(workspace: Workspace) -> None:
 
 def tidy(workspace: Workspace) -> None:
     """Merges nearly everything, publishes, and deletes what nobody needs."""
-    run_upkeep(workspace, max_files=_FEW_FILES, retention_hours=1)
+    run_maintenance(workspace, max_files=_FEW_FILES, retention_hours=1)
 
 
 def purge_target(workspace: Workspace) -> int:

@@ -13,7 +13,7 @@ from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.lake.slice import FETCH, Slice
-from cc_pipeline.upkeep.stored_files import find_holders, find_lost_records, verify
+from cc_pipeline.maintenance.stored_files import find_holders, find_lost_records, verify
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files
 from cc_pipeline_tests.world import ARC, NEW, Bucket, copy_of, extract, harvest, rehome, workspace_of

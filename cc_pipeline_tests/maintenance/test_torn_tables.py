@@ -23,8 +23,8 @@ from cc_pipeline.lake import target_definitions
 from cc_pipeline.lake.incomplete_tables import DamagedTable
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.row_counts import read_committed_counts
-from cc_pipeline.upkeep import incomplete_slices
-from cc_pipeline.upkeep.incomplete_slices import find_incomplete_slices, repair_tables
+from cc_pipeline.maintenance import incomplete_slices
+from cc_pipeline.maintenance.incomplete_slices import find_incomplete_slices, repair_tables
 from cc_pipeline.workspace.tables import CORE_TABLES, all_tables
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 from cc_pipeline_tests.world import NEW, OLD, Bucket, Killed, extract, harvest, publish, workspace_of
@@ -141,7 +141,7 @@ def run_again(workspace: Workspace, world: World) -> None:
 Cell: TypeAlias = tuple[str, str, str]
 #: One of each kind for the first gear; all others are of the matrix.
 FIRST: tuple[Cell, ...] = (("captures", "entry", "empty"), ("records", "rows", "half"))
-EMPTY_HERE = {"given_captures", "feed_items", "source_files", "source_faults"}
+EMPTY_HERE = {"named_captures", "feed_items", "source_files", "source_faults"}
 #: Both kinds of files of each table, cut to nothing and to half in turns.
 EVERY: tuple[Cell, ...] = tuple(
     (spec.name, kind, ("empty", "half")[(number + turn) % 2])

@@ -42,13 +42,7 @@ from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.lake.streaming import count_rows, list_crawl_files
 from cc_pipeline.lake.vacuum import find_uncommitted_files, vacuum, vacuum_now
 from cc_pipeline.locks import is_plausible
-from cc_pipeline.publish.publish import publish_warehouse
-from cc_pipeline.records.file_leases import PURGES, RUNS, lease, lease_of, leases_of, list_active_leases
-from cc_pipeline.records.segments import delete_committed
-from cc_pipeline.records.storage import PLANS
-from cc_pipeline.records.sweep import RETENTION_SECONDS, find_orphan_files, sweep
-from cc_pipeline.records.sweep import note as note_superseded
-from cc_pipeline.upkeep.purge_plan import (
+from cc_pipeline.maintenance.purge_plan import (
     PurgeNote,
     PurgePlan,
     end_note,
@@ -62,9 +56,15 @@ from cc_pipeline.upkeep.purge_plan import (
     slices_of_target,
     write_note,
 )
-from cc_pipeline.upkeep.receipts import record_inventory, update_receipt
-from cc_pipeline.upkeep.record_moves import find_killed_run_files, move_records
-from cc_pipeline.upkeep.stored_files import list_named_files
+from cc_pipeline.maintenance.receipts import record_inventory, update_receipt
+from cc_pipeline.maintenance.record_moves import find_killed_run_files, move_records
+from cc_pipeline.maintenance.stored_files import list_named_files
+from cc_pipeline.publish.publish import publish_warehouse
+from cc_pipeline.records.file_leases import PURGES, RUNS, lease, lease_of, leases_of, list_active_leases
+from cc_pipeline.records.segments import delete_committed
+from cc_pipeline.records.storage import PLANS
+from cc_pipeline.records.sweep import RETENTION_SECONDS, find_orphan_files, sweep
+from cc_pipeline.records.sweep import note as note_superseded
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
 #: The id of a job's commit in the names of files that its tasks write.
@@ -129,8 +129,8 @@ def _purge(workspace: Workspace, plan: PurgePlan, *, now: bool) -> PurgeReport:
 
 
 def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
-    """Deletes the captures of a target in ``subset`` in every crawl, and returns their number. Upkeep deletes stored
-    files that no other row names a week later. Other subsets are kept.
+    """Deletes the captures of a target in ``subset`` in every crawl, and returns their number. Maintenance deletes
+    stored files that no other row names a week later. Other subsets are kept.
 
     Raises ``EnvironmentFault`` if a run has the target (nothing was changed then), and if the lake cannot be read or
     written.
@@ -192,8 +192,8 @@ def refuse_if_fetching(workspace: Workspace, slug: str, slices: Sequence[Slice])
 
 
 def resume_purges(workspace: Workspace) -> None:
-    """Resumes purges whose rows are deleted, for upkeep, before it publishes: a fetch may have reused stored files of
-    them, so that rows name these again. Raises ``EnvironmentFault``."""
+    """Resumes purges whose rows are deleted, for maintenance, before it publishes: a fetch may have reused stored files
+    of them, so that rows name these again. Raises ``EnvironmentFault``."""
     for note in _list_hidden_purges(workspace):
         files_by_crawl: dict[str, tuple[str, ...]] = {}
         for crawl, files in note.old.items():
@@ -205,8 +205,8 @@ def resume_purges(workspace: Workspace) -> None:
 
 
 def finish_purges(workspace: Workspace, retention: float = RETENTION_SECONDS) -> int:
-    """Ends the purges that have nothing left to delete, for upkeep, after it has deleted files older than ``retention``
-    (seconds). Returns their number. Raises ``EnvironmentFault``."""
+    """Ends the purges that have nothing left to delete, for maintenance, after it has deleted files older than
+    ``retention`` (seconds). Returns their number. Raises ``EnvironmentFault``."""
     return sum(_end_purge(workspace, note, retention) for note in _list_hidden_purges(workspace))
 
 

@@ -30,10 +30,10 @@ from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.snapshot import read_pinned_versions
+from cc_pipeline.maintenance import maintain
+from cc_pipeline.maintenance import maintain as lease
+from cc_pipeline.maintenance.maintain import hold_lease, run_maintenance
 from cc_pipeline.publish.publish import find_publication_lag
-from cc_pipeline.upkeep import maintain
-from cc_pipeline.upkeep import maintain as lease
-from cc_pipeline.upkeep.maintain import hold_lease, run_upkeep
 from cc_pipeline.workspace import workspace as workspaces
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
@@ -141,7 +141,7 @@ def test_what_one_home_harvested_another_one_looks_up_at_once(bucket: Bucket, tm
 
 
 @pytest.mark.process
-def test_upkeep_of_one_home_keeps_the_files_that_another_one_shows(
+def test_maintenance_of_one_home_keeps_the_files_that_another_one_shows(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = (shared(bucket[0], tmp_path, name) for name in ("one", "two"))
@@ -152,14 +152,14 @@ def test_upkeep_of_one_home_keeps_the_files_that_another_one_shows(
     extract(two, OTHER)
     # the files that the first home shows are merged into others, and superseded for longer than the retention
     monkeypatch.setattr(maintain, "vacuum", _without_patience(maintain.vacuum))
-    swept = run_upkeep(two, max_files=1, retention_hours=0)
+    swept = run_maintenance(two, max_files=1, retention_hours=0)
     assert swept.merged["captures"] > 1
     assert captures(one) == before
     assert captures(two) > before
     # once it has published again, they may go
     publish(one)
     assert captures(one) == captures(two)
-    assert run_upkeep(two, max_files=1, retention_hours=0).deleted["captures"] > 0
+    assert run_maintenance(two, max_files=1, retention_hours=0).deleted["captures"] > 0
     assert captures(one) == captures(two)
 
 
@@ -185,7 +185,8 @@ def test_two_homes_that_merge_at_once_leave_each_row_once(
     monkeypatch.setattr(maintain, "compact_due", at_once)
     with ThreadPoolExecutor(2) as pool:
         merged = [
-            report.merged["captures"] for report in pool.map(lambda home: run_upkeep(home, max_files=1), (one, two))
+            report.merged["captures"]
+            for report in pool.map(lambda home: run_maintenance(home, max_files=1), (one, two))
         ]
     assert sorted(merged) == [0, 2]
     publish(one)
@@ -285,7 +286,7 @@ def test_a_home_that_publishes_nothing_leaves_it_to_another(bucket: Bucket, tmp_
     assert find_publication_lag(two) is None
     with pytest.raises(UserInputError, match="publishes no"):
         publish(two)
-    run_upkeep(two)
+    run_maintenance(two)
     assert not two.settings.published_path.exists()
     assert find_publication_lag(one) is not None
     publish(one)

@@ -15,9 +15,9 @@ import duckdb
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.upkeep.stored_files import verify
+from cc_pipeline.maintenance.stored_files import verify
 from cc_pipeline_tests.defs.published import published_rows
-from cc_pipeline_tests.upkeep import at_once
+from cc_pipeline_tests.maintenance import at_once
 from cc_pipeline_tests.world import Bucket, extract, harvest, publish, workspace_of
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("killing"), pytest.mark.timeout(600)]
@@ -56,7 +56,7 @@ def run_all(source: Path, home: Path) -> dict[str, int]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CC_PIPELINE_")}
     started = {
         role: subprocess.Popen(
-            [sys.executable, "-m", "cc_pipeline_tests.upkeep.at_once", role, str(source), str(home)],
+            [sys.executable, "-m", "cc_pipeline_tests.maintenance.at_once", role, str(source), str(home)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
         )
         for role in ROLES

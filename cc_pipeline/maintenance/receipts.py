@@ -26,8 +26,7 @@ from cc_pipeline.lake.slice import content_name
 from cc_pipeline.lake.snapshot import find_other_publications
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.lake.target_definitions import find_defining_slugs
-from cc_pipeline.transport.client import Transport
-from cc_pipeline.upkeep.purge_plan import (
+from cc_pipeline.maintenance.purge_plan import (
     PurgeNote,
     PurgePlan,
     purged_tables,
@@ -36,6 +35,7 @@ from cc_pipeline.upkeep.purge_plan import (
     refuse_unknown_tables,
     slices_of_target,
 )
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.workspace.workspace import Workspace
 
 _FOLDER: Final = "receipts/"
@@ -208,7 +208,7 @@ def describe_leftovers(workspace: Workspace, receipt: Receipt, leftovers: Leftov
     counts = [
         (leftovers.files, "stored or exported files that the receipt names"),
         (leftovers.superseded, "superseded files of tables with rows of it; readers may have them open"),
-        (leftovers.published, "rows in cc.duckdb, which the next run or cc-pipeline automation upkeep removes"),
+        (leftovers.published, "rows in cc.duckdb, which the next run or cc-pipeline automation maintenance removes"),
     ]
     lines += [f"LEFT: {count:,} {subject}" for count, subject in counts if count]
     if read_note(workspace.place, receipt.slug) is not None:

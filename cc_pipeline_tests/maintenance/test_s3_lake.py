@@ -30,10 +30,10 @@ from cc_pipeline.lake import published_file
 from cc_pipeline.lake.published_file import open_for_queries
 from cc_pipeline.lake.slice import PARSE, Slice
 from cc_pipeline.lake.snapshot import read_pinned_versions
-from cc_pipeline.upkeep.maintain import run_upkeep
-from cc_pipeline.upkeep.purge import purge
-from cc_pipeline.upkeep.purge_plan import list_unfinished_purges, plan_purge
-from cc_pipeline.upkeep.stored_files import find_lost_records, verify
+from cc_pipeline.maintenance.maintain import run_maintenance
+from cc_pipeline.maintenance.purge import purge
+from cc_pipeline.maintenance.purge_plan import list_unfinished_purges, plan_purge
+from cc_pipeline.maintenance.stored_files import find_lost_records, verify
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.testing.mini_crawl.news import NewsSpec, write_news
 from cc_pipeline_tests.weedserver import REGION, S3Server, weed_server
@@ -248,14 +248,14 @@ def test_two_homes_on_one_lake_run_publish_and_sweep_side_by_side(
         harvest(workspace)
         extract(workspace, work[workspace])
         publish(workspace)
-        run_upkeep(workspace, max_files=1)
+        run_maintenance(workspace, max_files=1)
 
     with ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(at_work, workspace) for workspace in (one, two)]:
             done.result()
     whole = answer(near(bucket, tmp_path / "near", SITE, OTHER), CAPTURES, capsys)
     for workspace in (one, two):
-        run_upkeep(workspace, max_files=1)
+        run_maintenance(workspace, max_files=1)
         assert answer(workspace, CAPTURES, capsys) == whole
     assert read_pinned_versions(one.place) == {}
 

@@ -1,4 +1,5 @@
-"""Fetches that are killed while another fetch and upkeep run: a program of its own, whose children do all the work.
+"""Fetches that are killed while another fetch and maintenance run: a program of its own, whose children do all the
+work.
 
 It opens no table itself, since the Delta library's threads do not survive a fork. Each child ends with 0, or has
 written its traceback to standard error.
@@ -21,10 +22,10 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import LOCATE, Slice
+from cc_pipeline.maintenance.maintain import _sweep_records, run_maintenance
 from cc_pipeline.processes import this_process
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.settings import load_settings
-from cc_pipeline.upkeep.maintain import _sweep_records, run_upkeep
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.extraction.stored import dangling, without_varying
 from cc_pipeline_tests.world import NEW, harvest
@@ -86,13 +87,13 @@ def prepare(workspace: Workspace) -> None:
     workspace.lake.commit("captures", none, [slice_.where], digests)
 
 
-def upkeep(workspace: Workspace, whole: bool) -> None:
+def maintenance(workspace: Workspace, whole: bool) -> None:
     """Ends what the others count on, and leaves no grace to stored records that no fetch holds."""
     fetch_captures(workspace, NEW, [BEFORE.slug])
     for _ in range(3):
         _sweep_records(workspace, 0)
     if whole:
-        run_upkeep(workspace, retention_hours=0)
+        run_maintenance(workspace, retention_hours=0)
 
 
 def plain_run(workspace: Workspace) -> None:
@@ -121,7 +122,7 @@ def disturbed(number: int, folder: Path, url: str, moment: float) -> bool:
     home = Path(shutil.copytree(folder / "base", folder / f"round-{number}"))
     whole = number % 3 == 0
     beside = [
-        child(home, url, lambda workspace: upkeep(workspace, whole)),
+        child(home, url, lambda workspace: maintenance(workspace, whole)),
         child(home, url, lambda workspace: (fetch_captures(workspace, NEW, [BESIDE.slug]), None)[1]),
     ]
     killed = child(home, url, lambda workspace: (fetch_captures(workspace, NEW, [KILLED.slug]), None)[1])

@@ -26,14 +26,14 @@ from cc_pipeline.lake.snapshot import Publication, pins_another_log, read_pinned
 from cc_pipeline.lake.streaming import list_crawls
 from cc_pipeline.lake.vacuum import RETENTION_FLOOR_HOURS, clean_log, vacuum
 from cc_pipeline.locks import LockTimeout, is_plausible, locked
+from cc_pipeline.maintenance.purge import finish_purges, resume_purges
+from cc_pipeline.maintenance.stored_files import list_named_files
 from cc_pipeline.publish.publish import delete_leftovers, publish_warehouse
 from cc_pipeline.records.file_leases import forget_ended
 from cc_pipeline.records.sweep import crawls_with_files, sweep
 from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.upkeep.purge import finish_purges, resume_purges
-from cc_pipeline.upkeep.stored_files import list_named_files
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Duration of a lease: longer than any merge. After a kill, no process merges until it has expired.
@@ -43,7 +43,7 @@ _MAX_LEASE_BYTES: Final = 4_096
 #: Hours that a superseded file is kept, for readers that opened ``cc.duckdb`` before.
 RETENTION_HOURS = 168
 #: Maximum bytes that a publication merges, and seconds after which it starts no further merge: a person waits for it.
-#: Later publications and upkeep do the rest.
+#: Later publications and maintenance do the rest.
 _MAX_MERGED_BYTES = 512 << 20
 _MAX_SECONDS = 30
 #: Maximum digests of a table's log that a publication folds.
@@ -54,7 +54,7 @@ _MAX_FOOTERS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class UpkeepReport:
+class MaintenanceReport:
     """Numbers of files ``merged`` and ``deleted``, by table, and of leftovers of dead processes (``leftovers``).
     ``failed`` has the errors of the maintenance of extensions, by extension."""
 
@@ -64,9 +64,9 @@ class UpkeepReport:
     failed: dict[str, str]
 
 
-def run_upkeep(
+def run_maintenance(
     workspace: Workspace, max_files: int | None = None, retention_hours: int = RETENTION_HOURS
-) -> UpkeepReport:
+) -> MaintenanceReport:
     """Merges the files of tables whose crawls have more than ``max_files`` small ones, or too many that overlap;
     publishes, and deletes superseded files.
 
@@ -100,7 +100,7 @@ def run_upkeep(
     )
     deleted["stored records"] = _sweep_records(workspace, retention_hours)
     finish_purges(workspace, max(retention_hours, RETENTION_FLOOR_HOURS) * 3_600)
-    return UpkeepReport(merged, deleted | extension_files, leftovers, failed)
+    return MaintenanceReport(merged, deleted | extension_files, leftovers, failed)
 
 
 def _maintain_extensions(workspace: Workspace) -> tuple[dict[str, int], dict[str, str]]:
@@ -120,9 +120,8 @@ def _maintain_extensions(workspace: Workspace) -> tuple[dict[str, int], dict[str
 def merge_and_publish(workspace: Workspace) -> Publication:
     """Merges due files if that is quick and no other process merges, and publishes as ``publish_warehouse`` does.
 
-    So a home without upkeep stays fast. Raises ``EnvironmentFault``, also if files could not be merged: the tables were
-    published then.
-    """
+    So a home without maintenance stays fast. Raises ``EnvironmentFault``, also if files could not be merged: the tables
+    were published then."""
     try:
         merged = _merge(
             workspace, Bounds(max_bytes=_MAX_MERGED_BYTES, until=time.monotonic() + _MAX_SECONDS), wait=False
@@ -165,7 +164,7 @@ def _hold_merge_lock(workspace: Workspace, *, wait: bool) -> Iterator[bool]:
     """Yields whether this process may merge. ``wait``: waits for processes of this home, never for other homes."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked(workspace.settings.home / "upkeep.lock", None if wait else 0))
+            stack.enter_context(locked(workspace.settings.home / "maintenance.lock", None if wait else 0))
             has_lock = not workspace.settings.has_separate_lake or stack.enter_context(
                 hold_lease(workspace.place, "merging")
             )

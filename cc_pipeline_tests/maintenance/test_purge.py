@@ -26,19 +26,19 @@ from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.vacuum import vacuum_now
+from cc_pipeline.maintenance import maintain, record_moves
+from cc_pipeline.maintenance import purge as purging
+from cc_pipeline.maintenance import record_moves as moving
+from cc_pipeline.maintenance.maintain import run_maintenance
+from cc_pipeline.maintenance.purge import PurgeReport, purge
+from cc_pipeline.maintenance.purge_plan import PurgePlan, list_unfinished_purges, plan_purge, purged_tables
+from cc_pipeline.maintenance.receipts import describe_leftovers, find_leftovers, read_receipts
+from cc_pipeline.maintenance.stored_files import find_lost_records, verify
 from cc_pipeline.records.file_leases import lease
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.records.sweep import sweep
 from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.upkeep import maintain, record_moves
-from cc_pipeline.upkeep import purge as purging
-from cc_pipeline.upkeep import record_moves as moving
-from cc_pipeline.upkeep.maintain import run_upkeep
-from cc_pipeline.upkeep.purge import PurgeReport, purge
-from cc_pipeline.upkeep.purge_plan import PurgePlan, list_unfinished_purges, plan_purge, purged_tables
-from cc_pipeline.upkeep.receipts import describe_leftovers, find_leftovers, read_receipts
-from cc_pipeline.upkeep.stored_files import find_lost_records, verify
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files
 from cc_pipeline_tests.oracles.published import list_differences
@@ -219,7 +219,7 @@ def test_a_look_costs_the_crawls_of_the_receipt_and_waits_for_the_end(
         return real(self, prefix)
 
     monkeypatch.setattr(Transport, "listing", noted)
-    monkeypatch.setattr("cc_pipeline.upkeep.receipts.find_leftovers", None)
+    monkeypatch.setattr("cc_pipeline.maintenance.receipts.find_leftovers", None)
     purged(small)
     [receipt] = read_receipts(small, GOES)
     assert receipt.hidden and receipt.ended is receipt.left is None
@@ -254,12 +254,12 @@ def test_a_reader_of_before_reads_until_the_retention_has_passed(
         assert reader.execute("SELECT count(*) FROM capture_targets WHERE target = 'example.com'").fetchone() == (0,)
         assert reader.execute("SELECT count(*) FROM targets WHERE slug = 'example.com'").fetchone() == (0,)
     assert traces(home, wanted) != []
-    # upkeep meanwhile does not begin the week anew
+    # maintenance meanwhile does not begin the week anew
     [note] = list_unfinished_purges(workspace.place)
     for days in (3, 3, 2):
         assert list_unfinished_purges(workspace.place) == [note]
         days_later(monkeypatch, days)
-        run_upkeep(workspace)
+        run_maintenance(workspace)
     assert not {home / "lake" / file for files in note.old.values() for file in files} & set(home.rglob("*"))
     assert list_unfinished_purges(workspace.place) == []
 
@@ -315,8 +315,8 @@ def test_a_killed_process_finishes_the_next_time(small: Workspace, tmp_path: Pat
         script = (
             "from cc_pipeline.settings import load_settings\n"
             "from cc_pipeline.workspace.workspace import open_workspace\n"
-            "from cc_pipeline.upkeep.purge import purge\n"
-            "from cc_pipeline.upkeep.purge_plan import plan_purge\n"
+            "from cc_pipeline.maintenance.purge import purge\n"
+            "from cc_pipeline.maintenance.purge_plan import plan_purge\n"
             f"with open_workspace(load_settings({{}}, source={settings.source!r}, home={home!r})) as one:\n"
             "    plan = plan_purge(one, 'example.com', 'example.com'); print('now', flush=True)\n"
             "    purge(one, plan, now=True)\n"

@@ -11,9 +11,9 @@ import pytest
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.layout import MAX_SMALL_FILES
 from cc_pipeline.locks import locked
+from cc_pipeline.maintenance import maintain
+from cc_pipeline.maintenance.maintain import merge_and_publish, run_maintenance
 from cc_pipeline.publish.views import Sharing, publication_views
-from cc_pipeline.upkeep import maintain
-from cc_pipeline.upkeep.maintain import merge_and_publish, run_upkeep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import workspace_of
 
@@ -28,7 +28,7 @@ def workspace(tmp_path: Path) -> Workspace:
     for number in range(MAX_SMALL_FILES + 1):
         target = f"t{number:02}"
         row = {"crawl": CRAWL, "target": target, "located_by": "parquet", "subsets": ["warc"], "complete": True}
-        row |= {"unread_files": 0, "unread": [], "captures": 1, "looked_up_at": 0, "made_from": "a"}
+        row |= {"unread_files": 0, "unread": [], "captures": 1, "looked_up_at": 0, "input_digest": "a"}
         row |= {"definition": "a", "index_version": "", "record_bytes": 0, "fetch_bytes": 0, "fetch_requests": 0}
         row |= {"unlisted": 0, "removal": "", "repeated": 0}
         where = [{"crawl": CRAWL, "target": target}]
@@ -66,11 +66,11 @@ def test_a_publication_merges_what_is_due_and_readers_of_before_keep_theirs(work
 
 
 def test_it_waits_for_nobody_who_merges(workspace: Workspace) -> None:
-    with locked(workspace.settings.home / "upkeep.lock"):
+    with locked(workspace.settings.home / "maintenance.lock"):
         merge_and_publish(workspace)
     assert len(shown(workspace)) == MAX_SMALL_FILES + 1
     assert files(workspace) == MAX_SMALL_FILES + 1
-    assert run_upkeep(workspace).merged["lookups"] == MAX_SMALL_FILES + 1
+    assert run_maintenance(workspace).merged["lookups"] == MAX_SMALL_FILES + 1
 
 
 def test_what_cannot_be_merged_is_published_all_the_same_and_told(

@@ -21,12 +21,12 @@ from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.replacing import change_rows
 from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.maintenance.purge_plan import as_places, rows_of_files
 from cc_pipeline.records.file_leases import list_active_leases
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, LocationIndex
 from cc_pipeline.records.segments import SUFFIXES, Row, adopt, delete_journals, journal_rows, segment_head
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
 from cc_pipeline.records.sweep import note
-from cc_pipeline.upkeep.purge_plan import as_places, rows_of_files
 
 #: Maximum bytes of neighbouring members that are read together; one record may be larger.
 _MAX_READ_BYTES: Final = 8 << 20

@@ -264,8 +264,8 @@ def _find_missing_digests(
     stage's digest."""
     names = {stage.digest_name(slice_) for slice_ in later_slices}
     noted_digests = {
-        stage.digest_name(Slice(row["crawl"], row["target"])): row["made_from"]
-        for row in lake.read(notes, columns=["crawl", "target", "made_from"]).to_pylist()
+        stage.digest_name(Slice(row["crawl"], row["target"])): row["input_digest"]
+        for row in lake.read(notes, columns=["crawl", "target", "input_digest"]).to_pylist()
     }
     table_digests = lake.digests(stage.main_table, [*{*names, *noted_digests}], version)
     missing_names = {name for name in names if table_digests[name] in (None, EMPTIED_DIGEST)}

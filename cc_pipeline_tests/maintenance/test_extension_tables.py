@@ -17,11 +17,11 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extension import Extension, find_extensions
 from cc_pipeline.lake.lake import TableSpec
 from cc_pipeline.lake.slice import Slice, Stage, write_notes
+from cc_pipeline.maintenance.maintain import run_maintenance
+from cc_pipeline.maintenance.purge import drop_subset, purge, remove_empty_targets
+from cc_pipeline.maintenance.purge_plan import plan_purge
+from cc_pipeline.maintenance.receipts import find_leftovers, read_receipts
 from cc_pipeline.publish.publish import find_publication_lag
-from cc_pipeline.upkeep.maintain import run_upkeep
-from cc_pipeline.upkeep.purge import drop_subset, purge, remove_empty_targets
-from cc_pipeline.upkeep.purge_plan import plan_purge
-from cc_pipeline.upkeep.receipts import find_leftovers, read_receipts
 from cc_pipeline.workspace.tables import all_tables
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, Bucket, publish, workspace_of
@@ -92,7 +92,7 @@ def test_a_purge_clears_a_table_whose_extension_is_left_out(
     assert "titles" not in {spec.name for spec in all_tables()}
     [finding] = [finding for finding in examine(without.settings) if finding.topic == "titles"]
     assert (finding.level, "the extension titles, which is not in use" in finding.text) == ("note", True)
-    run_upkeep(without)
+    run_maintenance(without)
     publish(without)
     with duckdb.connect(str(without.settings.published_path), read_only=True) as connection:
         [(shown,)] = connection.execute("SELECT count(*) FROM duckdb_views() WHERE view_name = 'titles'").fetchall()
@@ -301,7 +301,9 @@ def test_an_extension_whose_tables_cannot_be_used_costs_itself(
     assert "more" not in {spec.name for spec in all_tables()}
 
 
-def test_upkeep_calls_extensions_and_names_those_that_fail(bucket: Bucket, tmp_path: Path, install: Installer) -> None:
+def test_maintenance_calls_extensions_and_names_those_that_fail(
+    bucket: Bucket, tmp_path: Path, install: Installer
+) -> None:
     homes: list[Path] = []
 
     def fails(workspace: Workspace) -> int:
@@ -316,7 +318,7 @@ def test_upkeep_calls_extensions_and_names_those_that_fail(bucket: Bucket, tmp_p
         Extension(name="sound", summary="Counts.", maintenance=counts),
     )
     workspace = workspace_of(bucket[0], tmp_path / "home")
-    report = run_upkeep(workspace)
+    report = run_maintenance(workspace)
     assert homes == [tmp_path / "home"]
     assert (report.deleted["files of sound"], report.failed) == (3, {"broken": "KeyError: 'shelf'"})
     workspace.close()
