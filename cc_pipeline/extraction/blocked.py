@@ -1,7 +1,8 @@
-"""Sites that nobody may fetch: one list in the lake, asked by everything that locates, fetches or gets a capture.
+"""Sites that nobody may fetch. The lake has one list of them. Everything that locates, fetches or reads a capture uses
+it.
 
-A look-up leaves out captures of blocked sites. What a target was located as says which blocks touched it, so that it
-is located again when one comes or goes: then what it had of a blocked site goes with its rows, or comes back.
+A look-up leaves out captures of blocked sites. The stored version of a target includes the blocks that touch it. When a
+block comes or goes, the target is located again: rows of a blocked site then go, or come back.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 
-#: The list is whole in each file of this folder; the one with the greatest number counts.
+#: Each file of this folder has a complete list; the one with the greatest number counts.
 _FOLDER: Final = "blocked/"
 #: The table, and the name, under which a digest of the list is committed.
 _TABLE, _DIGEST = "targets", "blocked"
-#: Newest lists that stay: somebody may be about to read the one before.
+#: Newest lists that are kept: a process may be about to read the one before.
 _KEPT: Final = 3
 _LONGEST: Final = 64 << 20
-#: Stands between the version of a definition and that of the blocks that touch it.
+#: Separates the version of a definition from that of the blocks that touch it.
 _MARK: Final = "!"
-#: Stands for the latter where a target is the blocked site itself: what is here of it stays, and is asked for no more.
+#: In place of the latter if the target itself is the blocked site: its rows stay, and it is asked for no more.
 _ALL: Final = "all"
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A site that is blocked: its definition, since when, and why, in a person's words."""
+    """A blocked site: its definition, since when it is blocked, and the reason in a person's words."""
 
     definition: str
     since: str
@@ -50,38 +51,41 @@ class Block:
 
 @dataclass(frozen=True)
 class Blocked:
-    """The list as it was read."""
+    """The list of blocked sites as it was read."""
 
     blocks: tuple[Block, ...] = ()
 
     @cached_property
     def _targets(self) -> list[tuple[Block, Target]]:
-        found = [(block, parse_target(block.definition)) for block in self.blocks]
-        return [(block, one) for block, target in found for one in (target.members or (target,))]
+        block_targets = [(block, parse_target(block.definition)) for block in self.blocks]
+        return [(block, member) for block, target in block_targets for member in (target.members or (target,))]
 
     @cached_property
     def _index(self) -> MemberIndex:
         return MemberIndex([target for _, target in self._targets])
 
     def touching(self, target: Target) -> list[Block]:
-        """The blocks of which ``target`` may have captures."""
-        return [block for block, one in self._targets if _overlap(one, target)]
+        """The blocks whose sites may have captures of ``target``."""
+        return [block for block, blocked_target in self._targets if _overlap(blocked_target, target)]
 
-    def versions(self, versions: dict[str, str], read: Callable[[Sequence[str]], dict[str, Target]]) -> dict[str, str]:
-        """Versions of definitions by slug, with that of the blocks that touch each; ``read`` gives the targets."""
+    def versions(
+        self, versions: dict[str, str], read_targets: Callable[[Sequence[str]], dict[str, Target]]
+    ) -> dict[str, str]:
+        """Adds to each version (by slug) the version of the blocks that touch the target. ``read_targets`` gives the
+        targets of slugs."""
         if not self.blocks:
             return versions
-        targets = read([*versions])
+        targets = read_targets([*versions])
         return {slug: version + self._mark(targets[slug]) for slug, version in versions.items()}
 
     def _mark(self, target: Target) -> str:
-        if any(_is_own(one, target) for _, one in self._targets):
+        if any(_is_own(blocked_target, target) for _, blocked_target in self._targets):
             return _MARK + _ALL
         touching = sorted({block.definition for block in self.touching(target)})
         return _MARK + version_of("\n".join(touching)) if touching else ""
 
     def left(self, captures: pa.Table) -> pa.Table:
-        """``captures`` without those of blocked sites, and those of which nobody knows the site."""
+        """``captures`` without those of blocked sites and without those whose site is not known."""
         if not self.blocks:
             return captures
         rows = zip(captures["url"].to_pylist(), captures["url_host_name"].to_pylist(), strict=True)
@@ -92,68 +96,75 @@ class Blocked:
     def said(self, targets: Iterable[Target]) -> list[str]:
         """A sentence for each block that touches one of ``targets``."""
         touching = dict.fromkeys(block for target in targets for block in self.touching(target))
-        return [f"{block}: nothing of it is asked for (cc-pipeline targets unblock)" for block in touching]
+        return [f"{block}: its captures are not fetched (to undo: cc-pipeline targets unblock)" for block in touching]
 
     def refuse(self, url: str) -> None:
-        """Raises ``UserInputError`` for a page of a blocked site."""
+        """Raises ``UserInputError`` if the page ``url`` is on a blocked site."""
         for number in self._index.of(url):
-            raise UserInputError(f"{self._targets[number][0]}; to fetch it all the same: cc-pipeline targets unblock")
+            raise UserInputError(f"{self._targets[number][0]}; to fetch it anyway: cc-pipeline targets unblock")
 
 
 NOTHING_BLOCKED: Final = Blocked()
 
 
 def blocks_of(version: str) -> str:
-    """Which blocks touched what a version of :meth:`Blocked.versions` is of."""
+    """The part of a version (of :meth:`Blocked.versions`) that says which blocks touch the target."""
     return version.partition(_MARK)[2]
 
 
 def is_all_blocked(version: str) -> bool:
-    """Whether nothing may be fetched of what a version of :meth:`Blocked.versions` is of."""
+    """Whether a version of :meth:`Blocked.versions` says that the whole target is blocked."""
     return blocks_of(version) == _ALL
 
 
-def same_but_for_blocks(version: str, other: str) -> bool:
-    """Whether two versions of :meth:`Blocked.versions` are of one definition, and differ in what blocks touch it."""
-    return version != other and version.partition(_MARK)[0] == other.partition(_MARK)[0]
+def same_but_for_blocks(version: str, other_version: str) -> bool:
+    """Whether two versions of :meth:`Blocked.versions` have the same definition and different blocks."""
+    return version != other_version and version.partition(_MARK)[0] == other_version.partition(_MARK)[0]
 
 
 def blocked(workspace: Workspace) -> Blocked:
-    """The list of the lake, as it is now. Raises ``EnvironmentFault``, also for a list that cannot be read: nothing is
-    fetched then."""
+    """Reads the list from the lake as it is now. Raises ``EnvironmentFault``, also if the list cannot be read: nothing
+    is fetched then."""
     return _newest(workspace)[1]
 
 
 def list_digest(workspace: Workspace) -> str | None:
-    """A digest of the list as it was changed last; ``None`` where it never was. It is in the log of the targets, where
-    a run looks in each of its commits. Raises ``EnvironmentFault``."""
+    """A digest of the list at its last change; ``None`` if it never changed. It is in the log of the table of targets,
+    which a run reads in each of its commits. Raises ``EnvironmentFault``."""
     return workspace.lake.digest(_TABLE, _DIGEST)
 
 
-def block(workspace: Workspace, targets: Sequence[Target], why: str = "") -> Blocked:
-    """Adds ``targets`` to the list, and gives it; those on it stay as they are. Raises ``EnvironmentFault``."""
+def block(workspace: Workspace, targets: Sequence[Target], reason: str = "") -> Blocked:
+    """Adds ``targets`` to the list and returns the list. Targets on the list keep their entry. Raises
+    ``EnvironmentFault``."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    added = {target.written: Block(target.written, now, why) for target in targets}
-    return _change(workspace, lambda known: added | known)
+    added = {target.written: Block(target.written, now, reason) for target in targets}
+    return _change(workspace, lambda blocks_by_site: added | blocks_by_site)
 
 
 def unblock(workspace: Workspace, targets: Sequence[Target]) -> Blocked:
-    """Takes ``targets`` off the list, and gives it. Raises ``UserInputError`` for one that is not on it."""
-    known = {one.definition for one in blocked(workspace).blocks}
+    """Removes ``targets`` from the list and returns the list. Raises ``UserInputError`` for a target that is not on
+    it."""
+    blocked_sites = {listed_block.definition for listed_block in blocked(workspace).blocks}
     for target in targets:
-        if target.written not in known:
-            raise UserInputError(f"{target.definition} is not blocked. What is: cc-pipeline targets block")
-    off = {target.written for target in targets}
-    return _change(workspace, lambda known: {name: one for name, one in known.items() if name not in off})
+        if target.written not in blocked_sites:
+            raise UserInputError(f"{target.definition} is not blocked. See the list: cc-pipeline targets block")
+    removed_sites = {target.written for target in targets}
+    return _change(
+        workspace,
+        lambda blocks_by_site: {
+            name: listed_block for name, listed_block in blocks_by_site.items() if name not in removed_sites
+        },
+    )
 
 
 def _numbered(workspace: Workspace) -> list[int]:
-    names = (one.key.removeprefix(_FOLDER) for one in workspace.place.listing(_FOLDER))
+    names = (stored_object.key.removeprefix(_FOLDER) for stored_object in workspace.place.listing(_FOLDER))
     return sorted(int(name) for name in names if name.isdecimal())
 
 
 def _newest(workspace: Workspace) -> tuple[list[int], Blocked]:
-    """The numbers that there are, and the list of the greatest one."""
+    """The existing list numbers, and the list with the greatest number."""
     while True:
         numbers = _numbered(workspace)
         if not numbers:
@@ -170,45 +181,52 @@ def _newest(workspace: Workspace) -> tuple[list[int], Blocked]:
 def _read(workspace: Workspace, key: str) -> Blocked:
     place = workspace.place
     try:
-        noted = json.loads(place.read_all(key, _LONGEST).data)
-        found = Blocked(tuple(Block(str(one["definition"]), str(one["since"]), str(one["why"])) for one in noted))
-        found.touching(parse_target("example.com"))
+        json_blocks = json.loads(place.read_all(key, _LONGEST).data)
+        blocklist = Blocked(
+            tuple(
+                Block(str(json_block["definition"]), str(json_block["since"]), str(json_block["why"]))
+                for json_block in json_blocks
+            )
+        )
+        blocklist.touching(parse_target("example.com"))
     except (ValueError, KeyError, TypeError, UserInputError) as error:
         raise EnvironmentFault(
-            f"{place.source}/{key} is no list of blocked sites ({error})",
-            "Put it back from a copy; nothing is fetched while nobody knows what is blocked.",
+            f"{place.source}/{key} cannot be read as a list of blocked sites ({error})",
+            "Restore it from a backup. Nothing is fetched until the list can be read.",
         ) from error
-    return found
+    return blocklist
 
 
 def _change(workspace: Workspace, change: Callable[[dict[str, Block]], dict[str, Block]]) -> Blocked:
-    """Writes the list with the next number, which one writer gets; the others change what that one wrote. Who was slow
-    may get a number that was used and is gone, so the list is right when reading it shows the change."""
+    """Writes the changed list under the next number, which only one writer gets. The other writers change the newer
+    list. A slow writer may get a number that was used and deleted, so the list counts as written once a read shows the
+    change."""
     workspace.claim()
     while True:
-        numbers, found = _newest(workspace)
-        known = {one.definition: one for one in found.blocks}
-        wanted = change(known)
-        if wanted == known:
-            return found
-        ordered = [asdict(wanted[name]) for name in sorted(wanted)]
-        data = (json.dumps(ordered, ensure_ascii=False) + "\n").encode()
+        numbers, blocklist = _newest(workspace)
+        blocks_by_site = {listed_block.definition: listed_block for listed_block in blocklist.blocks}
+        changed_blocks = change(blocks_by_site)
+        if changed_blocks == blocks_by_site:
+            return blocklist
+        sorted_blocks = [asdict(changed_blocks[name]) for name in sorted(changed_blocks)]
+        data = (json.dumps(sorted_blocks, ensure_ascii=False) + "\n").encode()
         if workspace.place.put(f"{_FOLDER}{max([0, *numbers]) + 1:012}", data, only_if_absent=True):
-            # runs that are at work see it here
-            workspace.lake.commit_digests(_TABLE, {_DIGEST: input_digest({"blocked": ordered})})
-            for old in numbers[: 1 - _KEPT]:
-                workspace.place.delete(f"{_FOLDER}{old:012}")
+            # running runs see this digest change
+            workspace.lake.commit_digests(_TABLE, {_DIGEST: input_digest({"blocked": sorted_blocks})})
+            for old_number in numbers[: 1 - _KEPT]:
+                workspace.place.delete(f"{_FOLDER}{old_number:012}")
 
 
 def _is_own(block: Target, target: Target) -> bool:
-    """Whether a target is the very site that is blocked. Never a set: in sets and their parts blocks are by capture,
-    whoever their other members are, and however they are divided."""
+    """Whether a target is itself the blocked site. A set never is: in sets and their parts, blocks apply to single
+    captures, whoever the other members are and however the set is divided."""
     return target.kind != "set" and block.written == target.written
 
 
-def _overlap(one: Target, other: Target) -> bool:
+def _overlap(first_target: Target, second_target: Target) -> bool:
     return any(
-        (b.end is None or a.start < b.end) and (a.end is None or b.start < a.end)
-        for a in one.ranges
-        for b in other.ranges
+        (second_range.end is None or first_range.start < second_range.end)
+        and (first_range.end is None or second_range.start < first_range.end)
+        for first_range in first_target.ranges
+        for second_range in second_target.ranges
     )

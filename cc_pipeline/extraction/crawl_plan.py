@@ -1,4 +1,5 @@
-"""What a run would do of targets in a crawl, and what it did: the difference of how they stood before and after."""
+"""The plan of a run for the targets of one crawl, and the changes that the run made: the difference of the slice states
+before and after it."""
 
 from __future__ import annotations
 
@@ -20,19 +21,21 @@ from cc_pipeline.lake.slice import VERSION, Slice
 from cc_pipeline.records.leases import left_behind
 from cc_pipeline.workspace.workspace import Workspace
 
-#: What a commit to may change a plan: targets, what is blocked of them, and the last table of each stage.
+#: Tables whose commits may change a plan: targets and their blocks, and the last table of each stage.
 _READ: Final = ("targets", *(stage.main_table for stage in STAGES))
 
-#: ``new``: nothing was there before. ``updated``: looked up, fetched or parsed again. ``undone``: a stage is missing.
+#: ``new``: no rows before. ``updated``: looked up, fetched or parsed again. ``undone``: a stage is missing.
 Change: TypeAlias = Literal["new", "updated", "same", "undone"]
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlPlan:
-    """What was asked for in one crawl, what is wanted of each slice, how it stands, by which indexes it can be located,
-    and what is to be done of it. ``retire`` are sets of which slices are left that they do not have any more.
-    ``unfinished`` says that a fetch of the crawl was killed: the next one settles what it left. ``seen`` are the
-    versions of the tables that it was read from."""
+    """The plan for one crawl: the requested targets, the request and the state of each slice, the indexes by which it
+    can be located, and the stages that are due.
+
+    ``retire`` are sets that still have slices of an earlier division. ``unfinished``: a fetch of the crawl was killed,
+    and the next fetch adopts its records. ``seen`` are the versions of the tables that the plan was made from.
+    """
 
     asked: Asked
     wanted: Mapping[Slice, Wanted]
@@ -45,79 +48,98 @@ class CrawlPlan:
 
     @property
     def current(self) -> dict[str, dict[str, str]]:
-        """The targets of which a run would change nothing, and what their rows say by table, where that is known."""
+        """The targets that a run would not change, each with the content digests of its rows by table, where they are
+        known."""
         if self.unfinished:
             return {}
-        due = {todo.slice_.whole.target for todo in self.plan.todos} | self.retire
-        return {slug: self.versions(slug) for slug in self.asked.for_ if slug not in due}
+        due_targets = {slice_plan.slice_.whole.target for slice_plan in self.plan.todos} | self.retire
+        return {slug: self.versions(slug) for slug in self.asked.for_ if slug not in due_targets}
 
     def found_nothing(self, slug: str) -> bool:
-        """Whether a target has no capture, by indexes that were whole, in any subset."""
+        """Whether complete indexes list no capture of a target, in any subset."""
         lookups = [self.standings[slice_].lookup for slice_ in self.asked.for_[slug]]
-        empty = all(one is not None and one.complete and not one.captures for one in lookups)
-        return empty and not self.asked.beside[slug]
+        is_empty = all(lookup is not None and lookup.complete and not lookup.captures for lookup in lookups)
+        return is_empty and not self.asked.beside[slug]
 
     def versions(self, slug: str) -> dict[str, str]:
-        """What the rows of a target say, by table, where that is known: of all its slices together."""
-        every = [self.standings[one] for one in (*self.asked.for_[slug], *self.asked.beside[slug])]
-        found: dict[str, str] = {}
+        """The content digests of a target's rows by table, where they are known: of all its slices together."""
+        slice_states = [self.standings[slice_] for slice_ in (*self.asked.for_[slug], *self.asked.beside[slug])]
+        digests: dict[str, str] = {}
         for stage in STAGES:
-            numbers = summed([one.versions(stage) for one in every if one.of(stage) is not None])
-            found |= {name.removeprefix(VERSION): str(number) for name, number in numbers.items()}
-        return found
+            metrics = summed(
+                [slice_state.versions(stage) for slice_state in slice_states if slice_state.of(stage) is not None]
+            )
+            digests |= {name.removeprefix(VERSION): str(digest) for name, digest in metrics.items()}
+        return digests
 
 
 def look(workspace: Workspace, crawl: str, slugs: Sequence[str], *, look_for_bytes: bool = True) -> CrawlPlan:
-    """What a run would do of ``slugs`` in ``crawl``. Reads logs and tables with one row a slice, and asks the lake's
-    place for stored files and for what killed runs left there, but without ``look_for_bytes``.
+    """Plans a run of ``slugs`` in ``crawl``. Reads logs and the tables with one row per slice. With ``look_for_bytes``
+    it also looks for stored files and for the leftovers of killed runs.
 
-    Raises ``UserInputError`` for keys that nobody can define, ``EnvironmentFault`` when the lake cannot be read.
+    Raises ``UserInputError`` for keys that have no definition and cannot be given one, ``EnvironmentFault`` when the
+    lake cannot be read.
     """
-    asked = expand(workspace, crawl, slugs)
-    return _looked(workspace, asked, wishes(workspace, asked.slices), look_for_bytes)
+    target_slices = expand(workspace, crawl, slugs)
+    return _looked(workspace, target_slices, wishes(workspace, target_slices.slices), look_for_bytes)
 
 
 def look_for(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> CrawlPlan:
-    """As :func:`look`, for targets that need not be registered; nothing is written."""
-    meant = definitions.meant(workspace.lake, targets)
-    defined = {part.slug: part for parts in meant.values() for part in parts}
+    """As :func:`look`, for targets that need not be registered. Nothing is written."""
+    parts_by_target = definitions.meant(workspace.lake, targets)
+    defined = {part.slug: part for parts in parts_by_target.values() for part in parts}
     versions = definitions.meant_versions(workspace.lake, defined.values())
     versions = blocked(workspace).versions(versions, lambda slugs: {slug: defined[slug] for slug in slugs})
-    sets = {part.slug for target in targets if target.kind == "set" for part in meant[target.slug]}
-    own = {slug: [part.slug for part in parts] for slug, parts in meant.items()}
-    asked = expand(workspace, crawl, [*meant], parts=own, where={target.slug: target.where for target in targets})
-    wanted = {slice_: Wanted(versions[slice_.defined], slice_.defined in sets) for slice_ in asked.slices}
-    return _looked(workspace, asked, wanted)
+    sets = {part.slug for target in targets if target.kind == "set" for part in parts_by_target[target.slug]}
+    part_slugs = {slug: [part.slug for part in parts] for slug, parts in parts_by_target.items()}
+    target_slices = expand(
+        workspace, crawl, [*parts_by_target], parts=part_slugs, where={target.slug: target.where for target in targets}
+    )
+    requests = {slice_: Wanted(versions[slice_.defined], slice_.defined in sets) for slice_ in target_slices.slices}
+    return _looked(workspace, target_slices, requests)
 
 
 def _looked(
-    workspace: Workspace, asked: Asked, wanted: Mapping[Slice, Wanted], look_for_bytes: bool = True
+    workspace: Workspace, target_slices: Asked, requests: Mapping[Slice, Wanted], check_stored_files: bool = True
 ) -> CrawlPlan:
-    seen = {table: workspace.lake.version(table) for table in _READ}
-    standings = stand(workspace, asked.every, look_for_bytes=look_for_bytes)
-    indexes = indexes_of(workspace, {slice_: standings[slice_] for slice_ in wanted})
-    sets = {slug: own for slug, own in asked.for_.items() if slug.startswith(SET_SLUG)}
-    retire = {slug for slug, own in sets.items() if any(left_over(workspace, stage, slug, own) for stage in STAGES)}
-    found = plan(wanted, standings, indexes, options_of(workspace.settings, datetime.now(UTC)))
-    unfinished = look_for_bytes and bool(left_behind(workspace.storage, asked.crawl))
-    return CrawlPlan(asked, wanted, standings, indexes, found, frozenset(retire), unfinished, seen)
+    table_versions = {table: workspace.lake.version(table) for table in _READ}
+    slice_states = stand(workspace, target_slices.every, look_for_bytes=check_stored_files)
+    indexes = indexes_of(workspace, {slice_: slice_states[slice_] for slice_ in requests})
+    sets = {slug: slices for slug, slices in target_slices.for_.items() if slug.startswith(SET_SLUG)}
+    obsolete_sets = {
+        slug for slug, slices in sets.items() if any(left_over(workspace, stage, slug, slices) for stage in STAGES)
+    }
+    new_plan = plan(requests, slice_states, indexes, options_of(workspace.settings, datetime.now(UTC)))
+    has_killed_fetch = check_stored_files and bool(left_behind(workspace.storage, target_slices.crawl))
+    return CrawlPlan(
+        target_slices,
+        requests,
+        slice_states,
+        indexes,
+        new_plan,
+        frozenset(obsolete_sets),
+        has_killed_fetch,
+        table_versions,
+    )
 
 
-def planned_with_new_indexes(workspace: Workspace, before: CrawlPlan) -> CrawlPlan:
-    """The same targets, planned with the indexes that there are now: after a harvest. Their state is read again only
-    where somebody blocked, purged or defined a target meanwhile, or another run committed."""
-    if any(workspace.lake.version(table) != version for table, version in before.seen.items()):
-        return look(workspace, before.asked.crawl, [*before.asked.for_])
-    indexes = indexes_of(workspace, {slice_: before.standings[slice_] for slice_ in before.wanted})
+def planned_with_new_indexes(workspace: Workspace, previous_plan: CrawlPlan) -> CrawlPlan:
+    """Plans the same targets again with the indexes that there are now, after a harvest. The slice states are read
+    again only if a target was blocked, purged or defined meanwhile, or another run committed."""
+    if any(workspace.lake.version(table) != version for table, version in previous_plan.seen.items()):
+        return look(workspace, previous_plan.asked.crawl, [*previous_plan.asked.for_])
+    indexes = indexes_of(workspace, {slice_: previous_plan.standings[slice_] for slice_ in previous_plan.wanted})
     options = options_of(workspace.settings, datetime.now(UTC))
-    return replace(before, indexes=indexes, plan=plan(before.wanted, before.standings, indexes, options))
+    return replace(
+        previous_plan, indexes=indexes, plan=plan(previous_plan.wanted, previous_plan.standings, indexes, options)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """How a partition (a crawl and a whole target) stands in the subsets asked for: what its slices were made from, and
-    captures that were found, planned for the fetch, fetched, still to be asked for, and fetched with another payload
-    than the index names. ``doubted``: nobody believes yet that the others are lost."""
+    """The state of a partition (a crawl and a whole target) in the requested subsets: the input digests of its slices,
+    and its numbers of captures: located, planned for the fetch, fetched, pending, and fetched with another payload than
+    the index names. ``doubted``: its losses are not confirmed yet."""
 
     made_from: tuple[str | None, ...] = ()
     captures: int = 0
@@ -129,20 +151,20 @@ class Total:
 
     @property
     def lost(self) -> int:
-        """Captures that the source has damaged, or not at all."""
+        """The number of captures that the source has damaged, or does not have."""
         return self.planned - self.fetched - self.unsettled
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a run did with one partition: ``before`` and ``after`` it."""
+    """The state of one partition ``before`` and ``after`` a run."""
 
     before: Total
     after: Total
 
     @property
     def change(self) -> Change:
-        """Whether the run changed it."""
+        """The change of the partition: whether it is new, updated, unchanged, or lacks a stage."""
         if not self.after.made_from or None in self.after.made_from:
             return "undone"
         if not self.before.made_from or all(digest is None for digest in self.before.made_from):
@@ -151,33 +173,33 @@ class Done:
 
 
 def done_between(before: Iterable[CrawlPlan], after: Iterable[CrawlPlan]) -> dict[Slice, Done]:
-    """What was done between two looks at the same partitions: the difference of how they stand."""
-    first = {partition: total for one in before for partition, total in _totals(one).items()}
-    last = {partition: total for one in after for partition, total in _totals(one).items()}
-    return {partition: Done(first.get(partition, Total()), total) for partition, total in last.items()}
+    """Compares two plans of the same partitions: the change of each partition between them."""
+    totals_before = {partition: total for crawl_plan in before for partition, total in _totals(crawl_plan).items()}
+    totals_after = {partition: total for crawl_plan in after for partition, total in _totals(crawl_plan).items()}
+    return {partition: Done(totals_before.get(partition, Total()), total) for partition, total in totals_after.items()}
 
 
-def _totals(found: CrawlPlan) -> dict[Slice, Total]:
+def _totals(crawl_plan: CrawlPlan) -> dict[Slice, Total]:
     totals = {}
-    for slug, own in found.asked.for_.items():
-        stands = [found.standings[slice_] for slice_ in own]
-        made = (one.of(stage) for stage in STAGES for one in stands)
-        fetches = [one.fetch for one in stands if one.fetch is not None]
-        totals[Slice(found.asked.crawl, slug)] = Total(
-            tuple(None if one is None else one.made_from for one in made),
-            sum(one.lookup.captures for one in stands if one.lookup is not None),
-            sum(one.planned for one in fetches),
-            sum(one.fetched for one in fetches),
-            sum(one.unsettled for one in fetches),
-            sum(one.mismatched for one in fetches),
-            any(one.losses_doubted for one in fetches),
+    for slug, slices in crawl_plan.asked.for_.items():
+        slice_states = [crawl_plan.standings[slice_] for slice_ in slices]
+        stage_states = (slice_state.of(stage) for stage in STAGES for slice_state in slice_states)
+        fetches = [slice_state.fetch for slice_state in slice_states if slice_state.fetch is not None]
+        totals[Slice(crawl_plan.asked.crawl, slug)] = Total(
+            tuple(None if stage_state is None else stage_state.made_from for stage_state in stage_states),
+            sum(slice_state.lookup.captures for slice_state in slice_states if slice_state.lookup is not None),
+            sum(fetch.planned for fetch in fetches),
+            sum(fetch.fetched for fetch in fetches),
+            sum(fetch.unsettled for fetch in fetches),
+            sum(fetch.mismatched for fetch in fetches),
+            any(fetch.losses_doubted for fetch in fetches),
         )
     return totals
 
 
 def current(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Those of ``slugs`` of which a run would change nothing; see :attr:`CrawlPlan.current`. None where anything is in
-    the way: a run says what."""
+    """The targets among ``slugs`` that a run would not change; see :attr:`CrawlPlan.current`. Empty if the plan cannot
+    be made: the run will tell why."""
     try:
         with workspace.lake.still():
             return look(workspace, crawl, slugs).current

@@ -1,7 +1,7 @@
-"""Where records are fetched and pages parsed: in this machine's own processes, or by others that are asked to.
+"""Engines fetch records and parse pages: in processes of this machine, or elsewhere.
 
-A stage finds out what is to be done, asks its engine for it, and answers for the commit: the digests, the ledger, how
-each slice stands. So tables are the same whatever engine made them, and a home may go from one to the other.
+A stage plans the work and asks its engine for it. The stage commits: the digests, the ledger, the state of each slice.
+So the tables are the same whatever engine made them, and a home may change its engine.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ from cc_pipeline.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class ToFetch:
-    """What one fetch is to bring: the ``captures`` of ``slices`` of a crawl, in the order of their places, which are
-    ``places``.
+    """The request of one fetch: the ``captures`` of ``slices`` of a crawl, in the order of their locations ``places``.
 
-    ``held`` rows need not be fetched again. ``holding`` is to be told the files taken over from killed runs before
-    anything is fetched; ``in_table`` gives the places of all records that the table has of the crawl. ``scratch`` lives
-    until the commit.
+    Rows in ``held`` need not be fetched again. ``holding`` is called with the files that are adopted from killed runs,
+    before anything is fetched. ``in_table`` gives the locations of all records that the table has of the crawl.
+    ``scratch`` exists until the commit.
     """
 
     slices: Sequence[Slice]
@@ -51,13 +50,13 @@ class ToFetch:
 
     @property
     def crawl(self) -> str:
-        """The crawl that the slices are of."""
+        """The crawl of the slices."""
         return self.order.crawl
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a fetch brought: ``rows`` of the records table, and how each slice stands with them.
+    """The result of a fetch: the number of ``rows`` of the records table, and the counts of each slice (``found``).
 
     ``commit`` replaces the slices of the given digests by these rows, in one commit.
     """
@@ -70,9 +69,9 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class ToParse:
-    """Records (``PARSED_SCHEMA``) of slices of one crawl to be parsed, in no order; ``made_from`` has the digest of
-    each slice. Pages that are kept are ``before``'s, once all ``records`` were drawn. ``folder`` lives until the call
-    ends."""
+    """The request of one parse: the records (``PARSED_SCHEMA``) of slices of one crawl, in no order. ``made_from`` has
+    the digest of each slice. ``before`` has the pages that are kept, once all ``records`` were read. ``folder`` exists
+    until the call ends."""
 
     crawl: str
     made_from: Mapping[Slice, str]
@@ -82,8 +81,8 @@ class ToParse:
 
 
 class Engine(Protocol):
-    """Fetches records and parses pages. ``partitions`` and ``captures`` are how many of each it is best given together;
-    one partition may have more captures."""
+    """Fetches records and parses pages. ``partitions`` and ``captures`` are how many of each the engine takes best in
+    one call; a single partition may have more captures."""
 
     @property
     def partitions(self) -> int: ...
@@ -91,12 +90,12 @@ class Engine(Protocol):
     @property
     def captures(self) -> int: ...
 
-    def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
-        """Fetches, verifies and stores; commits nothing. Raises ``EnvironmentFault``; what was stored until then is
-        adopted by the next fetch."""
+    def fetch(self, workspace: Workspace, request: ToFetch) -> Fetched:
+        """Fetches, verifies and stores; commits nothing. Raises ``EnvironmentFault``; the next fetch adopts the records
+        stored until then."""
         ...
 
-    def parse(self, workspace: Workspace, asked: ToParse) -> None:
+    def parse(self, workspace: Workspace, request: ToParse) -> None:
         """Parses, and commits the pages. Raises ``EnvironmentFault``."""
         ...
 
@@ -110,31 +109,34 @@ class LocalEngine:
     #: Minutes of a real source, while commits cost a second.
     captures: int = 5_000
 
-    def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
-        rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, asked.scratch)
+    def fetch(self, workspace: Workspace, request: ToFetch) -> Fetched:
+        rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, request.scratch)
         result = fetch_records(
-            Planned(asked.captures.batches(), asked.places, asked.held.rows.batches()),
-            asked.order,
-            workspace.archives(asked.crawl),
+            Planned(request.captures.batches(), request.places, request.held.rows.batches()),
+            request.order,
+            workspace.archives(request.crawl),
             workspace.storage,
             keep=rows.add,
-            scratch=asked.scratch,
+            scratch=request.scratch,
             progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
-            holding=asked.holding,
-            in_table=asked.in_table,
+            holding=request.holding,
+            in_table=request.in_table,
         )
 
         def records() -> Iterable[pa.RecordBatch]:
-            # counted among their rounds only now that it is known whether the source gave anything
+            # rounds are counted only once it is known whether the source gave anything
             return map(with_this_round, rows.batches()) if result.answered else rows.batches()
 
-        found = shortfalls(records(), asked.slices)
+        counts_by_slice = shortfalls(records(), request.slices)
         return Fetched(
-            result, rows.rows, found, lambda lake, made_from: FETCH.commit(lake, made_from, {"records": records})
+            result,
+            rows.rows,
+            counts_by_slice,
+            lambda lake, input_digests: FETCH.commit(lake, input_digests, {"records": records}),
         )
 
-    def parse(self, workspace: Workspace, asked: ToParse) -> None:
-        # the parsers: a command that only asks for a price need not wait for them
+    def parse(self, workspace: Workspace, request: ToParse) -> None:
+        # loads the parsers: a command that only asks for a cost need not wait for them
         from cc_pipeline.extraction.parsed_pages import (  # noqa: PLC0415
             BATCH_ROWS,
             options_of,
@@ -142,11 +144,11 @@ class LocalEngine:
             spill_pages,
         )
 
-        rows = OrderedRows(PARSED_SCHEMA, CAPTURE_ORDER, asked.folder)
-        for batch in asked.records:
+        rows = OrderedRows(PARSED_SCHEMA, CAPTURE_ORDER, request.folder)
+        for batch in request.records:
             rows.add(batch)
         settings = workspace.settings
-        with put_aside(workspace, asked.made_from, rows.rows, asked.folder) as folder:
+        with put_aside(workspace, request.made_from, rows.rows, request.folder) as folder:
             pages = spill_pages(
                 rows.batches(),
                 workspace.storage,
@@ -154,10 +156,10 @@ class LocalEngine:
                 # never this process, since a hostile page may loop or end its process
                 max(1, min(settings.workers or usable_cores(), -(-rows.rows // BATCH_ROWS))),
                 folder,
-                lambda done: progress.report("parse", done, rows.rows),
-                asked.before.rows,
+                lambda page_count: progress.report("parse", page_count, rows.rows),
+                request.before.rows,
             )
-            PARSE.commit(workspace.lake, asked.made_from, pages, asked.before.beside())
+            PARSE.commit(workspace.lake, request.made_from, pages, request.before.beside())
 
 
 LOCAL: Engine = LocalEngine()

@@ -48,7 +48,7 @@ from cc_pipeline.records.storage import STORED
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Columns of records that say how slices stand.
+#: Columns of records from which the counts of slices are computed.
 _STANDING = [
     *("target", "url", "outcome", "reason", "detail", "settled", "rounds", "digest_check", "payload_length"),
     *(*PLACE_NAME, *STORED),
@@ -64,14 +64,15 @@ def fetch_captures(
     distrusted: Collection[Place] = (),
     engine: Engine = LOCAL,
 ) -> StageReport:
-    """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome, by ``engine``. Stored records are not
-    fetched again, unless their bytes are gone.
+    """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome. ``engine`` fetches. Stored records are
+    fetched again only if their bytes are gone.
 
-    ``replay`` fetches quarantined and settled records again too, of all subsets that are there, and ``distrusted`` are
-    captures whose stored bytes are not used. Raises ``NotGiven`` when the source gives nothing, or less than the
-    settings allow, after what came was committed: it says of which targets, and has the report of all. Raises
-    ``EnvironmentFault`` when the disk fails, and as :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
-    Records fetched until then are kept, and the next call adopts them.
+    ``replay``: quarantined and settled records are fetched again too, in all located subsets. ``distrusted`` are
+    captures whose stored bytes are not used.
+    Raises ``NotGiven`` when the source gives nothing, or less than the settings allow, after the fetched records were
+    committed; the error names the targets and has the report of all. Raises ``EnvironmentFault`` when the disk fails,
+    and as :func:`~cc_pipeline.extraction.run_inputs.planned_again` does. Records fetched until then are kept, and the
+    next call adopts them.
     """
 
     def fetch_all(run: RunInputs) -> StageReport:
@@ -91,34 +92,34 @@ def _fetch_all(
     engine: Engine,
 ) -> StageReport:
     started = time.monotonic()
-    known = run.take_state(crawl, slugs)
-    chosen = _choose(workspace, known, slugs, replay=replay, distrusted=distrusted)
-    run.expect(LOCATE, {slice_: _said(known.standings[slice_]) for slice_ in chosen.todo})
-    _refuse_blocked(workspace, chosen.todo, known.standings, run.blocked())
-    if chosen.todo:
+    group_state = run.take_state(crawl, slugs)
+    fetch_plan = _choose(workspace, group_state, slugs, replay=replay, distrusted=distrusted)
+    run.expect(LOCATE, {slice_: _said(group_state.standings[slice_]) for slice_ in fetch_plan.todo})
+    _refuse_blocked(workspace, fetch_plan.todo, group_state.standings, run.blocked())
+    if fetch_plan.todo:
         workspace.agree_on_digests()
     if not replay:
-        refuse_dear(workspace, {slice_: known.standings[slice_] for slice_ in chosen.priced})
-    short = _shortfalls(workspace, crawl, known.standings)
-    state = _State(workspace, crawl, run, known.standings, short, distrusted, engine)
-    unfinished = left_behind(workspace.storage, crawl)
-    for again, some in _alike(chosen, is_unfinished=bool(unfinished), replay=replay).items():
-        _fetch(state, some, [slice_ for slice_ in some if slice_ in chosen.healed], again)
-    forget(workspace.storage, unfinished)
-    _judge_anew(state, chosen.gone, chosen.looked.in_vain)
-    after = _state_after(state, known)
-    # pages of healed slices are to be parsed again, and bytes that are still gone are looked for again
-    if not chosen.healed and not any(one.lost for one in known.standings.values()):
-        run.keep_state(after)
-    return _finish(state, chosen, after, started)
+        refuse_dear(workspace, {slice_: group_state.standings[slice_] for slice_ in fetch_plan.priced})
+    counts_by_slice = _shortfalls(workspace, crawl, group_state.standings)
+    state = _State(workspace, crawl, run, group_state.standings, counts_by_slice, distrusted, engine)
+    killed_fetches = left_behind(workspace.storage, crawl)
+    for scope, slices in _alike(fetch_plan, is_unfinished=bool(killed_fetches), replay=replay).items():
+        _fetch(state, slices, [slice_ for slice_ in slices if slice_ in fetch_plan.healed], scope)
+    forget(workspace.storage, killed_fetches)
+    _judge_anew(state, fetch_plan.gone, fetch_plan.looked.in_vain)
+    new_state = _state_after(state, group_state)
+    # pages of repaired slices are to be parsed again, and lost bytes are looked for again
+    if not fetch_plan.healed and not any(slice_state.lost for slice_state in group_state.standings.values()):
+        run.keep_state(new_state)
+    return _finish(state, fetch_plan, new_state, started)
 
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """What is to be fetched of the ``slices`` that were asked for, and why (``reasons``).
+    """The plan of one fetch: the requested ``slices``, and the ``reasons`` for which some are fetched.
 
-    ``healed`` are those that lost bytes, with how many records. ``looked`` is what a few requests found of those that
-    lost captures, and ``gone`` are those of which nothing is there yet. ``todo`` are all others.
+    ``healed`` are slices that lost stored bytes, each with how many records. ``looked`` is the result of the recheck of
+    lost captures, and ``gone`` are the slices whose losses it confirmed. ``todo`` are all other slices to be fetched.
     """
 
     slices: Sequence[Slice]
@@ -130,114 +131,135 @@ class _Chosen:
 
     @property
     def priced(self) -> list[Slice]:
-        """The slices of which a fetch of all captures was not agreed to before."""
-        return [one for one in self.todo if one in self.reasons and self.reasons[one].why not in OF_FEW]
+        """The slices for which nobody has agreed yet to a fetch of all captures."""
+        return [slice_ for slice_ in self.todo if slice_ in self.reasons and self.reasons[slice_].why not in OF_FEW]
 
 
 def _choose(
     workspace: Workspace,
-    known: GroupState,
+    group_state: GroupState,
     slugs: Sequence[str],
     *,
     replay: bool,
     distrusted: Collection[Place],
 ) -> _Chosen:
     """Plans a fetch. Raises ``EnvironmentFault`` for targets that were not located."""
-    asked, before, crawl = known.asked, known.standings, known.asked.crawl
-    slices = part_slices(workspace, slices_of(crawl, slugs)) if replay or distrusted else asked.slices
+    target_slices, slice_states, crawl = group_state.asked, group_state.standings, group_state.asked.crawl
+    slices = part_slices(workspace, slices_of(crawl, slugs)) if replay or distrusted else target_slices.slices
     for slice_ in slices:
-        if before[slice_].located is None:
+        if slice_states[slice_].located is None:
             raise EnvironmentFault(
                 f"captures of {slice_.whole.target} in {crawl} have not been located", "Materialize captures first."
             )
-    wanted = dict.fromkeys(slices, Wanted("", told=frozenset([FETCH.label] if replay else ())))
+    requests = dict.fromkeys(slices, Wanted("", told=frozenset([FETCH.label] if replay else ())))
     options = options_of(workspace.settings, None if replay else datetime.now(UTC))
-    reasons = plan(wanted, before, {}, options, (FETCH,)).of(FETCH)
-    lost = slices_that_lost(workspace, [one for one in slices if one not in reasons], distrusted) if distrusted else {}
-    healed = {slice_: why.n for slice_, why in reasons.items() if why.why is Why.LOST} | lost
-    looked = _look_again(workspace, crawl, reasons, before, replay=replay)
-    gone = _in_vain(reasons, looked, replay=replay)
-    todo = [*(one for one in reasons if one not in gone), *lost]
-    return _Chosen(slices, reasons, healed, looked, gone, todo)
+    reasons = plan(requests, slice_states, {}, options, (FETCH,)).of(FETCH)
+    lost = (
+        slices_that_lost(workspace, [slice_ for slice_ in slices if slice_ not in reasons], distrusted)
+        if distrusted
+        else {}
+    )
+    repaired = {slice_: reason.n for slice_, reason in reasons.items() if reason.why is Why.LOST} | lost
+    recheck = _look_again(workspace, crawl, reasons, slice_states, replay=replay)
+    still_lost = _in_vain(reasons, recheck, replay=replay)
+    due_slices = [*(slice_ for slice_ in reasons if slice_ not in still_lost), *lost]
+    return _Chosen(slices, reasons, repaired, recheck, still_lost, due_slices)
 
 
-def _alike(chosen: _Chosen, *, is_unfinished: bool, replay: bool) -> dict[Again, list[Slice]]:
-    """The slices to be fetched, by what of them is asked for again. ``is_unfinished``: a fetch was killed between its
-    commit and its end, so its journals are settled even if nothing is to be done."""
-    found: dict[Again, list[Slice]] = {}
-    for slice_ in chosen.todo:
-        reason = chosen.reasons.get(slice_)
-        why = None if reason is None else reason.why
-        settled = replay or why in (Why.DOUBTED, Why.PERHAPS)
-        mismatched = replay or why in (Why.PAYLOADS, Why.PERHAPS)
-        found.setdefault(Again(settled, mismatched, forget=settled and not replay), []).append(slice_)
-    return found or ({Again(settled=False, mismatched=False, forget=False): []} if is_unfinished else {})
+def _alike(fetch_plan: _Chosen, *, is_unfinished: bool, replay: bool) -> dict[Again, list[Slice]]:
+    """Groups the slices to be fetched by the scope of their fetch. ``is_unfinished``: a fetch was killed between its
+    commit and its end, so its journals are settled even if no slice is due."""
+    slices_by_scope: dict[Again, list[Slice]] = {}
+    for slice_ in fetch_plan.todo:
+        reason = fetch_plan.reasons.get(slice_)
+        reason_kind = None if reason is None else reason.why
+        settled = replay or reason_kind in (Why.DOUBTED, Why.PERHAPS)
+        mismatched = replay or reason_kind in (Why.PAYLOADS, Why.PERHAPS)
+        slices_by_scope.setdefault(Again(settled, mismatched, forget=settled and not replay), []).append(slice_)
+    return slices_by_scope or ({Again(settled=False, mismatched=False, forget=False): []} if is_unfinished else {})
 
 
-def _state_after(state: _State, known: GroupState) -> GroupState:
-    """How the targets stand once their fetch was committed."""
+def _state_after(state: _State, group_state: GroupState) -> GroupState:
+    """The state of the targets after their fetch was committed."""
     if not state.judgement:
-        return known
-    now = stand(state.workspace, state.judgement, (FETCH,), look_for_bytes=False)
-    return known.changed(
+        return group_state
+    new_states = stand(state.workspace, state.judgement, (FETCH,), look_for_bytes=False)
+    return group_state.changed(
         {
-            at: replace(known.standings[at], fetched=one.fetched, fetch=one.fetch, asked=one.asked)
-            for at, one in now.items()
+            slice_: replace(
+                group_state.standings[slice_],
+                fetched=slice_state.fetched,
+                fetch=slice_state.fetch,
+                asked=slice_state.asked,
+            )
+            for slice_, slice_state in new_states.items()
         }
     )
 
 
-def _finish(state: _State, chosen: _Chosen, after: GroupState, started: float) -> StageReport:
-    """The report of the stage, once slices that a set does not have any more were emptied. Raises ``NotGiven``, with
-    the report, where targets lack more than they may."""
-    workspace, crawl, asked, now = state.workspace, state.crawl, after.asked, after.standings
-    wholes, mine = {slice_.whole for slice_ in state.judgement}, set(chosen.slices)
-    judged_now = {at: one for at, one in state.found.items() if at.whole in wholes and at in mine}
+def _finish(state: _State, fetch_plan: _Chosen, group_state: GroupState, started: float) -> StageReport:
+    """Empties slices that a set no longer has, and builds the report of the stage. Raises ``NotGiven``, with the
+    report, if targets lack more than they may."""
+    workspace, crawl, target_slices, slice_states = (
+        state.workspace,
+        state.crawl,
+        group_state.asked,
+        group_state.standings,
+    )
+    partitions, planned_slices = {slice_.whole for slice_ in state.judgement}, set(fetch_plan.slices)
+    assessed_counts = {
+        slice_: counts
+        for slice_, counts in state.found.items()
+        if slice_.whole in partitions and slice_ in planned_slices
+    }
     # the source is not to blame for files that a person added
     source = f"the files of {crawl}" if crawl.startswith(LOCAL_CRAWLS) else workspace.settings.source
-    refusal = refused(judged_now, state.judgement, workspace.settings.max_unsettled, source)
+    incomplete_error = refused(assessed_counts, state.judgement, workspace.settings.max_unsettled, source)
     report = FETCH.report(
-        {one: _figures(short, now[one]) for one, short in state.found.items()},
-        chosen.todo,
+        {slice_: _figures(counts, slice_states[slice_]) for slice_, counts in state.found.items()},
+        fetch_plan.todo,
         started,
         bytes=sum(result.bytes for result in state.results),
-        requests=chosen.looked.requests + sum(result.requests for result in state.results),
-        notes=(*_notes(state), *lost_note(chosen.healed)),
+        requests=fetch_plan.looked.requests + sum(result.requests for result in state.results),
+        notes=(*_notes(state), *lost_note(fetch_plan.healed)),
     )
-    whole = {one.slice_.target: one.figures() for one in of_targets(state.found.values())}
-    report = asked.folded(report, whole)
-    if refusal is None:
-        retire_others(workspace, FETCH, asked, "fetches")
+    target_metrics = {counts.slice_.target: counts.figures() for counts in of_targets(state.found.values())}
+    report = target_slices.folded(report, target_metrics)
+    if incomplete_error is None:
+        retire_others(workspace, FETCH, target_slices, "fetches")
         return report
-    refusal.report = report
-    made = [slug for slug, own in asked.for_.items() if all(now[slice_].fetched is not None for slice_ in own)]
-    retire_others(workspace, FETCH, asked, "fetches", made)
-    raise refusal
+    incomplete_error.report = report
+    fetched_targets = [
+        slug
+        for slug, slices in target_slices.for_.items()
+        if all(slice_states[slice_].fetched is not None for slice_ in slices)
+    ]
+    retire_others(workspace, FETCH, target_slices, "fetches", fetched_targets)
+    raise incomplete_error
 
 
 def _refuse_blocked(
-    workspace: Workspace, slices: Sequence[Slice], before: Mapping[Slice, Standing], block: Blocked
+    workspace: Workspace, slices: Sequence[Slice], slice_states: Mapping[Slice, Standing], blocklist: Blocked
 ) -> None:
-    """Raises ``EnvironmentFault`` where captures were located before a site of theirs was blocked."""
-    now = wishes(workspace, slices, block) if block.blocks else {}
-    for slice_ in now:
-        lookup = before[slice_].lookup
-        if lookup is not None and same_but_for_blocks(lookup.definition, now[slice_].version):
+    """Raises ``EnvironmentFault`` if captures were located before their site was blocked."""
+    requests = wishes(workspace, slices, blocklist) if blocklist.blocks else {}
+    for slice_ in requests:
+        lookup = slice_states[slice_].lookup
+        if lookup is not None and same_but_for_blocks(lookup.definition, requests[slice_].version):
             raise EnvironmentFault(
-                f"{slice_.whole.target} in {slice_.crawl} was located before it, or a site of it, was blocked",
-                f"See: cc-pipeline targets block. Of a set: cc-pipeline run … --crawl {slice_.crawl}",
+                f"{slice_.whole.target} in {slice_.crawl} was located before it, or one of its sites, was blocked",
+                f"See: cc-pipeline targets block. Locate a set again: cc-pipeline run … --crawl {slice_.crawl}",
             )
 
 
-#: Reasons for a fetch of little, of what was agreed to before: none of them is for all captures of a slice, or most are
-#: stored.
+#: Reasons for a fetch of few captures, or of captures that are mostly stored: its cost was agreed to before.
 OF_FEW: Final = (Why.OPEN, Why.LOST, Why.DOUBTED, Why.PERHAPS, Why.PAYLOADS, Why.TORN)
 
 
 @dataclass(slots=True)
 class _State:
-    """One call of the stage: how slices stood ``before``, what is known of each by now, how those that were asked for
-    are judged, and what each fetch came to."""
+    """One call of the stage: the slice states ``before`` it, the current counts of each slice (``found``), the
+    assessments of the fetched slices, and the result of each fetch."""
 
     workspace: Workspace
     crawl: str
@@ -249,27 +271,31 @@ class _State:
     judgement: dict[Slice, Judged] = field(default_factory=dict)
     results: list[RecordsResult] = field(default_factory=list)
 
-    def judge(self, found: Mapping[Slice, Shortfall], asked_twice: Collection[Slice] = ()) -> dict[Slice, Judged]:
-        """How what is known of some slices is judged among all of the command."""
-        notes = {slice_: note for slice_, one in self.before.items() if (note := one.asked) is not None}
+    def judge(
+        self, counts_by_slice: Mapping[Slice, Shortfall], fetched_twice: Collection[Slice] = ()
+    ) -> dict[Slice, Judged]:
+        """Assesses the losses of some slices, among all that the command fetched."""
+        notes = {slice_: note for slice_, slice_state in self.before.items() if (note := slice_state.asked) is not None}
         workspace = self.workspace
-        # a person was told a number of all that a target lost
-        targets = of_targets({**self.found, **found}.values())
-        told = {one.slice_ for one in targets if one.losses in workspace.accepted_losses}
+        # a person accepts the number of all losses of a target
+        targets = of_targets({**self.found, **counts_by_slice}.values())
+        accepted_targets = {
+            target_counts.slice_ for target_counts in targets if target_counts.losses in workspace.accepted_losses
+        }
         return judged(
-            found,
+            counts_by_slice,
             notes,
             workspace.of_command(Command),
             allowed=workspace.settings.max_lost,
-            accepted={slice_ for slice_ in found if slice_.whole in told},
-            asked_twice=asked_twice,
+            accepted={slice_ for slice_ in counts_by_slice if slice_.whole in accepted_targets},
+            asked_twice=fetched_twice,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """What of a slice is asked for again beside what is open: what is ``settled``, and what has another payload than
-    the index names (``mismatched``). ``forget``: what does not come of it is open from now on."""
+    """The scope of a refetch, beside pending captures: ``settled`` ones, and records with another payload than the
+    index names (``mismatched``). ``forget``: settled captures that are not fetched are pending from now on."""
 
     settled: bool
     mismatched: bool
@@ -277,184 +303,211 @@ class Again:
 
 
 def _look_again(
-    workspace: Workspace, crawl: str, reasons: Mapping[Slice, Reason], before: Mapping[Slice, Standing], *, replay: bool
+    workspace: Workspace,
+    crawl: str,
+    reasons: Mapping[Slice, Reason],
+    slice_states: Mapping[Slice, Standing],
+    *,
+    replay: bool,
 ) -> Looked:
-    """What a few requests find of slices that lost something."""
-    looks = {}
-    for slice_, why in reasons.items():
-        note = before[slice_].fetch
-        if not replay and why.why in (Why.DOUBTED, Why.PERHAPS) and note is not None:
-            looks[slice_] = note.second_looks
-    return look_again(workspace, crawl, looks) if looks else Looked(frozenset(), frozenset(), 0)
+    """Rechecks slices that lost captures, with a few requests."""
+    recheck_counts = {}
+    for slice_, reason in reasons.items():
+        note = slice_states[slice_].fetch
+        if not replay and reason.why in (Why.DOUBTED, Why.PERHAPS) and note is not None:
+            recheck_counts[slice_] = note.second_looks
+    return look_again(workspace, crawl, recheck_counts) if recheck_counts else Looked(frozenset(), frozenset(), 0)
 
 
-def _in_vain(reasons: Mapping[Slice, Reason], looked: Looked, *, replay: bool) -> list[Slice]:
-    """The slices that lost something of which nothing is there yet, as far as that is known."""
+def _in_vain(reasons: Mapping[Slice, Reason], recheck: Looked, *, replay: bool) -> list[Slice]:
+    """The slices whose losses were confirmed by the recheck, or were not rechecked."""
     if replay:
         return []
-    # a source that was doubted and gives some of it now is asked for all of it
-    heals = {reasons[one].why for one in looked.back} & {Why.DOUBTED}
-    lost = [one for one, why in reasons.items() if why.why in (Why.DOUBTED, Why.PERHAPS)]
-    return [one for one in lost if one not in looked.back and reasons[one].why not in heals]
+    # a distrusted source that gives some records now is asked for all of them
+    recovered_kinds = {reasons[slice_].why for slice_ in recheck.back} & {Why.DOUBTED}
+    lost = [slice_ for slice_, reason in reasons.items() if reason.why in (Why.DOUBTED, Why.PERHAPS)]
+    return [slice_ for slice_ in lost if slice_ not in recheck.back and reasons[slice_].why not in recovered_kinds]
 
 
-def _said(stands: Standing) -> str:
-    assert stands.located is not None, "it was located"
-    return stands.located.says
+def _said(slice_state: Standing) -> str:
+    assert slice_state.located is not None, "it was located"
+    return slice_state.located.says
 
 
-def _shortfalls(workspace: Workspace, crawl: str, standings: Mapping[Slice, Standing]) -> dict[Slice, Shortfall]:
-    """How each slice that was ever fetched stands, by its note; the rows of slices whose note does not count are
-    read."""
-    found = {}
-    for slice_, one in standings.items():
-        if one.fetch is not None:
-            noted = {name: getattr(one.fetch, name) for name in Brought.__slots__}
-            found[slice_] = Shortfall(slice_=slice_, **noted)
-    silent = [slice_ for slice_, one in standings.items() if slice_ not in found and one.fetched is not None]
-    where = {"crawl": crawl, "target": [slice_.target for slice_ in silent]}
-    rows = stream_rows(workspace.lake, "records", where, _STANDING) if silent else ()
-    return found | shortfalls(rows, silent)
+def _shortfalls(workspace: Workspace, crawl: str, slice_states: Mapping[Slice, Standing]) -> dict[Slice, Shortfall]:
+    """The counts of each slice that was ever fetched: from its note, or from its rows if the note does not count."""
+    counts_by_slice = {}
+    for slice_, slice_state in slice_states.items():
+        if slice_state.fetch is not None:
+            noted_counts = {name: getattr(slice_state.fetch, name) for name in Brought.__slots__}
+            counts_by_slice[slice_] = Shortfall(slice_=slice_, **noted_counts)
+    unnoted_slices = [
+        slice_
+        for slice_, slice_state in slice_states.items()
+        if slice_ not in counts_by_slice and slice_state.fetched is not None
+    ]
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in unnoted_slices]}
+    rows = stream_rows(workspace.lake, "records", where, _STANDING) if unnoted_slices else ()
+    return counts_by_slice | shortfalls(rows, unnoted_slices)
 
 
-def _fetch(state: _State, slices: Sequence[Slice], healed: Sequence[Slice], again: Again) -> None:
-    """Fetches ``slices`` and commits what came."""
+def _fetch(state: _State, slices: Sequence[Slice], repaired: Sequence[Slice], scope: Again) -> None:
+    """Fetches ``slices`` and commits the records."""
     workspace, crawl = state.workspace, state.crawl
     policy = workspace.settings.digest_policy
-    wanted = {one: fetched_from(_said(state.before[one]), policy) for one in slices}
-    commit = uuid.uuid4().hex
-    targets = [slice_.target for slice_ in wanted]
+    complete_digests = {slice_: fetched_from(_said(state.before[slice_]), policy) for slice_ in slices}
+    commit_id = uuid.uuid4().hex
+    targets = [slice_.target for slice_ in complete_digests]
     sources = workspace.archives(crawl).sources
-    witnessed, records = witness.known(_witnesses(workspace), sources)
-    # nothing that is counted on from here to the commit may be swept meanwhile
-    with lease(workspace.storage, crawl, commit, targets) as held_here, workspace.scratch_folder("fetch") as scratch:
+    known_good, good_records = witness.known(_witnesses(workspace), sources)
+    # files that are reused must not be swept before the commit
+    with (
+        lease(workspace.storage, crawl, commit_id, targets) as file_lease,
+        workspace.scratch_folder("fetch") as scratch,
+    ):
         captures, places = _captures(workspace, crawl, targets, scratch)
-        held = held_rows(workspace, crawl, targets, captures, places, scratch, state.distrusted)
-        # Arrow keeps what it freed for rows to come, and fetching needs memory of other kinds
+        reusable = held_rows(workspace, crawl, targets, captures, places, scratch, state.distrusted)
+        # Arrow keeps freed memory for new rows, and fetching needs memory of other kinds
         pa.default_memory_pool().release_unused()
         fetched = state.engine.fetch(
             workspace,
             ToFetch(
-                [*wanted],
+                [*complete_digests],
                 captures,
                 places,
-                held,
+                reusable,
                 Order(
                     crawl,
-                    commit,
-                    input_digest({"plans": list(wanted.values())}),
+                    commit_id,
+                    input_digest({"plans": list(complete_digests.values())}),
                     RecordOptions(
                         fail_on_digest=policy == "fail",
-                        retry_settled=again.settled,
-                        retry_mismatched=again.mismatched,
-                        forget_settled=again.forget,
-                        witnessed=witnessed,
-                        search=witness.Search(records, _listed(crawl)),
+                        retry_settled=scope.settled,
+                        retry_mismatched=scope.mismatched,
+                        forget_settled=scope.forget,
+                        witnessed=known_good,
+                        search=witness.Search(good_records, _listed(crawl)),
                     ),
                 ),
                 scratch,
-                holding=lambda adopted: held_here.hold(held.files | adopted),
+                holding=lambda adopted: file_lease.hold(reusable.files | adopted),
                 in_table=lambda: stream_rows(workspace.lake, "records", {"crawl": crawl}, PLACE_NAME),
             ),
         )
         with disk_trouble(_witnesses(workspace)):
             witness.note(_witnesses(workspace), fetched.result.witnesses)
         _balanced(captures.rows, fetched.rows, fetched.result.outcomes, crawl)
-        held_here.confirm()
+        file_lease.confirm()
         result = fetched.result
-        twice = slices if again.mismatched and result.answered and not result.kept_back else ()
-        judgement = state.judge(fetched.found, twice)
-        if wanted:
-            _commit(state, wanted, healed, fetched, judgement)
+        fetched_twice = slices if scope.mismatched and result.answered and not result.kept_back else ()
+        assessments = state.judge(fetched.found, fetched_twice)
+        if complete_digests:
+            _commit(state, complete_digests, repaired, fetched, assessments)
         else:
             settle(workspace.storage, fetched.result)
     state.found |= fetched.found
-    state.judgement |= judgement
+    state.judgement |= assessments
     state.results.append(fetched.result)
 
 
 def _commit(
     state: _State,
-    wanted: Mapping[Slice, str],
-    healed: Sequence[Slice],
+    complete_digests: Mapping[Slice, str],
+    repaired: Sequence[Slice],
     fetched: Fetched,
-    judgement: Mapping[Slice, Judged],
+    assessments: Mapping[Slice, Judged],
 ) -> None:
-    """Keeps what came, and how each slice stands. Where the source gave nothing at all, ``records`` stays as it was."""
+    """Commits the records and the notes of the slices. If the source gave nothing at all, ``records`` stays as it
+    was."""
     workspace, lake = state.workspace, state.workspace.lake
-    result, found = fetched.result, fetched.found
-    notes = {slice_: state.before[slice_].asked for slice_ in wanted}
-    silent = (
-        {} if result.answered else {one: 1 if note is None else note.silent_runs + 1 for one, note in notes.items()}
+    result, counts_by_slice = fetched.result, fetched.found
+    last_fetches = {slice_: state.before[slice_].asked for slice_ in complete_digests}
+    silent_runs = (
+        {}
+        if result.answered
+        else {slice_: 1 if note is None else note.silent_runs + 1 for slice_, note in last_fetches.items()}
     )
-    made_from = _made_from(wanted, found)
-    rows = fetch_rows(found, made_from, silent, judgement)
-    here = {slice_: state.before[slice_].made_from(FETCH) for slice_ in wanted}
-    same = {slice_: row for slice_, row in rows.items() if here[slice_] == made_from[slice_]}
-    is_brought = bool(result.answered or result.reused or result.adopted)
-    with state.run.replacing(FETCH, {slice_: state.before[slice_] for slice_ in wanted}):
-        # first, so that a run killed in between is not taken for one that never was; but not where the digest stays,
-        # since the note would count then for rows that are not there yet
-        note_slices(lake, "fetches", {s: row for s, row in rows.items() if here[s] != made_from[s]}, but="asked_at")
-        if is_brought:
-            note_superseded(workspace, [*wanted], result.stored, time.time())
-            forget_failed_pages(workspace, healed, state.distrusted)
-            fetched.commit(lake, made_from)
+    input_digests = _made_from(complete_digests, counts_by_slice)
+    rows = fetch_rows(counts_by_slice, input_digests, silent_runs, assessments)
+    stored_digests = {slice_: state.before[slice_].made_from(FETCH) for slice_ in complete_digests}
+    unchanged_rows = {slice_: row for slice_, row in rows.items() if stored_digests[slice_] == input_digests[slice_]}
+    has_new_records = bool(result.answered or result.reused or result.adopted)
+    with state.run.replacing(FETCH, {slice_: state.before[slice_] for slice_ in complete_digests}):
+        # first, so that a killed run is not taken for one that never was; but not if the digest stays: then the note
+        # would count for rows that are not there yet
+        note_slices(
+            lake,
+            "fetches",
+            {slice_: row for slice_, row in rows.items() if stored_digests[slice_] != input_digests[slice_]},
+            but="asked_at",
+        )
+        if has_new_records:
+            note_superseded(workspace, [*complete_digests], result.stored, time.time())
+            forget_failed_pages(workspace, repaired, state.distrusted)
+            fetched.commit(lake, input_digests)
             settle(workspace.storage, result)
         else:
-            note_slices(lake, "fetches", same, but="asked_at")
-    if is_brought:
-        note_slices(lake, "fetches", same, but="asked_at")
+            note_slices(lake, "fetches", unchanged_rows, but="asked_at")
+    if has_new_records:
+        note_slices(lake, "fetches", unchanged_rows, but="asked_at")
 
 
-def _judge_anew(state: _State, slices: Collection[Slice], in_vain: Collection[Slice]) -> None:
-    """Notes how slices of which nothing is there yet are judged now, and of those asked for ``in_vain`` that it was."""
+def _judge_anew(state: _State, slices: Collection[Slice], lost_again: Collection[Slice]) -> None:
+    """Notes the new assessments of slices whose losses stay. For slices asked for ``lost_again`` it notes the failed
+    recheck."""
     if not slices:
         return
-    found = {slice_: state.found[slice_] for slice_ in slices}
-    judgement = {}
-    for slice_, one in state.judge(found).items():
+    counts_by_slice = {slice_: state.found[slice_] for slice_ in slices}
+    assessments = {}
+    for slice_, assessment in state.judge(counts_by_slice).items():
         note = state.before[slice_].fetch
-        looks = (0 if note is None else note.second_looks) + (slice_ in in_vain)
-        judgement[slice_] = replace(one, second_looks=looks)
-    before = {slice_: state.before[slice_] for slice_ in slices}
-    made_from = {slice_: made for slice_, one in before.items() if (made := one.made_from(FETCH)) is not None}
-    rows = fetch_rows(found, made_from, {}, judgement)
+        recheck_count = (0 if note is None else note.second_looks) + (slice_ in lost_again)
+        assessments[slice_] = replace(assessment, second_looks=recheck_count)
+    previous_states = {slice_: state.before[slice_] for slice_ in slices}
+    input_digests = {
+        slice_: stored_digest
+        for slice_, slice_state in previous_states.items()
+        if (stored_digest := slice_state.made_from(FETCH)) is not None
+    }
+    rows = fetch_rows(counts_by_slice, input_digests, {}, assessments)
     for slice_, row in rows.items():
         note = state.before[slice_].fetch
-        if note is not None and slice_ not in in_vain:
+        if note is not None and slice_ not in lost_again:
             row["asked_at"] = note.asked_at
-    with state.run.replacing(FETCH, before):
+    with state.run.replacing(FETCH, previous_states):
         note_slices(state.workspace.lake, "fetches", rows, but="asked_at")
-    state.judgement |= judgement
+    state.judgement |= assessments
 
 
 def _witnesses(workspace: Workspace) -> Path:
-    """Where the home has the good records that speak for their places."""
+    """The file of the home's known-good records, which prove that a mirror works."""
     return workspace.settings.home / "cache" / "witnesses.json"
 
 
 def _listed(crawl: str) -> str | None:
-    """Key of the list of a crawl's archive files, where there may be one."""
+    """The key of the path list of a crawl's archive files, if there may be one."""
     return None if crawl in ARC_CRAWLS or published_key(crawl) is None else path_list_key(crawl, "warc")
 
 
 def _captures(workspace: Workspace, crawl: str, targets: Sequence[str], scratch: Path) -> tuple[OrderedRows, Places]:
-    """The captures of ``targets`` in the order of their places, and these."""
+    """The captures of ``targets`` in the order of their locations, and these locations."""
     schema = pa.schema([CAPTURES_SCHEMA.field(name) for name in RECORD_KEY_NAMES])
     captures = OrderedRows(schema, (*PLACE_NAME, "target"), scratch)
     for batch in stream_rows(workspace.lake, "captures", {"crawl": crawl, "target": targets}, RECORD_KEY_NAMES):
         captures.add(batch)
-    found = PlacesFound()
-    # once they are sorted: both at once would take the memory of both
+    collected_places = PlacesFound()
+    # after they are sorted: both at once would take the memory of both
     for batch in captures.batches():
-        found.add(batch)
-    return captures, found.places()
+        collected_places.add(batch)
+    return captures, collected_places.places()
 
 
-def _made_from(wanted: Mapping[Slice, str], found: Mapping[Slice, Shortfall]) -> dict[Slice, str]:
-    # captures that may still come deserve another try: the slice then does not count as complete
-    return {slice_: with_open(digest) if found[slice_].unsettled else digest for slice_, digest in wanted.items()}
+def _made_from(complete_digests: Mapping[Slice, str], counts_by_slice: Mapping[Slice, Shortfall]) -> dict[Slice, str]:
+    # pending captures deserve another try, so the slice does not count as complete
+    return {
+        slice_: with_open(digest) if counts_by_slice[slice_].unsettled else digest
+        for slice_, digest in complete_digests.items()
+    }
 
 
 def _balanced(captures: int, records: int, outcomes: Mapping[str, int], crawl: str) -> None:
@@ -467,31 +520,38 @@ def _balanced(captures: int, records: int, outcomes: Mapping[str, int], crawl: s
 
 def _notes(state: _State) -> tuple[str, ...]:
     notes = []
-    reused, adopted = sum(one.reused for one in state.results), sum(one.adopted for one in state.results)
+    reused, adopted = sum(result.reused for result in state.results), sum(result.adopted for result in state.results)
     if reused:
-        notes.append(f"{reused:,} captures were held already and not fetched again")
+        notes.append(f"{reused:,} captures were stored already and not fetched again")
     if adopted:
-        notes.append(f"{adopted:,} records were taken over from a run that had been stopped")
-    found = [state.found[slice_] for slice_ in state.judgement]
-    again, lost = sum(one.unsettled for one in found), sum(one.settled for one in found)
-    if again:
-        notes.append(f"{again:,} captures did not come and will be asked for again, by the next run at once")
-    if lost:
-        doubted = any(one.losses_doubted for one in state.judgement.values())
-        said = "lost, says the source, which is doubted" if doubted else "missing or damaged in the source itself"
-        notes.append(f"{lost:,} captures are {said}; see the view ledger")
-    if odd := sum(one.mismatched for one in found):
-        notes.append(f"{odd:,} records have another payload than the index names; see digest_check in the view ledger")
+        notes.append(f"{adopted:,} records were adopted from a stopped run")
+    slice_counts = [state.found[slice_] for slice_ in state.judgement]
+    pending_captures, lost_captures = (
+        sum(counts.unsettled for counts in slice_counts),
+        sum(counts.settled for counts in slice_counts),
+    )
+    if pending_captures:
+        notes.append(f"{pending_captures:,} captures were not fetched; the next run retries them at once")
+    if lost_captures:
+        is_unconfirmed = any(assessment.losses_doubted for assessment in state.judgement.values())
+        description = (
+            "reported lost, which is not confirmed" if is_unconfirmed else "missing or damaged in the source itself"
+        )
+        notes.append(f"{lost_captures:,} captures are {description}; see the view ledger")
+    if mismatches := sum(counts.mismatched for counts in slice_counts):
+        notes.append(
+            f"{mismatches:,} records have another payload than the index names; see digest_check in the view ledger"
+        )
     return (*notes, *dict.fromkeys(note for result in state.results for note in result.notes))
 
 
-def _figures(found: Shortfall, stands: Standing) -> Figures:
+def _figures(counts: Shortfall, slice_state: Standing) -> Figures:
     return {
-        "rows:records": found.planned,
-        "fetched": found.fetched,
-        "quarantined": found.quarantined,
-        "missing": found.missing,
-        "stored bytes": found.stored_bytes,
-        **stands.versions(FETCH),
-        **found.figures(),
+        "rows:records": counts.planned,
+        "fetched": counts.fetched,
+        "quarantined": counts.quarantined,
+        "missing": counts.missing,
+        "stored bytes": counts.stored_bytes,
+        **slice_state.versions(FETCH),
+        **counts.figures(),
     }

@@ -1,8 +1,8 @@
-"""What a fetch brought of a slice, and what it did not: counted from rows of ``records``, noted in ``fetches``.
+"""The counts of a slice after a fetch: computed from rows of ``records``, noted in ``fetches``.
 
 A capture that is missing or in quarantine is *lost* (settled) when asking again cannot change it: the source says that
-its file is gone, or has the same damaged bytes twice, while it gives good records. All else is *unsettled*: trouble of
-the source, not of the data.
+its file does not exist, or gave the same damaged bytes twice, while it gives good records. Every other failure is
+*unsettled*: a fault of the source, not of the data.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import pyarrow.compute as pc
 from cc_pipeline.lake.digests.digest import NOTHING, content_versions, together
 from cc_pipeline.lake.slice import Figures, Slice
 
-#: Runs that ask for a capture, while the source gives others, before schedules leave it. A person's run always asks.
+#: Runs that ask for a capture, while the source gives others, before schedules give it up. A person's run always asks.
 MOST_ROUNDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brought:
-    """What a fetch brought of some captures, by outcome, and of those not fetched how many are ``unsettled``.
+    """The numbers of captures after a fetch, by outcome; ``unsettled`` ones were not fetched and are retried.
 
     ``given_up`` of the unsettled ones were asked for in ``MOST_ROUNDS`` runs; ``rounds`` is the least number of runs
-    that asked for one. ``reason`` is the commonest one, ``example`` a capture with its reason in words.
-    ``stored_bytes`` are those of its records, ``stored`` the bytes that are needed of each file. Captures that are
-    lost, mostly for ``lost_reason``, are at most ``lost_in_one`` in one archive file (``lost_file``), and ``losses`` is
-    a number for which they are; ``mismatched`` of the fetched ones have another payload than the index names, and
-    ``mismatches`` is a number for which and what.
+    that asked for one. ``reason`` is the most frequent one, ``example`` a capture with its reason in words.
+    ``stored_bytes`` are the bytes of its records, ``stored`` the bytes that are needed of each file. Lost captures,
+    mostly for ``lost_reason``, are at most ``lost_in_one`` in one archive file (``lost_file``). ``losses`` is a digest
+    of them. ``mismatched`` of the fetched ones have another payload than the index names; ``mismatches`` is a digest of
+    them and their payloads.
     """
 
     planned: int
@@ -55,21 +55,22 @@ class Brought:
 
     @property
     def open(self) -> int:
-        """Captures that schedules will ask for again."""
+        """The number of captures that schedules will ask for again."""
         return self.unsettled - self.given_up
 
     @property
     def settled(self) -> int:
-        """Captures that are not here, and that asking again will not bring."""
+        """The number of captures that are lost: asking again will not bring them."""
         return self.planned - self.fetched - self.unsettled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetch(Brought):
-    """What is noted of a slice after a fetch; see the columns of ``fetches``. ``silent_runs`` are the last runs in
-    which the source gave nothing, ``second_looks`` those that asked in vain whether what is lost is there by now.
-    ``losses_accepted`` are the losses that a person accepted, ``mismatches_confirmed`` the payloads that came twice;
-    others of them may be ``doubted``: too many to be believed."""
+    """The note of a slice after a fetch; see the columns of ``fetches``. ``silent_runs`` is the number of last runs in
+    which the source gave nothing, ``second_looks`` that of rechecks which confirmed the losses.
+    ``losses_accepted`` is the digest of the losses that a person accepted, ``mismatches_confirmed`` that of the
+    payloads that came twice. Losses or mismatches may be ``doubted``: too many to be believed.
+    """
 
     silent_runs: int
     asked_at: datetime
@@ -82,35 +83,35 @@ class Fetch(Brought):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortfall(Brought):
-    """What is lacking of one slice, or target, after a fetch. ``asked`` is how many runs asked for its unsettled
-    captures, summed over them."""
+    """The counts of one slice, or target, after a fetch. ``asked`` is how many runs asked for its unsettled captures,
+    summed over them."""
 
     slice_: Slice
     asked: int = 0
 
     def figures(self) -> Figures:
-        """For the metadata of the partition."""
+        """The metrics for the metadata of the partition."""
         lost = self.planned - self.fetched
-        shown: Figures = {"unsettled": self.unsettled, "not here": share(lost, self.planned)}
+        metrics: Figures = {"unsettled": self.unsettled, "not here": share(lost, self.planned)}
         if self.unsettled:
-            shown["unsettled because of"] = f"{self.reason}, e.g. {self.example}"
+            metrics["unsettled because of"] = f"{self.reason}, e.g. {self.example}"
         if self.mismatched:
-            shown["payloads other than indexed"] = self.mismatched
-        return shown
+            metrics["payloads other than indexed"] = self.mismatched
+        return metrics
 
 
-def share(part: int, whole: int) -> str:
-    """``part`` of ``whole`` for a person, e.g. ``0.3 %``; never rounded to nothing."""
+def share(part: int, total: int) -> str:
+    """``part`` of ``total`` as a percentage for a person, e.g. ``0.3 %``; never rounded to nothing."""
     if not part:
         return "0 %"
-    percent = 100 * part / whole
+    percent = 100 * part / total
     return f"{percent:.1f} %" if percent >= 0.1 else "< 0.1 %"
 
 
 @dataclass(slots=True)
 class _Lacking:
-    """The unsettled captures of a target with one reason: how many, how many of them are given up, the least and the
-    sum of the runs that asked for them, and the first one."""
+    """The unsettled captures of a target with one reason: how many, how many of them are given up, the least number and
+    the sum of the runs that asked for them, and the first one."""
 
     count: int = 0
     given_up: int = 0
@@ -118,21 +119,21 @@ class _Lacking:
     asked: int = 0
     example: str = ""
 
-    def add(self, more: _Lacking) -> None:
+    def add(self, other_counts: _Lacking) -> None:
         if not self.count:
-            self.example = more.example
-        self.count += more.count
-        self.given_up += more.given_up
-        self.least = more.least if self.least is None else min(self.least, more.least or 0)
-        self.asked += more.asked
+            self.example = other_counts.example
+        self.count += other_counts.count
+        self.given_up += other_counts.given_up
+        self.least = other_counts.least if self.least is None else min(self.least, other_counts.least or 0)
+        self.asked += other_counts.asked
 
 
 @dataclass(slots=True)
 class Tally:
-    """What rows of the records table of one crawl say of how slices stand: some numbers for each target and reason.
+    """Counts rows of the records table of one crawl, for each target and reason.
 
-    Rows are taken batch by batch, also in several processes whose tallies are then added up. Its fields are plain
-    values, so that it can travel.
+    Rows are added batch by batch, also in several processes whose tallies are then summed. The fields are plain values,
+    so a tally can be sent to another process.
     """
 
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -146,68 +147,70 @@ class Tally:
     _mismatches: dict[str, str] = field(default_factory=dict)
 
     def add(self, records: pa.RecordBatch) -> None:
-        """Takes more rows."""
+        """Counts more rows."""
         rows = pa.Table.from_batches([records])
         for row in rows.group_by(["target", "outcome"]).aggregate([([], "count_all")]).to_pylist():
             self._counts[row["target"], row["outcome"]] += row["count_all"]
         for row in _by_reason(unsettled_rows(rows)):
             url, detail = row["url_first"], row["detail_first"]
-            least, asked = row["asked_min"], row["asked_sum"]
-            more = _Lacking(row["count_all"], row["given_up_sum"], least, asked, f"{url}: {detail}")
-            self._of(row["target"], row["reason"]).add(more)
+            rounds_min, rounds_sum = row["asked_min"], row["asked_sum"]
+            pending_counts = _Lacking(row["count_all"], row["given_up_sum"], rounds_min, rounds_sum, f"{url}: {detail}")
+            self._of(row["target"], row["reason"]).add(pending_counts)
         ends = pc.add(rows["stored_offset"], rows["stored_length"])
         stored = rows.append_column("end", ends).group_by(["target", "stored_file"])
         for row in stored.aggregate([("end", "max"), ("stored_length", "sum")]).to_pylist():
             if row["stored_file"] is not None:
                 self._store(row["target"], row["stored_file"], row["end_max"], row["stored_length_sum"])
-        lost, odd = settled_rows(rows), mismatched_rows(rows)
+        lost, mismatched = settled_rows(rows), mismatched_rows(rows)
         for row in lost.group_by(["target", "warc_filename"]).aggregate([([], "count_all")]).to_pylist():
             self._lost_files.setdefault(row["target"], Counter())[row["warc_filename"]] += row["count_all"]
         for row in lost.group_by(["target", "reason"]).aggregate([([], "count_all")]).to_pylist():
             self._lost_reasons.setdefault(row["target"], Counter())[row["reason"] or ""] += row["count_all"]
-        for row in odd.group_by("target").aggregate([([], "count_all")]).to_pylist():
+        for row in mismatched.group_by("target").aggregate([([], "count_all")]).to_pylist():
             self._mismatched[row["target"]] += row["count_all"]
         _add(self._losses, content_versions(lost.select(_NAMED).to_batches(), "target", ()))
-        # the detail has the digest that was computed
-        said = odd.select([*_NAMED, "payload_length", "detail"])
-        _add(self._mismatches, content_versions(said.to_batches(), "target", ()))
+        # the detail has the computed digest
+        mismatch_details = mismatched.select([*_NAMED, "payload_length", "detail"])
+        _add(self._mismatches, content_versions(mismatch_details.to_batches(), "target", ()))
 
-    def include(self, other: Tally) -> None:
-        """Adds the rows that another tally has seen."""
-        self._counts.update(other._counts)
-        for target, reasons in other._lacking.items():
-            for reason, more in reasons.items():
-                self._of(target, reason).add(more)
-        for target, files in other._files.items():
+    def include(self, other_tally: Tally) -> None:
+        """Adds the counts of another tally."""
+        self._counts.update(other_tally._counts)
+        for target, reasons in other_tally._lacking.items():
+            for reason, pending_counts in reasons.items():
+                self._of(target, reason).add(pending_counts)
+        for target, files in other_tally._files.items():
             for file, end in files.items():
                 self._store(target, file, end, 0)
-        self._bytes.update(other._bytes)
-        self._mismatched.update(other._mismatched)
-        for target, names in other._lost_files.items():
+        self._bytes.update(other_tally._bytes)
+        self._mismatched.update(other_tally._mismatched)
+        for target, names in other_tally._lost_files.items():
             self._lost_files.setdefault(target, Counter()).update(names)
-        for target, counts in other._lost_reasons.items():
+        for target, counts in other_tally._lost_reasons.items():
             self._lost_reasons.setdefault(target, Counter()).update(counts)
-        _add(self._losses, other._losses)
-        _add(self._mismatches, other._mismatches)
+        _add(self._losses, other_tally._losses)
+        _add(self._mismatches, other_tally._mismatches)
 
     def shortfalls(self, slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
-        """The shortfall of each of ``slices``."""
-        found = {}
+        """The counts of each of ``slices``."""
+        counts_by_slice = {}
         for slice_ in slices:
-            mine = self._lacking.get(slice_.target, {})
-            # the commonest first; of those as common as each other the first by name
-            ordered = sorted(mine.items(), key=lambda one: (-one[1].count, one[0] is None, one[0] or ""))
+            pending_by_reason = self._lacking.get(slice_.target, {})
+            # the most frequent first; equally frequent ones by name
+            sorted_reasons = sorted(
+                pending_by_reason.items(), key=lambda pair: (-pair[1].count, pair[0] is None, pair[0] or "")
+            )
             by_outcome = {name: self._counts[slice_.target, name] for name in ("fetched", "quarantined", "missing")}
-            found[slice_] = Shortfall(
+            counts_by_slice[slice_] = Shortfall(
                 slice_=slice_,
                 planned=sum(by_outcome.values()),
                 **by_outcome,
-                unsettled=sum(one.count for one in mine.values()),
-                given_up=sum(one.given_up for one in mine.values()),
-                reason=ordered[0][0] if ordered else None,
-                example=ordered[0][1].example if ordered else None,
-                rounds=min((one.least or 0 for one in mine.values()), default=0),
-                asked=sum(one.asked for one in mine.values()),
+                unsettled=sum(counts.count for counts in pending_by_reason.values()),
+                given_up=sum(counts.given_up for counts in pending_by_reason.values()),
+                reason=sorted_reasons[0][0] if sorted_reasons else None,
+                example=sorted_reasons[0][1].example if sorted_reasons else None,
+                rounds=min((counts.least or 0 for counts in pending_by_reason.values()), default=0),
+                asked=sum(counts.asked for counts in pending_by_reason.values()),
                 stored_bytes=self._bytes[slice_.target],
                 stored=self._files.get(slice_.target, {}),
                 lost_reason=_most(self._lost_reasons.get(slice_.target, Counter())),
@@ -217,7 +220,7 @@ class Tally:
                 mismatched=self._mismatched[slice_.target],
                 mismatches=self._mismatches.get(slice_.target, NOTHING),
             )
-        return found
+        return counts_by_slice
 
     def _store(self, target: str, file: str, end: int, size: int) -> None:
         files = self._files.setdefault(target, {})
@@ -233,7 +236,7 @@ def is_unsettled(records: pa.Table) -> pa.ChunkedArray:
     return pc.and_(pc.not_equal(records["outcome"], "fetched"), pc.fill_null(_open(records), False))
 
 
-#: What names a capture among a target's, in a crawl.
+#: Columns that identify a capture of a target in a crawl.
 _NAMED: Final = ["target", "warc_filename", "warc_record_offset"]
 
 
@@ -241,67 +244,68 @@ def _most(counts: Counter[str]) -> str | None:
     return min(counts, key=lambda name: (-counts[name], name), default=None)
 
 
-def _add(numbers: dict[str, str], more: Mapping[str, str]) -> None:
-    for target, number in more.items():
-        numbers[target] = together((numbers.get(target, NOTHING), number))
+def _add(digests: dict[str, str], added_digests: Mapping[str, str]) -> None:
+    for target, digest in added_digests.items():
+        digests[target] = together((digests.get(target, NOTHING), digest))
 
 
 def shortfalls(records: Iterable[pa.RecordBatch], slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
-    """The shortfall of each of ``slices`` of one crawl, from their rows of the records table."""
+    """The counts of each of ``slices`` of one crawl, from their rows of the records table."""
     tally = Tally()
     for batch in records:
         tally.add(batch)
     return tally.shortfalls(slices)
 
 
-def of_targets(found: Iterable[Shortfall]) -> list[Shortfall]:
-    """The shortfall of each target, by which a source is judged: that of all its slices."""
-    several: dict[Slice, list[Shortfall]] = {}
-    for one in found:
-        several.setdefault(one.slice_.whole, []).append(one)
-    return [_together(slice_, parts) for slice_, parts in several.items()]
+def of_targets(slice_counts: Iterable[Shortfall]) -> list[Shortfall]:
+    """The counts of each target, by which a source is judged: those of all its slices."""
+    counts_by_target: dict[Slice, list[Shortfall]] = {}
+    for counts in slice_counts:
+        counts_by_target.setdefault(counts.slice_.whole, []).append(counts)
+    return [_together(slice_, parts) for slice_, parts in counts_by_target.items()]
 
 
 def _together(slice_: Slice, parts: Sequence[Shortfall]) -> Shortfall:
-    summed = ("planned", "fetched", "quarantined", "missing", "unsettled", "given_up", "asked", "mismatched")
-    numbers = ("losses", "mismatches")
-    added: dict[str, Any] = {name: sum(getattr(one, name) for one in parts) for name in summed}
-    worst = max(parts, key=lambda one: one.lost_in_one)
-    added |= {"lost_in_one": worst.lost_in_one, "lost_file": worst.lost_file}
-    added["lost_reason"] = max(parts, key=lambda one: one.settled).lost_reason
-    added |= {name: together(getattr(one, name) for one in parts) for name in numbers}
+    count_names = ("planned", "fetched", "quarantined", "missing", "unsettled", "given_up", "asked", "mismatched")
+    digest_names = ("losses", "mismatches")
+    totals: dict[str, Any] = {name: sum(getattr(counts, name) for counts in parts) for name in count_names}
+    worst = max(parts, key=lambda counts: counts.lost_in_one)
+    totals |= {"lost_in_one": worst.lost_in_one, "lost_file": worst.lost_file}
+    totals["lost_reason"] = max(parts, key=lambda counts: counts.settled).lost_reason
+    totals |= {name: together(getattr(counts, name) for counts in parts) for name in digest_names}
     return replace(
         # its reason and example
-        max(parts, key=lambda one: one.unsettled),
+        max(parts, key=lambda counts: counts.unsettled),
         slice_=slice_,
-        rounds=min((one.rounds for one in parts if one.unsettled), default=0),
-        **added,
+        rounds=min((counts.rounds for counts in parts if counts.unsettled), default=0),
+        **totals,
     )
 
 
 def _by_reason(lost: pa.Table) -> list[dict[str, Any]]:
     rounds = pc.fill_null(lost["rounds"], 0)
-    over = pc.cast(pc.greater_equal(rounds, MOST_ROUNDS), pa.int64())
-    marked = lost.append_column("asked", rounds).append_column("given_up", over)
-    wanted = [([], "count_all"), ("given_up", "sum"), ("asked", "min"), ("asked", "sum")]
+    has_max_rounds = pc.cast(pc.greater_equal(rounds, MOST_ROUNDS), pa.int64())
+    marked_rows = lost.append_column("asked", rounds).append_column("given_up", has_max_rounds)
+    aggregates = [([], "count_all"), ("given_up", "sum"), ("asked", "min"), ("asked", "sum")]
     firsts = [("url", "first"), ("detail", "first")]
-    return marked.group_by(["target", "reason"], use_threads=False).aggregate([*wanted, *firsts]).to_pylist()
+    return marked_rows.group_by(["target", "reason"], use_threads=False).aggregate([*aggregates, *firsts]).to_pylist()
 
 
 def unsettled_rows(records: pa.Table) -> pa.Table:
-    """Those of ``records`` that are to be asked for again."""
+    """The rows of ``records`` that are to be asked for again."""
     lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
     return lost.filter(_open(lost))
 
 
 def settled_rows(records: pa.Table) -> pa.Table:
-    """Those of ``records`` that are lost, so that they are not asked for again; without those that have no place."""
+    """The rows of ``records`` that are lost, so that they are not asked for again; without those that have no
+    location."""
     lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
     return lost.filter(pc.and_not(pc.invert(_open(lost)), _is(lost, "bad_plan")))
 
 
 def _open(lost: pa.Table) -> pa.ChunkedArray:
-    """Which of these rows of captures that are not here are to be asked for again."""
+    """For each of the rows, none of them fetched, whether it is to be asked for again."""
     return pc.invert(lost["settled"])
 
 
@@ -310,6 +314,6 @@ def _is(rows: pa.Table, reason: str) -> pa.ChunkedArray:
 
 
 def mismatched_rows(records: pa.Table) -> pa.Table:
-    """Those of ``records`` that were fetched and have another payload than the index names."""
-    odd = pc.and_(pc.equal(records["outcome"], "fetched"), pc.equal(records["digest_check"], "mismatch"))
-    return records.filter(pc.fill_null(odd, False))
+    """The fetched rows of ``records`` with another payload than the index names."""
+    is_mismatch = pc.and_(pc.equal(records["outcome"], "fetched"), pc.equal(records["digest_check"], "mismatch"))
+    return records.filter(pc.fill_null(is_mismatch, False))

@@ -1,8 +1,10 @@
-"""One target's failure is its own: a stage that fails for several targets is called for fewer, until it is known whose.
+"""Isolates failures: if a stage fails for several targets, it is called for fewer of them until the failing target is
+known.
 
-Halving finds one bad target of ``n`` in about ``2 log2(n)`` calls; what the others committed meanwhile is found by its
-digest, so no call does it again. What is nobody's fault (a full disk, a source that is left alone for now) ends
-everything. An object that is refused through all tries is its target's fault. Refusals of several objects are nobody's.
+Halving finds one bad target of ``n`` in about ``2 log2(n)`` calls. Slices that the others committed meanwhile are found
+by their digests, so no call makes them again. An error that affects all targets (a full disk, a source that is left
+alone for now) ends everything. An object that is refused through all tries is an error of its target. Refusals of
+several objects affect all targets.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one call of a stage came to for ``slugs``: its ``report`` (``None`` where it raised), and the error of each
-    target that failed. A target may have both: what a source gave of it is committed and reported. ``stop`` is why no
+    """The outcome of one call of a stage for ``slugs``: its ``report`` (``None`` if it raised), and the error of each
+    failed target. A target may have both: its fetched records are committed and reported. ``stop`` is the reason why no
     other target needs to be asked for: the source is left alone for now."""
 
     slugs: tuple[str, ...]
@@ -31,13 +33,13 @@ class Outcome:
 
 
 class Throttling:
-    """Objects that were refused ("throttled") through all tries since the source last gave something."""
+    """The objects that were refused ("throttled") through all tries since the source last gave something."""
 
     def __init__(self) -> None:
         self._objects: set[str] = set()
 
     def note_answers(self, report: StageReport) -> None:
-        """Forgets the refusals where ``report`` has requests that were answered."""
+        """Forgets the refusals if ``report`` has answered requests."""
         if report.requests:
             self._objects.clear()
 
@@ -53,10 +55,10 @@ class Throttling:
 def apart(
     stage: Callable[[Sequence[str]], StageReport], slugs: Sequence[str], throttling: Throttling | None = None
 ) -> Iterator[Outcome]:
-    """Calls ``stage`` with ``slugs`` together, and with fewer where that fails. Each of them is in one outcome.
+    """Calls ``stage`` with ``slugs`` together, and with fewer if that fails. Yields each slug in one outcome.
 
-    Raises what is the fault of no target (:func:`is_nobodys`, ``throttling``), when the outcomes before it have been
-    given.
+    Raises errors that affect all targets (:func:`is_nobodys`, ``throttling``), after it yielded the outcomes before
+    them.
     """
     if not slugs:
         return
@@ -64,11 +66,11 @@ def apart(
     try:
         outcome = Outcome(tuple(slugs), report := stage(slugs))
         throttling.note_answers(report)
-    except NotGiven as refusal:
-        stop = refusal if refusal.reasons == {FaultKind.BREAKER_OPEN} else None
-        outcome = Outcome(tuple(slugs), refusal.report, refusal.each, stop)
+    except NotGiven as incomplete:
+        stop = incomplete if incomplete.reasons == {FaultKind.BREAKER_OPEN} else None
+        outcome = Outcome(tuple(slugs), incomplete.report, incomplete.each, stop)
     except InputsChanged as error:
-        # all of them are planned again, together
+        # all slugs are planned again together
         outcome = Outcome(tuple(slugs), None, dict.fromkeys(slugs, error))
     except Exception as error:
         if is_nobodys(error):
@@ -85,13 +87,13 @@ def apart(
     yield outcome
 
 
-#: Other kinds may be about the one object that was asked for.
+#: Kinds that affect all objects; other kinds may be about the one object that was asked for.
 _OF_ALL: Final = frozenset({FaultKind.BREAKER_OPEN, FaultKind.UNREACHABLE})
 
 
 def is_nobodys(error: BaseException) -> bool:
-    """Whether an error would meet every target alike: the place that is written to fails, the circuit breaker of the
-    source is open, or nobody can be reached at its address. Each call would find that out anew, in many seconds."""
+    """Whether an error would affect every target alike: the place of the lake cannot be written, the circuit breaker of
+    the source is open, or its address cannot be reached. Each call would take many seconds to fail again."""
     if isinstance(error, PlaceFault) or disk_is_full(error):
         return True
     if isinstance(error, RangeFault) and error.kind in _OF_ALL:
@@ -100,7 +102,7 @@ def is_nobodys(error: BaseException) -> bool:
 
 
 def throttled_object(error: BaseException) -> str | None:
-    """The object that was refused ("throttled") through all tries, where that is what an error says."""
+    """The key of the object that was refused ("throttled") through all tries, if that is the error; else ``None``."""
     if isinstance(error, RangeFault) and error.kind is FaultKind.THROTTLED:
         return error.key
     return None if error.__cause__ is None else throttled_object(error.__cause__)

@@ -1,4 +1,4 @@
-"""Locating: from targets to captures, committed per crawl, with the price of their fetch."""
+"""Locates the captures of targets, commits them per crawl, and estimates the cost of their fetch."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Bytes of captures that are handed to the writer at a time: its threads wait for each other, and it holds up to some
-#: thirty such batches the more others are at work.
+#: Bytes of captures given to the writer at a time: its threads wait for each other, and it holds up to some thirty such
+#: batches when other processes are busy.
 _BYTES_AT_ONCE = 2 << 20
 #: The index to ask, and for which subsets.
 _Question: TypeAlias = tuple[str, tuple[str, ...]]
-_STAYED = "{n:,} captures stay in {crawl} that this answer lacks: it is not of the index files that named them"
-_GONE = "{n:,} captures were taken out of {crawl}: its index no longer lists them"
+_STAYED = "{n:,} captures stay in {crawl} although this answer does not list them: other index files named them"
+_GONE = "{n:,} captures were removed from {crawl}: its index no longer lists them"
 _REPEATED = "the index of {crawl} repeats itself: {n:,} more rows of captures of {slug}, each of which is kept once"
-#: Targets that the report names whose captures an index repeats.
+#: Targets with repeated captures that the report names.
 _NAMED = 5
 
 
@@ -90,53 +90,60 @@ def captures_of(
     via: str | None = None,
     into: Into | None = None,
 ) -> LookupResult:
-    """The captures of ``targets`` in ``crawl`` and the ``subsets`` (default: the settings'), complete or an error; they
-    may go ``into`` something as they are found."""
+    """The captures of ``targets`` in ``crawl`` and the ``subsets`` (default: the settings'): all of them, or an error.
+    With ``into`` they are passed to it as they are found."""
     settings = workspace.settings
     sources = index_sources(workspace, crawl)
-    chosen = settings.subsets if subsets is None else subsets
-    return look_up(crawl, chosen, targets, sources, via=via or settings.via, into=into)
+    selected_subsets = settings.subsets if subsets is None else subsets
+    return look_up(crawl, selected_subsets, targets, sources, via=via or settings.via, into=into)
 
 
-def indexes_of(workspace: Workspace, standings: Mapping[Slice, Standing]) -> dict[tuple[str, str], Index]:
-    """What can be asked for slices, by crawl and subset, without asking anybody; same versions, same answers."""
+def indexes_of(workspace: Workspace, slice_states: Mapping[Slice, Standing]) -> dict[tuple[str, str], Index]:
+    """The indexes that can locate slices, by crawl and subset. Sends no request. Equal versions stand for equal
+    answers."""
     settings = workspace.settings
-    over_holes = {(s.crawl, s.subset) for s, one in standings.items() if one.lookup and not one.lookup.complete}
-    places = sorted({(slice_.crawl, slice_.subset) for slice_ in standings})
-    columnar = columnar_versions(workspace.lake, {crawl for crawl, _ in places if crawl not in ARC_CRAWLS})
+    incomplete = {
+        (slice_.crawl, slice_.subset)
+        for slice_, slice_state in slice_states.items()
+        if slice_state.lookup and not slice_state.lookup.complete
+    }
+    crawl_subsets = sorted({(slice_.crawl, slice_.subset) for slice_ in slice_states})
+    columnar = columnar_versions(workspace.lake, {crawl for crawl, _ in crawl_subsets if crawl not in ARC_CRAWLS})
     kinds = index_kinds().values()
-    found: dict[tuple[str, str], Index] = {}
-    for crawl, subset in places:
-        told = {kind.name: kind.version(settings.home, crawl, subset) for kind in kinds}
-        told[PARQUET.name] = columnar.get((crawl, subset), "")
-        versions = {name: version for name, version in told.items() if version}
-        gaps = catalog_gaps(workspace, [crawl], (subset,)) if (crawl, subset) in over_holes else ()
-        found[crawl, subset] = Index(versions, all(one.allowed(settings.max_index_gaps) for one in gaps))
-    return found
+    indexes: dict[tuple[str, str], Index] = {}
+    for crawl, subset in crawl_subsets:
+        reported_versions = {kind.name: kind.version(settings.home, crawl, subset) for kind in kinds}
+        reported_versions[PARQUET.name] = columnar.get((crawl, subset), "")
+        versions = {name: version for name, version in reported_versions.items() if version}
+        gaps = catalog_gaps(workspace, [crawl], (subset,)) if (crawl, subset) in incomplete else ()
+        indexes[crawl, subset] = Index(
+            versions, all(crawl_gaps.allowed(settings.max_index_gaps) for crawl_gaps in gaps)
+        )
+    return indexes
 
 
 def refuse_unharvested(workspace: Workspace, indexes: Mapping[tuple[str, str], Index]) -> None:
-    """Raises ``EnvironmentFault`` where the columnar index is to be asked and was not harvested."""
+    """Raises ``EnvironmentFault`` if the columnar index is to be asked and was not harvested."""
     settings = workspace.settings
     for (crawl, subset), index in indexes.items():
         if crawl not in ARC_CRAWLS and PARQUET.name not in index.versions and settings.via in (AUTO, PARQUET.name):
             if crawl in workspace.short_ways and settings.via == AUTO:
                 continue
-            of = "" if subset == PLAIN else f" ({subset})"
+            subset_note = "" if subset == PLAIN else f" ({subset})"
             raise EnvironmentFault(
-                f"the index of {crawl}{of} has not been harvested",
+                f"the index of {crawl}{subset_note} has not been harvested",
                 "First materialize row_groups of the crawl (the harvest_crawl job).",
             )
 
 
 def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
-    """Finds the captures of ``slugs`` in ``crawl``; slices whose inputs are unchanged stay.
+    """Finds the captures of ``slugs`` in ``crawl``. Slices whose inputs are unchanged stay.
 
-    Of a set whose members changed, those that are new are looked up, and a part of it without a change stays.
-    Raises ``UserInputError`` for keys that have no definition and cannot be given one, and, once the captures are
+    Of a set with changed members, only the new members are looked up, and an unchanged part of it stays.
+    Raises ``UserInputError`` for keys that have no definition and cannot be given one, and, after the captures were
     committed, for a fetch that would cost more than the settings allow; ``NotGiven`` for captures that the index no
-    longer lists, which stay in doubt; ``IndexIncomplete`` when files of the index were not read and no other index has
-    the crawl; ``EnvironmentFault`` when the index cannot be read, and as
+    longer lists, which stay unconfirmed; ``IndexIncomplete`` if index files were not read and no other index has the
+    crawl; ``EnvironmentFault`` if the index cannot be read, and as
     :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
     """
     return planned_again(workspace, crawl, slugs, lambda run: _locate_all(workspace, crawl, slugs, run), relocates=True)
@@ -144,71 +151,83 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
 
 def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunInputs) -> StageReport:
     started = time.monotonic()
-    before = run.take_state(crawl, slugs)
-    asked, standings = before.asked, before.standings
-    block = run.blocked()
-    wanted = wishes(workspace, asked.slices, block)
-    indexes = indexes_of(workspace, {slice_: standings[slice_] for slice_ in wanted})
+    group_state = run.take_state(crawl, slugs)
+    target_slices, slice_states = group_state.asked, group_state.standings
+    blocklist = run.blocked()
+    requests = wishes(workspace, target_slices.slices, blocklist)
+    indexes = indexes_of(workspace, {slice_: slice_states[slice_] for slice_ in requests})
     options = options_of(workspace.settings)
-    todo = {one: wanted[one].version for one in plan(wanted, standings, indexes, options, (LOCATE,)).of(LOCATE)}
-    spent = _locate(_Planned(workspace, crawl, run, block, todo, standings, indexes))
-    retire_others(workspace, LOCATE, asked, "lookups")
-    after = _state_after(workspace, todo, before)
-    # bytes that are gone were agreed to before
-    fetches = plan(wanted, after.standings, {}, options, (FETCH,)).of(FETCH, but=(Why.OPEN, Why.LOST))
-    refuse_dear(workspace, {slice_: after.standings[slice_] for slice_ in fetches})
-    run.keep_state(after)
-    report = asked.folded(_report(workspace, todo, wanted, after.standings, spent, started))
-    refusal = refused_removals({one: _listing(after.standings[one]) for one in asked.every}, slugs)
-    if refusal is not None:
-        refusal.report = report
-        raise refusal
+    due_versions = {
+        slice_: requests[slice_].version
+        for slice_ in plan(requests, slice_states, indexes, options, (LOCATE,)).of(LOCATE)
+    }
+    totals = _locate(_Planned(workspace, crawl, run, blocklist, due_versions, slice_states, indexes))
+    retire_others(workspace, LOCATE, target_slices, "lookups")
+    new_state = _state_after(workspace, due_versions, group_state)
+    # the cost of lost bytes was agreed to before
+    fetch_reasons = plan(requests, new_state.standings, {}, options, (FETCH,)).of(FETCH, but=(Why.OPEN, Why.LOST))
+    refuse_dear(workspace, {slice_: new_state.standings[slice_] for slice_ in fetch_reasons})
+    run.keep_state(new_state)
+    report = target_slices.folded(_report(workspace, due_versions, requests, new_state.standings, totals, started))
+    removal_error = refused_removals(
+        {slice_: _listing(new_state.standings[slice_]) for slice_ in target_slices.every}, slugs
+    )
+    if removal_error is not None:
+        removal_error.report = report
+        raise removal_error
     return report
 
 
-def _state_after(workspace: Workspace, located: Collection[Slice], before: GroupState) -> GroupState:
-    """How the targets stand once these slices were located."""
-    now = stand(workspace, located, (LOCATE,)) if located else {}
-    return before.changed(
-        {at: replace(before.standings[at], located=one.located, lookup=one.lookup) for at, one in now.items()}
+def _state_after(workspace: Workspace, located_slices: Collection[Slice], group_state: GroupState) -> GroupState:
+    """The state of the targets after these slices were located."""
+    new_states = stand(workspace, located_slices, (LOCATE,)) if located_slices else {}
+    return group_state.changed(
+        {
+            slice_: replace(group_state.standings[slice_], located=slice_state.located, lookup=slice_state.lookup)
+            for slice_, slice_state in new_states.items()
+        }
     )
 
 
 def _report(
     workspace: Workspace,
-    todo: Collection[Slice],
-    wanted: Collection[Slice],
-    now: Mapping[Slice, Standing],
-    spent: _Spent,
+    due_slices: Collection[Slice],
+    requested_slices: Collection[Slice],
+    slice_states: Mapping[Slice, Standing],
+    totals: _Spent,
     started: float,
 ) -> StageReport:
-    """What the stage did, slice by slice."""
-    figures = {at.target: _figures(workspace, at, one, at in todo) for at, one in now.items() if one.located}
+    """The report of the stage, with the metrics of each slice."""
+    metrics_by_target = {
+        slice_.target: _figures(workspace, slice_, slice_state, slice_ in due_slices)
+        for slice_, slice_state in slice_states.items()
+        if slice_state.located
+    }
     return StageReport(
         LOCATE.label,
-        rows=sum(int(own["rows:captures"]) for own in figures.values()),
-        written=spent.rows,
-        bytes=spent.bytes,
-        requests=spent.requests,
+        rows=sum(int(metrics["rows:captures"]) for metrics in metrics_by_target.values()),
+        written=totals.rows,
+        bytes=totals.bytes,
+        requests=totals.requests,
         seconds=time.monotonic() - started,
-        fresh_slices=len(todo),
-        reused_slices=len(wanted) - len(todo),
-        notes=tuple(spent.notes),
-        per_target=figures,
+        fresh_slices=len(due_slices),
+        reused_slices=len(requested_slices) - len(due_slices),
+        notes=tuple(totals.notes),
+        per_target=metrics_by_target,
     )
 
 
-def _listing(stands: Standing) -> tuple[int, Listing]:
-    """The captures of a slice, and what its look-up noted of its index."""
-    found = stands.lookup
-    if found is None:
+def _listing(slice_state: Standing) -> tuple[int, Listing]:
+    """The number of captures of a slice, and the note of its look-up on its index."""
+    lookup = slice_state.lookup
+    if lookup is None:
         return 0, Listing()
-    return found.captures, Listing(found.located_by, None, found.unlisted, found.removal)
+    return lookup.captures, Listing(lookup.located_by, None, lookup.unlisted, lookup.removal)
 
 
 @dataclass(slots=True)
 class _Spent:
-    """What look-ups took and gave."""
+    """The costs and results of look-ups."""
 
     rows: int = 0
     requests: int = 0
@@ -223,8 +242,8 @@ class _Spent:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """What is to be looked up in a crawl: slices with the ``versions`` of their definitions. ``standings`` are of all
-    slices of their targets, ``indexes`` by crawl and subset, and ``block`` has the sites that are left out."""
+    """The look-ups that are due in a crawl: slices with the ``versions`` of their definitions. ``standings`` has all
+    slices of their targets, ``indexes`` is by crawl and subset, and ``block`` has the sites that are left out."""
 
     workspace: Workspace
     crawl: str
@@ -235,109 +254,129 @@ class _Planned:
     indexes: Mapping[tuple[str, str], Index]
 
     def index_of(self, slice_: Slice) -> Index:
-        """What a slice can be located by."""
+        """The index by which a slice can be located."""
         return self.indexes[self.crawl, slice_.subset]
 
 
-def _locate(planned: _Planned) -> _Spent:
-    """Looks up what is planned, and commits what was found, so many slices at a time."""
-    workspace, crawl, versions = planned.workspace, planned.crawl, planned.versions
-    spent, done = _Spent(), 0
-    if asked := {slice_ for slice_ in versions if not is_given(slice_.target)}:
-        refuse_unharvested(workspace, {(crawl, slice_.subset): planned.index_of(slice_) for slice_ in asked})
-        if why := workspace.short_ways.get(crawl):
-            spent.notes[why] = None
-    for some in in_passes(workspace, [*versions]):
-        progress.report("locate", done, len(versions), crawl)
+def _locate(lookup_plan: _Planned) -> _Spent:
+    """Looks up the planned slices and commits them, pass by pass."""
+    workspace, crawl, versions = lookup_plan.workspace, lookup_plan.crawl, lookup_plan.versions
+    totals, located_count = _Spent(), 0
+    if indexed_slices := {slice_ for slice_ in versions if not is_given(slice_.target)}:
+        refuse_unharvested(
+            workspace, {(crawl, slice_.subset): lookup_plan.index_of(slice_) for slice_ in indexed_slices}
+        )
+        if reason := workspace.short_ways.get(crawl):
+            totals.notes[reason] = None
+    for targets in in_passes(workspace, [*versions]):
+        progress.report("locate", located_count, len(versions), crawl)
         with workspace.scratch_folder("locate") as scratch:
-            located = Located(scratch, planned.block)
-            _locate_some(planned, some, located, spent)
-            spent.blocked += located.blocked
-        done += len(some)
+            buffer = Located(scratch, lookup_plan.block)
+            _locate_some(lookup_plan, targets, buffer, totals)
+            totals.blocked += buffer.blocked
+        located_count += len(targets)
     if versions:
-        progress.report("locate", done, len(versions), crawl)
-    spent.notes |= dict.fromkeys(_sentences(spent, crawl))
-    return spent
+        progress.report("locate", located_count, len(versions), crawl)
+    totals.notes |= dict.fromkeys(_sentences(totals, crawl))
+    return totals
 
 
-def _locate_some(planned: _Planned, some: Mapping[Slice, Target], located: Located, spent: _Spent) -> None:
-    """Looks up so many slices as one look-up asks for: what of them is carried over, what the index has, and what was
-    there before, which the index may take away only where it named it."""
-    workspace, crawl, versions, standings = planned.workspace, planned.crawl, planned.versions, planned.standings
-    by = {s: _carried_by(workspace, versions[s], standings[s], planned.index_of(s)) for s in some}
-    known = what_is_known(workspace, some, [s for s in some if by[s]])
-    kept = keep_rows(workspace, known, located)
-    found = {s: _as_before(versions[s], standings[s]) for s, one in known.items() if one.asked is None}
-    for question, asking in _questions(workspace, known, by).items():
-        answer = _ask(workspace, crawl, question, {s: known[s] for s in asking}, located)
-        spent.requests, spent.bytes = spent.requests + answer.requests, spent.bytes + answer.bytes
-        spent.notes |= dict.fromkeys(answer.notes)
-        found |= {s: _found(s, answer, versions[s], planned.index_of(s)) for s in asking}
-    # where members were carried over, the rows of all of them were
-    again = {
-        s for s, one in found.items() if standings[s].located is not None and known[s].kept is None and one.by != GIVEN
+def _locate_some(lookup_plan: _Planned, targets: Mapping[Slice, Target], buffer: Located, totals: _Spent) -> None:
+    """Locates the slices of one pass: members are carried over, new captures come from the index, and stored captures
+    are added. The index may take stored captures away only if it named them."""
+    workspace, crawl, versions, slice_states = (
+        lookup_plan.workspace,
+        lookup_plan.crawl,
+        lookup_plan.versions,
+        lookup_plan.standings,
+    )
+    reusable_indexes = {
+        slice_: _carried_by(workspace, versions[slice_], slice_states[slice_], lookup_plan.index_of(slice_))
+        for slice_ in targets
     }
-    keep_what_was_there(workspace, known, again, located)
-    then = noted_listings(workspace.lake, again)
-    new = [s for s, one in found.items() if standings[s].located is None and one.by != GIVEN]
-    for slug, own in _by_set(new).items():
-        every = [slice_ for slice_ in standings if slice_.whole.target == slug]
-        if left := left_over(workspace, LOCATE, slug, every):
-            keep_what_was_divided(workspace, known, own, left, located)
-            before = together_listed([*noted_listings(workspace.lake, left).values()])
-            then |= dict.fromkeys(own, before)
-    spent.notes |= dict.fromkeys(_members_went(kept, standings))
-    _commit(planned, known, found, located, spent, then)
+    tasks = what_is_known(workspace, targets, [slice_ for slice_ in targets if reusable_indexes[slice_]])
+    kept_counts = keep_rows(workspace, tasks, buffer)
+    summaries = {
+        slice_: _as_before(versions[slice_], slice_states[slice_])
+        for slice_, task in tasks.items()
+        if task.asked is None
+    }
+    for query, slices in _questions(workspace, tasks, reusable_indexes).items():
+        answer = _ask(workspace, crawl, query, {slice_: tasks[slice_] for slice_ in slices}, buffer)
+        totals.requests, totals.bytes = totals.requests + answer.requests, totals.bytes + answer.bytes
+        totals.notes |= dict.fromkeys(answer.notes)
+        summaries |= {
+            slice_: _found(slice_, answer, versions[slice_], lookup_plan.index_of(slice_)) for slice_ in slices
+        }
+    # if members were carried over, their rows were too
+    relocated = {
+        slice_
+        for slice_, summary in summaries.items()
+        if slice_states[slice_].located is not None and tasks[slice_].kept is None and summary.by != GIVEN
+    }
+    keep_what_was_there(workspace, tasks, relocated, buffer)
+    old_listings = noted_listings(workspace.lake, relocated)
+    new_slices = [
+        slice_ for slice_, summary in summaries.items() if slice_states[slice_].located is None and summary.by != GIVEN
+    ]
+    for slug, set_slices in _by_set(new_slices).items():
+        all_slices = [slice_ for slice_ in slice_states if slice_.whole.target == slug]
+        if obsolete_slices := left_over(workspace, LOCATE, slug, all_slices):
+            keep_what_was_divided(workspace, tasks, set_slices, obsolete_slices, buffer)
+            old_listing = together_listed([*noted_listings(workspace.lake, obsolete_slices).values()])
+            old_listings |= dict.fromkeys(set_slices, old_listing)
+    totals.notes |= dict.fromkeys(_members_went(kept_counts, slice_states))
+    _commit(lookup_plan, tasks, summaries, buffer, totals, old_listings)
 
 
-def _sentences(spent: _Spent, crawl: str) -> Iterator[str]:
-    """What there is to say of captures that were left out, stayed, went or came twice."""
-    if spent.outside:
-        yield from outside_notes(spent.outside)
-    if spent.blocked:
-        yield f"{spent.blocked:,} captures of blocked sites were left out in {crawl}"
-    if spent.stayed:
-        yield _STAYED.format(n=spent.stayed, crawl=crawl)
-    if spent.gone:
-        yield _GONE.format(n=spent.gone, crawl=crawl)
-    for slug, count in sorted(spent.repeated.items())[:_NAMED]:
+def _sentences(totals: _Spent, crawl: str) -> Iterator[str]:
+    """Writes a note on captures that were left out, kept, removed or repeated."""
+    if totals.outside:
+        yield from outside_notes(totals.outside)
+    if totals.blocked:
+        yield f"{totals.blocked:,} captures of blocked sites were left out in {crawl}"
+    if totals.stayed:
+        yield _STAYED.format(n=totals.stayed, crawl=crawl)
+    if totals.gone:
+        yield _GONE.format(n=totals.gone, crawl=crawl)
+    for slug, count in sorted(totals.repeated.items())[:_NAMED]:
         yield _REPEATED.format(n=count, crawl=crawl, slug=slug)
-    if len(spent.repeated) > _NAMED:
-        yield f"so do rows of {len(spent.repeated) - _NAMED:,} more targets"
+    if len(totals.repeated) > _NAMED:
+        yield f"the indexes of {len(totals.repeated) - _NAMED:,} more targets repeat rows too"
 
 
 def _ask(
-    workspace: Workspace, crawl: str, question: _Question, known: Mapping[Slice, Known], located: Located
+    workspace: Workspace, crawl: str, query: _Question, tasks: Mapping[Slice, Known], buffer: Located
 ) -> LookupResult:
-    """Has the captures of some slices, asked of one index, put into ``located``."""
-    via, subsets = question
+    """Looks up some slices in one index and adds their captures to ``buffer``."""
+    via, subsets = query
     if via == GIVEN:
-        for slice_, one in known.items():
-            for rows in _rows_given(workspace, slice_, one.target):
-                located.add(slice_, rows)
+        for slice_, task in tasks.items():
+            for rows in _rows_given(workspace, slice_, task.target):
+                buffer.add(slice_, rows)
         return LookupResult({}, 0, 0, 0.0, index=GIVEN)
-    takers: dict[str, list[Slice]] = {}
-    for slice_ in known:
-        takers.setdefault(slice_.defined, []).append(slice_)
+    slices_by_slug: dict[str, list[Slice]] = {}
+    for slice_ in tasks:
+        slices_by_slug.setdefault(slice_.defined, []).append(slice_)
 
-    def take(slug: str, rows: pa.Table) -> None:
-        for slice_ in takers[slug]:
-            mine = rows.filter(pc.equal(rows["subset"], slice_.subset)) if len(subsets) > 1 else rows
-            located.add(slice_, known[slice_].not_kept(mine))
+    def add_rows(slug: str, rows: pa.Table) -> None:
+        for slice_ in slices_by_slug[slug]:
+            slice_rows = rows.filter(pc.equal(rows["subset"], slice_.subset)) if len(subsets) > 1 else rows
+            buffer.add(slice_, tasks[slice_].not_kept(slice_rows))
 
-    targets = {slice_.defined: one.asked for slice_, one in known.items() if one.asked is not None}
-    return captures_of(workspace, crawl, [*targets.values()], subsets=subsets, via=via, into=take)
+    targets = {slice_.defined: task.asked for slice_, task in tasks.items() if task.asked is not None}
+    return captures_of(workspace, crawl, [*targets.values()], subsets=subsets, via=via, into=add_rows)
 
 
 def captures_given(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> LookupResult:
-    """The captures of ``targets`` whose captures somebody named one by one, of all subsets: they are in the lake.
-    Raises ``EnvironmentFault``."""
-    found = {}
+    """The captures of ``targets`` that a person named one by one, of all subsets, from the lake. Raises
+    ``EnvironmentFault``."""
+    tables_by_slug = {}
     for target in targets:
         slices = [Slice(crawl, with_subset(target.slug, subset)) for subset in SUBSETS]
         tables = [rows for slice_ in slices for rows in _rows_given(workspace, slice_, target)]
-        found[target.slug] = pa.concat_tables([CAPTURE_SCHEMA.empty_table(), *tables])
-    return LookupResult(found, 0, 0, 0.0, index=GIVEN)
+        tables_by_slug[target.slug] = pa.concat_tables([CAPTURE_SCHEMA.empty_table(), *tables])
+    return LookupResult(tables_by_slug, 0, 0, 0.0, index=GIVEN)
 
 
 def _rows_given(workspace: Workspace, slice_: Slice, target: Target) -> Iterator[pa.Table]:
@@ -348,90 +387,115 @@ def _rows_given(workspace: Workspace, slice_: Slice, target: Target) -> Iterator
 
 
 def _commit(
-    planned: _Planned,
-    known: Mapping[Slice, Known],
-    found: Mapping[Slice, Found],
-    located: Located,
-    spent: _Spent,
-    then: Mapping[Slice, Listing],
+    lookup_plan: _Planned,
+    tasks: Mapping[Slice, Known],
+    summaries: Mapping[Slice, Found],
+    buffer: Located,
+    totals: _Spent,
+    old_listings: Mapping[Slice, Listing],
 ) -> None:
-    """Commits what was found, so many slices at a time; captures that an index no longer lists, and that a person has
-    to accept, stay. ``then`` is what was noted of the index of slices when they were looked up last."""
-    workspace, crawl, before = planned.workspace, planned.crawl, planned.standings
-    others = {slice_: _listing(one) for slice_, one in before.items() if slice_ not in planned.versions}
-    made_from = {s: located_from(crawl, found[s].definition, found[s].by, found[s].index) for s in sorted(found)}
-    targets = {s: known[s].target for s in made_from}
-    # a target is judged as a whole, so nothing is committed until all of it is known
-    commits = [(some, *located.of({s: found[s].answer for s in some}, targets)) for some in in_commits(made_from)]
-    every = {slice_: one for _, _, summed in commits for slice_, one in summed.items()}
-    stay = doubted(
-        {s: _removal(found[s], one, then.get(s, Listing())) for s, one in every.items()},
-        others,
+    """Commits the located slices, some at a time. Captures that an index no longer lists stay if a person has to accept
+    their removal. ``old_listings`` has the listings that were noted at the last look-up of the slices."""
+    workspace, crawl, slice_states = lookup_plan.workspace, lookup_plan.crawl, lookup_plan.standings
+    other_listings = {
+        slice_: _listing(slice_state)
+        for slice_, slice_state in slice_states.items()
+        if slice_ not in lookup_plan.versions
+    }
+    input_digests = {
+        slice_: located_from(crawl, summaries[slice_].definition, summaries[slice_].by, summaries[slice_].index)
+        for slice_ in sorted(summaries)
+    }
+    targets = {slice_: tasks[slice_].target for slice_ in input_digests}
+    # a target is assessed as a whole, so nothing is committed until all of its slices are known
+    commits = [
+        (commit_digests, *buffer.of({slice_: summaries[slice_].answer for slice_ in commit_digests}, targets))
+        for commit_digests in in_commits(input_digests)
+    ]
+    all_totals = {
+        slice_: capture_totals
+        for _, _, totals_by_slice in commits
+        for slice_, capture_totals in totals_by_slice.items()
+    }
+    unconfirmed = doubted(
+        {
+            slice_: _removal(summaries[slice_], capture_totals, old_listings.get(slice_, Listing()))
+            for slice_, capture_totals in all_totals.items()
+        },
+        other_listings,
         workspace.settings.max_lost,
         workspace.accepted_losses,
     )
-    spent.gone += sum(one.unlisted for slice_, one in every.items() if slice_ not in stay)
-    # while it is doubted, the list that it is compared with is that of before
-    found = {s: replace(one, size=then.get(s, Listing()).size) if s in stay else one for s, one in found.items()}
-    for some, rows, summed in commits:
-        left = located.without_unlisted(rows, [s for s in some if s not in stay], summed, targets)
-        with planned.run.replacing(LOCATE, {slice_: before[slice_] for slice_ in some}):
-            commit_lookups(workspace, some, found, summed)
-            spent.rows += LOCATE.commit(workspace.lake, some, {"captures": partial(_large, left)})
-        spent.stayed += sum(one.stayed for one in summed.values())
-        spent.outside += sum(one.outside for one in summed.values())
-        for slice_, own in summed.items():
-            spent.repeated.update({slice_.whole.target: own.repeated} if own.repeated else {})
+    totals.gone += sum(
+        capture_totals.unlisted for slice_, capture_totals in all_totals.items() if slice_ not in unconfirmed
+    )
+    # an unconfirmed removal keeps the size of the old listing, to be compared with the next one
+    summaries = {
+        slice_: replace(summary, size=old_listings.get(slice_, Listing()).size) if slice_ in unconfirmed else summary
+        for slice_, summary in summaries.items()
+    }
+    for commit_digests, rows, totals_by_slice in commits:
+        kept_rows = buffer.without_unlisted(
+            rows, [slice_ for slice_ in commit_digests if slice_ not in unconfirmed], totals_by_slice, targets
+        )
+        with lookup_plan.run.replacing(LOCATE, {slice_: slice_states[slice_] for slice_ in commit_digests}):
+            commit_lookups(workspace, commit_digests, summaries, totals_by_slice)
+            totals.rows += LOCATE.commit(workspace.lake, commit_digests, {"captures": partial(_large, kept_rows)})
+        totals.stayed += sum(capture_totals.stayed for capture_totals in totals_by_slice.values())
+        totals.outside += sum(capture_totals.outside for capture_totals in totals_by_slice.values())
+        for slice_, slice_totals in totals_by_slice.items():
+            totals.repeated.update({slice_.whole.target: slice_totals.repeated} if slice_totals.repeated else {})
 
 
 def _by_set(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
-    """Those of the slices that are of named sets, by the sets' slugs."""
-    found: dict[str, list[Slice]] = {}
+    """Groups the slices of named sets by the slugs of their sets."""
+    slices_by_set: dict[str, list[Slice]] = {}
     for slice_ in slices:
         if slice_.target.startswith(SET_SLUG):
-            found.setdefault(slice_.whole.target, []).append(slice_)
-    return found
+            slices_by_set.setdefault(slice_.whole.target, []).append(slice_)
+    return slices_by_set
 
 
-def _removal(found: Found, summed: Summed, then: Listing) -> Removal:
-    """What a look-up would take away from a slice."""
-    now = Listing(found.by, found.size, summed.unlisted, summed.removal)
-    return Removal(summed.before, summed.rows - summed.unlisted, then, now)
+def _removal(summary: Found, totals: Summed, old_listing: Listing) -> Removal:
+    """The captures that a look-up would take away from a slice."""
+    new_listing = Listing(summary.by, summary.size, totals.unlisted, totals.removal)
+    return Removal(totals.before, totals.rows - totals.unlisted, old_listing, new_listing)
 
 
-def _carried_by(workspace: Workspace, version: str, stands: Standing, index: Index) -> str | None:
-    """The index that a slice was located whole by and that is as it was, so that it need not be asked again."""
-    found = stands.lookup
-    # what an index no longer lists is judged by the whole slice
-    if found is None or found.unlisted or blocks_of(found.definition) != blocks_of(version):
+def _carried_by(workspace: Workspace, version: str, slice_state: Standing, index: Index) -> str | None:
+    """The complete and unchanged index by which a slice was located, so that it need not be asked again; else
+    ``None``."""
+    lookup = slice_state.lookup
+    # unlisted captures are assessed by the whole slice
+    if lookup is None or lookup.unlisted or blocks_of(lookup.definition) != blocks_of(version):
         return None
-    if not found.complete or workspace.settings.via not in (AUTO, found.located_by):
+    if not lookup.complete or workspace.settings.via not in (AUTO, lookup.located_by):
         return None
-    return found.located_by if index.has(found) else None
+    return lookup.located_by if index.has(lookup) else None
 
 
 def _questions(
-    workspace: Workspace, known: Mapping[Slice, Known], by: Mapping[Slice, str | None]
+    workspace: Workspace, tasks: Mapping[Slice, Known], reusable_indexes: Mapping[Slice, str | None]
 ) -> dict[_Question, list[Slice]]:
     """The slices of each look-up, by the index to be asked and the subsets: an index is asked once for all subsets."""
-    same: dict[tuple[str, str, str], list[Slice]] = {}
-    for slice_, one in known.items():
-        if one.asked is not None:
-            via = (one.kept is not None and by[slice_]) or workspace.settings.via
+    slices_by_target: dict[tuple[str, str, str], list[Slice]] = {}
+    for slice_, task in tasks.items():
+        if task.asked is not None:
+            via = (task.kept is not None and reusable_indexes[slice_]) or workspace.settings.via
             via = GIVEN if is_given(slice_.target) else via
-            same.setdefault((via, slice_.defined, one.asked.version), []).append(slice_)
-    questions: dict[_Question, list[Slice]] = {}
-    for (via, _, _), asking in same.items():
-        questions.setdefault((via, tuple(sorted(slice_.subset for slice_ in asking))), []).extend(asking)
-    return questions
+            slices_by_target.setdefault((via, slice_.defined, task.asked.version), []).append(slice_)
+    slices_by_query: dict[_Question, list[Slice]] = {}
+    for (via, _, _), slices in slices_by_target.items():
+        slices_by_query.setdefault((via, tuple(sorted(slice_.subset for slice_ in slices))), []).extend(slices)
+    return slices_by_query
 
 
 def _large(rows: OrderedRows, columns: Sequence[str] = CAPTURES_SCHEMA.names) -> Iterator[pa.RecordBatch]:
-    """``columns`` in large batches: the writer's threads share batches, and keep order within one alone."""
+    """``columns`` in large batches. The writer's threads share batches, and keep order only within one."""
     waiting: list[pa.RecordBatch] = []
     for batch in rows.batches():
         waiting.append(batch.select(columns))
-        if sum(one.nbytes for one in waiting) >= _BYTES_AT_ONCE:
+        if sum(waiting_batch.nbytes for waiting_batch in waiting) >= _BYTES_AT_ONCE:
             yield pa.concat_batches(waiting)
             waiting = []
     if waiting:
@@ -442,45 +506,52 @@ def _found(slice_: Slice, answer: LookupResult, version: str, index: Index) -> F
     gaps = answer.gaps
     if gaps is not None and slice_.subset not in {subset for subset, _, _ in gaps.by_subset}:
         gaps = None
-    by = answer.index or ""
-    how = Answer(answer.segments, () if gaps is not None else tuple(by.split(BOTH)))
-    return Found(by, index.version_of(by, answer.index_version), version, gaps, how, answer.sizes.get(slice_.subset))
+    located_by = answer.index or ""
+    slice_lookup = Answer(answer.segments, () if gaps is not None else tuple(located_by.split(BOTH)))
+    return Found(
+        located_by,
+        index.version_of(located_by, answer.index_version),
+        version,
+        gaps,
+        slice_lookup,
+        answer.sizes.get(slice_.subset),
+    )
 
 
-def _as_before(version: str, stands: Standing) -> Found:
-    """What is noted of a set that only lost members: nothing was asked."""
-    before = stands.lookup
-    assert before is not None, "it was carried over"
-    return Found(before.located_by, before.index, version, None, size=before.index_size)
+def _as_before(version: str, slice_state: Standing) -> Found:
+    """Repeats the note of a set that only lost members: no index was asked."""
+    lookup = slice_state.lookup
+    assert lookup is not None, "it was carried over"
+    return Found(lookup.located_by, lookup.index, version, None, size=lookup.index_size)
 
 
-def _members_went(kept: Mapping[Slice, int], standings: Mapping[Slice, Standing]) -> Iterator[str]:
-    for slice_, count in kept.items():
-        before = standings[slice_].lookup
-        if before is not None and (went := before.captures - count) > 0:
+def _members_went(kept_counts: Mapping[Slice, int], slice_states: Mapping[Slice, Standing]) -> Iterator[str]:
+    for slice_, count in kept_counts.items():
+        lookup = slice_states[slice_].lookup
+        if lookup is not None and (removed_captures := lookup.captures - count) > 0:
             yield (
-                f"{went:,} captures of members that {slice_.whole.target} no longer has were taken out of "
+                f"{removed_captures:,} captures of members that {slice_.whole.target} no longer has were removed from "
                 f"{slice_.crawl}"
             )
 
 
-def _figures(workspace: Workspace, slice_: Slice, stands: Standing, made: bool) -> Figures:
-    """Rows, and the price of fetching them all: so that a person can decide before the fetch."""
-    found = stands.lookup
-    if found is not None:
-        rows, (record_bytes, size, requests) = found.captures, found.price
+def _figures(workspace: Workspace, slice_: Slice, slice_state: Standing, is_fresh: bool) -> Figures:
+    """The rows of a slice and the cost of fetching all of them, so that a person can decide before the fetch."""
+    lookup = slice_state.lookup
+    if lookup is not None:
+        rows, (record_bytes, size, requests) = lookup.captures, lookup.price
     else:
         # the note is of other rows: a run was killed between the two commits
         price = price_of_slices(workspace, [slice_])
         rows, record_bytes, size, requests = price.captures, price.record_bytes, price.bytes, price.requests
-    own: Figures = {
+    metrics: Figures = {
         "rows:captures": rows,
         "record bytes": record_bytes,
         "fetch bytes": size,
         "fetch requests": requests,
-        **stands.versions(LOCATE),
+        **slice_state.versions(LOCATE),
     }
-    if found is not None:
-        own["index complete"] = index_complete(found)
-        own |= {"no longer in the index": found.unlisted} if found.unlisted else {}
-    return own | written(own, made)
+    if lookup is not None:
+        metrics["index complete"] = index_complete(lookup)
+        metrics |= {"no longer in the index": lookup.unlisted} if lookup.unlisted else {}
+    return metrics | written(metrics, is_fresh)

@@ -1,5 +1,5 @@
-"""What the look-ups of one pass found, by slice and place: on disk where it is much, and given slice by slice, so that
-a target may have any number of captures. Each place is there once in a slice, whatever the index says."""
+"""The captures that the look-ups of one pass found, by slice and location. Many captures are kept on disk and read
+slice by slice, so a target may have any number of them. A slice has each location once, whatever the index lists."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from cc_pipeline.records.places import PLACE_NAME
 from cc_pipeline.records.range_plan import FetchPrice, price_of_all
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 
-#: Rows whose URLs are Python's own texts at a time.
+#: Rows whose URLs are converted to Python texts at a time.
 _AS_TEXTS: Final = 8_192
-#: Bytes of rows in their order that are kept in memory, of each commit: more of them are as soon read again.
+#: Bytes of sorted rows of each commit that are kept in memory, because they are soon read again.
 _IN_MEMORY: Final = 1 << 20
-#: Which of two rows of a place tells more: the less, the more. Odd numbers are rows that were there before.
+#: Which of two rows of a location is more detailed: the lower, the more. Odd numbers are stored rows.
 _RANK: Final = pa.field("rank", pa.int8(), nullable=False)
-#: Whether a row names no file, and no offset: in ``captures`` such rows are the last.
+#: Whether a row has no file, and no offset: in ``captures`` such rows are the last.
 _LACKING: Final = {name: pa.field(f"no {name}", pa.int8(), nullable=False) for name in PLACE_NAME}
-#: What tells rows apart that name no place: when and what was captured. Empty where there is a place.
+#: Identifies rows without a location: time and URL of the capture. Empty for rows with one.
 _INSTEAD: Final = pa.field("instead of a place", pa.string(), nullable=False)
-#: Whether a row was there before, and the index that named it no longer lists it.
+#: Whether a row was stored before, and the index that named it no longer lists it.
 _UNLISTED: Final = pa.field("unlisted", pa.bool_(), nullable=False)
 _SCHEMA: Final = pa.schema([*CAPTURES_SCHEMA, *_LACKING.values(), _INSTEAD, _RANK])
 _FOUND_SCHEMA: Final = pa.schema([*CAPTURES_SCHEMA, _UNLISTED])
@@ -48,8 +48,8 @@ _Mask: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What there is to know of the rows of a slice: of which ``segments`` those are that count (``None``: of any), and
-    which kinds of index were asked and whole (``asked``): what they named before, they may take away."""
+    """The scope of a slice's answer: only rows of ``segments`` count (``None``: all rows). ``asked`` are the kinds of
+    index that were asked and complete: they may remove captures that they named before."""
 
     segments: frozenset[str] | None = None
     asked: tuple[str, ...] = ()
@@ -57,12 +57,12 @@ class Answer:
 
 @dataclass(slots=True)
 class Summed:
-    """The captures of a slice: how many, those of each member of a set (``None``: it is none), and the price of their
-    fetch. ``stayed`` were there before and are not in the answer, ``outside`` were left out. ``repeated`` are rows of
-    captures that the index had named already.
+    """The totals of a slice's captures: how many, those of each member of a set (``None``: it is no set), and the cost
+    of their fetch. ``stayed`` were there before and are not in the answer; ``outside`` were left out; ``repeated`` are
+    further rows of captures that the index had named already.
 
-    ``before`` were there before; ``unlisted`` of the captures are no longer in the index that named them, and
-    ``removal`` is a number for which.
+    ``before`` were there before the look-up. ``unlisted`` of the captures are no longer in the index that named them,
+    and ``removal`` is a digest of these.
     """
 
     rows: int = 0
@@ -77,12 +77,12 @@ class Summed:
 
 
 class Located:
-    """Takes captures of slices of one crawl (:meth:`add`), and gives them slice by slice, in the order of
-    ``captures`` (:meth:`of`). Raises ``EnvironmentFault`` where files in ``folder`` cannot be written or read."""
+    """Collects captures of slices of one crawl (:meth:`add`), and gives them slice by slice in the order of
+    ``captures`` (:meth:`of`). Raises ``EnvironmentFault`` if files in ``folder`` cannot be written or read."""
 
-    def __init__(self, folder: Path, block: Blocked = NOTHING_BLOCKED) -> None:
+    def __init__(self, folder: Path, blocklist: Blocked = NOTHING_BLOCKED) -> None:
         self._folder = folder
-        self._block = block
+        self._block = blocklist
         #: Captures of blocked sites that were not taken.
         self.blocked = 0
         self._rows = OrderedRows(_SCHEMA, _ORDER, folder)
@@ -90,8 +90,8 @@ class Located:
         self._kinds = pa.array(index_kinds(), pa.string())
 
     def add(self, slice_: Slice, rows: pa.Table, *, before: bool = False) -> None:
-        """Takes more captures of a slice (``CAPTURE_SCHEMA``); ``before``: not of its answer, but there already. Of two
-        rows of a place the one stays that tells more."""
+        """Adds captures of a slice (``CAPTURE_SCHEMA``); ``before``: they were stored already and are not in the
+        answer. If two rows have one location, the more detailed row is kept."""
         count = rows.num_rows
         rows = self._block.left(rows)
         self.blocked += count - rows.num_rows
@@ -101,98 +101,101 @@ class Located:
         rank = pc.add(pc.multiply(pc.fill_null(kinds, len(self._kinds)), 2), int(before)).cast(pa.int8())
         columns = {"target": pa.repeat(slice_.target, rows.num_rows), _RANK.name: rank}
         columns |= {field.name: pc.is_null(rows[name]).cast(pa.int8()) for name, field in _LACKING.items()}
-        when_and_what = [pc.coalesce(rows[name].cast(pa.string()), "") for name in ("fetch_time", "url")]
-        nowhere = pc.or_(*(pc.is_null(rows[name]) for name in PLACE_NAME))
-        columns[_INSTEAD.name] = pc.if_else(nowhere, pc.binary_join_element_wise(*when_and_what, " "), "")
+        time_and_url = [pc.coalesce(rows[name].cast(pa.string()), "") for name in ("fetch_time", "url")]
+        has_no_location = pc.or_(*(pc.is_null(rows[name]) for name in PLACE_NAME))
+        columns[_INSTEAD.name] = pc.if_else(has_no_location, pc.binary_join_element_wise(*time_and_url, " "), "")
         arrays = [columns[name] if name in columns else rows[name] for name in _SCHEMA.names]
         self._rows.add(pa.table(arrays, names=_SCHEMA.names).cast(_SCHEMA))
 
     def of(
         self, slices: Mapping[Slice, Answer], targets: Mapping[Slice, Target]
     ) -> tuple[OrderedRows, dict[Slice, Summed]]:
-        """The rows of ``slices``, in their table's order, with those that the index no longer lists, and what they sum
-        up to. Call it for all slices, those with lesser targets first, and after all rows were added."""
-        summed = {slice_: Summed() for slice_ in sorted(slices)}
-        rows = {slice_: self._of_slice(slice_, slices[slice_], own) for slice_, own in summed.items()}
-        return self._put(rows, summed, targets), summed
+        """The rows of ``slices`` in the order of their table, unlisted captures among them, and the totals of each
+        slice. Call it after all rows were added, for all slices, in the order of their targets."""
+        totals_by_slice = {slice_: Summed() for slice_ in sorted(slices)}
+        rows = {slice_: self._of_slice(slice_, slices[slice_], totals) for slice_, totals in totals_by_slice.items()}
+        return self._put(rows, totals_by_slice, targets), totals_by_slice
 
     def without_unlisted(
         self,
-        found: OrderedRows,
-        gone: Collection[Slice],
-        summed: Mapping[Slice, Summed],
+        located_rows: OrderedRows,
+        accepted_slices: Collection[Slice],
+        totals_by_slice: Mapping[Slice, Summed],
         targets: Mapping[Slice, Target],
     ) -> OrderedRows:
-        """What was ``found``, without the rows of slices in ``gone`` that the index no longer lists. ``summed`` is of
-        what is left then."""
-        if not any(summed[slice_].unlisted for slice_ in gone):
-            return found
-        reader = _ByTarget(found.batches())
-        rows = {slice_: _listed(reader.of(slice_.target), slice_ in gone) for slice_ in summed}
-        for slice_ in gone:
-            own = summed[slice_]
-            own.rows, own.unlisted, own.removal = own.rows - own.unlisted, 0, NOTHING
-        return self._put(rows, summed, targets)
+        """``located_rows`` without the unlisted captures of the slices in ``accepted_slices``. Updates
+        ``totals_by_slice`` accordingly."""
+        if not any(totals_by_slice[slice_].unlisted for slice_ in accepted_slices):
+            return located_rows
+        reader = _ByTarget(located_rows.batches())
+        rows = {slice_: _listed(reader.of(slice_.target), slice_ in accepted_slices) for slice_ in totals_by_slice}
+        for slice_ in accepted_slices:
+            totals = totals_by_slice[slice_]
+            totals.rows, totals.unlisted, totals.removal = totals.rows - totals.unlisted, 0, NOTHING
+        return self._put(rows, totals_by_slice, targets)
 
     def _put(
-        self, rows: Mapping[Slice, _Batches], summed: Mapping[Slice, Summed], targets: Mapping[Slice, Target]
+        self, rows: Mapping[Slice, _Batches], totals_by_slice: Mapping[Slice, Summed], targets: Mapping[Slice, Target]
     ) -> OrderedRows:
-        """The rows of slices one after the other, on disk where they are many; notes their members and their price."""
-        found = OrderedRows(_FOUND_SCHEMA, (), self._folder, _IN_MEMORY)
-        for slice_, own in summed.items():
+        """Writes the rows of slices one after the other, to disk if they are many, and notes their members and their
+        cost."""
+        stored_rows = OrderedRows(_FOUND_SCHEMA, (), self._folder, _IN_MEMORY)
+        for slice_, totals in totals_by_slice.items():
             members = _Members(targets[slice_]) if targets[slice_].kind == "set" else None
-            own.price = price_of_all(_passing(rows[slice_], found, members))
-            own.members = members.counts() if members is not None else None
-        # Arrow keeps what it freed for rows to come, and writing them needs memory of other kinds
+            totals.price = price_of_all(_passing(rows[slice_], stored_rows, members))
+            totals.members = members.counts() if members is not None else None
+        # Arrow keeps freed memory for new rows, and writing them needs memory of other kinds
         pa.default_memory_pool().release_unused()
-        return found
+        return stored_rows
 
-    def _of_slice(self, slice_: Slice, answer: Answer, own: Summed) -> _Batches:
-        """One row of each place of a slice, with whether it is unlisted."""
+    def _of_slice(self, slice_: Slice, slice_lookup: Answer, totals: Summed) -> _Batches:
+        """One row of each location of a slice, with whether it is unlisted."""
         for batch in _whole_places(self._next(slice_.target)):
             rank = np.asarray(batch.column(_RANK.name))
-            is_before = rank % 2 == 1
-            counts: _Mask = np.ones(batch.num_rows, bool)
-            if answer.segments is not None:
-                counts = is_before | np.asarray(of_segments(batch, answer.segments))
-            place = np.cumsum(_begins(batch)) - 1
-            answered = _any(place, counts & ~is_before)
-            own.outside += int(np.count_nonzero(_any(place, ~counts) & ~answered))
-            again = (np.diff(place, prepend=-1) == 0) & (np.diff(rank, prepend=-1) == 0)
-            own.repeated += int(np.count_nonzero(again & counts & ~is_before))
-            # only an index that named a capture, asked again and whole, can say that there is none
-            asked = pc.is_in(batch.column("located_by"), value_set=pa.array(answer.asked, pa.string()))
-            unlisted = is_before & ~answered[place] & np.asarray(asked)
-            # of two rows of before that one stays which nothing takes away
-            counts &= ~(unlisted & _any(place, is_before & ~unlisted)[place])
-            first = np.zeros(batch.num_rows, bool)
-            first[_firsts(place, counts)] = True
-            own.rows += int(np.count_nonzero(first))
-            own.before += int(np.count_nonzero(_any(place, is_before)))
-            own.stayed += int(np.count_nonzero(first & is_before & ~answered[place] & ~unlisted))
-            rows = batch.append_column(_UNLISTED, pa.array(unlisted)).filter(pa.array(first))
-            gone = rows.filter(rows.column(_UNLISTED.name)).select(["target", *PLACE_NAME, "url"])
-            if gone.num_rows:
-                own.unlisted += gone.num_rows
-                own.removal = together([own.removal, *content_versions([gone], "target", ()).values()])
+            is_stored = rank % 2 == 1
+            in_segments: _Mask = np.ones(batch.num_rows, bool)
+            if slice_lookup.segments is not None:
+                in_segments = is_stored | np.asarray(of_segments(batch, slice_lookup.segments))
+            location = np.cumsum(_begins(batch)) - 1
+            is_answered = _any(location, in_segments & ~is_stored)
+            totals.outside += int(np.count_nonzero(_any(location, ~in_segments) & ~is_answered))
+            is_repeated = (np.diff(location, prepend=-1) == 0) & (np.diff(rank, prepend=-1) == 0)
+            totals.repeated += int(np.count_nonzero(is_repeated & in_segments & ~is_stored))
+            # only the index that named a capture can remove it, if it was asked again and is complete
+            from_complete_index = pc.is_in(
+                batch.column("located_by"), value_set=pa.array(slice_lookup.asked, pa.string())
+            )
+            unlisted_mask = is_stored & ~is_answered[location] & np.asarray(from_complete_index)
+            # of two stored rows the one stays that nothing removes
+            in_segments &= ~(unlisted_mask & _any(location, is_stored & ~unlisted_mask)[location])
+            is_first = np.zeros(batch.num_rows, bool)
+            is_first[_firsts(location, in_segments)] = True
+            totals.rows += int(np.count_nonzero(is_first))
+            totals.before += int(np.count_nonzero(_any(location, is_stored)))
+            totals.stayed += int(np.count_nonzero(is_first & is_stored & ~is_answered[location] & ~unlisted_mask))
+            rows = batch.append_column(_UNLISTED, pa.array(unlisted_mask)).filter(pa.array(is_first))
+            unlisted_rows = rows.filter(rows.column(_UNLISTED.name)).select(["target", *PLACE_NAME, "url"])
+            if unlisted_rows.num_rows:
+                totals.unlisted += unlisted_rows.num_rows
+                totals.removal = together([totals.removal, *content_versions([unlisted_rows], "target", ()).values()])
             yield rows.select(_FOUND_SCHEMA.names)
 
     def _next(self, target: str) -> _Batches:
-        """The rows of a target, all of those with lesser ones having been given."""
+        """The rows of a target. Rows of lesser targets must have been read."""
         if self._read is None:
             self._read = _ByTarget(self._rows.drained())
         return self._read.of(target)
 
 
 class _ByTarget:
-    """Rows that come target by target, those of each when they are asked for: in their order."""
+    """Reads rows that are ordered by target, one target at a time."""
 
     def __init__(self, rows: _Batches) -> None:
         self._pieces = _of_one_target(rows)
         self._ahead = next(self._pieces, None)
 
     def of(self, target: str) -> _Batches:
-        """The rows of a target, all of those with lesser ones having been given."""
+        """The rows of a target. Rows of lesser targets must have been read."""
         while self._ahead is not None and self._ahead[0] == target:
             batch = self._ahead[1]
             self._ahead = next(self._pieces, None)
@@ -209,53 +212,55 @@ def _of_one_target(rows: _Batches) -> Iterator[tuple[str, pa.RecordBatch]]:
 
 
 def _whole_places(rows: _Batches) -> _Batches:
-    """The same rows, all those of a place in one batch."""
+    """The same rows, with all rows of a location in one batch."""
     waiting: pa.RecordBatch | None = None
     for batch in rows:
-        both = batch if waiting is None else pa.concat_batches([waiting, batch])
-        last = int(np.flatnonzero(_begins(both))[-1]) if both.num_rows else 0
+        joined = batch if waiting is None else pa.concat_batches([waiting, batch])
+        last = int(np.flatnonzero(_begins(joined))[-1]) if joined.num_rows else 0
         if last:
-            yield both.slice(0, last)
-        waiting = both.slice(last)
+            yield joined.slice(0, last)
+        waiting = joined.slice(last)
     if waiting is not None and waiting.num_rows:
         yield waiting
 
 
 def _begins(rows: pa.RecordBatch) -> _Mask:
-    """Whether each row is of another place than the one before it."""
+    """Whether each row has another location than the row before it."""
     begins: _Mask = np.ones(rows.num_rows, bool)
     if rows.num_rows > 1:
         begins[1:] = False
         for name in _NAMED:
             column = rows.column(name)
-            one, other = column.slice(1), column.slice(0, rows.num_rows - 1)
-            # whether there is a value is a column of its own
-            begins[1:] |= np.asarray(pc.fill_null(pc.not_equal(one, other), False))  # the value for nulls
+            next_values, previous_values = column.slice(1), column.slice(0, rows.num_rows - 1)
+            # nulls are compared by a column of their own
+            begins[1:] |= np.asarray(
+                pc.fill_null(pc.not_equal(next_values, previous_values), False)
+            )  # the value for nulls
     return begins
 
 
-def _any(place: npt.NDArray[np.int64], is_so: _Mask) -> _Mask:
-    """Of each place whether any of its rows is so."""
-    found: _Mask = np.zeros(int(place[-1]) + 1 if len(place) else 0, bool)
-    found[place[is_so]] = True
-    return found
+def _any(location: npt.NDArray[np.int64], condition: _Mask) -> _Mask:
+    """For each location, whether any of its rows is true in ``condition``."""
+    matches: _Mask = np.zeros(int(location[-1]) + 1 if len(location) else 0, bool)
+    matches[location[condition]] = True
+    return matches
 
 
-def _firsts(place: npt.NDArray[np.int64], counts: _Mask) -> npt.NDArray[np.int64]:
-    """The first row of each place among those that count."""
-    rows = np.flatnonzero(counts)
-    return rows[np.unique(place[rows], return_index=True)[1]]
+def _firsts(location: npt.NDArray[np.int64], row_mask: _Mask) -> npt.NDArray[np.int64]:
+    """The first row of each location among the rows that count."""
+    rows = np.flatnonzero(row_mask)
+    return rows[np.unique(location[rows], return_index=True)[1]]
 
 
-def _listed(rows: _Batches, only: bool) -> _Batches:
+def _listed(rows: _Batches, listed_only: bool) -> _Batches:
     for batch in rows:
-        yield batch.filter(pc.invert(batch.column(_UNLISTED.name))) if only else batch
+        yield batch.filter(pc.invert(batch.column(_UNLISTED.name))) if listed_only else batch
 
 
-def _passing(rows: _Batches, found: OrderedRows, members: _Members | None) -> _Batches:
-    """Puts rows where they are ``found``, and gives their places."""
+def _passing(rows: _Batches, stored_rows: OrderedRows, members: _Members | None) -> _Batches:
+    """Adds rows to ``stored_rows`` and yields their locations."""
     for batch in rows:
-        found.add(batch)
+        stored_rows.add(batch)
         if members is not None:
             members.add(batch)
         yield batch.select(PLACE)
@@ -276,7 +281,7 @@ class _Members:
                 self._counts[number] += 1
 
     def counts(self) -> dict[str, int]:
-        """How many captures each member has."""
+        """The number of captures of each member."""
         return dict(zip(self._names, self._counts, strict=True))
 
 

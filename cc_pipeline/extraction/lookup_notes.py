@@ -1,5 +1,5 @@
-"""Nothing is looked up twice: how each slice was located, over which holes of the index, and what of its captures is
-carried over, so that only new members of a set are asked for."""
+"""Notes on look-ups, so that nothing is looked up twice: how each slice was located, over which gaps of the index, and
+which captures are carried over, so that only new members of a set are asked for."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _SLICES_AT_ONCE: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How a slice was looked up: ``by`` which index (of which version and ``size``, see the table), for which version
-    of its definition, the holes it was located over, and what there is to know of its rows."""
+    """The result of a slice's look-up: the index (``by``, with its version and ``size``), the version of the slice's
+    definition, the gaps it was located over, and how its rows are read."""
 
     by: str
     index: str
@@ -43,212 +43,223 @@ class Found:
 
 
 def commit_lookups(
-    workspace: Workspace, made_from: Mapping[Slice, str], found: Mapping[Slice, Found], summed: Mapping[Slice, Summed]
+    workspace: Workspace,
+    input_digests: Mapping[Slice, str],
+    summaries: Mapping[Slice, Found],
+    totals_by_slice: Mapping[Slice, Summed],
 ) -> None:
-    """Writes down how these slices were looked up, and what their captures sum up to, before these are committed with
-    the digests ``made_from``."""
+    """Writes the notes of these look-ups with the totals of their captures, before the captures are committed with the
+    digests ``input_digests``."""
     now = datetime.now(UTC)
     rows = {
-        slice_: {**_row(slice_, found[slice_], summed[slice_]), "made_from": digest, "looked_up_at": now}
-        for slice_, digest in made_from.items()
+        slice_: {**_row(slice_, summaries[slice_], totals_by_slice[slice_]), "made_from": digest, "looked_up_at": now}
+        for slice_, digest in input_digests.items()
     }
     note_slices(workspace.lake, "lookups", rows, but="looked_up_at")
 
 
-def _row(slice_: Slice, found: Found, summed: Summed) -> dict[str, object]:
-    gaps, price, members = found.gaps, summed.price, summed.members
-    lacking = () if gaps is None else [row for row in gaps.by_subset if row[0] == slice_.subset]
+def _row(slice_: Slice, summary: Found, totals: Summed) -> dict[str, object]:
+    gaps, price, members = summary.gaps, totals.price, totals.members
+    subset_gaps = () if gaps is None else [row for row in gaps.by_subset if row[0] == slice_.subset]
     return {
-        "located_by": found.by,
+        "located_by": summary.by,
         "subsets": [slice_.subset],
         "complete": gaps is None,
-        "index_files": None if gaps is None else sum(expected for _, _, expected in lacking),
-        "unread_files": sum(unread for _, unread, _ in lacking),
+        "index_files": None if gaps is None else sum(expected for _, _, expected in subset_gaps),
+        "unread_files": sum(unread for _, unread, _ in subset_gaps),
         "unread": [] if gaps is None else [path for path, _ in gaps.files],
-        "captures": summed.rows,
-        "members": None if members is None else [{"member": m, "captures": n} for m, n in members.items()],
-        "definition": found.definition,
-        "index_version": found.index,
+        "captures": totals.rows,
+        "members": None if members is None else [{"member": member, "captures": n} for member, n in members.items()],
+        "definition": summary.definition,
+        "index_version": summary.index,
         "record_bytes": price.record_bytes,
         "fetch_bytes": price.bytes,
         "fetch_requests": price.requests,
-        "index_size": found.size,
-        "unlisted": summed.unlisted,
-        "removal": summed.removal,
-        "repeated": summed.repeated,
+        "index_size": summary.size,
+        "unlisted": totals.unlisted,
+        "removal": totals.removal,
+        "repeated": totals.repeated,
     }
 
 
 def members_located(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, list[str]]:
-    """The definitions of the members that slices of sets were located with, of those whose note counts."""
-    found: dict[Slice, list[str]] = {}
-    here = LOCATE.made_from(workspace.lake, slices)
+    """The definitions of the members with which slices of sets were located, for slices whose note counts."""
+    members_by_slice: dict[Slice, list[str]] = {}
+    input_digests = LOCATE.made_from(workspace.lake, slices)
     for crawl, targets in targets_by_crawl(slices).items():
         where = {"crawl": crawl, "target": targets}
         rows = workspace.lake.read("lookups", where, ["target", "made_from", "members"])
         for row in rows.filter(pc.is_valid(rows["members"])).to_pylist():
-            if row["made_from"] == here[Slice(crawl, row["target"])]:
-                found[Slice(crawl, row["target"])] = [one["member"] for one in row["members"]]
-    return found
+            if row["made_from"] == input_digests[Slice(crawl, row["target"])]:
+                members_by_slice[Slice(crawl, row["target"])] = [member["member"] for member in row["members"]]
+    return members_by_slice
 
 
 def incomplete_slices(workspace: Workspace) -> dict[Slice, Lookup]:
-    """Every slice that was located over holes in its index and has not been located again since."""
+    """The slices that were located over gaps in their index and not located again since."""
     rows = workspace.lake.read("lookups", columns=["crawl", "target", "complete"])
-    named = [Slice(row["crawl"], row["target"]) for row in rows.filter(pc.invert(rows["complete"])).to_pylist()]
-    stands = {slice_: one.lookup for slice_, one in stand(workspace, named, (LOCATE,)).items()}
-    return {slice_: found for slice_, found in stands.items() if found is not None and not found.complete}
+    noted_slices = [Slice(row["crawl"], row["target"]) for row in rows.filter(pc.invert(rows["complete"])).to_pylist()]
+    lookups = {slice_: slice_state.lookup for slice_, slice_state in stand(workspace, noted_slices, (LOCATE,)).items()}
+    return {slice_: lookup for slice_, lookup in lookups.items() if lookup is not None and not lookup.complete}
 
 
-def index_complete(found: Lookup) -> str:
-    """Whether the index of a look-up was whole, in words."""
-    return "yes" if found.complete else f"no, {found.unread_files:,} of {found.index_files or 0:,} files unread"
+def index_complete(lookup: Lookup) -> str:
+    """Whether the index of a look-up was complete, as text."""
+    return "yes" if lookup.complete else f"no, {lookup.unread_files:,} of {lookup.index_files or 0:,} files unread"
 
 
 def gap_notes(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
-    """A sentence for each of ``crawls`` whose index has holes: what that means for ``targets``, located before."""
+    """A sentence for each of ``crawls`` whose index has gaps: what they mean for the located ``targets``."""
     notes = []
     parts = workspace.rows_of([target.slug for target in targets])
     for gaps in catalog_gaps(workspace, crawls):
-        slices = slices_of(gaps.crawl, [part for own in parts.values() for part in own])
-        stands = stand(workspace, slices, (LOCATE,))
-        lacking = [s for s, one in stands.items() if one.located and not (one.lookup and one.lookup.complete)]
-        unsure = len({whole_slug(slice_.target) for slice_ in lacking})
-        means = "another index was asked, which is whole"
-        if unsure:
-            means = (
-                f"captures in them are missing from {unsure:,} of {len(parts):,} targets; "
-                "run the command again to ask for them again"
+        slices = slices_of(gaps.crawl, [part for slugs in parts.values() for part in slugs])
+        slice_states = stand(workspace, slices, (LOCATE,))
+        incomplete = [
+            slice_
+            for slice_, slice_state in slice_states.items()
+            if slice_state.located and not (slice_state.lookup and slice_state.lookup.complete)
+        ]
+        incomplete_targets = len({whole_slug(slice_.target) for slice_ in incomplete})
+        consequence = "another index, which is complete, was asked"
+        if incomplete_targets:
+            consequence = (
+                f"captures in them are missing from {incomplete_targets:,} of {len(parts):,} targets; "
+                "run the command again to look them up again"
             )
-        notes.append(f"{gaps.what} could not be read: {means} ({gaps.named})")
+        notes.append(f"{gaps.what} could not be read: {consequence} ({gaps.named})")
     return notes
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A slice to be located: its target, what has to be ``asked`` for (``None``: nothing), and the members whose rows
-    are ``kept``, as the table has them."""
+    """A slice to be located: its target, the target to look up (``asked``; ``None``: none), and the members whose
+    stored rows are ``kept``."""
 
     target: Target
     asked: Target | None
     kept: MemberIndex | None = None
 
     def not_kept(self, new: pa.Table) -> pa.Table:
-        """Those of the captures found that are not kept already."""
+        """The captures of ``new`` that are not kept already."""
         return new if self.kept is None else new.filter(_mask(self.kept, new, wanted=False))
 
 
 def in_passes(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[dict[Slice, Target]]:
-    """The targets of ``slices`` of one crawl, so many at a time as one look-up asks for."""
+    """Splits ``slices`` of one crawl into passes, each with the targets of one look-up."""
     slugs = list(dict.fromkeys(slice_.defined for slice_ in slices))
     single = workspace.targets([slug for slug in slugs if SEPARATOR not in slug])
     texts = definitions(workspace.lake, [slug for slug in slugs if SEPARATOR in slug])
-    some: dict[Slice, Target] = {}
+    targets: dict[Slice, Target] = {}
     size = 0
     for slice_ in slices:
         slug = slice_.defined
         target = single[slug] if slug in single else part_from(slug, texts[slug])
-        some[slice_] = target
+        targets[slice_] = target
         size += max(1, len(target.members))
         if size >= _MEMBERS_AT_ONCE:
-            yield some
-            some, size = {}, 0
-    if some:
-        yield some
+            yield targets
+            targets, size = {}, 0
+    if targets:
+        yield targets
 
 
-def in_commits(made_from: Mapping[Slice, str]) -> Iterator[dict[Slice, str]]:
-    """The same, so many slices at a time as one commit writes."""
-    pairs = list(made_from.items())
-    for first in range(0, len(pairs), _SLICES_AT_ONCE):
-        yield dict(pairs[first : first + _SLICES_AT_ONCE])
+def in_commits(input_digests: Mapping[Slice, str]) -> Iterator[dict[Slice, str]]:
+    """Splits the digests into commits of a limited number of slices."""
+    pairs = list(input_digests.items())
+    for start in range(0, len(pairs), _SLICES_AT_ONCE):
+        yield dict(pairs[start : start + _SLICES_AT_ONCE])
 
 
 def what_is_known(
-    workspace: Workspace, targets: Mapping[Slice, Target], carried: Collection[Slice]
+    workspace: Workspace, targets: Mapping[Slice, Target], reusable_slices: Collection[Slice]
 ) -> dict[Slice, Known]:
-    """What has to be asked for ``targets`` of one crawl. ``carried`` are slices that were located whole, in the index
-    as it is now: only members of these are carried over."""
-    sets = [slice_ for slice_ in carried if targets[slice_].kind == "set"]
-    before = {slice_: set(members) for slice_, members in members_located(workspace, sets).items()}
-    kept = {
+    """Plans the look-ups of ``targets`` of one crawl. ``reusable_slices`` are slices that a complete and unchanged
+    index located: only their members are carried over."""
+    sets = [slice_ for slice_ in reusable_slices if targets[slice_].kind == "set"]
+    located_members = {slice_: set(members) for slice_, members in members_located(workspace, sets).items()}
+    kept_members = {
         slice_: MemberIndex([member for member in targets[slice_].members if member.written in members])
-        for slice_, members in before.items()
+        for slice_, members in located_members.items()
     }
-    found = {}
+    tasks = {}
     for slice_, target in targets.items():
-        found[slice_] = Known(target, target)
-        if slice_ in kept:
-            new = tuple(member for member in target.members if member.written not in before.get(slice_, ()))
-            found[slice_] = Known(target, replace(target, members=new) if new else None, kept[slice_])
-    return found
+        tasks[slice_] = Known(target, target)
+        if slice_ in kept_members:
+            new_members = tuple(
+                member for member in target.members if member.written not in located_members.get(slice_, ())
+            )
+            tasks[slice_] = Known(
+                target, replace(target, members=new_members) if new_members else None, kept_members[slice_]
+            )
+    return tasks
 
 
-def keep_rows(workspace: Workspace, known: Mapping[Slice, Known], located: Located) -> dict[Slice, int]:
-    """Has the rows of kept members carried over; how many, of each slice that has such members."""
-    kept = {slice_: one.kept for slice_, one in known.items() if one.kept is not None}
-    count = dict.fromkeys(kept, 0)
-    for slice_, rows in _rows(workspace, kept):
-        located.add(slice_, rows)
-        count[slice_] += rows.num_rows
-    return count
+def keep_rows(workspace: Workspace, tasks: Mapping[Slice, Known], buffer: Located) -> dict[Slice, int]:
+    """Carries over the rows of kept members. Returns how many, by slice that has such members."""
+    kept_members = {slice_: task.kept for slice_, task in tasks.items() if task.kept is not None}
+    row_counts = dict.fromkeys(kept_members, 0)
+    for slice_, rows in _rows(workspace, kept_members):
+        buffer.add(slice_, rows)
+        row_counts[slice_] += rows.num_rows
+    return row_counts
 
 
 def keep_what_was_there(
-    workspace: Workspace, known: Mapping[Slice, Known], found: Collection[Slice], located: Located
+    workspace: Workspace, tasks: Mapping[Slice, Known], slices: Collection[Slice], buffer: Located
 ) -> None:
-    """Has ``located`` know the captures that slices of one crawl had before they were asked for again: an index may
-    not take them away unless it named them, and answers whole."""
-    takers = {slice_: MemberIndex(known[slice_].target.members or [known[slice_].target]) for slice_ in found}
-    for slice_, before in _rows(workspace, takers):
-        located.add(slice_, before, before=True)
+    """Adds to ``buffer`` the captures that slices of one crawl had before this look-up. An index may remove them only
+    if it named them and answers completely."""
+    member_indexes = {slice_: MemberIndex(tasks[slice_].target.members or [tasks[slice_].target]) for slice_ in slices}
+    for slice_, previous_rows in _rows(workspace, member_indexes):
+        buffer.add(slice_, previous_rows, before=True)
 
 
 def keep_what_was_divided(
     workspace: Workspace,
-    known: Mapping[Slice, Known],
-    new: Collection[Slice],
-    left: Collection[Slice],
-    located: Located,
+    tasks: Mapping[Slice, Known],
+    new_slices: Collection[Slice],
+    obsolete_slices: Collection[Slice],
+    buffer: Located,
 ) -> None:
-    """The same for ``new`` slices of one set that is divided otherwise than before: captures of the slices that are
-    ``left`` of then go to those that have their members now."""
-    for subset in {slice_.subset for slice_ in left}:
-        mine = [slice_ for slice_ in new if slice_.subset == subset]
-        before = [slice_ for slice_ in left if slice_.subset == subset]
-        pairs = [(slice_, member) for slice_ in mine for member in known[slice_].target.members]
+    """The same for ``new_slices`` of a set whose division changed: captures of its old slices
+    (``obsolete_slices``) go to the slices that have their members now."""
+    for subset in {slice_.subset for slice_ in obsolete_slices}:
+        subset_slices = [slice_ for slice_ in new_slices if slice_.subset == subset]
+        former_slices = [slice_ for slice_ in obsolete_slices if slice_.subset == subset]
+        pairs = [(slice_, member) for slice_ in subset_slices for member in tasks[slice_].target.members]
         index = MemberIndex([member for _, member in pairs])
-        targets = [slice_.target for slice_ in before]
-        where = {"crawl": before[0].crawl, "target": targets}
+        targets = [slice_.target for slice_ in former_slices]
+        where = {"crawl": former_slices[0].crawl, "target": targets}
         for batch in stream_rows(workspace.lake, "captures", where):
             rows = _listed(batch).drop_columns("target")
-            taken: dict[Slice, list[int]] = {}
+            rows_by_slice: dict[Slice, list[int]] = {}
             for row, (url, host) in enumerate(urls(rows)):
                 for slice_ in {pairs[number][0] for number in index.of(url or "", host)}:
-                    taken.setdefault(slice_, []).append(row)
-            for slice_, own in taken.items():
-                located.add(slice_, rows.take(pa.array(own)), before=True)
+                    rows_by_slice.setdefault(slice_, []).append(row)
+            for slice_, row_numbers in rows_by_slice.items():
+                buffer.add(slice_, rows.take(pa.array(row_numbers)), before=True)
 
 
-def _rows(workspace: Workspace, kept: Mapping[Slice, MemberIndex]) -> Iterator[tuple[Slice, pa.Table]]:
-    """The captures of slices of one crawl that any of their ``kept`` members takes, and that an index named."""
-    own = {slice_.target: slice_ for slice_ in kept}
-    where = {"crawl": [*{slice_.crawl for slice_ in kept}], "target": [*own]}
-    # batch by batch: a slice may be a million captures, and most of them may be those of members that went
+def _rows(workspace: Workspace, member_indexes: Mapping[Slice, MemberIndex]) -> Iterator[tuple[Slice, pa.Table]]:
+    """The captures of slices of one crawl that an index named and that match any of the ``member_indexes`` members."""
+    slices_by_slug = {slice_.target: slice_ for slice_ in member_indexes}
+    where = {"crawl": [*{slice_.crawl for slice_ in member_indexes}], "target": [*slices_by_slug]}
+    # batch by batch: a slice may be a million captures, most of them of former members
     for batch in stream_rows(workspace.lake, "captures", where):
         rows = _listed(batch)
         for target in rows["target"].unique().to_pylist():
-            slice_ = own[target]
-            mine = rows.filter(pc.equal(rows["target"], target)).drop_columns("target")
-            yield slice_, mine.filter(_mask(kept[slice_], mine))
+            slice_ = slices_by_slug[target]
+            slice_rows = rows.filter(pc.equal(rows["target"], target)).drop_columns("target")
+            yield slice_, slice_rows.filter(_mask(member_indexes[slice_], slice_rows))
 
 
 def _listed(captures: pa.RecordBatch) -> pa.Table:
-    """Those of ``captures`` that an index named, and no person."""
+    """The rows of ``captures`` that an index named, and no person."""
     rows = pa.Table.from_batches([captures])
     return rows.filter(pc.not_equal(rows["located_by"], GIVEN))
 
 
 def _mask(index: MemberIndex, captures: pa.Table, *, wanted: bool = True) -> pa.Array:
-    """For each capture whether any member of ``index`` takes it (or, unless ``wanted``, none)."""
+    """For each capture, whether any member of ``index`` matches it (or, unless ``wanted``, none does)."""
     return pa.array([bool(index.of(url or "", host)) == wanted for url, host in urls(captures)], pa.bool_())

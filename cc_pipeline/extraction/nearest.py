@@ -1,7 +1,7 @@
-"""The capture of one page that is nearest to a date: from the home where it is stored, else from the source.
+"""Finds the capture of one page that is nearest to a date: in the home if it is stored there, else in the source.
 
-Crawls are asked in the order of their distance to the date, each through the cheapest index there is, until one has the
-page. Nothing is committed, and a home is not needed.
+Crawls are asked in the order of their distance to the date, each through its cheapest index, until one has the page.
+Nothing is committed, and no home is needed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from cc_pipeline.workspace.workspace import Workspace
 
 Row = Mapping[str, Any]
 
-#: What is read of the columnar index: enough to choose a capture, to fetch and to verify it.
+#: Columns read from the columnar index: enough to choose, fetch and verify a capture.
 COLUMNS = ("url", "url_host_name", "url_surtkey", "fetch_time", "fetch_status", "content_digest", "content_mime_type",
            "content_mime_detected", "content_languages", "content_charset", "content_truncated", "warc_filename",
            "warc_record_offset", "warc_record_length", "warc_segment")  # fmt: skip
-#: Bytes that differ from what the index promises are asked for once more: they may have been damaged on the way.
+#: Bytes that differ from what the index predicts are fetched once more: they may have been damaged on the way.
 _TRIES = 2
 _DAY_SECONDS = 86_400
 _GOOD = range(200, 300)
@@ -44,8 +44,8 @@ _GOOD = range(200, 300)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A crawl that was asked: how many captures of the page it has, and what is to be said about it, if anything.
-    ``announced``: it is in the list of crawls, and nothing of it is published yet."""
+    """The result of asking one crawl: how many captures of the page it has, and a note if there is any. ``announced``:
+    the crawl is in the list of crawls, and nothing of it is published yet."""
 
     crawl: str
     captures: int
@@ -55,9 +55,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """A verified capture. ``row`` has columns of ``captures``; ``member`` are the record's exact bytes as archived.
+    """A verified capture. ``row`` has columns of ``captures``; ``member`` has the exact bytes of the record as
+    archived.
 
-    ``stored`` tells whether the home had it. ``address`` is where it lies at the source.
+    ``stored``: the record was in the home. ``address`` is its address at the source.
     """
 
     row: Row
@@ -79,42 +80,44 @@ def nearest_capture(
     *,
     crawls: Sequence[Crawl] | None = None,
     most_crawls: int = 10,
-    told: Callable[[Asked], None] = lambda asked: None,
+    told: Callable[[Asked], None] = lambda lookup: None,
 ) -> Nearest:
-    """The capture of ``target`` (a ``url:``) nearest to ``period``, ``None`` for the newest one.
+    """The capture of ``target`` (a ``url:``) nearest to ``period``; with ``None`` the newest one.
 
-    Of the first crawl that has the page, successes go before other statuses, then the nearest time counts. ``crawls``
-    are those to ask (default: all that are listed, also where these are only announced); at most ``most_crawls`` of
-    them are asked; ``told`` hears of each.
-    Raises ``NotCaptured``, and ``EnvironmentFault`` where the source does not answer.
+    In the first crawl that has the page, successful captures come before others, then the nearest time counts.
+    ``crawls`` are the crawls to ask (default: all listed ones; also these, if those given are only announced); at most
+    ``most_crawls`` of them are asked. ``told`` is called with the result of each.
+    Raises ``NotCaptured``, and ``EnvironmentFault`` if the source does not answer.
     """
     if read_note(workspace.settings.home) is not None:
         blocked(workspace).refuse(target.value)
-    home = crawls is None and _stored_without_asking(workspace, target, period)
-    if home:
-        return home
-    listed = known_crawls(workspace).crawls if crawls is None else crawls
-    order = by_distance(listed, period)
-    missed: list[str] = []
+    stored_capture = crawls is None and _stored_without_asking(workspace, target, period)
+    if stored_capture:
+        return stored_capture
+    listed_crawls = known_crawls(workspace).crawls if crawls is None else crawls
+    order = by_distance(listed_crawls, period)
+    searched_crawls: list[str] = []
     announced = 0
     for crawl in order:
-        if len(missed) == most_crawls:
+        if len(searched_crawls) == most_crawls:
             break
-        found, asked = _in_crawl(workspace, crawl.id, target, period)
-        told(asked)
-        if found is not None:
-            return found
-        missed.append(crawl.id)
-        announced += asked.announced
+        nearest, lookup = _in_crawl(workspace, crawl.id, target, period)
+        told(lookup)
+        if nearest is not None:
+            return nearest
+        searched_crawls.append(crawl.id)
+        announced += lookup.announced
     if crawls and announced == len(order):
-        others = [one for one in known_crawls(workspace).crawls if one.id not in missed]
-        return nearest_capture(workspace, target, period, crawls=others, most_crawls=most_crawls, told=told)
-    left = len(order) - len(missed)
+        other_crawls = [
+            other_crawl for other_crawl in known_crawls(workspace).crawls if other_crawl.id not in searched_crawls
+        ]
+        return nearest_capture(workspace, target, period, crawls=other_crawls, most_crawls=most_crawls, told=told)
+    remaining_crawls = len(order) - len(searched_crawls)
     raise NotCaptured(
-        f"no capture of {target.value} was found in {', '.join(missed) or 'any crawl'}",
-        f"{left} more crawls can be asked: --most-crawls {len(order)}"
-        if left
-        else "Check the spelling of the address. Since 2013 redirects and errors lie apart: --subset crawldiagnostics",
+        f"no capture of {target.value} was found in {', '.join(searched_crawls) or 'any crawl'}",
+        f"{remaining_crawls} more crawls can be asked: --most-crawls {len(order)}"
+        if remaining_crawls
+        else "Check the spelling of the address. Errors and redirects since 2013: --subset crawldiagnostics",
     )
 
 
@@ -124,18 +127,19 @@ def by_distance(crawls: Sequence[Crawl], period: Span | None) -> list[Crawl]:
 
 
 def _stored_without_asking(workspace: Workspace, target: Target, period: Span | None) -> Nearest | None:
-    """The capture, where the home stores one of the nearest crawl, and its own copy of the list tells that it is."""
+    """The capture, if the home stores one of the nearest crawl and the home's copy of the crawl list shows that it is
+    the nearest."""
     copy = workspace.settings.cache_path / "collinfo.json"
     try:
-        listed = parse_collinfo(copy.read_bytes(), str(copy))
+        listed_crawls = parse_collinfo(copy.read_bytes(), str(copy))
         age = time.time() - copy.stat().st_mtime
     except (OSError, DataFault):
         return None
     # a crawl that appeared since is newer than all of these
-    past = period is not None and bool(listed) and period[1] <= made_in(listed[0])[0]
-    if not listed or not (past or age < _DAY_SECONDS):
+    is_past = period is not None and bool(listed_crawls) and period[1] <= made_in(listed_crawls[0])[0]
+    if not listed_crawls or not (is_past or age < _DAY_SECONDS):
         return None
-    return _stored(workspace, by_distance(listed, period)[0].id, target, period)
+    return _stored(workspace, by_distance(listed_crawls, period)[0].id, target, period)
 
 
 def _in_crawl(workspace: Workspace, crawl: str, target: Target, period: Span | None) -> tuple[Nearest | None, Asked]:
@@ -145,35 +149,39 @@ def _in_crawl(workspace: Workspace, crawl: str, target: Target, period: Span | N
     sources = replace(index_sources(workspace, crawl), columns=COLUMNS)
     settings = workspace.settings
     try:
-        found = look_up(crawl, target.subsets(settings.subsets), [target], sources, via=settings.via)
-    except NoSuchIndex as none:
-        there = is_published(workspace, crawl)
-        return None, Asked(crawl, 0, str(none) if there else "it is announced and not published yet", not there)
-    rows = found.captures[target.slug].to_pylist()
-    bad: list[str] = []
+        lookup = look_up(crawl, target.subsets(settings.subsets), [target], sources, via=settings.via)
+    except NoSuchIndex as no_index:
+        is_available = is_published(workspace, crawl)
+        return None, Asked(
+            crawl, 0, str(no_index) if is_available else "it is announced and not published yet", not is_available
+        )
+    rows = lookup.captures[target.slug].to_pylist()
+    problems: list[str] = []
     for row in _nearest_first(rows, period):
-        got = fetched_record(workspace, row)
-        if isinstance(got, Nearest):
-            return got, Asked(crawl, len(rows), "; ".join(bad) or None)
-        bad.append(f"the capture at {row['warc_filename']} byte {row['warc_record_offset']} is no good: {got}")
-    return None, Asked(crawl, len(rows), "; ".join(bad) or None)
+        outcome = fetched_record(workspace, row)
+        if isinstance(outcome, Nearest):
+            return outcome, Asked(crawl, len(rows), "; ".join(problems) or None)
+        problems.append(
+            f"the capture at {row['warc_filename']} byte {row['warc_record_offset']} is not usable: {outcome}"
+        )
+    return None, Asked(crawl, len(rows), "; ".join(problems) or None)
 
 
 def _nearest_first(rows: Sequence[Row], period: Span | None) -> list[Row]:
     def key(row: Row) -> tuple[bool, float, float]:
         moment = moment_of(row)
         status = row["fetch_status"]
-        good = status is None or status <= 0 or status in _GOOD
+        is_success = status is None or status <= 0 or status in _GOOD
         if moment is None:
-            return not good, float("inf"), 0.0
+            return not is_success, float("inf"), 0.0
         distance = 0.0 if period is None else apart(period, (moment, moment)).total_seconds()
-        return not good, distance, -moment.timestamp()
+        return not is_success, distance, -moment.timestamp()
 
     return sorted(rows, key=key)
 
 
 def moment_of(row: Row) -> datetime | None:
-    """When a capture was made; of one that the 2012 index names, when its file was begun (aware UTC)."""
+    """The time of a capture (aware UTC). A capture of the 2012 index has the time when its file was begun."""
     if row["fetch_time"] is not None or row["archive_format"] != "arc":
         moment: datetime | None = row["fetch_time"]
         return moment
@@ -184,46 +192,46 @@ def moment_of(row: Row) -> datetime | None:
 
 
 def fetched_record(workspace: Workspace, row: Row) -> Nearest | str:
-    """The record of a capture from the source, or why its bytes are not the record. Raises ``EnvironmentFault`` where
-    the source does not answer."""
+    """Fetches the record of a capture from the source. Returns a text with the problem if the bytes are not the record.
+    Raises ``EnvironmentFault`` if the source does not answer."""
     transport = workspace.archives(row["crawl"])
     key, offset, length = (row[name] for name in ("warc_filename", "warc_record_offset", "warc_record_length"))
-    promise = Promise(
+    expected = Promise(
         row["crawl"], row["archive_format"], key, offset, length, row["url"], row["url_surtkey"], row["content_digest"]
     )
-    why = ""
+    problem = ""
     for _ in range(_TRIES):
         try:
-            got = transport.read(key, offset, length)
+            answer = transport.read(key, offset, length)
         except DataFault as fault:
             return str(fault)
-        verdict = examine(got.data, promise, fail_on_digest=workspace.settings.digest_policy == "fail")
+        verdict = examine(answer.data, expected, fail_on_digest=workspace.settings.digest_policy == "fail")
         if verdict.reason is None and verdict.record is not None:
             check = verdict.digest_check or "unchecked"
-            return Nearest(row, verdict.record, verdict.member, check, False, transport.url(key, got.source))
-        why = ": ".join(part for part in (verdict.reason, verdict.detail) if part)
-    return why
+            return Nearest(row, verdict.record, verdict.member, check, False, transport.url(key, answer.source))
+        problem = ": ".join(part for part in (verdict.reason, verdict.detail) if part)
+    return problem
 
 
 def _stored(workspace: Workspace, crawl: str, target: Target, period: Span | None) -> Nearest | None:
-    """The nearest of the captures that the home's lake stores, if it stores one that can be read."""
-    # whether a condition is so, the index tells
+    """The nearest readable capture that the home's lake stores, if any."""
+    # only the index decides conditions
     if target.where or read_note(workspace.settings.home) is None:
         return None
-    # rows of a B-tree have keys of today in every crawl
+    # rows of a B-tree have current keys in every crawl
     ranges = (keys for rule in KeyRule for keys in target.ranges_by(rule))
     keys = sorted({keys.start.decode("utf-8", "backslashreplace") for keys in ranges})
     rows = workspace.lake.read("records", {"crawl": crawl, "url_surtkey": keys}).to_pylist()
-    mine = {
+    rows_by_location = {
         (row["warc_filename"], row["warc_record_offset"]): row
         for row in rows
         if row["outcome"] == "fetched" and row["subset"] in workspace.settings.subsets and target.matches(row["url"])
     }
-    for row in _nearest_first(list(mine.values()), period):
+    for row in _nearest_first(list(rows_by_location.values()), period):
         [(_, member)] = read_members([row], workspace.storage)
         if isinstance(member, bytes):
-            read = arc.read_record if row["archive_format"] == "arc" else warc.read_record
-            record = read(member, row["warc_filename"], row["warc_record_offset"])
+            read_record = arc.read_record if row["archive_format"] == "arc" else warc.read_record
+            record = read_record(member, row["warc_filename"], row["warc_record_offset"])
             check = digest_check(record, row["content_digest"])
             address = workspace.address_of(row["warc_filename"])
             return Nearest(row, record, member, check, True, address)

@@ -1,5 +1,5 @@
-"""Pages of stored records: those of before that can be kept, and the others, read back, parsed in supervised processes
-and put aside, stretch by stretch. A killed parse goes on behind the last whole one, whose pages are not read again."""
+"""Pages of stored records: unchanged pages are kept, the others are parsed again in supervised processes and spilled to
+disk, in chunks. A killed parse goes on after its last complete chunk, whose pages are not read again."""
 
 from __future__ import annotations
 
@@ -46,74 +46,75 @@ OpenPages = Callable[[], Iterator[pa.RecordBatch]]
 #: Records and stored bytes of one batch for a parser process; whichever is reached first ends the batch.
 BATCH_ROWS = 64
 _BATCH_BYTES = 16 << 20
-#: Pages from which on a stretch is whole: what a killed parse loses at most, with those under way.
+#: Pages of a complete chunk: what a killed parse loses at most, with those in progress.
 STRETCH = 2_048
 #: Bytes of a table that are written at once.
 _WRITTEN_AT_ONCE = 1 << 20
-#: Seconds after which nobody comes back for the pages of a killed parse.
+#: Seconds after which pages of a killed parse are deleted.
 _FORGOTTEN = 7 * 24 * 3600
 _SCHEMAS = {spec.name: spec.schema for spec in CORE_TABLES if spec.name in PAGE_TABLES}
 
 
 class PagesBefore:
-    """The pages of slices of sets (of one crawl, about to be parsed again) that can be kept. Of other slices there are
-    none: their captures change only with the index."""
+    """The stored pages that can be kept, of slices of sets (of one crawl) that are about to be parsed again. Slices of
+    other targets have none: their captures change only with the index."""
 
     def __init__(self, workspace: Workspace, slices: Mapping[Slice, str], options: ParseOptions) -> None:
         self._workspace = workspace
-        how = main_content(options.main_content, options.markdown)
-        self._by = input_digest({"parser": PARSER_VERSION, "main_content": how})
+        content_options = main_content(options.main_content, options.markdown)
+        self._by = input_digest({"parser": PARSER_VERSION, "main_content": content_options})
         self._sets = [slice_ for slice_ in slices if slice_.target.startswith(SET_SLUG)]
         self._crawl = next((slice_.crawl for slice_ in self._sets), "")
         self._there = self._places(self._same_parser())
         self._kept: dict[str, PlacesFound] = {}
 
     def take(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Those of ``records`` that are to be parsed. The pages of the others are kept: of all that were there, those
-        whose records are given here."""
+        """Returns the rows of ``records`` that are to be parsed. The stored pages of the other rows are kept."""
         if not self._there:
             return records
-        kept = pc.and_(among_their_targets(records, self._there), pc.equal(records.column("outcome"), "fetched"))
-        add_by_target(records.filter(kept), self._kept)
-        return records.filter(pc.invert(kept))
+        is_reusable = pc.and_(among_their_targets(records, self._there), pc.equal(records.column("outcome"), "fetched"))
+        add_by_target(records.filter(is_reusable), self._kept)
+        return records.filter(pc.invert(is_reusable))
 
     def rows(self, table: str) -> Iterator[pa.RecordBatch]:
-        """The rows of a page table that are kept, in its schema; call it when all records were taken."""
+        """The kept rows of a page table, in its schema. Call it after all records were taken."""
         schema = self._workspace.lake.specs[table].schema
         names = [name for name in schema.names if name != "crawl"]
-        kept = {target: places.places() for target, places in self._kept.items()}
-        for batch in stream_slices(self._workspace.lake, table, self._crawl, [*kept], names):
-            own = pa.Table.from_batches([batch.filter(among_their_targets(batch, kept))])
-            if own.num_rows:
-                crawl = pa.repeat(pa.scalar(self._crawl, pa.string()), own.num_rows)
-                whole = own.append_column("crawl", crawl).select(schema.names).cast(schema)
-                yield from whole.combine_chunks().to_batches()
+        kept_locations = {target: places.places() for target, places in self._kept.items()}
+        for batch in stream_slices(self._workspace.lake, table, self._crawl, [*kept_locations], names):
+            kept_rows = pa.Table.from_batches([batch.filter(among_their_targets(batch, kept_locations))])
+            if kept_rows.num_rows:
+                crawl = pa.repeat(pa.scalar(self._crawl, pa.string()), kept_rows.num_rows)
+                complete_rows = kept_rows.append_column("crawl", crawl).select(schema.names).cast(schema)
+                yield from complete_rows.combine_chunks().to_batches()
 
     def beside(self) -> dict[str, dict[str, str]]:
-        """Digests to keep with the pages, by table: what they were parsed with."""
+        """Digests to keep with the pages, by table: the parser and options with which they were made."""
         return {PARSE.main_table: {_name(slice_): self._by for slice_ in self._sets}} if self._sets else {}
 
     def _same_parser(self) -> list[str]:
-        """The targets whose pages are whole and were all made with this parser and these options."""
+        """The targets whose pages are complete and were all made with this parser and these options."""
         lake = self._workspace.lake
-        by = lake.digests(PARSE.main_table, [_name(slice_) for slice_ in self._sets])
-        mine = [slice_ for slice_ in self._sets if by[_name(slice_)] == self._by]
-        return [slice_.target for slice_, digest in PARSE.made_from(lake, mine).items() if digest is not None]
+        digests = lake.digests(PARSE.main_table, [_name(slice_) for slice_ in self._sets])
+        unchanged_slices = [slice_ for slice_ in self._sets if digests[_name(slice_)] == self._by]
+        return [
+            slice_.target for slice_, digest in PARSE.made_from(lake, unchanged_slices).items() if digest is not None
+        ]
 
     def _places(self, targets: list[str]) -> dict[str, Places]:
         where = {"crawl": self._crawl, "target": targets}
         columns = ["target", "disposition", "source_kind", "parser_version", *PLACE_NAME]
-        found: dict[str, PlacesFound] = {}
+        locations_by_target: dict[str, PlacesFound] = {}
         for batch in stream_rows(self._workspace.lake, PARSE.main_table, where, columns):
-            sound = pc.and_(
+            is_reusable = pc.and_(
                 pc.equal(batch.column("disposition"), "SUCCESS"),
                 pc.and_(
                     pc.equal(batch.column("parser_version"), PARSER_VERSION),
                     pc.equal(batch.column("source_kind"), "records"),
                 ),
             )
-            add_by_target(batch.filter(pc.fill_null(sound, False)), found)
-        return {target: places.places() for target, places in found.items()}
+            add_by_target(batch.filter(pc.fill_null(is_reusable, False)), locations_by_target)
+        return {target: places.places() for target, places in locations_by_target.items()}
 
 
 def _name(slice_: Slice) -> str:
@@ -121,28 +122,30 @@ def _name(slice_: Slice) -> str:
 
 
 def options_of(settings: Settings) -> ParseOptions:
-    """How these settings want pages parsed."""
+    """The parse options of these settings."""
     return ParseOptions(main_content=cast("Extractor", settings.extractor), markdown=settings.markdown)
 
 
 @contextmanager
-def put_aside(workspace: Workspace, made_from: Mapping[Slice, str], rows: int, otherwise: Path) -> Iterator[Path]:
-    """A folder for :func:`spill_pages` in which the pages of a killed parse of the same ``rows`` records are still;
-    deleted when the block ends well. ``otherwise`` is taken where another process is at the same. Raises
-    ``EnvironmentFault``."""
-    every = workspace.settings.cache_path / "parsing"
-    of = {_name(slice_): digest for slice_, digest in made_from.items()}
-    folder = every / input_digest({"made_from": of, "rows": rows})
-    with ExitStack() as held:
+def put_aside(
+    workspace: Workspace, input_digests: Mapping[Slice, str], rows: int, fallback_folder: Path
+) -> Iterator[Path]:
+    """A folder for :func:`spill_pages`. It still has the pages of a killed parse of the same ``rows`` records, and is
+    deleted when the block ends without an error. If another process parses the same records, the folder is
+    ``fallback_folder``. Raises ``EnvironmentFault``."""
+    parsing_folder = workspace.settings.cache_path / "parsing"
+    digests = {_name(slice_): digest for slice_, digest in input_digests.items()}
+    folder = parsing_folder / input_digest({"made_from": digests, "rows": rows})
+    with ExitStack() as open_locks:
         with disk_trouble(folder):
             try:
-                held.enter_context(locked(folder.with_suffix(".lock"), 0))
+                open_locks.enter_context(locked(folder.with_suffix(".lock"), 0))
             except LockHeld:
-                folder = otherwise
+                folder = fallback_folder
             folder.mkdir(parents=True, exist_ok=True)
         yield folder
         shutil.rmtree(folder, ignore_errors=True)
-        _forget(every)
+        _forget(parsing_folder)
 
 
 def spill_pages(
@@ -151,43 +154,47 @@ def spill_pages(
     options: ParseOptions,
     workers: int,
     folder: Path,
-    parsed: Callable[[int], None],
-    more: Callable[[str], Iterable[pa.RecordBatch]] = lambda table: (),
+    on_parsed: Callable[[int], None],
+    read_kept_rows: Callable[[str], Iterable[pa.RecordBatch]] = lambda table: (),
 ) -> dict[str, OpenPages]:
-    """Parses ``records`` (rows of that table, in the same order each time) in so many processes, and gives the rows of
-    each page table.
+    """Parses ``records`` (rows of that table, in the same order each time) in so many processes, and returns functions
+    that open the rows of each page table.
 
-    They lie in stretches in ``folder``, a folder each with an Arrow file a table, so that memory stays flat however
-    many pages there are. Pages of whole stretches that are there already are not read again. ``parsed`` is told the
-    pages so far. ``more`` gives rows of a table to put behind them. Raises ``EnvironmentFault`` where a place does not
-    answer, or no longer has bytes that it had.
+    The pages are chunks in ``folder``: one folder each, with an Arrow file per table, so memory stays flat however many
+    pages there are. Pages of complete chunks that are there already are not read again. ``on_parsed`` is called with
+    the number of pages so far. ``read_kept_rows`` gives further rows of a table, which follow. Raises
+    ``EnvironmentFault`` if a place does not answer, or lacks bytes that it had.
     """
     with disk_trouble(folder):
-        # named by the pages before each
-        stretches = sorted(path for path in folder.iterdir() if path.name.isdigit())
-        done = 0
-        if stretches:
-            last = spilled_batches(stretches[-1] / PARSE.main_table)
-            done = int(stretches[-1].name) + sum(batch.num_rows for batch in last)
-        pages = parse_batches(_tasks(_behind(records, done), storage), options, workers, page_of)
+        # named by the number of pages before each
+        chunk_folders = sorted(path for path in folder.iterdir() if path.name.isdigit())
+        page_count = 0
+        if chunk_folders:
+            last_batches = spilled_batches(chunk_folders[-1] / PARSE.main_table)
+            page_count = int(chunk_folders[-1].name) + sum(batch.num_rows for batch in last_batches)
+        pages = parse_batches(_tasks(_behind(records, page_count), storage), options, workers, page_of)
         for first in pages:
-            stretches.append(folder / f"{done:012}")
-            done = _stretch(stretches[-1], chain((first,), pages), done, parsed)
-        with folder_written_whole(folder / "more") as beside:
+            chunk_folders.append(folder / f"{page_count:012}")
+            page_count = _stretch(chunk_folders[-1], chain((first,), pages), page_count, on_parsed)
+        with folder_written_whole(folder / "more") as temporary_folder:
             for table, schema in _SCHEMAS.items():
-                with pa.ipc.new_stream(str(beside / table), schema) as writer:
-                    for batch in more(table):
+                with pa.ipc.new_stream(str(temporary_folder / table), schema) as writer:
+                    for batch in read_kept_rows(table):
                         writer.write_batch(batch)
-    folders = [*stretches, folder / "more"]
-    return {table: partial(_opened, [each / table for each in folders]) for table in _SCHEMAS}
+    folders = [*chunk_folders, folder / "more"]
+    return {table: partial(_opened, [chunk_folder / table for chunk_folder in folders]) for table in _SCHEMAS}
 
 
-def _stretch(folder: Path, pages: Iterator[dict[str, pa.RecordBatch]], done: int, parsed: Callable[[int], None]) -> int:
-    """Writes the next stretch, and gives the pages up to its end."""
-    most = done + STRETCH
-    with folder_written_whole(folder) as beside, ExitStack() as files:
-        # a power cut may leave a name without its bytes, and nobody would write them again
-        paths = {table: files.enter_context(written_whole(beside / table, durable=True)) for table in _SCHEMAS}
+def _stretch(
+    folder: Path, pages: Iterator[dict[str, pa.RecordBatch]], page_count: int, on_parsed: Callable[[int], None]
+) -> int:
+    """Writes the next chunk, and returns the number of pages up to its end."""
+    max_pages = page_count + STRETCH
+    with folder_written_whole(folder) as temporary_folder, ExitStack() as files:
+        # a power cut may leave a name without its bytes, and no process would write them again
+        paths = {
+            table: files.enter_context(written_whole(temporary_folder / table, durable=True)) for table in _SCHEMAS
+        }
         writers = {}
         for table, schema in _SCHEMAS.items():
             # Arrow writes column by column, and pages have hundreds
@@ -197,18 +204,18 @@ def _stretch(folder: Path, pages: Iterator[dict[str, pa.RecordBatch]], done: int
             for table, batch in settled(batches).items():
                 if batch.num_rows:
                     writers[table].write_batch(batch)
-            done += batches[PARSE.main_table].num_rows
-            parsed(done)
-            if done >= most:
+            page_count += batches[PARSE.main_table].num_rows
+            on_parsed(page_count)
+            if page_count >= max_pages:
                 break
-    return done
+    return page_count
 
 
-def _behind(records: Iterable[pa.RecordBatch], done: int) -> Iterator[pa.RecordBatch]:
-    """All but the first rows."""
+def _behind(records: Iterable[pa.RecordBatch], skipped_rows: int) -> Iterator[pa.RecordBatch]:
+    """All rows but the first ``skipped_rows`` ones."""
     for batch in records:
-        passed = min(done, batch.num_rows)
-        done -= passed
+        passed = min(skipped_rows, batch.num_rows)
+        skipped_rows -= passed
         yield batch.slice(passed)
 
 
@@ -218,7 +225,7 @@ def _opened(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
 
 
 def _forget(folder: Path) -> None:
-    """Deletes what killed parses left there long ago."""
+    """Deletes old pages of killed parses."""
     for path in folder.iterdir() if folder.is_dir() else ():
         with suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > _FORGOTTEN:
@@ -232,12 +239,12 @@ def _tasks(records: Iterable[pa.RecordBatch], storage: RecordStorage) -> Iterato
     task: list[tuple[Row, bytes | None]] = []
     size = 0
     parts = (part for batch in records for part in pa.Table.from_batches([batch]).to_batches(max_chunksize=1_000))
-    each = (row for part in parts for row in part.to_pylist())
-    for row, found in read_members(each, storage, lambda row: row["outcome"] == "fetched"):
-        if isinstance(found, DataFault) and are_gone(found):
-            # since the stage looked, a moment ago
-            raise gone(row["crawl"], {Slice(row["crawl"], row["target"]): 1}) from found
-        member = found if isinstance(found, bytes) else None
+    record_rows = (row for part in parts for row in part.to_pylist())
+    for row, outcome in read_members(record_rows, storage, lambda row: row["outcome"] == "fetched"):
+        if isinstance(outcome, DataFault) and are_gone(outcome):
+            # they were there when the stage began
+            raise gone(row["crawl"], {Slice(row["crawl"], row["target"]): 1}) from outcome
+        member = outcome if isinstance(outcome, bytes) else None
         task.append((row, member))
         size += len(member or b"")
         if len(task) >= BATCH_ROWS or size >= _BATCH_BYTES:
@@ -252,42 +259,48 @@ _ONE: Final = ("target", *PLACE_NAME)
 
 
 def settled(batches: Mapping[str, pa.RecordBatch]) -> Mapping[str, pa.RecordBatch]:
-    """Rows of the page tables of some records, by table, with ``yes``, ``no`` or ``unknown`` in place of what was to be
-    asked of each page. It stays unknown of pages that did not come or that nobody could read."""
+    """The rows of the page tables of some records, by table, with ``yes``, ``no`` or ``unknown`` in place of conditions
+    on pages. A condition stays unknown for pages without a response and for unreadable pages."""
     metadata = batches[_METADATA]
-    asked = [text for text in pc.unique(metadata.column("meant")).to_pylist() if text and text.startswith(OPEN)]
-    if not asked:
+    open_conditions = [
+        text for text in pc.unique(metadata.column("meant")).to_pylist() if text and text.startswith(OPEN)
+    ]
+    if not open_conditions:
         return batches
     pages = _as_captures(metadata, batches["page_text"])
-    came = pc.is_valid(metadata.column("http_result"))
-    said = metadata.column("meant")
-    for text in asked:
-        so = parse_condition(text.removeprefix(OPEN)).truth(pages, parsed=True)
-        words = pc.coalesce(pc.if_else(pc.and_(so, came), YES, pc.if_else(came, NO, UNKNOWN)), UNKNOWN)
-        said = pc.if_else(pc.equal(said, text), words, said)
-    of = dict(zip(_keys(metadata), said.to_pylist(), strict=True))
-    return {table: _with(batch, [of.get(key) for key in _keys(batch)]) for table, batch in batches.items()}
+    has_response = pc.is_valid(metadata.column("http_result"))
+    outcomes = metadata.column("meant")
+    for text in open_conditions:
+        is_true = parse_condition(text.removeprefix(OPEN)).truth(pages, parsed=True)
+        answers = pc.coalesce(
+            pc.if_else(pc.and_(is_true, has_response), YES, pc.if_else(has_response, NO, UNKNOWN)), UNKNOWN
+        )
+        outcomes = pc.if_else(pc.equal(outcomes, text), answers, outcomes)
+    outcomes_by_page = dict(zip(_keys(metadata), outcomes.to_pylist(), strict=True))
+    return {
+        table: _with(batch, [outcomes_by_page.get(key) for key in _keys(batch)]) for table, batch in batches.items()
+    }
 
 
 def _as_captures(metadata: pa.RecordBatch, texts: pa.RecordBatch) -> pa.Table:
-    """What pages say of themselves, under the names that an index has for it."""
-    spoken = dict(zip(_keys(texts), texts.column("content_languages").to_pylist(), strict=True))
-    said: dict[str, Any] = {field.name: pa.nulls(metadata.num_rows, field.type) for field in CAPTURE_SCHEMA}
-    said |= {name: metadata.column(name) for name in metadata.schema.names if name in said}
-    said |= {
+    """The metadata of pages under the column names of an index."""
+    languages = dict(zip(_keys(texts), texts.column("content_languages").to_pylist(), strict=True))
+    columns: dict[str, Any] = {field.name: pa.nulls(metadata.num_rows, field.type) for field in CAPTURE_SCHEMA}
+    columns |= {name: metadata.column(name) for name in metadata.schema.names if name in columns}
+    columns |= {
         "fetch_time": pc.coalesce(metadata.column("fetch_time"), metadata.column("attempt_time")),
         "fetch_status": metadata.column("http_result"),
         "content_mime_type": metadata.column("mime_type"),
         "content_charset": metadata.column("charset_detected"),
-        "content_languages": pa.array([spoken.get(key) for key in _keys(metadata)], pa.string()),
+        "content_languages": pa.array([languages.get(key) for key in _keys(metadata)], pa.string()),
     }
-    return pa.table(said)
+    return pa.table(columns)
 
 
 def _keys(rows: pa.RecordBatch) -> list[tuple[Any, ...]]:
     return list(zip(*(rows.column(name).to_pylist() for name in _ONE), strict=True))
 
 
-def _with(batch: pa.RecordBatch, meant: list[str | None]) -> pa.RecordBatch:
-    at = batch.schema.get_field_index("meant")
-    return batch.set_column(at, batch.schema.field(at), pa.array(meant, pa.string()))
+def _with(batch: pa.RecordBatch, outcomes: list[str | None]) -> pa.RecordBatch:
+    column_index = batch.schema.get_field_index("meant")
+    return batch.set_column(column_index, batch.schema.field(column_index), pa.array(outcomes, pa.string()))

@@ -1,13 +1,13 @@
-"""What is to be done, and why: a pure function of what was asked for and how it stands.
+"""Plans the stages of slices: a pure function of the requests and the slice states.
 
-A stage is made from what the one before it *says*, so a change that changes no rows ends there:
+The input of a stage is the *content* of the one before it, so a change that changes no rows ends there:
 
     located from  the version of the target's definition, and the index that was asked
-    fetched from  what the captures say, and how digests are judged
-    parsed from   what the records say, the parser, and how it is asked to parse
+    fetched from  the content of the captures, and the digest policy
+    parsed from   the content of the records, the parser, and its options
 
-Nothing here reads a lake, a clock or the network. A stage behind one that is planned is made ``THEN``: whether it has
-to be is known once the other was made, and the plan is made again.
+Nothing here reads a lake, a clock or the network. A stage after a planned one has the reason ``THEN``: whether it is
+due is known once the earlier one was made, and the plan is made again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOCATED, _FETCHED = "1", "1"
 
 
 class Why(Enum):
-    """Every reason for which a stage of a slice is made, in words for a person; ``{n}`` and ``{since}`` are filled
+    """All reasons for which a stage of a slice is made, in words for a person; ``{n}`` and ``{since}`` are filled
     in."""
 
     NEW = "new"
@@ -63,7 +63,7 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason, with what is counted and since when, where that is part of it."""
+    """One reason, with a count and a time if they are part of it."""
 
     why: Why
     n: int = 0
@@ -71,14 +71,14 @@ class Reason:
 
     def __str__(self) -> str:
         since = "" if self.since is None else f"{self.since:%Y-%m-%d %H:%M} UTC"
-        words = self.why.value.format(n=f"{self.n:,}", since=since)
-        return words.replace("1 captures are", "1 capture is") if self.n == 1 else words
+        text = self.why.value.format(n=f"{self.n:,}", since=since)
+        return text.replace("1 captures are", "1 capture is") if self.n == 1 else text
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One slice that somebody asked for: the version of its target's definition, whether that is a set, and the labels
-    of stages that are to be made in any case."""
+    """The request of one slice: the version of its target's definition, whether the target is a set, and the labels of
+    stages that are made in any case."""
 
     version: str
     is_set: bool = False
@@ -87,28 +87,28 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What a subset of a crawl can be located by: the versions of its indexes by kind (``parquet``, ``zipnum``,
-    ``btree``), and whether the holes of the columnar one are allowed."""
+    """The indexes by which a subset of a crawl can be located: their versions by kind (``parquet``, ``zipnum``,
+    ``btree``), and whether the gaps of the columnar one are allowed."""
 
     versions: Mapping[str, str]
     gaps_allowed: bool = True
 
-    def version_of(self, by: str, told: str) -> str:
-        """The version of the index ``by``, or of several that answered together: each as it is known here, else what
-        it ``told`` of itself."""
-        return BOTH.join(self.versions.get(kind, told) for kind in by.split(BOTH))
+    def version_of(self, kinds: str, reported_version: str) -> str:
+        """The version of an index, or of several ``kinds`` that answered together. ``reported_version`` is used if none
+        is known here."""
+        return BOTH.join(self.versions.get(kind, reported_version) for kind in kinds.split(BOTH))
 
-    def has(self, found: Lookup) -> bool:
-        """Whether what a slice was located by is as it was. An index that is not to be had any more, or that nobody
-        identified, says nothing against what it said."""
-        noted = zip(found.located_by.split(BOTH), found.index.split(BOTH), strict=False)
-        return not found.index or all(self.versions.get(kind, version) == version for kind, version in noted)
+    def has(self, lookup: Lookup) -> bool:
+        """Whether the index that located the slice is unchanged. An index that is no longer there, or has no known
+        version, counts as unchanged."""
+        noted_versions = zip(lookup.located_by.split(BOTH), lookup.index.split(BOTH), strict=False)
+        return not lookup.index or all(self.versions.get(kind, version) == version for kind, version in noted_versions)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings that decide about rows: ``via`` names an index or ``auto``; the others as in the settings. What was
-    lost ``before`` a time may be looked for again; ``None``: it is not."""
+    """The settings that decide about rows: ``via`` names an index or ``auto``; the others as in the settings. Losses
+    found ``before`` a time may be rechecked; ``None``: none is."""
 
     via: str = "auto"
     digest_policy: str = "record"
@@ -119,14 +119,16 @@ class Options:
 
 
 def options_of(settings: Settings, now: datetime | None = None) -> Options:
-    """Those of these settings, with the parser of now."""
-    before = None if now is None else now - SECOND_LOOK
-    return Options(settings.via, settings.digest_policy, settings.extractor, settings.markdown, PARSER_VERSION, before)
+    """The options of these settings, with the current parser."""
+    recheck_before = None if now is None else now - SECOND_LOOK
+    return Options(
+        settings.via, settings.digest_policy, settings.extractor, settings.markdown, PARSER_VERSION, recheck_before
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Todo:
-    """What is to be done of one slice: why it is to be located, fetched and parsed; ``None`` where it is not."""
+    """The plan of one slice: the reason for which each stage is made; ``None``: the stage is up to date."""
 
     slice_: Slice
     locate: Reason | None = None
@@ -134,19 +136,19 @@ class Todo:
     parse: Reason | None = None
 
     def of(self, stage: Stage) -> Reason | None:
-        """Why one stage is made."""
+        """The reason for which one stage is made."""
         return {LOCATE.label: self.locate, FETCH.label: self.fetch, PARSE.label: self.parse}[stage.label]
 
     @property
     def first(self) -> Reason | None:
-        """Why anything is done at all."""
+        """The reason of the first stage that is made."""
         return self.locate or self.fetch or self.parse
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """About what a stage of one slice costs: requests and bytes of the source, pages to be parsed, and bytes of stored
-    records to be read for them. ``None`` where that is known once the stage before was made."""
+    """The estimated cost of a stage of one slice: requests and bytes of the source, pages to be parsed, and bytes of
+    stored records to be read for them. ``None``: known once the stage before was made."""
 
     requests: int | None = 0
     bytes: int | None = 0
@@ -154,149 +156,161 @@ class Price:
     stored: int | None = 0
 
 
-def price_of(stands: Standing, stage: Stage, reason: Reason) -> Price:
-    """What one stage of a slice that stands so is likely to cost. That of a look-up depends on its neighbours
+def price_of(slice_state: Standing, stage: Stage, reason: Reason) -> Price:
+    """The estimated cost of one stage of a slice in this state. The cost of a look-up depends on its neighbours
     (``extraction/shortest.py``)."""
     if stage is LOCATE or reason.why is Why.THEN:
         return Price(None, None, None, None)
     if stage is PARSE:
-        fetch = stands.fetch
+        fetch = slice_state.fetch
         return (
             Price(pages=None, stored=None) if fetch is None else Price(pages=fetch.fetched, stored=fetch.stored_bytes)
         )
-    if stands.lookup is None:
+    if slice_state.lookup is None:
         return Price(None, None)
-    _, size, requests = stands.lookup.price
+    _, size, requests = slice_state.lookup.price
     if reason.why in (Why.DOUBTED, Why.PERHAPS):
         return Price(min(reason.n, LOOKS), None)
     if reason.why in (Why.OPEN, Why.LOST, Why.PAYLOADS):
-        share = min(1.0, reason.n / max(1, stands.lookup.captures))
+        share = min(1.0, reason.n / max(1, slice_state.lookup.captures))
         return Price(min(reason.n, requests), int(size * share))
     return Price(requests, size)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The slices of which something is to be done, and those that stay the ``same``, in the order asked for."""
+    """The plans of slices with a stage that is due, and the ``same`` slices, which are up to date, in the order of the
+    requests."""
 
     todos: tuple[Todo, ...] = ()
     same: tuple[Slice, ...] = ()
 
     def of(self, stage: Stage, *, but: Collection[Why] = ()) -> dict[Slice, Reason]:
-        """The slices of which ``stage`` is to be made, with why, without those for one of the reasons ``but``."""
-        found = {todo.slice_: todo.of(stage) for todo in self.todos}
-        return {slice_: why for slice_, why in found.items() if why is not None and why.why not in but}
+        """The slices whose ``stage`` is due, with the reason, without those whose reason is one of ``but``."""
+        reasons = {slice_plan.slice_: slice_plan.of(stage) for slice_plan in self.todos}
+        return {slice_: reason for slice_, reason in reasons.items() if reason is not None and reason.why not in but}
 
 
 def plan(
-    wanted: Mapping[Slice, Wanted],
-    standings: Mapping[Slice, Standing],
+    requests: Mapping[Slice, Wanted],
+    slice_states: Mapping[Slice, Standing],
     indexes: Mapping[tuple[str, str], Index],
     options: Options,
     stages: Sequence[Stage] = STAGES,
 ) -> Plan:
-    """What is to be done of the slices ``wanted``, as they stand, up to the ``stages`` given.
+    """Plans the requested slices, from their states, up to the ``stages`` given.
 
-    ``indexes`` are by crawl and subset. A slice that has not come to a stage which is not among ``stages`` is planned
-    no further: whoever wants records of what was never located says so.
+    ``indexes`` are by crawl and subset. A slice whose earlier stage is lacking and not among ``stages`` is planned no
+    further: whoever wants records of a slice that was never located reports that.
     """
 
-    def of(slice_: Slice, options: Options) -> Todo:
+    def plan_slice(slice_: Slice, options: Options) -> Todo:
         index = indexes.get((slice_.crawl, slice_.subset), _NO_INDEX)
-        return _todo(slice_, wanted[slice_], standings[slice_], index, options, stages)
+        return _todo(slice_, requests[slice_], slice_states[slice_], index, options, stages)
 
-    every = {slice_: of(slice_, options) for slice_ in wanted}
-    # they are looked at again another time, and what else is to be done of them is done
-    every |= {slice_: of(slice_, replace(options, before=None)) for slice_ in _beyond(every.values())}
+    slice_plans = {slice_: plan_slice(slice_, options) for slice_ in requests}
+    # their recheck waits, and their other stages are planned
+    slice_plans |= {
+        slice_: plan_slice(slice_, replace(options, before=None)) for slice_ in _beyond(slice_plans.values())
+    }
     return Plan(
-        tuple(todo for todo in every.values() if todo.first is not None),
-        tuple(slice_ for slice_, todo in every.items() if todo.first is None),
+        tuple(slice_plan for slice_plan in slice_plans.values() if slice_plan.first is not None),
+        tuple(slice_ for slice_, slice_plan in slice_plans.items() if slice_plan.first is None),
     )
 
 
-def _beyond(todos: Iterable[Todo]) -> frozenset[Slice]:
-    """Slices that are looked at again another time: those looked at longest ago come first, a few a command."""
-    perhaps = [(todo.fetch.since, todo.slice_) for todo in todos if todo.fetch and todo.fetch.why is Why.PERHAPS]
-    return frozenset(slice_ for _, slice_ in sorted(perhaps)[LOOKS:])
+def _beyond(slice_plans: Iterable[Todo]) -> frozenset[Slice]:
+    """The slices whose recheck waits for another command. Those rechecked longest ago come first, a few a command."""
+    due_rechecks = [
+        (slice_plan.fetch.since, slice_plan.slice_)
+        for slice_plan in slice_plans
+        if slice_plan.fetch and slice_plan.fetch.why is Why.PERHAPS
+    ]
+    return frozenset(slice_ for _, slice_ in sorted(due_rechecks)[LOOKS:])
 
 
 _NO_INDEX: Final = Index({})
 
 
 def _todo(
-    slice_: Slice, asked: Wanted, stands: Standing, index: Index, options: Options, stages: Sequence[Stage]
+    slice_: Slice, request: Wanted, slice_state: Standing, index: Index, options: Options, stages: Sequence[Stage]
 ) -> Todo:
     rules: list[tuple[Stage, Callable[[], Reason | None]]] = [
-        (LOCATE, lambda: _why_locate(asked, stands, index, options)),
-        (FETCH, lambda: _why_fetch(stands, options)),
-        (PARSE, lambda: _why_parse(stands, options)),
+        (LOCATE, lambda: _why_locate(request, slice_state, index, options)),
+        (FETCH, lambda: _why_fetch(slice_state, options)),
+        (PARSE, lambda: _why_parse(slice_state, options)),
     ]
-    # what is here of it stays as it is, also where a stage is lacking
-    stays = is_all_blocked(asked.version) and stands.located is not None and stands.lookup is not None
-    why: dict[str, Reason | None] = {}
+    # a blocked site keeps its rows, so no stage may run
+    is_blocked = is_all_blocked(request.version) and slice_state.located is not None and slice_state.lookup is not None
+    reasons: dict[str, Reason | None] = {}
     for stage, rule in rules:
         if stage in stages:
-            told = Reason(Why.TOLD) if stage.label in asked.told else None
-            why[stage.label] = Reason(Why.THEN) if any(why.values()) else (None if stays else rule()) or told
-    return Todo(slice_, why.get(LOCATE.label), why.get(FETCH.label), why.get(PARSE.label))
+            forced_reason = Reason(Why.TOLD) if stage.label in request.told else None
+            reasons[stage.label] = (
+                Reason(Why.THEN) if any(reasons.values()) else (None if is_blocked else rule()) or forced_reason
+            )
+    return Todo(slice_, reasons.get(LOCATE.label), reasons.get(FETCH.label), reasons.get(PARSE.label))
 
 
 def located_from(crawl: str, version: str, kind: str, index: str) -> str:
-    """The digest of a slice of a target's ``version`` that is located by the index of this kind and version."""
+    """The input digest of a located slice: the ``version`` of its target's definition, and the kind and version of the
+    index."""
     return LOCATE.digest(version=_LOCATED, crawl=crawl, index=[kind, index], target=version)
 
 
 def fetched_from(captures: str, policy: str) -> str:
-    """The digest of a slice that is fetched whole from what its captures say."""
+    """The input digest of a completely fetched slice: the content digest of its captures, and the digest policy."""
     return FETCH.digest(version=_FETCHED, digest_policy=policy, located=captures)
 
 
 def with_open(digest: str) -> str:
-    """The digest of a slice of which captures are open: never that of the whole answer."""
+    """The input digest of a slice with pending captures. It differs from that of the complete slice."""
     return input_digest({"incomplete": digest})
 
 
 def parsed_from(records: str, parser: str, extractor: str, markdown: bool) -> str:
-    """The digest of a slice that is parsed from what its records say."""
+    """The input digest of a parsed slice: the content digest of its records, the parser and its options."""
     return PARSE.digest(parser=parser, main_content=main_content(extractor, markdown), fetched=records)
 
 
 def main_content(extractor: str, markdown: bool) -> str:
-    """How main content is made, for digests: a word more only where Markdown is asked for."""
+    """The options of main content as text for digests. It mentions Markdown only if that is on."""
     return f"{extractor} markdown" if markdown else extractor
 
 
-def _why_locate(asked: Wanted, stands: Standing, index: Index, options: Options) -> Reason | None:
-    made, found = stands.located, stands.lookup
-    if made is None:
+def _why_locate(request: Wanted, slice_state: Standing, index: Index, options: Options) -> Reason | None:
+    located, lookup = slice_state.located, slice_state.lookup
+    if located is None:
         return Reason(Why.NEW)
-    if found is None:
+    if lookup is None:
         return Reason(Why.TORN)
-    if same_but_for_blocks(found.definition, asked.version):
+    if same_but_for_blocks(lookup.definition, request.version):
         return Reason(Why.BLOCKED)
-    if found.definition != asked.version:
-        return Reason(Why.MEMBERS if asked.is_set else Why.DEFINITION)
-    if options.via not in ("auto", found.located_by) and found.located_by != GIVEN:
+    if lookup.definition != request.version:
+        return Reason(Why.MEMBERS if request.is_set else Why.DEFINITION)
+    if options.via not in ("auto", lookup.located_by) and lookup.located_by != GIVEN:
         return Reason(Why.OTHER_INDEX)
-    if not found.complete and not index.gaps_allowed:
+    if not lookup.complete and not index.gaps_allowed:
         return Reason(Why.NOT_WHOLE)
-    if not index.has(found):
-        return Reason(Why.INDEX if found.complete else Why.HOLE)
-    return Reason(Why.UNLISTED, found.unlisted) if found.unlisted else None
+    if not index.has(lookup):
+        return Reason(Why.INDEX if lookup.complete else Why.HOLE)
+    return Reason(Why.UNLISTED, lookup.unlisted) if lookup.unlisted else None
 
 
-def _why_fetch(stands: Standing, options: Options) -> Reason | None:
-    if stands.located is None or stands.fetched is None:
+def _why_fetch(slice_state: Standing, options: Options) -> Reason | None:
+    if slice_state.located is None or slice_state.fetched is None:
         return Reason(Why.NEW)
-    here, captures = stands.fetched.made_from, stands.located.says
-    if here == TORN or stands.fetch is None:
+    current_digest, captures = slice_state.fetched.made_from, slice_state.located.says
+    if current_digest == TORN or slice_state.fetch is None:
         return Reason(Why.TORN)
-    if here == with_open(fetched_from(captures, options.digest_policy)):
-        return Reason(Why.OPEN, stands.fetch.unsettled, stands.fetch.asked_at)
-    if here != fetched_from(captures, options.digest_policy):
-        others = [fetched_from(captures, policy) for policy in DIGEST_POLICIES]
-        return Reason(Why.POLICY if here in [*others, *map(with_open, others)] else Why.CAPTURES)
-    return Reason(Why.LOST, stands.lost) if stands.lost else _why_doubt(stands.fetch, options)
+    if current_digest == with_open(fetched_from(captures, options.digest_policy)):
+        return Reason(Why.OPEN, slice_state.fetch.unsettled, slice_state.fetch.asked_at)
+    if current_digest != fetched_from(captures, options.digest_policy):
+        policy_digests = [fetched_from(captures, policy) for policy in DIGEST_POLICIES]
+        return Reason(
+            Why.POLICY if current_digest in [*policy_digests, *map(with_open, policy_digests)] else Why.CAPTURES
+        )
+    return Reason(Why.LOST, slice_state.lost) if slice_state.lost else _why_doubt(slice_state.fetch, options)
 
 
 def _why_doubt(note: Fetch, options: Options) -> Reason | None:
@@ -309,19 +323,26 @@ def _why_doubt(note: Fetch, options: Options) -> Reason | None:
     return None
 
 
-def _why_parse(stands: Standing, options: Options) -> Reason | None:
-    if stands.torn:
+def _why_parse(slice_state: Standing, options: Options) -> Reason | None:
+    if slice_state.torn:
         return Reason(Why.TORN)
-    if stands.fetched is None or stands.parsed is None:
+    if slice_state.fetched is None or slice_state.parsed is None:
         return Reason(Why.NEW)
-    here, records = stands.parsed.made_from, stands.fetched.says
-    if here == parsed_from(records, options.parser, options.extractor, options.markdown):
+    current_digest, records = slice_state.parsed.made_from, slice_state.fetched.says
+    if current_digest == parsed_from(records, options.parser, options.extractor, options.markdown):
         return None
-    # what it was made from instead is found by trying: what has to be noted for that is nothing
-    otherwise = {(*each,): parsed_from(records, options.parser, *each) for each in product(EXTRACTORS, (False, True))}
-    if here in otherwise.values():
+    # the former options are found by trying, so they need not be stored
+    option_digests = {
+        (*content_options,): parsed_from(records, options.parser, *content_options)
+        for content_options in product(EXTRACTORS, (False, True))
+    }
+    if current_digest in option_digests.values():
         return Reason(Why.OPTIONS)
     # a version that is no number has none before it
-    newest = int(options.parser) if options.parser.isdecimal() else 0
-    older = product(map(str, range(1, newest)), EXTRACTORS, (False, True))
-    return Reason(Why.PARSER if here in (parsed_from(records, *each) for each in older) else Why.RECORDS)
+    newest_parser = int(options.parser) if options.parser.isdecimal() else 0
+    older_parsers = product(map(str, range(1, newest_parser)), EXTRACTORS, (False, True))
+    return Reason(
+        Why.PARSER
+        if current_digest in (parsed_from(records, *parser_options) for parser_options in older_parsers)
+        else Why.RECORDS
+    )

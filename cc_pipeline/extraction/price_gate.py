@@ -1,7 +1,8 @@
-"""The gate before a fetch: a price above what the settings allow is told, with what allows it, and nothing is fetched.
+"""Checks the estimated cost before a fetch. Above the limit in the settings nothing is fetched, and the message says
+which setting allows it.
 
-What was located stays, so whoever then allows the price goes on from there. A command that fetches many partitions is
-counted as a whole: those of which it learns when the limit is reached are refused, the others are done.
+Located captures stay, so the next command with a higher limit goes on from there. A command that fetches many
+partitions is counted as a whole: partitions after the limit is reached are refused, the others are fetched.
 """
 
 from __future__ import annotations
@@ -22,68 +23,71 @@ from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace, rate_now
 
 
-def refuse_dear(workspace: Workspace, standings: Mapping[Slice, Standing]) -> None:
-    """Raises ``UserInputError`` where fetching all captures of these slices would cost more than the settings allow:
-    those of one target, or, where a command is one question, what all its targets have that is not here yet.
+def refuse_dear(workspace: Workspace, slice_states: Mapping[Slice, Standing]) -> None:
+    """Raises ``UserInputError`` if fetching all captures of these slices would cost more than the settings allow: those
+    of one target, or, where a command is one question, all captures of its targets that are not stored yet.
 
-    What was noted when the slices were located is counted; rows are read only where that is too much, because
-    neighbours in several slices of a target are read together.
+    The costs noted at the look-ups are summed. Rows are read only if that sum is too high, because neighbours in
+    several slices of a target are fetched together.
     """
     settings = workspace.settings
-    wholes: dict[Slice, list[Slice]] = {}
-    for slice_ in standings:
-        wholes.setdefault(slice_.whole, []).append(slice_)
+    slices_by_partition: dict[Slice, list[Slice]] = {}
+    for slice_ in slice_states:
+        slices_by_partition.setdefault(slice_.whole, []).append(slice_)
     prices: dict[Slice, FetchPrice] = {}
-    for whole, slices in wholes.items():
-        noted = [one for slice_ in slices if (one := standings[slice_].lookup) is not None]
-        price = _together(noted) if len(noted) == len(slices) else None
+    for partition, slices in slices_by_partition.items():
+        lookups = [lookup for slice_ in slices if (lookup := slice_states[slice_].lookup) is not None]
+        price = _together(lookups) if len(lookups) == len(slices) else None
         if price is None or _is_over(price, settings):
             price = price_of_slices(workspace, slices)
-            _refuse(workspace, price, f"{whole.target} in {whole.crawl}")
-        prices[whole] = _of_what_lacks(price, [standings[slice_] for slice_ in slices])
-    every = workspace.priced | prices
-    if workspace.one_command and len(every) > 1:
-        named = " and ".join(f"{one.target} in {one.crawl}" for one in [*prices][:2])
-        total = sum(every.values(), FetchPrice(0, 0, 0, 0, 0))
-        _refuse(workspace, total, f"{named}, with the others of this command ({len(every):,} partitions),")
+            _refuse(workspace, price, f"{partition.target} in {partition.crawl}")
+        prices[partition] = _of_what_lacks(price, [slice_states[slice_] for slice_ in slices])
+    all_prices = workspace.priced | prices
+    if workspace.one_command and len(all_prices) > 1:
+        label = " and ".join(
+            f"{listed_partition.target} in {listed_partition.crawl}" for listed_partition in [*prices][:2]
+        )
+        total = sum(all_prices.values(), FetchPrice(0, 0, 0, 0, 0))
+        _refuse(workspace, total, f"{label}, with the others of this command ({len(all_prices):,} partitions),")
     workspace.priced.update(prices)
 
 
-def _of_what_lacks(price: FetchPrice, standings: Sequence[Standing]) -> FetchPrice:
-    """The share of a price that is for captures which were not fetched before: the others are held."""
-    held = sum(one.fetch.fetched for one in standings if one.fetch is not None)
-    share = max(0.0, 1 - held / price.captures) if price.captures else 0.0
+def _of_what_lacks(price: FetchPrice, slice_states: Sequence[Standing]) -> FetchPrice:
+    """The share of a cost that is for captures which were not fetched before."""
+    fetched = sum(slice_state.fetch.fetched for slice_state in slice_states if slice_state.fetch is not None)
+    share = max(0.0, 1 - fetched / price.captures) if price.captures else 0.0
     return FetchPrice(
         price.captures, price.files, int(price.requests * share), int(price.bytes * share), price.record_bytes
     )
 
 
-def _together(noted: Iterable[Lookup]) -> FetchPrice:
+def _together(lookups: Iterable[Lookup]) -> FetchPrice:
     total = FetchPrice(0, 0, 0, 0, 0)
-    for one in noted:
-        record_bytes, size, requests = one.price
-        total += FetchPrice(one.captures, 0, requests, size, record_bytes)
+    for lookup in lookups:
+        record_bytes, size, requests = lookup.price
+        total += FetchPrice(lookup.captures, 0, requests, size, record_bytes)
     return total
 
 
 def _is_over(price: FetchPrice, settings: Settings) -> bool:
-    most = ((price.bytes, settings.max_bytes), (price.requests, settings.max_requests))
-    return any(allowed is not None and size > allowed for size, allowed in most)
+    limits = ((price.bytes, settings.max_bytes), (price.requests, settings.max_requests))
+    return any(allowed is not None and size > allowed for size, allowed in limits)
 
 
-def _refuse(workspace: Workspace, price: FetchPrice, what: str) -> None:
+def _refuse(workspace: Workspace, price: FetchPrice, subject: str) -> None:
     settings = workspace.settings
     check_budget(
         price,
         max_bytes=settings.max_bytes,
         max_requests=settings.max_requests,
-        what=what,
+        what=subject,
         rate=rate_now(workspace),
     )
 
 
 def price_of_slices(workspace: Workspace, slices: Sequence[Slice]) -> FetchPrice:
-    """What fetching all captures of slices of one target in one crawl costs, with memory for few of their places."""
+    """The cost of fetching all captures of slices of one target in one crawl. Memory is bounded, whatever their
+    number."""
     where = {"crawl": slices[0].crawl, "target": [slice_.target for slice_ in slices]}
     with workspace.scratch_folder("price") as scratch:
         places = OrderedRows(pa.schema([CAPTURES_SCHEMA.field(name) for name in PLACE]), PLACE_NAME, scratch)

@@ -1,8 +1,9 @@
-"""An index that lists fewer captures than it did is doubted, as a source is that has lost many records.
+"""Decides whether captures that their index no longer lists are removed. A shorter index is distrusted, like a source
+that lost many records.
 
-Of captures that their index no longer lists, few of many are believed to be gone: they leave with their records and
-pages. All others stay until a person accepts it: where the index lists fewer files than before, where a target would
-have none left, and above the share of a target's captures that may be lost (``CC_PIPELINE_MAX_LOST``).
+A few of many unlisted captures are removed, with their records and pages. All others stay until a person accepts the
+removal: if the index lists fewer files than before, if a target would have no captures left, or if more than
+``CC_PIPELINE_MAX_LOST`` of a target's captures would go.
 """
 
 from __future__ import annotations
@@ -22,44 +23,50 @@ from cc_pipeline.lake.slice import Slice, targets_by_crawl
 
 _ADVICE: Final = (
     "They stay, with their records and pages. Check the index of the source, harvest it again (cc-pipeline index "
-    "harvest), and run it again: it looks whether they are listed by now. To accept that they are gone, add "
+    "harvest), and run it again: it checks whether they are listed now. To accept that they are gone, add "
     "--accept-losses {number} to the run"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What the last look-up noted of a slice: by which index, how long the list of its files was (``None``: not
-    known), how many captures it no longer listed, and a number for which (:data:`NOTHING`: none)."""
+    """The note of a slice's last look-up: its index, the length of the list of index files (``None``: not known), the
+    number of captures that it no longer listed, and a digest of these (:data:`NOTHING`: none)."""
 
     located_by: str = ""
     size: int | None = None
     unlisted: int = 0
     removal: str = NOTHING
 
-    def is_longer_than(self, now: Listing) -> bool:
-        """Whether the same index listed more files then than ``now``."""
-        same = self.located_by == now.located_by and self.size is not None and now.size is not None
-        return same and (self.size or 0) > (now.size or 0)
+    def is_longer_than(self, new_listing: Listing) -> bool:
+        """Whether the same index listed more files then than ``new_listing``."""
+        is_same_index = (
+            self.located_by == new_listing.located_by and self.size is not None and new_listing.size is not None
+        )
+        return is_same_index and (self.size or 0) > (new_listing.size or 0)
 
 
 def noted_listings(lake: Lake, slices: Collection[Slice]) -> dict[Slice, Listing]:
     """The last note of each of ``slices`` of one crawl, whether or not its captures were committed."""
-    found = {}
+    listings = {}
     for crawl, targets in targets_by_crawl(slices).items():
         rows = lake.read("lookups", {"crawl": crawl, "target": targets}, ["target", *_NOTED])
         for row in rows.to_pylist():
-            found[Slice(crawl, row["target"])] = Listing(
+            listings[Slice(crawl, row["target"])] = Listing(
                 row["located_by"], row["index_size"], row["unlisted"], row["removal"]
             )
-    return found
+    return listings
 
 
 def together_listed(listings: Collection[Listing]) -> Listing:
-    """What several notes say of the one index that they are of; nothing of several indexes."""
-    by = {one.located_by for one in listings}
-    sizes = [one.size for one in listings if one.size is not None]
-    return Listing(by.pop() if len(by) == 1 else "", max(sizes, default=None), sum(one.unlisted for one in listings))
+    """The notes of several slices as one, if they are of one index; an empty note if they are of several."""
+    index_names = {listing.located_by for listing in listings}
+    sizes = [listing.size for listing in listings if listing.size is not None]
+    return Listing(
+        index_names.pop() if len(index_names) == 1 else "",
+        max(sizes, default=None),
+        sum(listing.unlisted for listing in listings),
+    )
 
 
 _NOTED: Final = ("located_by", "index_size", "unlisted", "removal")
@@ -67,8 +74,8 @@ _NOTED: Final = ("located_by", "index_size", "unlisted", "removal")
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What the look-up of a slice would take away: its captures ``before``, those that would be ``left`` (new ones
-    among them), and what was noted of its index ``then`` and is ``now``."""
+    """The captures that a look-up would take away from a slice: the numbers of captures ``before`` and ``left`` after
+    it (with new ones), and the listings of its index ``then`` and ``now``."""
 
     before: int
     left: int
@@ -78,81 +85,87 @@ class Removal:
 
 def doubted(
     removals: Mapping[Slice, Removal],
-    others: Mapping[Slice, tuple[int, Listing]],
+    other_slices: Mapping[Slice, tuple[int, Listing]],
     allowed: float,
     accepted: Collection[str],
 ) -> set[Slice]:
-    """The slices with captures that stay although their index no longer lists them.
+    """The slices whose unlisted captures stay.
 
-    A target is judged by all its slices: ``others`` are those that were not looked up now, with their captures and
-    notes. ``allowed`` is the share that may go, ``accepted`` are numbers that a person accepted.
+    A target is assessed by all its slices: ``other_slices`` are those that were not looked up now, with their captures
+    and notes. ``allowed`` is the share that may be removed, ``accepted`` are the numbers that a person accepted.
     """
-    found: set[Slice] = set()
-    by_target = _by_target(others)
-    for whole, own in _by_target(removals).items():
-        beside = [others[slice_] for slice_ in by_target.get(whole, ())]
-        unlisted = sum(removals[slice_].now.unlisted for slice_ in own)
-        number = together([removals[one].now.removal for one in own] + [listing.removal for _, listing in beside])
-        if not unlisted or number in accepted:
+    unconfirmed: set[Slice] = set()
+    by_target = _by_target(other_slices)
+    for partition, slices in _by_target(removals).items():
+        other_counts = [other_slices[slice_] for slice_ in by_target.get(partition, ())]
+        unlisted_captures = sum(removals[slice_].now.unlisted for slice_ in slices)
+        removal_number = together(
+            [removals[slice_].now.removal for slice_ in slices] + [listing.removal for _, listing in other_counts]
+        )
+        if not unlisted_captures or removal_number in accepted:
             continue
-        before = sum(removals[slice_].before for slice_ in own) + sum(captures for captures, _ in beside)
-        left = sum(removals[slice_].left for slice_ in own) + sum(captures for captures, _ in beside)
-        shrank = [one for one in own if removals[one].now.unlisted]
-        is_shorter = any(removals[one].then.is_longer_than(removals[one].now) for one in shrank)
-        was_doubted = any(removals[one].then.unlisted for one in shrank)
-        if is_shorter or was_doubted or not left or unlisted > allowed * before:
-            found.update(shrank)
-    return found
+        captures_before = sum(removals[slice_].before for slice_ in slices) + sum(
+            captures for captures, _ in other_counts
+        )
+        captures_left = sum(removals[slice_].left for slice_ in slices) + sum(captures for captures, _ in other_counts)
+        shrunk_slices = [slice_ for slice_ in slices if removals[slice_].now.unlisted]
+        is_shorter = any(removals[slice_].then.is_longer_than(removals[slice_].now) for slice_ in shrunk_slices)
+        was_unconfirmed = any(removals[slice_].then.unlisted for slice_ in shrunk_slices)
+        if is_shorter or was_unconfirmed or not captures_left or unlisted_captures > allowed * captures_before:
+            unconfirmed.update(shrunk_slices)
+    return unconfirmed
 
 
-def refused_removals(standing: Mapping[Slice, tuple[int, Listing]], asked: Collection[str]) -> NotGiven | None:
-    """The error to raise where captures of any of the targets ``asked`` stay in doubt: each target with its number.
-    ``standing`` has captures and notes by slice. The error's ``report`` is not set yet."""
-    each: dict[str, Incomplete] = {}
-    for whole, own in _by_target(standing).items():
-        unlisted = sum(standing[slice_][1].unlisted for slice_ in own)
-        if unlisted and whole.target in asked:
-            captures = sum(standing[slice_][0] for slice_ in own)
-            what = (
-                f"the index of {whole.crawl} no longer lists {unlisted:,} of {captures:,} captures "
-                f"({share(unlisted, captures)}) of {whole.target}, which is doubted"
+def refused_removals(listings: Mapping[Slice, tuple[int, Listing]], slugs: Collection[str]) -> NotGiven | None:
+    """The error to raise if unlisted captures of any of the targets ``slugs`` stay unconfirmed. It has each target with
+    its number. ``listings`` has captures and notes by slice. The error's ``report`` is not set yet."""
+    errors: dict[str, Incomplete] = {}
+    for partition, slices in _by_target(listings).items():
+        unlisted_captures = sum(listings[slice_][1].unlisted for slice_ in slices)
+        if unlisted_captures and partition.target in slugs:
+            captures = sum(listings[slice_][0] for slice_ in slices)
+            problem = (
+                f"the index of {partition.crawl} no longer lists {unlisted_captures:,} of {captures:,} captures "
+                f"({share(unlisted_captures, captures)}) of {partition.target}, which is not confirmed"
             )
-            each[whole.target] = Doubted(what, _ADVICE.format(number=number_of(standing[one][1] for one in own)))
-    if not each:
+            errors[partition.target] = Doubted(
+                problem, _ADVICE.format(number=number_of(listings[slice_][1] for slice_ in slices))
+            )
+    if not errors:
         return None
-    first, *_ = each.values()
-    more = f" (and so of {len(each) - 1:,} more targets)" if len(each) > 1 else ""
-    refusal = NotGiven(first.what + more, first.advice)
-    refusal.each, refusal.reasons = each, {None}
-    return refusal
+    first, *_ = errors.values()
+    suffix = f" (and so of {len(errors) - 1:,} more targets)" if len(errors) > 1 else ""
+    removal_error = NotGiven(first.what + suffix, first.advice)
+    removal_error.each, removal_error.reasons = errors, {None}
+    return removal_error
 
 
 def number_of(listings: Iterable[Listing]) -> str:
-    """The number by which a person accepts what the slices of a target lack."""
-    return together(one.removal for one in listings)
+    """The number by which a person accepts the removals from the slices of a target."""
+    return together(listing.removal for listing in listings)
 
 
 def numbers_of_losses(lake: Lake) -> tuple[set[str], list[str]]:
-    """The numbers that a person may accept: of all losses there are, and of those that are doubted."""
-    known: set[str] = set()
-    doubted_now: set[str] = set()
+    """The numbers that a person may accept: of all losses, and of the unconfirmed ones."""
+    numbers: set[str] = set()
+    unconfirmed_numbers: set[str] = set()
     fetches = lake.read("fetches", columns=["crawl", "target", "losses", "losses_doubted"]).to_pylist()
     lookups = lake.read("lookups", columns=["crawl", "target", "removal", "unlisted"])
-    noted = [(row, row["losses"], row["losses_doubted"]) for row in fetches]
-    gone = [(row, row["removal"], True) for row in lookups.filter(pc.greater(lookups["unlisted"], 0)).to_pylist()]
-    for rows in (noted, gone):
+    losses = [(row, row["losses"], row["losses_doubted"]) for row in fetches]
+    removals = [(row, row["removal"], True) for row in lookups.filter(pc.greater(lookups["unlisted"], 0)).to_pylist()]
+    for rows in (losses, removals):
         by_target: dict[Slice, list[tuple[str, bool]]] = {}
-        for row, number, is_doubted in rows:
-            by_target.setdefault(Slice(row["crawl"], row["target"]).whole, []).append((number, is_doubted))
-        for own in by_target.values():
-            number = together(each for each, _ in own)
-            known |= {number, *(each for each, _ in own)}
-            doubted_now |= {number} if any(is_doubted for _, is_doubted in own) else set()
-    return known, sorted(doubted_now)
+        for row, number, is_unconfirmed in rows:
+            by_target.setdefault(Slice(row["crawl"], row["target"]).whole, []).append((number, is_unconfirmed))
+        for pairs in by_target.values():
+            number = together(part for part, _ in pairs)
+            numbers |= {number, *(part for part, _ in pairs)}
+            unconfirmed_numbers |= {number} if any(is_unconfirmed for _, is_unconfirmed in pairs) else set()
+    return numbers, sorted(unconfirmed_numbers)
 
 
 def _by_target(slices: Iterable[Slice]) -> dict[Slice, list[Slice]]:
-    found: dict[Slice, list[Slice]] = {}
+    groups: dict[Slice, list[Slice]] = {}
     for slice_ in slices:
-        found.setdefault(slice_.whole, []).append(slice_)
-    return found
+        groups.setdefault(slice_.whole, []).append(slice_)
+    return groups

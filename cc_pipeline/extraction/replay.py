@@ -1,4 +1,4 @@
-"""Records that are fetched again because a person asks: those that are lost, damaged, or other than indexed."""
+"""Fetches records again because a person asks: records that are lost, damaged, or other than indexed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MISMATCHED: Final = "mismatched"
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Records by outcome and target, before and after, and those of the fetched whose payload is another. ``again`` are
-    the targets whose pages must be parsed again.
+    """The numbers of records by outcome and target before and after, and of fetched records with another payload than
+    indexed. ``again`` are the targets whose pages must be parsed again.
 
-    ``trouble`` says what the source did not give, where that was more than the settings allow.
+    ``trouble`` is the error if the source gave less than the settings allow.
     """
 
     before: Counts
@@ -35,7 +35,7 @@ class Replay:
 
     @property
     def recovered(self) -> int:
-        """Records that are as they should be now and were not before."""
+        """The number of records that became correct."""
         return sum(max(0, _right(self.after[slug]) - _right(self.before[slug])) for slug in self.before)
 
 
@@ -43,31 +43,33 @@ def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Re
     """Fetches every record of ``slugs`` in ``crawl`` again that is quarantined or missing, or has another payload than
     the index names.
 
-    Raises ``EnvironmentFault`` for a target that has not been fetched, and when the disk fails; records fetched
-    until then are kept.
+    Raises ``EnvironmentFault`` for a target that has not been fetched, and when the disk fails; records fetched until
+    then are kept.
     """
     trouble: Incomplete | None = None
-    before = _counts(workspace, crawl, slugs)
-    lost = [slug for slug in slugs if any(before[slug][name] for name in ("quarantined", "missing", _MISMATCHED))]
+    counts_before = _counts(workspace, crawl, slugs)
+    lost = [
+        slug for slug in slugs if any(counts_before[slug][name] for name in ("quarantined", "missing", _MISMATCHED))
+    ]
     if lost:
         try:
             fetch_captures(workspace, crawl, lost, replay=True)
         except Incomplete as error:
             trouble = error
-    return Replay(before, _counts(workspace, crawl, slugs), tuple(lost), trouble)
+    return Replay(counts_before, _counts(workspace, crawl, slugs), tuple(lost), trouble)
 
 
 def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
     lake = workspace.lake
-    every = part_slices(workspace, slices_of(crawl, slugs))
-    for slice_, digest in FETCH.made_from(lake, every).items():
+    slices = part_slices(workspace, slices_of(crawl, slugs))
+    for slice_, digest in FETCH.made_from(lake, slices).items():
         if digest is None:
             raise EnvironmentFault(
                 f"{slice_.whole.target} in {crawl} has not been fetched yet",
                 f"Fetch it: cc-pipeline run … --crawl {crawl}",
             )
     counts: Counts = {slug: dict.fromkeys((*OUTCOMES, _MISMATCHED), 0) for slug in slugs}
-    where = {"crawl": crawl, "target": [slice_.target for slice_ in every]}
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
     columns = ["target", "outcome", "digest_check"]
     for (target, outcome, check), count in count_rows(lake, "records", where, columns).items():
         counts[whole_slug(target)][outcome] += count

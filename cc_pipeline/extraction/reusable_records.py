@@ -1,5 +1,5 @@
-"""No record is fetched twice: what the lake holds of the captures that a stage wants, whichever targets had them
-fetched, and which slices lost bytes that they had."""
+"""Finds stored records that a fetch can use again, whichever target they were fetched for, so that no record is fetched
+twice; and slices whose stored bytes were lost."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Rows of ``records`` that may be used again, of any target (``HELD_SCHEMA``, in the order of their places); the
-    stored files that they name; and how many were left out, because their bytes are gone or are not trusted."""
+    """Rows of ``records`` that may be used again, of any target (``HELD_SCHEMA``, in the order of their locations); the
+    stored files that they name; and the number of rows left out because their bytes do not exist or are not trusted."""
 
     rows: OrderedRows
     files: frozenset[str]
@@ -54,48 +54,52 @@ def held_rows(
     scratch: Path,
     distrusted: Collection[Place] = (),
 ) -> Held:
-    """The rows of ``crawl`` that ``captures`` of ``targets``, which are all of ``places``, can take over; each stored
-    file they name is looked at once.
+    """The rows of ``crawl`` that ``captures`` of ``targets``, at ``places``, can take over. Each stored file is looked
+    at once.
 
-    Only targets whose key ranges overlap can share captures, so only their rows are read. That a record is lost is
-    believed of another target for a day; then who lacks it asks for it.
+    Only targets whose key ranges overlap can share captures, so only their rows are read. A loss noted for another
+    target is believed for a day; then the target that lacks the record asks for it again.
 
-    ``distrusted`` are captures whose stored bytes are there and wrong. Read them under a lease. Raises
-    ``EnvironmentFault`` where the lake's place does not say what it has.
+    ``distrusted`` are captures whose stored bytes exist and are wrong. Read them under a lease. Raises
+    ``EnvironmentFault`` if the lake's store cannot be listed.
     """
     where = {"crawl": crawl, "target": overlapping(workspace, targets)}
     sizes = StoredSizes(workspace.storage, crawl)
     rows, old_losses = (OrderedRows(HELD_SCHEMA, PLACE_NAME, scratch) for _ in range(2))
     files: set[str | None] = set()
-    wholes = {whole_slug(slug) for slug in targets}
-    own = pa.array([slug for slug in where["target"] if whole_slug(slug) in wholes], pa.string())
+    whole_slugs = {whole_slug(slug) for slug in targets}
+    own_slugs = pa.array([slug for slug in where["target"] if whole_slug(slug) in whole_slugs], pa.string())
     own_rows = np.zeros(len(places), np.int32)
     losses = _Losses(workspace.lake, where)
-    lost = 0
+    lost_records = 0
     for batch in stream_rows(workspace.lake, "records", where, ["target", *HELD_SCHEMA.names]):
-        mine = batch.filter(places.among(batch))
-        np.add.at(own_rows, places.positions(mine.filter(pc.is_in(mine.column("target"), value_set=own))), 1)
-        bad = sizes.lost(mine)
+        matching = batch.filter(places.among(batch))
+        np.add.at(
+            own_rows, places.positions(matching.filter(pc.is_in(matching.column("target"), value_set=own_slugs))), 1
+        )
+        is_unusable = sizes.lost(matching)
         if distrusted:
-            bad = pc.or_(bad, pc.and_(pc.is_valid(mine.column("stored_file")), _among(mine, distrusted)))
-        sound = mine.filter(pc.invert(bad))
-        old = losses.are_old(sound)
-        old_losses.add(sound.filter(old).select(HELD_SCHEMA.names))
-        rows.add(sound.filter(pc.invert(old)).select(HELD_SCHEMA.names))
-        files.update(pc.unique(sound.column("stored_file")).to_pylist())
-        lost += mine.num_rows - sound.num_rows
+            is_unusable = pc.or_(
+                is_unusable, pc.and_(pc.is_valid(matching.column("stored_file")), _among(matching, distrusted))
+            )
+        usable = matching.filter(pc.invert(is_unusable))
+        is_old = losses.are_old(usable)
+        old_losses.add(usable.filter(is_old).select(HELD_SCHEMA.names))
+        rows.add(usable.filter(pc.invert(is_old)).select(HELD_SCHEMA.names))
+        files.update(pc.unique(usable.column("stored_file")).to_pylist())
+        lost_records += matching.num_rows - usable.num_rows
     if old_losses.rows:
-        wanted = np.zeros(len(places), np.int32)
+        capture_counts = np.zeros(len(places), np.int32)
         for batch in captures.batches():
-            np.add.at(wanted, places.positions(batch), 1)
+            np.add.at(capture_counts, places.positions(batch), 1)
         for batch in old_losses.batches():
-            place = places.positions(batch)
-            rows.add(batch.filter(pa.array(own_rows[place] >= wanted[place])))
-    return Held(rows, frozenset(name for name in files if name is not None), lost)
+            positions = places.positions(batch)
+            rows.add(batch.filter(pa.array(own_rows[positions] >= capture_counts[positions])))
+    return Held(rows, frozenset(name for name in files if name is not None), lost_records)
 
 
 class _Losses:
-    """Rows of targets that say that a record is lost: for how long that is believed of other targets too."""
+    """Rows of targets with lost records: decides how long another target believes them."""
 
     def __init__(self, lake: Lake, where: Mapping[str, str | Sequence[str]]) -> None:
         self._lake, self._where = lake, where
@@ -103,7 +107,8 @@ class _Losses:
         self._asked_lately: pa.Array | None = None
 
     def are_old(self, rows: pa.RecordBatch) -> pa.Array:
-        """Which rows say so and are not believed any more: they, or their target, were not asked for lately."""
+        """For each row, whether it is a loss that is too old to be believed: it, or its target, was not asked for
+        lately."""
         lost = pc.and_(pc.not_equal(rows.column("outcome"), "fetched"), pc.fill_null(rows.column("settled"), False))
         if not pc.any(lost).as_py():
             return lost
@@ -112,45 +117,47 @@ class _Losses:
             self._asked_lately = notes.filter(pc.greater_equal(notes["asked_at"], self._since))[
                 "target"
             ].combine_chunks()
-        of_late = pc.is_in(rows.column("target"), value_set=self._asked_lately)
-        lately = pc.fill_null(pc.greater_equal(rows.column("fetched_at"), self._since), False)
-        return pc.and_(lost, pc.invert(pc.and_(of_late, lately)))
+        is_recent_target = pc.is_in(rows.column("target"), value_set=self._asked_lately)
+        is_recent = pc.fill_null(pc.greater_equal(rows.column("fetched_at"), self._since), False)
+        return pc.and_(lost, pc.invert(pc.and_(is_recent_target, is_recent)))
 
 
 def overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:
-    """Slugs of all targets that can have captures of ``slugs``: these themselves, and others. Parts of sets are
+    """The slugs of all targets that can share captures with ``slugs``, these themselves included. Parts of sets are
     targets of their own here.
 
-    Targets that nobody defined are not among them. Raises ``EnvironmentFault`` when the lake cannot be read.
+    Targets without a definition are not among them. Raises ``EnvironmentFault`` when the lake cannot be read.
     """
-    known = _ranges(workspace.lake)
-    found = set(slugs)
+    ranges = _ranges(workspace.lake)
+    overlapping_slugs = set(slugs)
     for subset in {subset_of(slug) for slug in slugs}:
         # captures of two subsets are never the same
-        asked = {defined_slug(slug) for slug in slugs if subset_of(slug) == subset}
-        mine = RangeSet(KeyRange(start, end) for start, end, slug in known if slug in asked)
-        found |= {with_subset(slug, subset) for start, end, slug in known if mine.touches(start, end)}
-    return sorted(found)
+        requested_slugs = {defined_slug(slug) for slug in slugs if subset_of(slug) == subset}
+        requested_ranges = RangeSet(KeyRange(start, end) for start, end, slug in ranges if slug in requested_slugs)
+        overlapping_slugs |= {
+            with_subset(slug, subset) for start, end, slug in ranges if requested_ranges.touches(start, end)
+        }
+    return sorted(overlapping_slugs)
 
 
 def sharing(lake: Lake) -> set[str]:
-    """Slugs of all targets that can share captures with another one. Raises ``EnvironmentFault``.
+    """The slugs of all targets that can share captures with another one. Raises ``EnvironmentFault``.
 
-    Where the tables have captures of a target without a definition, nobody knows whose they are too: all can.
+    If the tables have captures of a target without a definition, all targets may share them.
     """
     ranges = _ranges(lake)
     defined, located = set(_defined(lake)), _located(lake)
     if located - defined:
         return located | defined
-    found: set[str] = set()
-    last: tuple[bytes | None, str] | None = None
-    for start, end, slug in sorted(ranges, key=lambda one: (one[0], one[2])):
-        if last is not None and last[1] != slug and (last[0] is None or start < last[0]):
-            found |= {slug, last[1]}
+    sharing_slugs: set[str] = set()
+    furthest: tuple[bytes | None, str] | None = None
+    for start, end, slug in sorted(ranges, key=lambda key_range: (key_range[0], key_range[2])):
+        if furthest is not None and furthest[1] != slug and (furthest[0] is None or start < furthest[0]):
+            sharing_slugs |= {slug, furthest[1]}
         # ranges of one target are disjoint, so what reaches furthest is all that the next can meet
-        if last is None or (last[0] is not None and (end is None or end > last[0])):
-            last = (end, slug)
-    return found
+        if furthest is None or (furthest[0] is not None and (end is None or end > furthest[0])):
+            furthest = (end, slug)
+    return sharing_slugs
 
 
 def _defined(lake: Lake) -> list[str]:
@@ -159,14 +166,15 @@ def _defined(lake: Lake) -> list[str]:
 
 
 def _located(lake: Lake) -> set[str]:
-    """The slugs, without subsets, of all slices that were ever located; nothing but the log is read, where it tells."""
+    """The slugs, without subsets, of all slices that were ever located. Only the log is read, unless it does not
+    tell."""
     try:
-        found: set[str] = set()
+        located_slugs: set[str] = set()
         for names in lake.batches_of_names(LOCATE.main_table, LOCATE.names_begin, but=GONE):
-            found.update(pc.unique(pc.replace_substring_regex(names, "^[^:]*:[^:]*:", "")).to_pylist())
+            located_slugs.update(pc.unique(pc.replace_substring_regex(names, "^[^:]*:[^:]*:", "")).to_pylist())
     except DigestsUnknown:
-        found = {slice_.target for slice_ in LOCATE.here(lake)}
-    return {defined_slug(slug) for slug in found}
+        located_slugs = {slice_.target for slice_ in LOCATE.here(lake)}
+    return {defined_slug(slug) for slug in located_slugs}
 
 
 def _ranges(lake: Lake) -> list[_Range]:
@@ -182,29 +190,29 @@ def _ranges(lake: Lake) -> list[_Range]:
 def slices_that_lost(
     workspace: Workspace, slices: Collection[Slice], distrusted: Collection[Place] = ()
 ) -> dict[Slice, int]:
-    """Those of ``slices`` that have rows whose bytes are gone (or are not trusted), and how many."""
-    lost: Counter[Slice] = Counter()
+    """The slices with rows whose bytes do not exist (or are not trusted), each with how many."""
+    lost_records: Counter[Slice] = Counter()
     for crawl, rows in lost_rows(workspace, slices, distrusted):
         for row in rows.group_by("target").aggregate([([], "count_all")]).to_pylist():
-            lost[Slice(crawl, row["target"])] += row["count_all"]
-    return lost
+            lost_records[Slice(crawl, row["target"])] += row["count_all"]
+    return lost_records
 
 
 def note_superseded(workspace: Workspace, slices: Sequence[Slice], new: Collection[str], now: float) -> None:
-    """Writes down the stored files that ``slices`` of one crawl name and that the rows which are to replace theirs do
-    not: those name ``new``. Call it before the commit. Raises ``EnvironmentFault``."""
+    """Notes the stored files that ``slices`` of one crawl name now and that their new rows do not: those name ``new``.
+    Call it before the commit. Raises ``EnvironmentFault``."""
     for crawl, targets in targets_by_crawl(slices).items():
-        old: set[str | None] = set()
+        old_files: set[str | None] = set()
         where = {"crawl": crawl, "target": targets}
         for batch in stream_rows(workspace.lake, "records", where, ["target", "stored_file"]):
-            old.update(pc.unique(batch.column("stored_file")).to_pylist())
-        note(workspace.storage, crawl, [name for name in old if name is not None and name not in new], now)
+            old_files.update(pc.unique(batch.column("stored_file")).to_pylist())
+        note(workspace.storage, crawl, [name for name in old_files if name is not None and name not in new], now)
 
 
 def forget_failed_pages(workspace: Workspace, slices: Collection[Slice], distrusted: Collection[Place] = ()) -> None:
-    """Has the pages of ``slices`` parsed again that failed while the bytes of their records were gone.
+    """Marks pages of ``slices`` to be parsed again that failed while the bytes of their records were lost.
 
-    Pages that were parsed before that are left alone. Raises ``EnvironmentFault``.
+    Pages that were parsed before that stay. Raises ``EnvironmentFault``.
     """
     by_crawl: dict[str, list[pa.Table]] = {}
     for crawl, rows in lost_rows(workspace, slices, distrusted):
@@ -213,49 +221,52 @@ def forget_failed_pages(workspace: Workspace, slices: Collection[Slice], distrus
         lost = pa.concat_tables(parts)
         targets = lost.column("target").unique().to_pylist()
         columns = [*SLICE, *PLACE_NAME, "disposition"]
-        again: set[str] = set()
+        failed_slugs: set[str] = set()
         for batch in stream_rows(workspace.lake, PARSE.main_table, {"crawl": crawl, "target": targets}, columns):
             failed = pa.Table.from_batches([batch.filter(pc.equal(batch.column("disposition"), "FAILURE"))])
             if failed.num_rows:
                 failed = failed.join(lost, ["target", *PLACE_NAME], join_type="left semi")
-                again.update(failed.column("target").to_pylist())
-        PARSE.forget(workspace.lake, [Slice(crawl, target) for target in sorted(again)])
+                failed_slugs.update(failed.column("target").to_pylist())
+        PARSE.forget(workspace.lake, [Slice(crawl, target) for target in sorted(failed_slugs)])
 
 
 def lost_note(lost: Mapping[Slice, int]) -> tuple[str, ...]:
-    """What a fetch says of the slices that had lost bytes."""
+    """The note of a fetch on slices that had lost bytes."""
     count = sum(lost.values())
-    return (f"the bytes of {count:,} stored records were gone or wrong, so they were fetched again",) if count else ()
+    return (
+        (f"the bytes of {count:,} stored records were missing or wrong, so they were fetched again",) if count else ()
+    )
 
 
 def gone(crawl: str, lost: Mapping[Slice, int]) -> EnvironmentFault:
-    """The fault that says what is gone and what brings it back."""
+    """The fault for stored records whose bytes do not exist, with the command that fetches them again."""
     targets = sorted({slice_.whole.target for slice_ in lost})
-    named = ", ".join(targets[:5]) + (" …" if len(targets) > 5 else "")
+    names = ", ".join(targets[:5]) + (" …" if len(targets) > 5 else "")
     return EnvironmentFault(
-        f"the bytes of {sum(lost.values()):,} stored records of {named} in {crawl} are gone from the lake's place",
-        "Fetch them again: cc-pipeline run for these targets, or cc-pipeline doctor --repair for all that is lost.",
+        f"the bytes of {sum(lost.values()):,} stored records of {names} in {crawl} are missing from the lake's place",
+        "Fetch them again: cc-pipeline run for these targets, or cc-pipeline doctor --repair for all lost records.",
     )
 
 
 def lost_rows(
     workspace: Workspace, slices: Collection[Slice], distrusted: Collection[Place] = ()
 ) -> Iterator[tuple[str, pa.Table]]:
-    """Part by part, crawls and rows of ``slices`` whose bytes are gone or not trusted: target, place, stored file."""
+    """Yields crawls and rows of ``slices`` whose bytes do not exist or are not trusted: target, location, stored
+    file."""
     for crawl, targets in targets_by_crawl(slices).items():
         sizes = StoredSizes(workspace.storage, crawl)
         columns = ["target", *PLACE_NAME, *STORED]
         for batch in stream_rows(workspace.lake, "records", {"crawl": crawl, "target": targets}, columns):
             rows = batch.filter(pc.is_valid(batch.column("stored_file")))
-            bad = sizes.lost(rows)
+            is_unusable = sizes.lost(rows)
             if distrusted:
-                bad = pc.or_(bad, _among(rows, distrusted))
-            lost = rows.filter(bad)
+                is_unusable = pc.or_(is_unusable, _among(rows, distrusted))
+            lost = rows.filter(is_unusable)
             if lost.num_rows:
                 yield crawl, pa.Table.from_batches([lost]).select(["target", *PLACE_NAME, "stored_file"])
 
 
 def _among(rows: pa.RecordBatch, places: Collection[Place]) -> pa.Array:
-    chosen = set(places)
+    place_set = set(places)
     columns = (rows.column(name).to_pylist() for name in PLACE_NAME)
-    return pa.array([place in chosen for place in zip(*columns, strict=True)], pa.bool_())
+    return pa.array([place in place_set for place in zip(*columns, strict=True)], pa.bool_())

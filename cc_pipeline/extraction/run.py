@@ -1,8 +1,8 @@
-"""From targets to pages, many partitions (crawl, target) at a time, each of them with an end of its own.
+"""Makes pages from targets, many partitions (crawl, target) at a time. Each partition succeeds or fails by itself.
 
 Partitions go through the stages in groups, which share look-ups and commits. A group is small enough that little is
-lost when a run ends, and large enough that a partition costs hardly more than in one call for all; the engine says how
-large that is.
+lost when a run ends, and large enough that a partition costs hardly more than in one call for all. The engine decides
+the size.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _Stage = Callable[[Workspace, str, Sequence[str]], StageReport]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What came of one partition. ``reports`` has the report of each table that was made, in which ``per_target`` says
-    what is the partition's own; the rest of it may be about several. ``error`` is why other tables were not made."""
+    """The result of one partition. ``reports`` has the report of each table that was made: its ``per_target`` has the
+    partition's own metrics, the rest may be about several partitions. ``error`` is why other tables were not made."""
 
     crawl: str
     slug: str
@@ -49,44 +49,44 @@ class _State:
 
 @dataclass(slots=True)
 class _Source:
-    """Why the source is left alone for now, once that is so. ``throttling`` has the objects that it refuses."""
+    """The reason why the source is left alone for now, if it is. ``throttling`` has the objects that it refuses."""
 
     stop: Exception | None = None
     throttling: Throttling = field(default_factory=Throttling)
 
     def go_on(self) -> None:
-        """Raises it."""
+        """Raises that reason, if there is one."""
         if self.stop is not None:
             raise self.stop
 
 
 def extract(
     workspace: Workspace,
-    wanted: Iterable[tuple[str, str]],
+    partitions: Iterable[tuple[str, str]],
     tables: Collection[str],
     engine: Engine = LOCAL,
     begun: Callable[[Sequence[tuple[str, str]]], None] | None = None,
 ) -> Iterator[Made]:
-    """Makes ``tables`` of the partitions ``wanted`` (crawl, slug), and gives each partition once, when it is done.
+    """Makes ``tables`` of the partitions ``partitions`` (crawl, slug), and yields each partition once, when it is done.
     ``engine`` fetches records and parses pages. ``begun`` is called with the partitions of each group before anything
     is done for them.
 
     Crawls come in the order given, the targets of one in the order of their slugs, as the files of the lake have them.
-    Of a partition whose source did not give everything, what came is parsed all the same; it counts as failed.
-    Until the iterator ends the run has a lease on all of them, so that none is purged meanwhile.
-    What is no partition's fault (see ``isolation.py``) is raised, after what was made until then
-    was given: partitions that were not given then have not been tried.
+    If the source did not give everything for a partition, the fetched records are parsed all the same; the partition
+    counts as failed. Until the iterator ends the run has a lease on all partitions, so that none is purged meanwhile.
+    Errors that affect all partitions (see ``isolation.py``) are raised after the finished partitions were yielded.
+    Partitions that were not yielded then have not been tried.
     """
     source = _Source()
     crawls: dict[str, dict[str, None]] = {}
-    for crawl, slug in wanted:
+    for crawl, slug in partitions:
         crawls.setdefault(crawl, {})[slug] = None
     if not crawls:
         return
     with at_work(workspace, crawls) as run:
         for crawl, slugs in crawls.items():
-            ordered = iter(sorted(slugs))
-            while group := list(islice(ordered, engine.partitions)):
+            sorted_slugs = iter(sorted(slugs))
+            while group := list(islice(sorted_slugs, engine.partitions)):
                 source.go_on()
                 if begun is not None:
                     begun([(crawl, slug) for slug in group])
@@ -101,62 +101,68 @@ def _planned_again(
     slugs: Sequence[str],
     tables: Collection[str],
 ) -> Iterator[Made]:
-    """What ``make`` gives for the targets ``slugs``. Those whose definitions or blocks changed before a commit are
-    located again with all that follows, so often at most as a stage is planned."""
-    for left in reversed(range(PLANS)):
+    """Yields the results of ``make`` for the targets ``slugs``. Targets whose definitions or blocks changed before a
+    commit are located again, with all stages that follow, at most as often as a stage is planned."""
+    for remaining_tries in reversed(range(PLANS)):
         run.forget()
-        again: list[str] = []
-        for made in make(slugs, tables):
-            if isinstance(made.error, InputsChanged) and made.error.relocate and "captures" in made.reports and left:
-                again.append(made.slug)
+        relocated_slugs: list[str] = []
+        for partition_result in make(slugs, tables):
+            if (
+                isinstance(partition_result.error, InputsChanged)
+                and partition_result.error.relocate
+                and "captures" in partition_result.reports
+                and remaining_tries
+            ):
+                relocated_slugs.append(partition_result.slug)
             else:
-                yield made
-        if not again:
+                yield partition_result
+        if not relocated_slugs:
             return
-        slugs = again
+        slugs = relocated_slugs
 
 
 def _make_group(
     workspace: Workspace, crawl: str, slugs: Sequence[str], tables: Collection[str], *, source: _Source, engine: Engine
 ) -> Iterator[Made]:
-    """Locates the targets of a group together, then fetches and parses so many of them at a time as have few captures.
-    Each is given once, when nothing more is to be done of it."""
+    """Locates the targets of a group together, then fetches and parses portions of them with a limited number of
+    captures. Yields each target once, when it is done."""
     fetch, parse = partial(fetch_captures, engine=engine), partial(parse_records, engine=engine)
     pages = [table for table in TABLES if table in tables and table in PAGE_TABLES]
     group = _Group(workspace, crawl, slugs, source)
     try:
         if "captures" in tables:
             group.run_stage(locate_captures, slugs, ["captures"])
-            # captures in doubt are located: what is new beside them is fetched all the same
-            yield from group.end([s for s, e in group.errors().items() if not isinstance(e, Doubted)])
-        for some in group.portions(engine.captures):
+            # unconfirmed removals are located: new captures beside them are fetched all the same
+            yield from group.end([slug for slug, e in group.errors().items() if not isinstance(e, Doubted)])
+        for portion in group.portions(engine.captures):
             source.go_on()
             if "records" in tables:
-                group.run_stage(fetch, some, ["records"])
+                group.run_stage(fetch, portion, ["records"])
             if pages:
                 errors = group.errors()
-                group.run_stage(parse, [slug for slug in some if slug not in errors], pages)
-                # they count as failed, whatever becomes of their pages
-                short = [slug for slug in some if isinstance(errors.get(slug), Incomplete)]
+                group.run_stage(parse, [slug for slug in portion if slug not in errors], pages)
+                # they count as failed, whatever happens to their pages
+                short = [slug for slug in portion if isinstance(errors.get(slug), Incomplete)]
                 group.run_stage(parse, _fetched(workspace, crawl, short), ())
-            yield from group.end(some)
+            yield from group.end(portion)
     except Exception as error:
-        # captures that were located stay, and are told of; those of whom nothing was made have not been tried
+        # located captures stay and are reported; targets without any report have not been tried
         yield from group.end_tried(error)
         raise
 
 
 class _Group:
-    """Targets of one crawl that go through the stages together, and what came of each of those that have no end yet."""
+    """Targets of one crawl that go through the stages together, with the results so far of the targets that are not
+    done."""
 
     def __init__(self, workspace: Workspace, crawl: str, slugs: Sequence[str], source: _Source) -> None:
         self._workspace, self._crawl, self._source = workspace, crawl, source
         self._states = {slug: _State() for slug in slugs}
 
     def run_stage(self, stage: _Stage, slugs: Sequence[str], tables: Iterable[str]) -> None:
-        """Calls a stage for targets, so often as it takes to learn whose failure it is; its report is that of the
-        ``tables`` of all others."""
-        # a stage asks the same tables many questions, and what it commits it sees
+        """Calls a stage for targets, as often as needed to learn which of them fail. The others get its report for
+        ``tables``."""
+        # a stage asks the same tables many questions, and sees its own commits
         with self._workspace.lake.still():
             for outcome in apart(partial(stage, self._workspace, self._crawl), slugs, self._source.throttling):
                 self._source.stop = self._source.stop or outcome.stop
@@ -172,47 +178,58 @@ class _Group:
         return {slug: state.error for slug, state in self._states.items() if state.error is not None}
 
     def end(self, slugs: Iterable[str]) -> Iterator[Made]:
-        """Gives what came of these targets, of which nothing more is to be done."""
+        """Yields the results of these targets, which are done."""
         for slug in slugs:
             state = self._states.pop(slug)
             yield Made(self._crawl, slug, state.reports, state.error)
 
     def end_tried(self, error: Exception) -> Iterator[Made]:
-        """Gives what came of targets of which anything was made or failed, before an ``error`` that ends the run."""
+        """Yields the results of the targets that have a report or failed, before an ``error`` that ends the run."""
         for slug, state in self._states.items():
             if state.reports or state.error is not None:
                 yield Made(self._crawl, slug, state.reports, state.error or error)
 
-    def portions(self, together: int) -> Iterator[list[str]]:
-        """The targets in their order, so many at a time as have ``together`` captures."""
+    def portions(self, max_captures: int) -> Iterator[list[str]]:
+        """The targets in their order, in portions of at most ``max_captures`` captures."""
         counts = self._captures()
-        some: list[str] = []
+        portion: list[str] = []
         size = 0
         for slug in [*self._states]:
-            if size and size + counts[slug] > together:
-                yield some
-                some, size = [], 0
-            some.append(slug)
+            if size and size + counts[slug] > max_captures:
+                yield portion
+                portion, size = [], 0
+            portion.append(slug)
             size += counts[slug]
-        if some:
-            yield some
+        if portion:
+            yield portion
 
     def _captures(self) -> dict[str, int]:
-        """How many captures each target has in the subsets asked for: by the report of its look-up, or as noted."""
+        """The number of captures of each target in the requested subsets: from the report of its look-up, or as
+        noted."""
         reports = {slug: state.reports.get("captures") for slug, state in self._states.items()}
-        known = {slug: int(one.per_target[slug]["rows:captures"]) for slug, one in reports.items() if one is not None}
-        if unknown := [slug for slug in self._states if slug not in known]:
-            asked = expand(self._workspace, self._crawl, unknown)
-            stands = stand(self._workspace, asked.slices, (LOCATE,))
-            for slug, own in asked.for_.items():
-                known[slug] = sum(one.captures for slice_ in own if (one := stands[slice_].lookup) is not None)
-        return known
+        counts = {
+            slug: int(report.per_target[slug]["rows:captures"])
+            for slug, report in reports.items()
+            if report is not None
+        }
+        if uncounted := [slug for slug in self._states if slug not in counts]:
+            target_slices = expand(self._workspace, self._crawl, uncounted)
+            slice_states = stand(self._workspace, target_slices.slices, (LOCATE,))
+            for slug, slices in target_slices.for_.items():
+                counts[slug] = sum(
+                    lookup.captures for slice_ in slices if (lookup := slice_states[slice_].lookup) is not None
+                )
+        return counts
 
 
 def _fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str]:
-    """Those of ``slugs`` of which a source gave anything, now or before."""
+    """The targets among ``slugs`` for which a source ever gave anything."""
     if not slugs:
         return []
-    asked = expand(workspace, crawl, slugs)
-    here = FETCH.made_from(workspace.lake, asked.slices)
-    return [slug for slug, own in asked.for_.items() if all(here[slice_] not in (None, GONE) for slice_ in own)]
+    target_slices = expand(workspace, crawl, slugs)
+    input_digests = FETCH.made_from(workspace.lake, target_slices.slices)
+    return [
+        slug
+        for slug, slices in target_slices.for_.items()
+        if all(input_digests[slice_] not in (None, GONE) for slice_ in slices)
+    ]

@@ -1,10 +1,10 @@
-"""A commit belongs to what it was made from: targets' definitions, the blocklist, the previous stage's rows, and the
-state of the slices that it replaces.
+"""Checks before each commit that its inputs are unchanged: the targets' definitions, the blocklist, the previous
+stage's rows, and the state of the slices that it replaces.
 
-A run has a lease that names its targets, so that no purge of them begins while it may commit. It reads how they stand
-once, and hands that from stage to stage as a value. Each of its commits looks, once the version that it replaces is
-pinned, whether that lease still holds and whether everything that the stage began with is as it was; else the stage is
-planned again, from what the lake has now.
+A run has a lease that names its targets, so that no purge of them begins while it may commit. It reads their state
+once, and passes it from stage to stage as a value. Each of its commits checks, once the version that it replaces is
+pinned, that the lease still holds and that all inputs of the stage are unchanged. Otherwise the stage is planned again,
+from the current state of the lake.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from cc_pipeline.lake.target_definitions import known_versions, was_purged
 from cc_pipeline.records.leases import PURGES, RUNS, Lease, lease_of, leases_of
 from cc_pipeline.workspace.workspace import Workspace
 
-#: How often a stage is planned for the same targets, while others keep changing what it is made from.
+#: How often a stage is planned for the same targets, while other processes keep changing its inputs.
 PLANS: Final = 5
 
 
 class InputsChanged(EnvironmentFault):
-    """What a stage began with changed before it could commit; nothing was committed. ``relocate`` says that the
-    captures have to be located again: a definition or the blocklist changed."""
+    """The inputs of a stage changed before it could commit; nothing was committed. ``relocate``: the captures have to
+    be located again, because a definition or the blocklist changed."""
 
     relocate = False
 
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """Targets of one crawl with their slices, and how each of these stands."""
+    """Targets of one crawl with their slices and the states of these."""
 
     asked: Asked
     standings: Mapping[Slice, Standing]
 
     def of(self, slug: str) -> GroupState:
-        """The part of one target."""
-        asked = Asked(self.asked.crawl, {slug: self.asked.for_[slug]}, {slug: self.asked.beside[slug]})
-        return GroupState(asked, {slice_: self.standings[slice_] for slice_ in asked.every})
+        """The state of one target."""
+        target_slices = Asked(self.asked.crawl, {slug: self.asked.for_[slug]}, {slug: self.asked.beside[slug]})
+        return GroupState(target_slices, {slice_: self.standings[slice_] for slice_ in target_slices.every})
 
-    def changed(self, standings: Mapping[Slice, Standing]) -> GroupState:
-        """The same targets, some of whose slices stand otherwise."""
-        return GroupState(self.asked, {**self.standings, **standings})
+    def changed(self, slice_states: Mapping[Slice, Standing]) -> GroupState:
+        """The same targets with the given new states of some slices."""
+        return GroupState(self.asked, {**self.standings, **slice_states})
 
 
 class RunInputs:
-    """The lease of a run on its ``partitions`` (slugs by crawl), and what its stages began with."""
+    """The lease of a run on its ``partitions`` (slugs by crawl), and the inputs of its stages."""
 
     def __init__(self, workspace: Workspace, lease: Lease, partitions: Mapping[str, Collection[str]]) -> None:
         self._workspace = workspace
@@ -70,12 +70,12 @@ class RunInputs:
         self._states: dict[tuple[str, str], GroupState] = {}
 
     def covers(self, partitions: Mapping[str, Collection[str]]) -> bool:
-        """Whether the lease is about all of these."""
+        """Whether the lease covers all of these partitions."""
         return all(slug in self._partitions.get(crawl, ()) for crawl, slugs in partitions.items() for slug in slugs)
 
     def begin(self, slugs: Sequence[str]) -> None:
-        """Begins a stage: notes how ``slugs`` are defined and what is blocked, unless an earlier stage of the run did,
-        before anything else is read. Raises ``EnvironmentFault`` where one of them is being purged."""
+        """Begins a stage: notes the definitions of ``slugs`` and the blocklist before anything else is read, unless an
+        earlier stage of the run did. Raises ``EnvironmentFault`` if one of them is being purged."""
         self._refuse_purged(slugs)
         self._expected, self._expected_versions = {}, {}
         if not self._began:
@@ -85,64 +85,66 @@ class RunInputs:
             self._definitions |= known_versions(self._workspace.lake, new)
 
     def forget(self) -> None:
-        """Has the next stage note anew how its targets are defined and what is blocked."""
+        """Makes the next stage note the definitions and the blocklist again."""
         self._definitions, self._began = {}, False
         self._states.clear()
 
     def blocked(self) -> Blocked:
-        """What is blocked now: the list is read again only where it changed. Raises ``EnvironmentFault``."""
+        """The current blocklist; it is read again only if it changed. Raises ``EnvironmentFault``."""
         digest = list_digest(self._workspace)
         if self._block_list is None or self._block_list[0] != digest:
             self._block_list = digest, blocked(self._workspace)
         return self._block_list[1]
 
     def take_state(self, crawl: str, slugs: Sequence[str]) -> GroupState:
-        """How targets stand: as the stage before left them, else as the lake has them now. Whoever takes a state may
-        keep the one after its commits (:meth:`keep_state`); else the next stage reads it. Raises ``EnvironmentFault``
-        where the lake cannot be read, or its place does not say what it has."""
-        kept = [self._states.pop((crawl, slug), None) for slug in slugs]
-        known = [state for state in kept if state is not None]
-        if len(known) < len(kept):
-            asked = expand(self._workspace, crawl, slugs)
-            return GroupState(asked, stand(self._workspace, asked.every))
-        for_: dict[str, tuple[Slice, ...]] = {}
-        beside: dict[str, tuple[Slice, ...]] = {}
-        standings: dict[Slice, Standing] = {}
-        for state in known:
-            for_ |= state.asked.for_
-            beside |= state.asked.beside
-            standings |= state.standings
-        return GroupState(Asked(crawl, for_, beside), standings)
+        """The state of targets: from the stage before, else from the lake. The caller may keep the state after its own
+        commits (:meth:`keep_state`); else the next stage reads it from the lake. Raises ``EnvironmentFault`` if the
+        lake cannot be read, or its store cannot be listed."""
+        kept_states = [self._states.pop((crawl, slug), None) for slug in slugs]
+        stored_states = [state for state in kept_states if state is not None]
+        if len(stored_states) < len(kept_states):
+            target_slices = expand(self._workspace, crawl, slugs)
+            return GroupState(target_slices, stand(self._workspace, target_slices.every))
+        requested: dict[str, tuple[Slice, ...]] = {}
+        additional: dict[str, tuple[Slice, ...]] = {}
+        slice_states: dict[Slice, Standing] = {}
+        for state in stored_states:
+            requested |= state.asked.for_
+            additional |= state.asked.beside
+            slice_states |= state.standings
+        return GroupState(Asked(crawl, requested, additional), slice_states)
 
     def keep_state(self, state: GroupState) -> None:
-        """Hands a state on to the next stage."""
+        """Passes a state to the next stage."""
         for slug in state.asked.for_:
             self._states[state.asked.crawl, slug] = state.of(slug)
 
     def drop_state(self, crawl: str, slugs: Sequence[str]) -> None:
-        """Has the state of targets read anew."""
+        """Makes the next stage read the state of these targets from the lake."""
         for slug in slugs:
             self._states.pop((crawl, slug), None)
 
-    def expect(self, stage: Stage, made: Mapping[Slice, str | None]) -> None:
-        """Has each commit from now on compare what the slices of an earlier ``stage`` say with ``made``."""
-        self._expected[stage] = dict(made)
+    def expect(self, stage: Stage, expected_digests: Mapping[Slice, str | None]) -> None:
+        """Makes each commit from now on compare the content digests of an earlier ``stage`` with
+        ``expected_digests``."""
+        self._expected[stage] = dict(expected_digests)
 
     @contextmanager
-    def replacing(self, stage: Stage, before: Mapping[Slice, Standing]) -> Iterator[None]:
-        """Has each commit in the block compare how the slices that it replaces stand with ``before``: what their rows
-        were made from, and what they say. Raises ``InputsChanged`` at once where they stand otherwise."""
-        self._replaced, self._replaced_version = (stage, before), None
+    def replacing(self, stage: Stage, previous_states: Mapping[Slice, Standing]) -> Iterator[None]:
+        """Makes each commit in the block compare the slices that it replaces with the states ``previous_states``: their
+        input and content digests. Raises ``InputsChanged`` at once if they differ already."""
+        self._replaced, self._replaced_version = (stage, previous_states), None
         try:
-            # a commit takes the handle that is kept, so a look within it opens the table anew: only if it moved
+            # a commit takes the kept handle, so a look within it would open the table anew; it does so only if the
+            # table changed
             self._compare_replaced()
             yield
         finally:
             self._replaced = None
 
     def check(self) -> None:
-        """Raises ``LeaseRanOut`` where this process was stopped for too long, ``InputsChanged`` where anything that the
-        stage began with is another now."""
+        """Raises ``LeaseRanOut`` if this process was stopped for too long, ``InputsChanged`` if any input of the stage
+        changed."""
         self._lease.confirm()
         self._compare_definitions()
         self._compare_contents()
@@ -154,9 +156,9 @@ class RunInputs:
             return
         for purge in leases_of(self._workspace.storage, PURGES)[0]:
             if purge.is_about(slugs):
-                named = sorted(purge.targets.intersection(slugs)) if purge.targets is not None else slugs
+                purged_slugs = sorted(purge.targets.intersection(slugs)) if purge.targets is not None else slugs
                 raise EnvironmentFault(
-                    f"{', '.join(named[:3])} is being purged by {purge.holder}",
+                    f"{', '.join(purged_slugs[:3])} is being purged by {purge.holder}",
                     "Wait for its end, then run this again.",
                 )
 
@@ -165,83 +167,83 @@ class RunInputs:
         if version is None:
             return
         if list_digest(self._workspace) != self._blocks:
-            raise _relocate("a site was blocked or unblocked while this run was at work")
-        now = known_versions(self._workspace.lake, [*self._definitions])
-        for slug, before in self._definitions.items():
-            if now.get(slug) != before:
-                gone = "is no longer defined" if slug not in now else "was defined anew"
-                raise _relocate(f"{slug} {gone} while this run was at work")
+            raise _relocate("a site was blocked or unblocked during this run")
+        versions = known_versions(self._workspace.lake, [*self._definitions])
+        for slug, old_version in self._definitions.items():
+            if versions.get(slug) != old_version:
+                change = "is no longer defined" if slug not in versions else "was redefined"
+                raise _relocate(f"{slug} {change} during this run")
         self._targets_version = version
 
     def _compare_contents(self) -> None:
-        for stage, before in self._expected.items():
+        for stage, expected_digests in self._expected.items():
             version = self._moved(stage.main_table, self._expected_versions.get(stage.main_table))
             if version is None:
                 continue
-            now = contents(self._workspace.lake, stage, before.keys())
-            for slice_, said in before.items():
-                if now[slice_] != said:
+            current_digests = contents(self._workspace.lake, stage, expected_digests.keys())
+            for slice_, expected_digest in expected_digests.items():
+                if current_digests[slice_] != expected_digest:
                     raise InputsChanged(
-                        f"{stage.main_table} of {slice_.whole.target} in {slice_.crawl} changed while this run was at "
-                        "what is made from them",
-                        "Run it again: what was fetched is kept and taken over.",
+                        f"{stage.main_table} of {slice_.whole.target} in {slice_.crawl} changed during this run, which "
+                        "reads them",
+                        "Run it again: fetched records are kept and used.",
                     )
             self._expected_versions[stage.main_table] = version
 
     def _compare_replaced(self) -> None:
         if self._replaced is None:
             return
-        stage, before = self._replaced
+        stage, previous_states = self._replaced
         version = self._moved(stage.main_table, self._replaced_version)
         if version is None:
             return
-        names = {slice_: (stage.digest_name(slice_), content_name(slice_)) for slice_ in before}
-        found = self._workspace.lake.digests(stage.main_table, [name for both in names.values() for name in both])
+        names = {slice_: (stage.digest_name(slice_), content_name(slice_)) for slice_ in previous_states}
+        digests = self._workspace.lake.digests(stage.main_table, [name for pair in names.values() for name in pair])
         for slice_, (digest, content) in names.items():
-            is_there = found[digest] not in (None, GONE)
-            now = (found[digest], found[content]) if is_there else (None, None)
-            if now != before[slice_].replaced(stage):
+            is_present = digests[digest] not in (None, GONE)
+            current_pair = (digests[digest], digests[content]) if is_present else (None, None)
+            if current_pair != previous_states[slice_].replaced(stage):
                 raise InputsChanged(
-                    f"{stage.main_table} of {slice_.whole.target} in {slice_.crawl} was written by another run while "
-                    "this one was at it",
-                    "Run it again: what was fetched is kept and taken over.",
+                    f"{stage.main_table} of {slice_.whole.target} in {slice_.crawl} was written by another run at the "
+                    "same time",
+                    "Run it again: fetched records are kept and used.",
                 )
         self._replaced_version = version
 
-    def _moved(self, table: str, before: int | None) -> int | None:
-        """The version of a table, where it may differ from the one at ``before`` (``None``: it was not compared yet);
-        ``None`` where it is the same."""
+    def _moved(self, table: str, old_version: int | None) -> int | None:
+        """The version of a table if it may differ from ``old_version`` (``None``: it was not compared yet); ``None`` if
+        it is the same."""
         lake = self._workspace.lake
-        if before is not None and not lake.has_moved(table, before):
+        if old_version is not None and not lake.has_moved(table, old_version):
             return None
         lake.look_again(table)
         version = lake.version(table)
-        return None if version == before else version
+        return None if version == old_version else version
 
 
-def _relocate(what: str) -> InputsChanged:
-    changed = InputsChanged(what, "Run it again, captures first: what was fetched is kept and taken over.")
+def _relocate(problem: str) -> InputsChanged:
+    changed = InputsChanged(problem, "Run it again, captures first: fetched records are kept and used.")
     changed.relocate = True
     return changed
 
 
 @dataclass(slots=True)
 class _Running:
-    """The runs that a workspace is in, one in another."""
+    """The runs that a workspace is in, one within another."""
 
     runs: list[RunInputs] = field(default_factory=list)
 
 
 @contextmanager
 def at_work(workspace: Workspace, partitions: Mapping[str, Collection[str]]) -> Iterator[RunInputs]:
-    """Holds a lease on ``partitions`` (slugs by crawl) until the end of the block; that of a run around it, where that
-    is about them. Raises ``EnvironmentFault`` where it cannot be written."""
+    """Holds a lease on ``partitions`` (slugs by crawl) until the end of the block. A run around it whose lease covers
+    them is used instead. Raises ``EnvironmentFault`` if the lease cannot be written."""
     running = workspace.of_command(_Running)
     for run in running.runs:
         if run.covers(partitions):
             yield run
             return
-    slugs = {slug for own in partitions.values() for slug in own}
+    slugs = {slug for crawl_slugs in partitions.values() for slug in crawl_slugs}
     with lease_of(workspace.storage, RUNS, slugs, partitions) as lease:
         run = RunInputs(workspace, lease, partitions)
         running.runs.append(run)
@@ -259,12 +261,12 @@ def planned_again(
     *,
     relocates: bool = False,
 ) -> StageReport:
-    """What ``stage`` gives for ``slugs`` in ``crawl``; where what it is made from changed before a commit it is called
-    again, and plans anew. Raises ``InputsChanged`` where that goes on, and where captures have to be located again,
-    which not every stage does (``relocates``); ``EnvironmentFault`` for targets that are being purged, and for a run
-    that was stopped for too long."""
+    """Calls ``stage`` for ``slugs`` in ``crawl`` and returns its report. If an input changed before a commit, the stage
+    is called again and plans anew. Raises ``InputsChanged`` if inputs keep changing, or if captures have to be located
+    again, which not every stage does (``relocates``); ``EnvironmentFault`` for targets that are being purged, and for a
+    run that was stopped for too long."""
     with at_work(workspace, {crawl: slugs}) as run:
-        for left in reversed(range(PLANS)):
+        for remaining_tries in reversed(range(PLANS)):
             run.begin(slugs)
             try:
                 with workspace.lake.checked(run.check):
@@ -272,7 +274,7 @@ def planned_again(
             except InputsChanged as changed:
                 workspace.lake.look_again()
                 run.drop_state(crawl, slugs)
-                if not left or (changed.relocate and not relocates):
+                if not remaining_tries or (changed.relocate and not relocates):
                     raise
                 if changed.relocate:
                     run.forget()

@@ -1,5 +1,5 @@
-"""A second look at what is lost, or has another payload: a few ranges ask whether that is over, before all of it is
-asked for again."""
+"""Rechecks lost captures and digest mismatches: a few ranges tell whether the source gives them now, before all of them
+are fetched again."""
 
 from __future__ import annotations
 
@@ -28,41 +28,50 @@ _COLUMNS: Final = [*RECORD_KEY_NAMES, *_JUDGED[2:]]
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The slices of which something is there by now, those that were asked for in vain, and how many requests it
-    took. Others were not asked for."""
+    """The slices whose records the source gives again (``back``), those asked for in vain, and the number of requests.
+    Other slices were not asked for."""
 
     back: frozenset[Slice]
     in_vain: frozenset[Slice]
     requests: int
 
 
-def look_again(workspace: Workspace, crawl: str, looks: Mapping[Slice, int]) -> Looked:
-    """Asks for one lost record, or one with another payload, each of at most ``LOOKS`` archive files, of slices of a
-    crawl. ``looks`` is how often each was looked at before: those looked at least come first, with other files each
-    time.
+def look_again(workspace: Workspace, crawl: str, recheck_counts: Mapping[Slice, int]) -> Looked:
+    """Asks for one lost record, or one with another payload, in each of at most ``LOOKS`` archive files, for slices of
+    a crawl. ``recheck_counts`` is how often each slice was rechecked before: those rechecked least come first, with
+    other files each time.
 
-    Raises ``RangeFault`` where the source answers nothing.
+    Raises ``RangeFault`` if the source answers nothing.
     """
-    where = {"crawl": crawl, "target": [slice_.target for slice_ in looks]}
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in recheck_counts]}
     lost: dict[str, Counter[str]] = {}
     for batch in stream_rows(workspace.lake, "records", where, _JUDGED):
         files = _wrong(batch).group_by(["target", "warc_filename"]).aggregate([([], "count_all")])
         for row in files.to_pylist():
             lost.setdefault(row["target"], Counter())[row["warc_filename"]] += row["count_all"]
-    ordered = sorted((one for one in looks if one.target in lost), key=lambda one: (looks[one], one))
-    chosen = list(islice(_spread([_turned(lost[one.target], looks[one]) for one in ordered]), LOOKS))
-    wanted: dict[tuple[str, int], dict[str, Any]] = {}
-    askers: dict[tuple[str, int], list[Slice]] = {}
+    sorted_slices = sorted(
+        (slice_ for slice_ in recheck_counts if slice_.target in lost),
+        key=lambda slice_: (recheck_counts[slice_], slice_),
+    )
+    selected_files = list(
+        islice(_spread([_turned(lost[slice_.target], recheck_counts[slice_]) for slice_ in sorted_slices]), LOOKS)
+    )
+    rows_by_location: dict[tuple[str, int], dict[str, Any]] = {}
+    slices_by_location: dict[tuple[str, int], list[Slice]] = {}
     seen: set[tuple[str, str]] = set()
-    for batch in stream_rows(workspace.lake, "records", where | {"warc_filename": chosen}, _COLUMNS) if chosen else ():
+    for batch in (
+        stream_rows(workspace.lake, "records", where | {"warc_filename": selected_files}, _COLUMNS)
+        if selected_files
+        else ()
+    ):
         for row in _wrong(batch).to_pylist():
-            # the first record of a file, for each target that lacks it
-            if row["warc_filename"] in chosen and (row["target"], row["warc_filename"]) not in seen:
+            # the first record of a file, for each target that lost it
+            if row["warc_filename"] in selected_files and (row["target"], row["warc_filename"]) not in seen:
                 seen.add((row["target"], row["warc_filename"]))
-                place = (row["warc_filename"], row["warc_record_offset"])
-                wanted[place] = row
-                askers.setdefault(place, []).append(Slice(crawl, row["target"]))
-    return _asked(workspace, crawl, dict(islice(wanted.items(), LOOKS)), askers)
+                location = (row["warc_filename"], row["warc_record_offset"])
+                rows_by_location[location] = row
+                slices_by_location.setdefault(location, []).append(Slice(crawl, row["target"]))
+    return _asked(workspace, crawl, dict(islice(rows_by_location.items(), LOOKS)), slices_by_location)
 
 
 def _wrong(batch: pa.RecordBatch) -> pa.Table:
@@ -70,10 +79,10 @@ def _wrong(batch: pa.RecordBatch) -> pa.Table:
     return pa.concat_tables([settled_rows(rows), mismatched_rows(rows)])
 
 
-def _turned(files: Counter[str], looks: int) -> list[str]:
-    """Files that lost most first, turned on by as many as were asked each time before."""
+def _turned(files: Counter[str], recheck_count: int) -> list[str]:
+    """The files with the most losses first, rotated by as many as were asked for in earlier rechecks."""
     names = sorted(files, key=lambda name: (-files[name], name))
-    start = looks * LOOKS % len(names)
+    start = recheck_count * LOOKS % len(names)
     return names[start:] + names[:start]
 
 
@@ -85,40 +94,42 @@ def _spread(by_slice: list[list[str]]) -> Iterator[str]:
 def _asked(
     workspace: Workspace,
     crawl: str,
-    wanted: Mapping[tuple[str, int], dict[str, Any]],
-    askers: Mapping[tuple[str, int], list[Slice]],
+    rows_by_location: Mapping[tuple[str, int], dict[str, Any]],
+    slices_by_location: Mapping[tuple[str, int], list[Slice]],
 ) -> Looked:
     archives = workspace.archives(crawl)
-    before = archives.stats.requests
-    back: set[Slice] = set()
-    in_vain: set[Slice] = set()
-    unknown: RangeFault | None = None
-    # of a record that nobody said the length of, and that did not come, no length is known
-    lengths = {place: row["warc_record_length"] for place, row in wanted.items()}
-    sizes = {place: length or FIRST_READ for place, length in lengths.items()}
+    requests_before = archives.stats.requests
+    recovered: set[Slice] = set()
+    still_lost: set[Slice] = set()
+    source_fault: RangeFault | None = None
+    # a failed record without a known length has none here either
+    lengths = {location: row["warc_record_length"] for location, row in rows_by_location.items()}
+    sizes = {location: length or FIRST_READ for location, length in lengths.items()}
     while sizes:
-        asks = [ByteRange(*place, size, tag=place, or_less=not lengths[place]) for place, size in sizes.items()]
-        read, sizes = sizes, {}
-        for got in archives.read_many(asks):
-            assert isinstance(got.tag, tuple)
-            place = got.tag
-            if isinstance(got, RangeFault):
-                if got.kind in ENVIRONMENT_KINDS:
-                    unknown = got
+        ranges = [
+            ByteRange(*location, size, tag=location, or_less=not lengths[location]) for location, size in sizes.items()
+        ]
+        read_sizes, sizes = sizes, {}
+        for answer in archives.read_many(ranges):
+            assert isinstance(answer.tag, tuple)
+            location = answer.tag
+            if isinstance(answer, RangeFault):
+                if answer.kind in ENVIRONMENT_KINDS:
+                    source_fault = answer
                 else:
-                    in_vain.update(askers[place])
+                    still_lost.update(slices_by_location[location])
                 continue
-            verdict = examine(got.data, promise_of(wanted[place]))
-            size = longer(read[place])
-            if verdict.is_cut_off and not lengths[place] and read[place] == len(got.data) < size:
-                sizes[place] = size
-            elif _is_right(verdict, wanted[place]):
-                back.update(askers[place])
+            verdict = examine(answer.data, promise_of(rows_by_location[location]))
+            size = longer(read_sizes[location])
+            if verdict.is_cut_off and not lengths[location] and read_sizes[location] == len(answer.data) < size:
+                sizes[location] = size
+            elif _is_right(verdict, rows_by_location[location]):
+                recovered.update(slices_by_location[location])
             else:
-                in_vain.update(askers[place])
-    if unknown is not None and not back and not in_vain:
-        raise unknown
-    return Looked(frozenset(back), frozenset(in_vain - back), archives.stats.requests - before)
+                still_lost.update(slices_by_location[location])
+    if source_fault is not None and not recovered and not still_lost:
+        raise source_fault
+    return Looked(frozenset(recovered), frozenset(still_lost - recovered), archives.stats.requests - requests_before)
 
 
 def _is_right(verdict: Examined, row: Mapping[str, Any]) -> bool:
@@ -126,7 +137,7 @@ def _is_right(verdict: Examined, row: Mapping[str, Any]) -> bool:
 
 
 def promise_of(row: Mapping[str, Any]) -> Promise:
-    """What the index says of the capture in a row of ``records``."""
+    """The record that the index predicts for a row of ``records``."""
     return Promise(
         crawl=row["crawl"],
         archive_format=row["archive_format"],

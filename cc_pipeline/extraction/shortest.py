@@ -1,6 +1,6 @@
-"""By which way a crawl that was not harvested is asked: the one with the fewest requests, or seconds.
+"""Chooses the index for a crawl that was not harvested: the one with the fewest requests, or seconds.
 
-A harvest of 300 footers answers everything from then on, a few targets are found in the URL index with some requests.
+A harvest of 300 footers answers all later look-ups; a few targets are found in the URL index with some requests.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MEMBERS: Final = 2
 #: Targets that are not one host's or domain's, and the share of a crawl that such a target has.
 _WIDE_KINDS: Final = ("tld", "suffix")
 _WIDE: Final = 0.01
-#: Letters of a label that name few of a suffix's domains; a label that may go on after one letter names many.
+#: Letters of a label that match few of a suffix's domains; a label of one letter, which may go on, matches many.
 _TELLING: Final = 2
 _ALL_MEMBERS: Final = 1_000_000
 #: Of S3 and folders: seconds before an answer, answers at the same time, bytes a second.
@@ -54,9 +54,9 @@ _FEW: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a question can be answered: ``kind`` is ``zipnum`` or ``harvest`` (of the wanted subsets' footers, then the
-    columnar index). ``requests``, ``bytes`` and ``seconds`` (without a limit on requests) are estimates.
-    ``why`` says it as a part of a sentence."""
+    """An index option: ``kind`` is ``zipnum`` or ``harvest`` (of the footers of the wanted subsets, then the columnar
+    index). ``requests``, ``bytes`` and ``seconds`` (without a limit on requests) are estimates. ``why`` describes it as
+    a part of a sentence."""
 
     kind: str
     requests: int
@@ -66,7 +66,7 @@ class Way:
 
 
 def zipnum_way(targets: Sequence[Target]) -> Way:
-    """Through ``cluster.idx``, of which a place is searched for each target."""
+    """The cost through ``cluster.idx``, which is searched for each target."""
     narrow, wide = _counted(targets)
     probes = min(_PROBES * (narrow + wide), ceil(_CLUSTER_BYTES / WHOLE))
     size = wide * int(_WIDE * _ALL_MEMBERS) * _MEMBER_BYTES
@@ -81,34 +81,41 @@ def zipnum_way(targets: Sequence[Target]) -> Way:
 
 
 def harvest_way(targets: Sequence[Target], *, files: int | None = None) -> Way:
-    """The footers of the ``files`` of the wanted subsets (``None``: not known yet), then the columnar index."""
+    """The cost of the footers of the ``files`` of the wanted subsets (``None``: not known yet) and of the columnar
+    index."""
     footers = _FILES if files is None else files
     requests, size = _pages(targets, files)
-    said = f"{footers:,} footers and {{}} in the columnar index"
-    found = _way(HARVEST, requests, size, said, 6)
-    more = _way(HARVEST, footers + 1, footers * _FOOTER_BYTES, "", 2)
+    template = f"{footers:,} footers and {{}} in the columnar index"
+    search_option = _way(HARVEST, requests, size, template, 6)
+    footer_option = _way(HARVEST, footers + 1, footers * _FOOTER_BYTES, "", 2)
     return Way(
-        HARVEST, found.requests + more.requests, found.bytes + more.bytes, found.seconds + more.seconds, found.why
+        HARVEST,
+        search_option.requests + footer_option.requests,
+        search_option.bytes + footer_option.bytes,
+        search_option.seconds + footer_option.seconds,
+        search_option.why,
     )
 
 
-def cheapest(ways: Iterable[Way], *, over_http: bool) -> Way:
-    """Over HTTP the way with the fewest requests, where ``REQUEST_BYTES`` count as one more; on S3 and in folders the
-    one that takes the fewest seconds. Raises ``ValueError`` where there is no way."""
-    return min(ways, key=lambda way: way.requests + way.bytes / REQUEST_BYTES if over_http else way.seconds)
+def cheapest(options: Iterable[Way], *, over_http: bool) -> Way:
+    """Over HTTP the option with the fewest requests, where ``REQUEST_BYTES`` count as one more; on S3 and in folders
+    the one with the fewest seconds. Raises ``ValueError`` if there is no option."""
+    return min(
+        options, key=lambda option: option.requests + option.bytes / REQUEST_BYTES if over_http else option.seconds
+    )
 
 
-def choice(chosen: Way, ways: Iterable[Way]) -> str:
-    """What was chosen and instead of what, for people: ``7 requests through the URL index instead of …``."""
-    others = [way.why for way in ways if way.kind != chosen.kind]
-    return f"{chosen.why} instead of {' or '.join(others)}" if others else chosen.why
+def choice(chosen_option: Way, options: Iterable[Way]) -> str:
+    """The chosen option and its alternatives, for people: ``7 requests through the URL index instead of …``."""
+    alternatives = [option.why for option in options if option.kind != chosen_option.kind]
+    return f"{chosen_option.why} instead of {' or '.join(alternatives)}" if alternatives else chosen_option.why
 
 
 def _counted(targets: Sequence[Target]) -> tuple[int, int]:
-    """Targets of one host or domain, and wider ones; members of sets are targets."""
-    every = [one for target in targets for one in target.members or (target,)]
-    wide = sum(map(_is_wide, every))
-    return len(every) - wide, wide
+    """The numbers of targets of one host or domain, and of wider ones; members of sets are targets."""
+    all_targets = [member for target in targets for member in target.members or (target,)]
+    wide = sum(map(_is_wide, all_targets))
+    return len(all_targets) - wide, wide
 
 
 def _is_wide(target: Target) -> bool:
@@ -124,84 +131,89 @@ def _is_wide(target: Target) -> bool:
 
 def _pages(targets: Sequence[Target], files: int | None) -> tuple[int, int]:
     narrow, wide = _counted(targets)
-    every = _FILES if files is None else files
-    touched = ceil(wide * _WIDE * every)
+    file_count = _FILES if files is None else files
+    touched_files = ceil(wide * _WIDE * file_count)
     requests, size = (
-        min(narrow * one + touched * most, every * most) for one, most in zip(_PAGES, _MOST_OF_A_FILE, strict=True)
+        min(narrow * per_target + touched_files * per_file, file_count * per_file)
+        for per_target, per_file in zip(_PAGES, _MOST_OF_A_FILE, strict=True)
     )
     return requests, size
 
 
-def _way(kind: str, requests: int, size: int, said: str, in_turn: int) -> Way:
-    """``in_turn`` requests wait for each other."""
-    seconds = in_turn * _LATENCY + requests * _LATENCY / _ABREAST + size / _SPEED
-    return Way(kind, requests, size, seconds, said.format(f"{requests:,} request{'' if requests == 1 else 's'}"))
+def _way(kind: str, requests: int, size: int, template: str, sequential_requests: int) -> Way:
+    """Builds an option. ``sequential_requests`` of its requests wait for each other."""
+    seconds = sequential_requests * _LATENCY + requests * _LATENCY / _ABREAST + size / _SPEED
+    return Way(kind, requests, size, seconds, template.format(f"{requests:,} request{'' if requests == 1 else 's'}"))
 
 
 def short_ways(
-    workspace: Workspace, looks: Iterable[CrawlPlan], targets: Sequence[Target], *, refused: bool = False
+    workspace: Workspace, crawl_plans: Iterable[CrawlPlan], targets: Sequence[Target], *, refused: bool = False
 ) -> dict[str, str]:
-    """The crawls that need no harvest for what is planned of ``targets``, and why, in words for a person (empty where
-    the columnar index is not needed at all). It costs two requests a crawl at most: for its path list, and to learn
-    whether it has a URL index. ``refused``: the source refused the harvest, so that any way with fewer requests than
-    that will do.
+    """The crawls that need no harvest for the planned ``targets``, each with the explanation for a person (empty if the
+    columnar index is not needed at all). It costs at most two requests a crawl: for its path list, and to learn whether
+    it has a URL index. ``refused``: the source refused the harvest, so any option with fewer requests will do.
 
     Raises ``EnvironmentFault`` when the source does not say.
     """
-    found: dict[str, str] = {}
-    for look in looks:
-        why = _without_harvest(workspace, look, targets) if refused else _short_way(workspace, look, targets)
-        if why is not None:
-            found[look.asked.crawl] = why
-    return found
+    choices: dict[str, str] = {}
+    for crawl_plan in crawl_plans:
+        explanation = (
+            _without_harvest(workspace, crawl_plan, targets) if refused else _short_way(workspace, crawl_plan, targets)
+        )
+        if explanation is not None:
+            choices[crawl_plan.asked.crawl] = explanation
+    return choices
 
 
 def _short_way(workspace: Workspace, crawl_plan: CrawlPlan, targets: Sequence[Target]) -> str | None:
     crawl, via = crawl_plan.asked.crawl, workspace.settings.via
     harvested = {subset for (_, subset), index in crawl_plan.indexes.items() if "parquet" in index.versions}
     lookups = _lookups(crawl_plan)
-    lacking = {slice_.subset for slice_ in lookups} - harvested
+    unharvested = {slice_.subset for slice_ in lookups} - harvested
     if not has_subsets(crawl) or harvested >= {slice_.subset for slice_ in crawl_plan.asked.slices}:
         return None
-    if not lacking:
-        # what was located another way needs no harvest now, nor does another spelling of its keys
+    if not unharvested:
+        # slices located by another index need no harvest now, nor does another spelling of their keys
         return ""
     if via != "auto":
         return None if via == "parquet" else ""
-    wanted = _wanted(crawl_plan, targets)
-    files = sum(file.subset in lacking for file in listed_files(workspace, crawl)[0])
+    searched_targets = _wanted(crawl_plan, targets)
+    files = sum(file.subset in unharvested for file in listed_files(workspace, crawl)[0])
     if files <= _FEW:
         return None
-    ways = [zipnum_way(wanted), harvest_way(wanted, files=files)]
-    chosen = cheapest(ways, over_http=scheme_of(workspace.settings.source) in _WEB)
-    if chosen.kind != ZIPNUM or workspace.clusters.find(workspace.transport, crawl) is None:
+    options = [zipnum_way(searched_targets), harvest_way(searched_targets, files=files)]
+    option = cheapest(options, over_http=scheme_of(workspace.settings.source) in _WEB)
+    if option.kind != ZIPNUM or workspace.clusters.find(workspace.transport, crawl) is None:
         return None
-    return choice(chosen, ways)
+    return choice(option, options)
 
 
 def _without_harvest(workspace: Workspace, crawl_plan: CrawlPlan, targets: Sequence[Target]) -> str | None:
     crawl = crawl_plan.asked.crawl
-    wanted = _wanted(crawl_plan, targets)
-    if workspace.settings.via != "auto" or not has_subsets(crawl) or _is_harvested(crawl_plan) or not wanted:
+    searched_targets = _wanted(crawl_plan, targets)
+    if workspace.settings.via != "auto" or not has_subsets(crawl) or _is_harvested(crawl_plan) or not searched_targets:
         return None
-    chosen, dear = zipnum_way(wanted), harvest_way(wanted)
-    if chosen.requests > dear.requests or workspace.clusters.find(workspace.transport, crawl) is None:
+    zipnum, harvest = zipnum_way(searched_targets), harvest_way(searched_targets)
+    if zipnum.requests > harvest.requests or workspace.clusters.find(workspace.transport, crawl) is None:
         return None
-    return f"the source refused the harvest; {chosen.why}"
+    return f"the source refused the harvest; {zipnum.why}"
 
 
-def lacking(looks: Iterable[CrawlPlan], ways: Mapping[str, str]) -> set[str]:
-    """The crawls of which something is to be located, and that neither were harvested nor are among ``ways``."""
+def lacking(crawl_plans: Iterable[CrawlPlan], choices: Mapping[str, str]) -> set[str]:
+    """The crawls with slices to be located that were not harvested and are not among ``choices``."""
     return {
-        look.asked.crawl
-        for look in looks
-        if look.asked.crawl not in ways and has_subsets(look.asked.crawl) and _lookups(look) and not _is_harvested(look)
+        crawl_plan.asked.crawl
+        for crawl_plan in crawl_plans
+        if crawl_plan.asked.crawl not in choices
+        and has_subsets(crawl_plan.asked.crawl)
+        and _lookups(crawl_plan)
+        and not _is_harvested(crawl_plan)
     }
 
 
 def _lookups(crawl_plan: CrawlPlan) -> list[Slice]:
-    """What an index has to be asked for."""
-    return [one for one in crawl_plan.plan.of(LOCATE) if not is_given(one.target)]
+    """The slices to be looked up in an index."""
+    return [slice_ for slice_ in crawl_plan.plan.of(LOCATE) if not is_given(slice_.target)]
 
 
 def _is_harvested(crawl_plan: CrawlPlan) -> bool:
@@ -209,11 +221,11 @@ def _is_harvested(crawl_plan: CrawlPlan) -> bool:
 
 
 def _wanted(crawl_plan: CrawlPlan, targets: Sequence[Target]) -> list[Target]:
-    """Those of ``targets`` that have to be located."""
-    slugs = {one.whole.target for one in crawl_plan.plan.of(LOCATE) if not is_given(one.target)}
+    """The targets that have to be located."""
+    slugs = {slice_.whole.target for slice_ in crawl_plan.plan.of(LOCATE) if not is_given(slice_.target)}
     return [target for target in targets if target.slug in slugs]
 
 
-def said(ways: Mapping[str, str]) -> list[str]:
-    """A sentence for each crawl of which there is something to say."""
-    return [f"{crawl}: {why}" for crawl, why in ways.items() if why]
+def said(choices: Mapping[str, str]) -> list[str]:
+    """A sentence for each crawl with an explanation."""
+    return [f"{crawl}: {explanation}" for crawl, explanation in choices.items() if explanation]

@@ -1,12 +1,12 @@
-"""How slices stand: what each was made from, what its rows say, what is open, and what is lost.
+"""Reads the state of slices: the input and content digests of each stage, and the pending and lost captures.
 
-One reading for everybody who wants to know: plans, summaries, checks, schedules and ``doctor``. It reads the names it
-is given, in one pass a table, and no rows but those of two tables with one row a slice.
+Plans, summaries, checks, schedules and ``doctor`` all use it. It reads the given names in one pass a table, and only
+rows of two tables with one row per slice.
 
     Slice      CC-MAIN-2024-22, example.org
-    located    made from 8f3a…, its rows say c01d…     found by parquet, complete, 45 captures
-    fetched    made from c01d…, its rows say 77e2…     44 fetched, 1 open since 18:04
-    parsed     made from 12ab…: records of before      so its pages are to be parsed again
+    located    input 8f3a…, content c01d…     by parquet, complete, 45 captures
+    fetched    input c01d…, content 77e2…     44 fetched, 1 pending since 18:04
+    parsed     input 12ab…: older records     so its pages are to be parsed again
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ STAGES: Final = (LOCATE, FETCH, PARSE)
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a slice's rows of one stage were made from, and ``says``, the number of what they say by table."""
+    """The state of one stage of a slice: the input digest of its rows, and their content digests by table."""
 
     made_from: str
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def says(self) -> str:
-        """What the next stage is made from: the rows' number."""
+        """The digest of the rows' content, which is the input of the next stage."""
         return "".join(self.versions.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """How a slice was located: by which index (its kind and version), for which version of its definition, whether the
-    index was whole, and the price of a fetch of all its ``captures``. ``unlisted`` of these are no longer in the index
-    that named them, which nobody accepted; ``removal`` is a number for which they are. ``index`` is empty where its
-    version is not known."""
+    """The note of a slice's look-up: the index (its kind and version), the version of the slice's definition, whether
+    the index was complete, and the cost of a fetch of all its ``captures``. ``unlisted`` of these are no longer in the
+    index that named them, which nobody accepted; ``removal`` is a digest of these. ``index`` is empty if its version is
+    not known."""
 
     located_by: str
     index: str
@@ -73,10 +73,10 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one slice stands. ``None`` where a stage was never made. ``torn`` says that a run was killed between the
-    commits of its page tables. ``lookup`` and ``fetch`` are notes that count: those of what is there now. ``asked`` is
-    the note of the last fetch, also of one whose source gave nothing, so that what is there stayed as it was. ``lost``
-    is how many of its records name bytes that are gone."""
+    """The state of one slice. A stage that was never made is ``None``. ``torn``: a run was killed between the commits
+    of the page tables. ``lookup`` and ``fetch`` are the notes of the stored rows. ``asked`` is the note of the last
+    fetch, even if its source gave nothing and the rows stayed. ``lost`` is the number of records whose bytes do not
+    exist any more."""
 
     located: Made | None = None
     fetched: Made | None = None
@@ -88,43 +88,57 @@ class Standing:
     lost: int = 0
 
     def of(self, stage: Stage) -> Made | None:
-        """What stands of one stage."""
+        """The state of one stage."""
         return {LOCATE.label: self.located, FETCH.label: self.fetched, PARSE.label: self.parsed}[stage.label]
 
     def made_from(self, stage: Stage) -> str | None:
-        """What the rows of a stage were made from; ``None`` where it was never made."""
-        made = self.of(stage)
-        return None if made is None else made.made_from
+        """The input digest of the rows of a stage; ``None`` if it was never made."""
+        stage_state = self.of(stage)
+        return None if stage_state is None else stage_state.made_from
 
     def replaced(self, stage: Stage) -> tuple[str | None, str | None]:
-        """What the rows of a stage were made from, and what those of its main table say: what a commit that replaces
-        them compares."""
-        made = self.of(stage)
-        return (None, None) if made is None else (made.made_from, made.versions.get(stage.main_table))
+        """The input digest of the rows of a stage, and the content digest of its main table: a commit that replaces the
+        rows compares both."""
+        stage_state = self.of(stage)
+        return (
+            (None, None) if stage_state is None else (stage_state.made_from, stage_state.versions.get(stage.main_table))
+        )
 
     def versions(self, stage: Stage) -> Figures:
-        """``version:TABLE`` of one stage's tables, as figures."""
-        made = self.of(stage)
-        return {} if made is None else {f"{VERSION}{table}": number for table, number in made.versions.items()}
+        """``version:TABLE`` of one stage's tables, as metrics."""
+        stage_state = self.of(stage)
+        return (
+            {}
+            if stage_state is None
+            else {f"{VERSION}{table}": digest for table, digest in stage_state.versions.items()}
+        )
 
 
 def stand(
     workspace: Workspace, slices: Collection[Slice], stages: Sequence[Stage] = STAGES, *, look_for_bytes: bool = True
 ) -> dict[Slice, Standing]:
-    """How ``slices`` stand now, in their order, as far as ``stages`` go.
+    """Reads the current states of ``slices``, in their order, for the given ``stages``.
 
-    ``look_for_bytes`` looks whether the stored files are there, once a file. Raises ``EnvironmentFault`` when the lake
-    cannot be read, or its place does not say what it has.
+    With ``look_for_bytes`` it looks whether the stored files exist, once a file. Raises ``EnvironmentFault`` when the
+    lake cannot be read, or its store cannot be listed.
     """
     lake = workspace.lake
-    made = {stage.label: _made(lake, stage, slices) for stage in stages}
-    lookups = _lookups(workspace, made[LOCATE.label][0]) if LOCATE in stages else {}
-    asked = _fetches(workspace, slices) if FETCH in stages else {}
-    here = {slice_: one.made_from for slice_, one in made[FETCH.label][0].items()} if FETCH in stages else {}
-    fetches = {slice_: note for slice_, (made_from, note) in asked.items() if here.get(slice_) == made_from}
-    lost = _lost(workspace, made[FETCH.label][0], fetches) if FETCH in stages and look_for_bytes else {}
-    none: tuple[dict[Slice, Made], set[Slice]] = ({}, set())
-    located, fetched, parsed = (made.get(stage.label, none) for stage in STAGES)
+    stage_states = {stage.label: _made(lake, stage, slices) for stage in stages}
+    lookups = _lookups(workspace, stage_states[LOCATE.label][0]) if LOCATE in stages else {}
+    last_fetches = _fetches(workspace, slices) if FETCH in stages else {}
+    fetched_digests = (
+        {slice_: stage_state.made_from for slice_, stage_state in stage_states[FETCH.label][0].items()}
+        if FETCH in stages
+        else {}
+    )
+    fetches = {
+        slice_: note
+        for slice_, (input_digest, note) in last_fetches.items()
+        if fetched_digests.get(slice_) == input_digest
+    }
+    lost_records = _lost(workspace, stage_states[FETCH.label][0], fetches) if FETCH in stages and look_for_bytes else {}
+    no_states: tuple[dict[Slice, Made], set[Slice]] = ({}, set())
+    located, fetched, parsed = (stage_states.get(stage.label, no_states) for stage in STAGES)
     return {
         slice_: Standing(
             located[0].get(slice_),
@@ -133,40 +147,45 @@ def stand(
             slice_ in parsed[1],
             lookups.get(slice_),
             fetches.get(slice_),
-            asked[slice_][1] if slice_ in asked else None,
-            lost.get(slice_, 0),
+            last_fetches[slice_][1] if slice_ in last_fetches else None,
+            lost_records.get(slice_, 0),
         )
         for slice_ in slices
     }
 
 
 def contents(lake: Lake, stage: Stage, slices: Collection[Slice]) -> dict[Slice, str | None]:
-    """What the next stage is made from (:attr:`Made.says`), of each slice; ``None`` where ``stage`` was not made."""
-    made = _made(lake, stage, slices)[0]
-    return {slice_: made[slice_].says if slice_ in made else None for slice_ in slices}
+    """The content digest of each slice (:attr:`Made.says`), which is the input of the next stage; ``None`` if ``stage``
+    was not made."""
+    stage_states = _made(lake, stage, slices)[0]
+    return {slice_: stage_states[slice_].says if slice_ in stage_states else None for slice_ in slices}
 
 
 def _made(lake: Lake, stage: Stage, slices: Collection[Slice]) -> tuple[dict[Slice, Made], set[Slice]]:
-    """What stands of each slice that was made, and those whose tables have different digests."""
+    """The stage states of the slices that were made, and the slices whose tables have different digests."""
     names = {slice_: (stage.digest_name(slice_), content_name(slice_)) for slice_ in slices}
-    every = [name for both in names.values() for name in both]
-    by_table = {table: lake.digests(table, every) for table in stage.tables} if every else {}
-    found: dict[Slice, Made] = {}
-    torn: set[Slice] = set()
+    digest_names = [name for pair in names.values() for name in pair]
+    by_table = {table: lake.digests(table, digest_names) for table in stage.tables} if digest_names else {}
+    stage_states: dict[Slice, Made] = {}
+    partial_slices: set[Slice] = set()
     for slice_, (name, content) in names.items():
         digests = {by_name[name] for by_name in by_table.values()}
         digest = digests.pop()
         if digests:
-            torn.add(slice_)
+            partial_slices.add(slice_)
         elif digest is not None and digest != GONE:
-            numbers = {table: number for table, own in by_table.items() if (number := own[content]) is not None}
-            found[slice_] = Made(digest, numbers)
-    return found, torn
+            content_digests = {
+                table: content_digest
+                for table, table_digests in by_table.items()
+                if (content_digest := table_digests[content]) is not None
+            }
+            stage_states[slice_] = Made(digest, content_digests)
+    return stage_states, partial_slices
 
 
 def _rows(workspace: Workspace, table: str, slices: Iterable[Slice]) -> Iterator[tuple[Slice, dict[str, Any]]]:
-    """The rows of a table with one row a slice. They count where they say of themselves that they are of what is there
-    now: a run that was killed between two commits leaves others."""
+    """The rows of a table with one row per slice. A row counts only if its digest is that of the stored rows: a run
+    that was killed between two commits leaves others."""
     columns = [name for name in workspace.lake.specs[table].schema.names if name not in _LARGE]
     for crawl, targets in targets_by_crawl(slices).items():
         for row in workspace.lake.read(table, {"crawl": crawl, "target": targets}, columns).to_pylist():
@@ -177,7 +196,7 @@ def _rows(workspace: Workspace, table: str, slices: Iterable[Slice]) -> Iterator
 _LARGE: Final = ("members", "unread")
 
 
-def _lookups(workspace: Workspace, made: Mapping[Slice, Made]) -> dict[Slice, Lookup]:
+def _lookups(workspace: Workspace, stage_states: Mapping[Slice, Made]) -> dict[Slice, Lookup]:
     return {
         slice_: Lookup(
             row["located_by"],
@@ -192,29 +211,29 @@ def _lookups(workspace: Workspace, made: Mapping[Slice, Made]) -> dict[Slice, Lo
             row["unlisted"],
             row["removal"],
         )
-        for slice_, row in _rows(workspace, "lookups", made)
-        if row["made_from"] == made[slice_].made_from
+        for slice_, row in _rows(workspace, "lookups", stage_states)
+        if row["made_from"] == stage_states[slice_].made_from
     }
 
 
 def _fetches(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, tuple[str, Fetch]]:
-    """The last note of each slice, with what the fetch would have made, or has, of what is there."""
-    names = [one.name for one in fields(Fetch) if one.name != "stored"]
-    found: dict[Slice, tuple[str, Fetch]] = {}
+    """The last note of each slice, with the input digest of the fetch."""
+    names = [column.name for column in fields(Fetch) if column.name != "stored"]
+    notes_by_slice: dict[Slice, tuple[str, Fetch]] = {}
     for slice_, row in _rows(workspace, "fetches", slices):
-        stored = {one["file"]: one["bytes"] for one in row["stored_files"]}
-        found[slice_] = row["made_from"], Fetch(**{name: row[name] for name in names}, stored=stored)
-    return found
+        stored = {stored_file["file"]: stored_file["bytes"] for stored_file in row["stored_files"]}
+        notes_by_slice[slice_] = row["made_from"], Fetch(**{name: row[name] for name in names}, stored=stored)
+    return notes_by_slice
 
 
-def _lost(workspace: Workspace, made: Mapping[Slice, Made], fetches: Mapping[Slice, Fetch]) -> dict[Slice, int]:
-    """How many records of each slice name bytes that are gone. Rows are read only where the files that were noted are
-    not all there: upkeep may have moved what they held."""
-    unsure: list[Slice] = []
-    for crawl, targets in targets_by_crawl(made).items():
+def _lost(workspace: Workspace, stage_states: Mapping[Slice, Made], fetches: Mapping[Slice, Fetch]) -> dict[Slice, int]:
+    """The number of records of each slice whose bytes do not exist any more. Rows are read only if a noted file is
+    missing or too short: upkeep may have moved its records."""
+    unsure_slices: list[Slice] = []
+    for crawl, targets in targets_by_crawl(stage_states).items():
         sizes = StoredSizes(workspace.storage, crawl)
         for slice_ in (Slice(crawl, target) for target in targets):
             stored = fetches[slice_].stored if slice_ in fetches else None
             if stored is None or any(end > size for end, size in zip(stored.values(), sizes.of(stored), strict=True)):
-                unsure.append(slice_)
-    return slices_that_lost(workspace, unsure)
+                unsure_slices.append(slice_)
+    return slices_that_lost(workspace, unsure_slices)

@@ -1,6 +1,6 @@
-"""The door of the stages: targets become slices, and what was done of slices becomes what was done of targets.
+"""Maps targets to slices before a stage, and reports of slices to reports of targets after it.
 
-A large set is many slices, and each subset of a crawl is another; nothing between here and the end of a stage knows.
+A large set is many slices, and each subset of a crawl is another. No stage needs to know.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from cc_pipeline.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The slices of targets in one crawl, by the target's slug: those that were asked for, and ``beside`` them
-    those of other subsets that are there."""
+    """The slices of targets in one crawl, by the target's slug: the requested ones, and, in ``beside``, stored ones of
+    other subsets."""
 
     crawl: str
     for_: Mapping[str, tuple[Slice, ...]]
@@ -47,28 +47,29 @@ class Asked:
 
     @property
     def slices(self) -> list[Slice]:
-        """What was asked for."""
-        return [slice_ for own in self.for_.values() for slice_ in own]
+        """The requested slices."""
+        return [slice_ for slices in self.for_.values() for slice_ in slices]
 
     @property
     def every(self) -> list[Slice]:
-        """All that the targets have."""
-        return [*self.slices, *(slice_ for own in self.beside.values() for slice_ in own)]
+        """All slices of the targets."""
+        return [*self.slices, *(slice_ for slices in self.beside.values() for slice_ in slices)]
 
-    def folded(self, report: StageReport, whole: Mapping[str, Figures] = MappingProxyType({})) -> StageReport:
-        """A report of slices as one of targets: each the sum of its slices', but for what is said of the ``whole``."""
-        own = {
+    def folded(self, report: StageReport, target_metrics: Mapping[str, Figures] = MappingProxyType({})) -> StageReport:
+        """A report of slices as one of targets. The metrics of a target are the sums over its slices, except those in
+        ``target_metrics``."""
+        metrics_by_target = {
             slug: summed(
                 [
-                    report.per_target[one.target]
-                    for one in (*slices, *self.beside[slug])
-                    if one.target in report.per_target
+                    report.per_target[slice_.target]
+                    for slice_ in (*slices, *self.beside[slug])
+                    if slice_.target in report.per_target
                 ]
             )
-            | whole.get(slug, {})
+            | target_metrics.get(slug, {})
             for slug, slices in self.for_.items()
         }
-        return replace(report, per_target=own)
+        return replace(report, per_target=metrics_by_target)
 
 
 def expand(
@@ -84,112 +85,143 @@ def expand(
 
     Raises ``EnvironmentFault`` when the lake cannot be read.
     """
-    asked = dict.fromkeys(slugs, subsets_in(crawl, workspace.settings.subsets if subsets is None else subsets))
+    requested_subsets = dict.fromkeys(
+        slugs, subsets_in(crawl, workspace.settings.subsets if subsets is None else subsets)
+    )
     if where is None:
         texts = definitions.definitions(workspace.lake, [slug for slug in slugs if WHERE_SLUG in slug])
         where = {slug: text.partition(" where ")[2] for slug, text in texts.items()}
     for slug, text in where.items():
-        if subsets is None and text and (named := parse_condition(text).subsets):
-            asked[slug] = subsets_in(crawl, named)
+        if subsets is None and text and (condition_subsets := parse_condition(text).subsets):
+            requested_subsets[slug] = subsets_in(crawl, condition_subsets)
     if subsets is None:
-        asked |= _given(workspace, crawl, [slug for slug in slugs if is_given(slug)])
+        requested_subsets |= _given(workspace, crawl, [slug for slug in slugs if is_given(slug)])
     parts = definitions.parts_of(workspace.lake, slugs) if parts is None else parts
 
-    def slices(of: Callable[[str], Iterable[str]]) -> dict[str, tuple[Slice, ...]]:
+    def build_slices(subsets_of: Callable[[str], Iterable[str]]) -> dict[str, tuple[Slice, ...]]:
         return {
-            slug: tuple(Slice(crawl, with_subset(p, s)) for s in of(slug) for p in own) for slug, own in parts.items()
+            slug: tuple(Slice(crawl, with_subset(part, subset)) for subset in subsets_of(slug) for part in part_slugs)
+            for slug, part_slugs in parts.items()
         }
 
-    beside = slices(lambda slug: [subset for subset in subsets_in(crawl, SUBSETS) if subset not in asked[slug]])
-    here = LOCATE.made_from(workspace.lake, [one for own in beside.values() for one in own])
-    there = {slug: tuple(one for one in own if here[one] not in (None, GONE)) for slug, own in beside.items()}
-    return Asked(crawl, slices(lambda slug: asked[slug]), there)
+    additional = build_slices(
+        lambda slug: [subset for subset in subsets_in(crawl, SUBSETS) if subset not in requested_subsets[slug]]
+    )
+    input_digests = LOCATE.made_from(
+        workspace.lake, [slice_ for slug_slices in additional.values() for slice_ in slug_slices]
+    )
+    located_additional = {
+        slug: tuple(slice_ for slice_ in slug_slices if input_digests[slice_] not in (None, GONE))
+        for slug, slug_slices in additional.items()
+    }
+    return Asked(crawl, build_slices(lambda slug: requested_subsets[slug]), located_additional)
 
 
 def _given(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The subsets of which captures were given one by one in a crawl."""
-    slices = {(slug, one): Slice(crawl, given_slug(with_subset(slug, one))) for slug in slugs for one in SUBSETS}
-    here = GIVEN.made_from(workspace.lake, slices.values()) if slices else {}
-    found = {slug: tuple(one for one in SUBSETS if here[slices[slug, one]] not in (None, GONE)) for slug in slugs}
-    return {slug: subsets or (PLAIN,) for slug, subsets in found.items()}
+    """The subsets in which captures of each target were named one by one in a crawl."""
+    slices = {
+        (slug, subset): Slice(crawl, given_slug(with_subset(slug, subset))) for slug in slugs for subset in SUBSETS
+    }
+    input_digests = GIVEN.made_from(workspace.lake, slices.values()) if slices else {}
+    subsets_by_slug = {
+        slug: tuple(subset for subset in SUBSETS if input_digests[slices[slug, subset]] not in (None, GONE))
+        for slug in slugs
+    }
+    return {slug: subsets or (PLAIN,) for slug, subsets in subsets_by_slug.items()}
 
 
 def part_slices(workspace: Workspace, partitions: Collection[Slice]) -> list[Slice]:
-    """The slices of whole targets: those of a divided set's parts, and of the subsets that are there. What was never
-    located is there as ``warc``."""
-    found: list[Slice] = []
+    """The slices of whole targets: of a divided set's parts, and of all stored subsets. A target that was never located
+    has ``warc``."""
+    all_slices: list[Slice] = []
     for crawl, slugs in targets_by_crawl(dict.fromkeys(partitions)).items():
-        asked = expand(workspace, crawl, slugs, (PLAIN,))
-        elsewhere = {slice_.defined for own in asked.beside.values() for slice_ in own}
-        here = LOCATE.made_from(workspace.lake, [one for one in asked.slices if one.target in elsewhere])
-        found += [one for one in asked.every if here.get(one, "") not in (None, GONE)]
-    return found
+        target_slices = expand(workspace, crawl, slugs, (PLAIN,))
+        additional_slugs = {slice_.defined for slug_slices in target_slices.beside.values() for slice_ in slug_slices}
+        input_digests = LOCATE.made_from(
+            workspace.lake, [slice_ for slice_ in target_slices.slices if slice_.target in additional_slugs]
+        )
+        all_slices += [slice_ for slice_ in target_slices.every if input_digests.get(slice_, "") not in (None, GONE)]
+    return all_slices
 
 
-def wishes(workspace: Workspace, slices: Iterable[Slice], block: Blocked | None = None) -> dict[Slice, Wanted]:
-    """What is wanted of each slice, and what is ``block``ed of it (default: what is now). Keys that nobody defined are
-    defined on the way; raises ``UserInputError`` for those that cannot be."""
+def wishes(workspace: Workspace, slices: Iterable[Slice], blocklist: Blocked | None = None) -> dict[Slice, Wanted]:
+    """Builds the request of each slice, with the blocks of ``blocklist`` (default: the current blocklist). Keys without
+    a definition are defined; raises ``UserInputError`` for keys that cannot be."""
     slices = list(slices)
     versions = definitions.versions(workspace.lake, list(dict.fromkeys(slice_.defined for slice_ in slices)))
-    versions = (blocked(workspace) if block is None else block).versions(versions, workspace.targets)
+    versions = (blocked(workspace) if blocklist is None else blocklist).versions(versions, workspace.targets)
     return {slice_: Wanted(versions[slice_.defined], slice_.target.startswith(SET_SLUG)) for slice_ in slices}
 
 
 def retire_others(
-    workspace: Workspace, stage: Stage, asked: Asked, beside: str = "", only: Collection[str] | None = None
+    workspace: Workspace,
+    stage: Stage,
+    target_slices: Asked,
+    note_table: str = "",
+    only_slugs: Collection[str] | None = None,
 ) -> None:
-    """Empties the slices of ``stage`` that sets were divided into before, in the subsets asked for, and their rows in
-    ``beside``; of the sets ``only``, where they are named. Call it when those of now are there. Raises
-    ``EnvironmentFault``."""
+    """Empties slices of ``stage`` that belong to an earlier division of a set, in the requested subsets, and their rows
+    in the table ``note_table``. ``only_slugs`` limits it to these sets. Call it after the current slices are committed.
+    Raises ``EnvironmentFault``."""
     lake = workspace.lake
-    for slug, own in asked.for_.items():
-        left = left_over(workspace, stage, slug, own) if only is None or slug in only else []
-        if not left:
+    for slug, current_slices in target_slices.for_.items():
+        obsolete_slices = (
+            left_over(workspace, stage, slug, current_slices) if only_slugs is None or slug in only_slugs else []
+        )
+        if not obsolete_slices:
             continue
         if stage is FETCH:
-            _note_files(workspace, asked.crawl, left, own)
-        if beside:
-            empty_slices(lake, beside, left)
+            _note_files(workspace, target_slices.crawl, obsolete_slices, current_slices)
+        if note_table:
+            empty_slices(lake, note_table, obsolete_slices)
         empty = {table: lake.specs[table].schema.empty_table() for table in stage.tables}
-        stage.commit(lake, dict.fromkeys(left, GONE), empty)
+        stage.commit(lake, dict.fromkeys(obsolete_slices, GONE), empty)
 
 
-def left_over(workspace: Workspace, stage: Stage, slug: str, own: Sequence[Slice]) -> list[Slice]:
-    """The slices of ``stage`` that the set ``slug`` had before and has no longer, and that still have rows: its slices
-    are ``own`` now, of the subsets asked for. None for other targets."""
-    if not slug.startswith(SET_SLUG) or not own:
+def left_over(workspace: Workspace, stage: Stage, slug: str, current_slices: Sequence[Slice]) -> list[Slice]:
+    """The slices of ``stage`` that the set ``slug`` had before, no longer has, and that still have rows.
+    ``current_slices`` are its current slices of the requested subsets. Empty for other targets."""
+    if not slug.startswith(SET_SLUG) or not current_slices:
         return []
-    subsets = {slice_.subset for slice_ in own}
-    found = stage.beginning_with(workspace.lake, Slice(own[0].crawl, slug))
-    others = [one for one in found if one.whole.target == slug and one not in own and one.subset in subsets]
-    here = stage.made_from(workspace.lake, others)
-    return [slice_ for slice_ in others if here[slice_] != GONE]
+    subsets = {slice_.subset for slice_ in current_slices}
+    stored_slices = stage.beginning_with(workspace.lake, Slice(current_slices[0].crawl, slug))
+    former_slices = [
+        slice_
+        for slice_ in stored_slices
+        if slice_.whole.target == slug and slice_ not in current_slices and slice_.subset in subsets
+    ]
+    input_digests = stage.made_from(workspace.lake, former_slices)
+    return [slice_ for slice_ in former_slices if input_digests[slice_] != GONE]
 
 
-def _note_files(workspace: Workspace, crawl: str, left: Sequence[Slice], own: Sequence[Slice]) -> None:
-    """Notes the stored files that only slices which go name."""
-    named = []
-    for slices in (left, own):
+def _note_files(
+    workspace: Workspace, crawl: str, obsolete_slices: Sequence[Slice], current_slices: Sequence[Slice]
+) -> None:
+    """Notes the stored files that only obsolete slices name."""
+    stored_files = []
+    for slices in (obsolete_slices, current_slices):
         where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
         rows = workspace.lake.read("records", where, ["stored_file"])
-        named.append(set(rows.column("stored_file").unique().to_pylist()))
-    note(workspace.storage, crawl, named[0] - named[1] - {None}, time.time())
+        stored_files.append(set(rows.column("stored_file").unique().to_pylist()))
+    note(workspace.storage, crawl, stored_files[0] - stored_files[1] - {None}, time.time())
 
 
-def summed(several: Sequence[Figures]) -> Figures:
-    """Numbers added up; what the parts' rows say, if that is known of all; of other texts, which say what is so of each
-    part, the first that says more than the others."""
-    named = {name for own in several for name in own if name.startswith(VERSION)}
-    found: Figures = {
-        name: together(str(own[name]) for own in several) for name in named if all(name in own for own in several)
+def summed(parts: Sequence[Figures]) -> Figures:
+    """Sums the metrics of slices. Content digests are combined if every slice has one. Of other texts the longest is
+    kept."""
+    digest_names = {name for part in parts for name in part if name.startswith(VERSION)}
+    totals: Figures = {
+        name: together(str(part[name]) for part in parts)
+        for name in digest_names
+        if all(name in part for part in parts)
     }
-    for own in several:
-        for name, value in own.items():
-            if name in named:
+    for part in parts:
+        for name, value in part.items():
+            if name in digest_names:
                 continue
-            known = found.get(name)
+            total = totals.get(name)
             if isinstance(value, str):
-                found[name] = value if known is None or len(value) > len(str(known)) else known
+                totals[name] = value if total is None or len(value) > len(str(total)) else total
             else:
-                found[name] = value if known is None or isinstance(known, str) else known + value
-    return found
+                totals[name] = value if total is None or isinstance(total, str) else total + value
+    return totals

@@ -1,7 +1,7 @@
-"""Files of a table that workers write, and that one commit of a driver puts in the place of the slices they make.
+"""Adds files that workers wrote to a table: one commit of a driver puts them in the place of the slices that they make.
 
-A worker needs the place of the lake and no more: it reads no log, so any number of them write at the same time. What it
-wrote does not count before :func:`commit_added` names it; files that no commit named go with upkeep's vacuum, a week
+A worker needs the place of the lake and no more: it reads no log, so any number of workers write at the same time.
+Their files count only once :func:`commit_added` names them. Upkeep's vacuum deletes files that no commit named, a week
 after they were written.
 """
 
@@ -36,25 +36,25 @@ from cc_pipeline.lake.replacing import opened_apart, replace_files, schema_of_fi
 from cc_pipeline.lake.row_counts import SliceKey, count_in_files, slice_key
 from cc_pipeline.lake.streaming import stream_table
 
-#: Bytes of rows, not packed, that are sorted together: a file or two. Bounds the memory of a worker.
+#: Bytes of rows, uncompressed, that are sorted together: a file or two. Bounds the memory of a worker.
 _SORTED_TOGETHER: Final = 64 << 20
 #: Commits in a row that may meet another process's.
 _TRIES: Final = 20
-#: Files that are looked at at the same time.
+#: Files that are read in parallel.
 _AHEAD: Final = 16
-#: Rows of a narrow column that are looked at together.
+#: Rows of a narrow column in one batch.
 _NARROW_ROWS: Final = 1 << 16
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-#: A row group that was written: its rows, and by target what they say and how many they are.
+#: A row group that was written: its rows, and by target their content digest and number.
 _Group: TypeAlias = tuple[int, dict[str, str], Counter[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
     """A file that a worker wrote for ``table``: its path below the table's folder, its crawl, bytes and rows, and the
-    first and last slice in it. By target what its rows say as a number (``lake/digests/digest.py``), and how many they
-    are; both are empty for tables whose slices are whole crawls. Plain values: it can be pickled, and is JSON by
-    :meth:`plain`."""
+    first and last slice in it. ``contents`` has the content digest of each target's rows (``lake/digests/digest.py``),
+    ``counts`` their number; both are empty for tables whose slices are whole crawls. All values are plain: the object
+    can be pickled, and is JSON by :meth:`plain`."""
 
     table: str
     path: str
@@ -67,7 +67,7 @@ class Added:
     counts: Mapping[str, int] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """As values that JSON has."""
+        """The fields as values that JSON has."""
         return asdict(self)
 
 
@@ -79,20 +79,20 @@ def write_rows(
     batches: Iterable[pa.RecordBatch],
     name: str,
 ) -> list[Added]:
-    """Writes rows of ``crawl``, in the table's schema, to files that :func:`commit_added` can add; no log is read.
+    """Writes rows of ``crawl``, in the table's schema, to files that :func:`commit_added` can add; reads no log.
 
-    ``name`` goes into the files' names, for people. Rows are sorted as the spec says, some 64 MB at a time, and those
-    of a slice stay in their order else. Memory is bounded, as long as single batches are small.
+    ``name`` goes into the files' names, for people. Rows are sorted as the spec says, some 64 MB at a time; rows with
+    equal sort keys keep their order. Memory is bounded, as long as single batches are small.
     Raises ``ValueError`` for rows of other crawls and for names that no file should have, ``EnvironmentFault`` when the
     place cannot be written.
     """
     if not _NAME.fullmatch(name):
         raise ValueError(f"not a name for files: {name!r}")
     lake = Lake(lake_root, [spec], options)
-    schema = pa.schema([one for one in spec.schema if one.name != "crawl"])
+    schema = pa.schema([column for column in spec.schema if column.name != "crawl"])
     folder = f"crawl={quote(crawl, safe='')}"
     address = f"{lake.address(spec.name)}/{folder}".removeprefix("s3://")
-    like = StoredFile(f"{folder}/", {"crawl": crawl}, 0, 0)
+    template = StoredFile(f"{folder}/", {"crawl": crawl}, 0, 0)
     added: list[Added] = []
     try:
         if "://" not in lake.root:
@@ -100,11 +100,11 @@ def write_rows(
         for number, run in enumerate(_sorted_runs(spec, crawl, batches)):
             contents: deque[_Group] = deque()
             groups = _noting(spec, whole_row_groups(run.to_batches(), spec.schema), contents)
-            # a name of our own beside the caller's: a driver that starts again counts its tasks from the beginning
-            for file in write_files(lake, spec, schema, like, groups, f"{name}-{number:03}-{uuid4()}"):
-                own = _of_rows(contents, file.rows)
+            # unique beside the caller's name: a driver that starts again numbers its tasks from the beginning
+            for file in write_files(lake, spec, schema, template, groups, f"{name}-{number:03}-{uuid4()}"):
+                target_totals = _of_rows(contents, file.rows)
                 bounds = (file.first, file.last)
-                added.append(Added(spec.name, file.path, crawl, file.size, file.rows, *bounds, *own))
+                added.append(Added(spec.name, file.path, crawl, file.size, file.rows, *bounds, *target_totals))
         if "://" not in lake.root:
             # the driver may be another machine, whose own sync would not reach what is still in memory here
             sync_files(Path(lake.address(spec.name)) / file.path for file in added)
@@ -114,59 +114,61 @@ def write_rows(
 
 
 def _sorted_runs(spec: TableSpec, crawl: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    order = [(name, "ascending") for name in dict.fromkeys([clustered_by(spec), *spec.sort_by]) if name is not None]
+    sort_keys = [(name, "ascending") for name in dict.fromkeys([clustered_by(spec), *spec.sort_by]) if name is not None]
 
-    def run() -> pa.Table:
-        rows = pa.concat_tables(held)
-        held.clear()
-        return rows.sort_by(order) if order else rows
+    def sort_waiting() -> pa.Table:
+        rows = pa.concat_tables(waiting)
+        waiting.clear()
+        return rows.sort_by(sort_keys) if sort_keys else rows
 
-    held: list[pa.Table] = []
+    waiting: list[pa.Table] = []
     size = 0
     for rows in whole_row_groups(batches, spec.schema):
         if not pc.all(pc.equal(rows.column("crawl"), crawl)).as_py():
             raise ValueError(f"rows for {spec.name} of another crawl than {crawl}")
-        if held and size + rows.nbytes > _SORTED_TOGETHER:
-            yield run()
+        if waiting and size + rows.nbytes > _SORTED_TOGETHER:
+            yield sort_waiting()
             size = 0
-        held.append(rows)
+        waiting.append(rows)
         size += rows.nbytes
-    if held:
-        yield run()
+    if waiting:
+        yield sort_waiting()
 
 
 def _noting(spec: TableSpec, groups: Iterable[pa.Table], contents: deque[_Group]) -> Iterator[pa.Table]:
-    """``groups`` as they are stored; what each says goes to ``contents`` before."""
+    """``groups`` as they are stored. The content digests of each group are appended to ``contents`` before it is
+    yielded."""
     by_target = "target" in spec.slice_columns
     for group in groups:
-        said = content_versions(group.to_batches(), "target", (*spec.apart, "crawl")) if by_target else {}
-        contents.append((group.num_rows, said, _values(group, "target") if by_target else Counter()))
+        digests = content_versions(group.to_batches(), "target", (*spec.apart, "crawl")) if by_target else {}
+        contents.append((group.num_rows, digests, _values(group, "target") if by_target else Counter()))
         yield group.drop_columns("crawl")
 
 
 def _values(rows: pa.Table | pa.RecordBatch, column: str) -> Counter[str]:
-    """How many rows have each value of a column."""
-    found = pc.value_counts(rows.column(column))
-    return Counter(dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)))
+    """The number of rows with each value of a column."""
+    counts = pc.value_counts(rows.column(column))
+    return Counter(dict(zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)))
 
 
 def _of_rows(contents: deque[_Group], rows: int) -> tuple[dict[str, str], dict[str, int]]:
-    """What the first row groups of ``contents`` say, as many as have ``rows``; they are taken out."""
-    found: list[dict[str, str]] = []
+    """Takes the first row groups with together ``rows`` rows out of ``contents``. Returns their content digests and row
+    counts by target."""
+    parts: list[dict[str, str]] = []
     counts: Counter[str] = Counter()
     while rows > 0:
-        count, said, own = contents.popleft()
+        count, digests, group_counts = contents.popleft()
         rows -= count
-        found.append(said)
-        counts += own
-    return contents_of(found), dict(counts)
+        parts.append(digests)
+        counts += group_counts
+    return contents_of(parts), dict(counts)
 
 
-def contents_of(found: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """The number of each target's rows from those of several files."""
+def contents_of(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """The content digest of each target's rows from those of several files."""
     by_target: dict[str, list[str]] = defaultdict(list)
-    for said in found:
-        for target, number in said.items():
+    for part in parts:
+        for target, number in part.items():
             by_target[target].append(number)
     return {target: together(numbers) for target, numbers in by_target.items()}
 
@@ -175,17 +177,17 @@ def commit_added(
     lake: Lake, table: str, added: Sequence[Added], slices: Sequence[Mapping[str, str]], digests: Mapping[str, str]
 ) -> int:
     """Replaces the rows of ``slices`` by those of the files ``added``, in one commit with ``digests``, as
-    :meth:`Lake.commit` does with rows; gives the rows added.
+    :meth:`Lake.commit` does with rows. Returns the number of rows added.
 
-    Files that hold other slices too are written anew without these. Nothing happens where the commit was made before.
-    Anybody may read, commit and merge meanwhile; it is tried again then. Raises ``ValueError`` for files of another
-    table, or with rows of none of ``slices``, ``EnvironmentFault`` when a file is not there as it was written, and when
-    the lake cannot be read or written; nothing was changed then.
+    Files that also hold other slices are rewritten without these. Nothing happens if the commit was made before. Other
+    processes may read, commit and merge meanwhile; the commit is tried again then. Raises ``ValueError`` for files of
+    another table, or with rows of none of ``slices``, ``EnvironmentFault`` when a file is not there as it was written,
+    and when the lake cannot be read or written; nothing was changed then.
     """
     spec = lake.specs[table]
     files = _checked(spec, added, slices)
-    counts = dict.fromkeys((slice_key(spec, one) for one in slices), 0)
-    for file in {one.path: one for one in added}.values():
+    counts = dict.fromkeys((slice_key(spec, slice_) for slice_ in slices), 0)
+    for file in {added_file.path: added_file for added_file in added}.values():
         for target, count in (file.counts or {"": file.rows}).items():
             counts[(file.crawl, target) if file.counts else (file.crawl,)] += count
     rows = sum(file.rows for file in files)
@@ -193,22 +195,22 @@ def commit_added(
         lake.prepare(table)
         _look_for(lake, table, files)
         replacing = Replacing(lake, spec, slices)
-        for left in reversed(range(_TRIES)):
+        for remaining_tries in reversed(range(_TRIES)):
             handle = opened_apart(lake, table)
             assert handle is not None
             lake.check()
-            here = stored_files(spec, handle, replacing.crawls)
-            gone, rest = replacing.plan(handle, here, {file.path for file in files})
-            names = {one.path for one in here}
-            new = [file for file in files if file.path not in names]
-            if not gone and not new and lake.holds(table, digests):
+            current_files = stored_files(spec, handle, replacing.crawls)
+            removed_files, rewritten_files = replacing.plan(handle, current_files, {file.path for file in files})
+            current_paths = {stored_file.path for stored_file in current_files}
+            new_files = [file for file in files if file.path not in current_paths]
+            if not removed_files and not new_files and lake.holds(table, digests):
                 return rows
             try:
-                replace_files(lake, spec, handle, gone, [*new, *rest], digests, counts)
+                replace_files(lake, spec, handle, removed_files, [*new_files, *rewritten_files], digests, counts)
                 return rows
             except CommitFailedError as error:
-                # files that this takes out were replaced meanwhile, or one of these slices was committed: look again
-                if left == 0:
+                # files that this removes were replaced meanwhile, or one of these slices was committed: look again
+                if remaining_tries == 0:
                     raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
     except (OSError, DeltaError, pa.ArrowException) as error:
         raise lake_fault(f"could not add files to {lake.address(table)}", error) from error
@@ -223,21 +225,31 @@ def put_rows(
     batches: Iterable[pa.RecordBatch],
     digests: Mapping[str, str],
 ) -> None:
-    """One try to put rows, in the schema and order of a table at the version of ``handle``, in the place of the slices
-    that ``replacing`` names, in one commit with ``digests``; memory is bounded, whatever is replaced.
+    """Tries once to replace the slices that ``replacing`` names by rows, in one commit with ``digests``. The rows have
+    the schema and order of the table at the version of ``handle``. Memory is bounded, whatever is replaced.
 
-    Raises ``ValueError`` for rows of other slices; ``CommitFailedError`` where another process changed what was looked
-    at, and nothing was changed; ``EnvironmentFault`` when the lake cannot be read, ``OSError`` or ``DeltaError`` when
-    it cannot be written, and what ``batches`` raises.
+    Raises ``ValueError`` for rows of other slices; ``CommitFailedError``, with nothing changed, if another process
+    changed files that were looked at; ``EnvironmentFault`` when the lake cannot be read, ``OSError`` or ``DeltaError``
+    when it cannot be written, and any error of ``batches``.
     """
     counts: Counter[SliceKey] = Counter()
-    new = [*_written(lake, spec, schema_of_files(spec, handle, handle.metadata().partition_columns), batches, counts)]
+    new_files = [
+        *_written(lake, spec, schema_of_files(spec, handle, handle.metadata().partition_columns), batches, counts)
+    ]
     try:
-        here = stored_files(spec, handle, replacing.crawls)
-        gone, rest = replacing.plan(handle, here, {file.path for file in new})
+        current_files = stored_files(spec, handle, replacing.crawls)
+        removed_files, rewritten_files = replacing.plan(handle, current_files, {file.path for file in new_files})
     except pa.ArrowException as error:
         raise lake_fault(f"could not read {lake.address(spec.name)}", error) from error
-    replace_files(lake, spec, handle, gone, [*new, *rest], digests, replacing.counts(counts, gone))
+    replace_files(
+        lake,
+        spec,
+        handle,
+        removed_files,
+        [*new_files, *rewritten_files],
+        digests,
+        replacing.counts(counts, removed_files),
+    )
 
 
 def _written(
@@ -246,26 +258,26 @@ def _written(
     """Files with the rows of ``batches``, which follow each other by crawl; ``counts`` gets those of each slice."""
     clustered = clustered_by(spec)
 
-    def counted(part: pa.RecordBatch, above: SliceKey) -> pa.RecordBatch:
+    def count_part(part: pa.RecordBatch, key_prefix: SliceKey) -> pa.RecordBatch:
         if clustered is None:
-            counts[above] += part.num_rows
+            counts[key_prefix] += part.num_rows
         else:
             for value, rows in _values(part, clustered).items():
-                counts[(*above, value)] += rows
+                counts[(*key_prefix, value)] += rows
         return part
 
     if "crawl" not in spec.slice_columns:
-        groups = whole_row_groups((counted(batch, ()) for batch in batches), schema)
+        groups = whole_row_groups((count_part(batch, ()) for batch in batches), schema)
         yield from write_files(lake, spec, schema, StoredFile("", {}, 0, 0), groups, quick=True)
         return
     parts = (part for batch in batches for part in _by_crawl(batch))
-    for crawl, own in groupby(parts, key=itemgetter(0)):
+    for crawl, crawl_parts in groupby(parts, key=itemgetter(0)):
         folder = f"crawl={quote(crawl, safe='')}"
         if "://" not in lake.root:
             make_durable_folder(Path(lake.address(spec.name)) / folder)
-        like = StoredFile(f"{folder}/", {"crawl": crawl}, 0, 0)
-        groups = whole_row_groups((counted(part, (crawl,)) for _, part in own), schema, spec.row_group_rows)
-        yield from write_files(lake, spec, schema, like, groups, quick=True)
+        template = StoredFile(f"{folder}/", {"crawl": crawl}, 0, 0)
+        groups = whole_row_groups((count_part(part, (crawl,)) for _, part in crawl_parts), schema, spec.row_group_rows)
+        yield from write_files(lake, spec, schema, template, groups, quick=True)
 
 
 def _by_crawl(batch: pa.RecordBatch) -> list[tuple[str, pa.RecordBatch]]:
@@ -280,14 +292,16 @@ def _checked(spec: TableSpec, added: Sequence[Added], slices: Sequence[Mapping[s
     if spec.slice_columns not in (("crawl",), ("crawl", "target")):
         raise ValueError(f"no files can be added to {spec.name}, whose slices are not of a crawl")
     by_target = "target" in spec.slice_columns
-    named = {(one["crawl"], one["target"] if by_target else None) for one in slices}
+    replaced_slices = {(slice_["crawl"], slice_["target"] if by_target else None) for slice_ in slices}
     files = {file.path: file for file in added}
     for file in added:
         if file.table != spec.name or files[file.path] != file:
             raise ValueError(f"{file.path} was written for {file.table}, or twice: it cannot be added to {spec.name}")
-        has = {(file.crawl, target) for target in file.contents} if by_target else {(file.crawl, None)}
-        if not has <= named:
-            raise ValueError(f"{file.path} has rows of slices that are not replaced: {sorted(has - named)[:3]}")
+        file_slices = {(file.crawl, target) for target in file.contents} if by_target else {(file.crawl, None)}
+        if not file_slices <= replaced_slices:
+            raise ValueError(
+                f"{file.path} has rows of slices that are not replaced: {sorted(file_slices - replaced_slices)[:3]}"
+            )
         if by_target and sum(file.counts.values()) != file.rows:
             raise ValueError(f"{file.path} has {file.rows:,} rows, and its slices {sum(file.counts.values()):,}")
     return [
@@ -297,128 +311,132 @@ def _checked(spec: TableSpec, added: Sequence[Added], slices: Sequence[Mapping[s
 
 
 def _look_for(lake: Lake, table: str, files: Sequence[StoredFile]) -> None:
-    """Raises ``EnvironmentFault`` where one of ``files`` is not there whole: the log would take it all the same."""
+    """Raises ``EnvironmentFault`` if one of ``files`` is missing or incomplete: the log would name it all the same."""
     system = lake.file_system()
 
-    def is_whole(file: StoredFile) -> bool:
-        found = system.get_file_info(f"{lake.address(table)}/{file.path}".removeprefix("s3://"))
-        return bool(found.type == FileType.File and found.size == file.size)
+    def is_complete(file: StoredFile) -> bool:
+        info = system.get_file_info(f"{lake.address(table)}/{file.path}".removeprefix("s3://"))
+        return bool(info.type == FileType.File and info.size == file.size)
 
     with ThreadPoolExecutor(_AHEAD) as pool:
-        lacking = [file.path for file, whole in zip(files, pool.map(is_whole, files), strict=True) if not whole]
-    if lacking:
+        missing_files = [
+            file.path for file, complete in zip(files, pool.map(is_complete, files), strict=True) if not complete
+        ]
+    if missing_files:
         raise EnvironmentFault(
-            f"{len(lacking)} of {len(files)} files that were written for {table} are not there, or not whole: "
-            f"{lacking[0]}",
+            f"{len(missing_files)} of {len(files)} files that were written for {table} are missing or incomplete: "
+            f"{missing_files[0]}",
             "Nothing was changed. Upkeep deletes such files after a week; run it again.",
         )
 
 
 class Replacing:
-    """Which files hold rows of some slices (none: of the whole table), and what is left of them: looked at and written
-    once, however often a commit is tried."""
+    """The files that hold rows of some slices (no slices: the whole table), and the rewritten files with their other
+    rows. Files are looked at and rewritten once, however often a commit is tried."""
 
     def __init__(self, lake: Lake, spec: TableSpec, slices: Sequence[Mapping[str, str]]) -> None:
         self._lake, self._spec = lake, spec
         self._clustered = clustered_by(spec)
-        self._keys = {slice_key(spec, one) for one in slices}
+        self._keys = {slice_key(spec, slice_) for slice_ in slices}
         self._is_whole = not slices
-        named: dict[str, set[str]] = defaultdict(set)
-        for one in slices:
-            named[one.get("crawl", "")].add(one[self._clustered] if self._clustered else "")
+        values_by_crawl: dict[str, set[str]] = defaultdict(set)
+        for slice_ in slices:
+            values_by_crawl[slice_.get("crawl", "")].add(slice_[self._clustered] if self._clustered else "")
         #: The crawls that may be touched; ``None``: any.
-        self.crawls = None if self._is_whole or "crawl" not in spec.slice_columns else frozenset(named)
-        self._named = {crawl: sorted(own) for crawl, own in named.items()}
+        self.crawls = None if self._is_whole or "crawl" not in spec.slice_columns else frozenset(values_by_crawl)
+        self._named = {crawl: sorted(values) for crawl, values in values_by_crawl.items()}
         self._held: dict[str, tuple[bool, bool]] = {}
         self._rest: dict[tuple[str, ...], list[StoredFile]] = {}
 
     def plan(
-        self, handle: DeltaTable, here: Sequence[StoredFile], but: set[str]
+        self, handle: DeltaTable, current_files: Sequence[StoredFile], added_paths: set[str]
     ) -> tuple[list[StoredFile], list[StoredFile]]:
-        """The files of ``here`` that have to go, and those with the rows of them that stay.
+        """The files of ``current_files`` that have to go, and the new files with the rows of them that stay.
 
-        ``but`` are paths of the files that are added.
+        ``added_paths`` are paths of the files that are added.
         """
         if self._is_whole:
-            return [file for file in here if file.path not in but], []
-        near = [file for file in here if file.path not in but and self._may_hold(file)]
-        unknown = [file for file in near if file.path not in self._held]
+            return [file for file in current_files if file.path not in added_paths], []
+        possible_files = [file for file in current_files if file.path not in added_paths and self._may_hold(file)]
+        unread_files = [file for file in possible_files if file.path not in self._held]
         with ThreadPoolExecutor(_AHEAD) as pool:
-            self._held |= {file.path: held for file, held in zip(unknown, pool.map(self._holds, unknown), strict=True)}
-        whole = [file for file in near if self._held[file.path] == (True, False)]
-        mixed = [file for file in near if self._held[file.path] == (True, True)]
-        rest: list[StoredFile] = []
+            self._held |= {
+                file.path: holds for file, holds in zip(unread_files, pool.map(self._holds, unread_files), strict=True)
+            }
+        replaced_files = [file for file in possible_files if self._held[file.path] == (True, False)]
+        mixed_files = [file for file in possible_files if self._held[file.path] == (True, True)]
+        rewritten_files: list[StoredFile] = []
         for crawl in self._named:
-            # files of a run follow each other, so what is left of them does
-            for run in runs_of([file for file in mixed if _crawl_of(file) == crawl]):
+            # files of a run do not overlap, so neither do the rewritten ones
+            for run in runs_of([file for file in mixed_files if _crawl_of(file) == crawl]):
                 key = tuple(file.path for file in run)
                 if key not in self._rest:
                     self._rest[key] = self._left_of(handle, crawl, run)
-                rest += self._rest[key]
-        return [*whole, *mixed], rest
+                rewritten_files += self._rest[key]
+        return [*replaced_files, *mixed_files], rewritten_files
 
-    def counts(self, found: Mapping[SliceKey, int], gone: Sequence[StoredFile]) -> dict[SliceKey, int]:
-        """The new rows of each slice that is replaced, of which ``found`` has those with any; ``gone`` are the files of
-        :meth:`plan`. Raises ``ValueError`` for rows of other slices."""
+    def counts(self, new_counts: Mapping[SliceKey, int], removed_files: Sequence[StoredFile]) -> dict[SliceKey, int]:
+        """The new number of rows of each replaced slice. ``new_counts`` has the slices with any; ``removed_files`` are
+        the files of :meth:`plan`. Raises ``ValueError`` for rows of other slices."""
         if self._is_whole:
-            keys = count_in_files(self._lake, self._spec, gone) if self._spec.slice_columns else [()]
-            return dict.fromkeys(keys, 0) | dict(found)
-        others = found.keys() - self._keys
-        if others:
-            raise ValueError(f"rows for {self._spec.name} of slices that are not replaced: {sorted(others)[:3]}")
-        return dict.fromkeys(self._keys, 0) | dict(found)
+            keys = count_in_files(self._lake, self._spec, removed_files) if self._spec.slice_columns else [()]
+            return dict.fromkeys(keys, 0) | dict(new_counts)
+        other_keys = new_counts.keys() - self._keys
+        if other_keys:
+            raise ValueError(f"rows for {self._spec.name} of slices that are not replaced: {sorted(other_keys)[:3]}")
+        return dict.fromkeys(self._keys, 0) | dict(new_counts)
 
     def _may_hold(self, file: StoredFile) -> bool:
-        named = self._named.get(_crawl_of(file))
-        if named is None:
+        values = self._named.get(_crawl_of(file))
+        if values is None:
             return False
         if self._clustered is None or file.first is None or file.last is None:
             return True
-        place = bisect_left(named, file.first)
-        return place < len(named) and named[place] <= file.last
+        position = bisect_left(values, file.first)
+        return position < len(values) and values[position] <= file.last
 
     def _holds(self, file: StoredFile) -> tuple[bool, bool]:
-        """Whether the file has rows of the slices, and whether it has others."""
+        """Whether the file has rows of the slices, and whether it has other rows."""
         if self._clustered is None or (file.first is not None and file.first == file.last):
             return True, False
-        ours = others = False
+        has_replaced_rows = has_other_rows = False
         address = f"{self._lake.address(self._spec.name)}/{file.path}".removeprefix("s3://")
         with self._lake.file_system().open_input_file(address) as source:
             reader = pq.ParquetFile(source, pre_buffer=False, read_dictionary=[self._clustered])
             for batch in reader.iter_batches(_NARROW_ROWS, columns=[self._clustered], use_threads=False):
-                is_ours = self._are_ours(_crawl_of(file), pc.unique(batch.column(0)).cast(pa.string()))
-                ours = ours or bool(pc.any(is_ours).as_py())
-                others = others or not pc.all(is_ours).as_py()
-                if ours and others:
+                is_replaced = self._are_ours(_crawl_of(file), pc.unique(batch.column(0)).cast(pa.string()))
+                has_replaced_rows = has_replaced_rows or bool(pc.any(is_replaced).as_py())
+                has_other_rows = has_other_rows or not pc.all(is_replaced).as_py()
+                if has_replaced_rows and has_other_rows:
                     break
-        return ours, others
+        return has_replaced_rows, has_other_rows
 
     def _are_ours(self, crawl: str, values: pa.Array) -> pa.Array:
         return pc.is_in(values, value_set=pa.array(self._named[crawl], pa.string()))
 
     def _left_of(self, handle: DeltaTable, crawl: str, files: Sequence[StoredFile]) -> list[StoredFile]:
-        """Files, written here, with the rows of ``files`` that are of no slice that is replaced."""
+        """Writes files with the rows of ``files`` that belong to no replaced slice."""
         lake, spec, clustered = self._lake, self._spec, self._clustered
         schema = schema_of_files(spec, handle, handle.metadata().partition_columns)
         addresses = tuple(f"{lake.address(spec.name)}/{file.path}" for file in files)
         pinned = PinnedTable(spec, handle.version(), addresses, sum(file.rows for file in files))
-        seen = 0
+        rows_read = 0
 
-        def others() -> Iterator[pa.RecordBatch]:
-            nonlocal seen
+        def read_kept_rows() -> Iterator[pa.RecordBatch]:
+            nonlocal rows_read
             for batch in stream_table(lake, pinned):
-                seen += batch.num_rows
-                left = batch.filter(pc.invert(self._are_ours(crawl, batch.column(clustered))))
-                if left.num_rows:
-                    yield left
+                rows_read += batch.num_rows
+                kept_rows = batch.filter(pc.invert(self._are_ours(crawl, batch.column(clustered))))
+                if kept_rows.num_rows:
+                    yield kept_rows
 
         written = list(
-            write_files(lake, spec, schema, files[0], whole_row_groups(others(), schema, spec.row_group_rows))
+            write_files(lake, spec, schema, files[0], whole_row_groups(read_kept_rows(), schema, spec.row_group_rows))
         )
-        if seen != pinned.rows:
+        if rows_read != pinned.rows:
             raise EnvironmentFault(
                 f"files of {lake.address(spec.name)} have other rows than the table's log says",
-                "Nothing was changed. Look whether somebody wrote there.",
+                "Nothing was changed. Check whether something else wrote there.",
             )
         return written
 

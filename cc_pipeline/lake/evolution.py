@@ -1,7 +1,7 @@
-"""How tables change between releases: columns are added in place, every other change is a numbered migration.
+"""Changes tables between releases: columns are added in place, every other change is a numbered migration.
 
-An added column is null in older rows. Older files lack the column. A property of the table says so, for readers of
-the bare Parquet files (``lake/snapshot.py``).
+An added column is null in older rows. Older files lack the column. A property of the table says so, for readers of the
+bare Parquet files (``lake/snapshot.py``).
 """
 
 from __future__ import annotations
@@ -22,44 +22,45 @@ from cc_pipeline.locks import locked
 if TYPE_CHECKING:
     from cc_pipeline.lake.lake import Lake
 
-#: Set on a table whose older files lack columns; empty once they have all been written anew.
+#: Set on a table whose older files lack columns; empty once all were rewritten.
 COLUMNS_ADDED: Final = "cc_pipeline.columnsAdded"
 #: Seconds to wait for another process that migrates: long for what only changes the log, short for a rewriting.
 _PATIENCE: Final = 60.0
 
 
-def missing_columns(table: str, here: Schema, wanted: pa.Schema) -> list[Field]:
-    """The columns of ``wanted`` that the table with the schema ``here`` lacks, made nullable so that they can be added.
+def missing_columns(table: str, stored_schema: Schema, schema: pa.Schema) -> list[Field]:
+    """The columns of ``schema`` that the table with the schema ``stored_schema`` does not have, made nullable so that
+    they can be added.
 
-    Raises ``EnvironmentFault`` where the table has columns of another type, or columns that ``wanted`` does not know:
-    then another version wrote it. Raises ``ValueError`` for a missing column that may not be null: rows of before have
-    no value for it, so it takes a migration.
+    Raises ``EnvironmentFault`` if the table has columns of another type, or columns that ``schema`` does not know: then
+    another version wrote it. Raises ``ValueError`` for a missing column that may not be null: older rows have no value
+    for it, so it takes a migration.
     """
-    stored = {field.name: field.type for field in here.fields}
-    fields = Schema.from_arrow(wanted).fields
-    differing = [field.name for field in fields if stored.get(field.name, field.type) != field.type]
-    if differing:
+    stored = {field.name: field.type for field in stored_schema.fields}
+    fields = Schema.from_arrow(schema).fields
+    differing_columns = [field.name for field in fields if stored.get(field.name, field.type) != field.type]
+    if differing_columns:
         raise EnvironmentFault(
-            f"the table {table} has {', '.join(differing)} in another type than the one this version writes",
+            f"the table {table} has {', '.join(differing_columns)} in another type than the one this version writes",
             "Bring the home up to date with: cc-pipeline doctor --migrate",
         )
-    unknown = sorted(stored.keys() - set(wanted.names))
-    if unknown:
+    unknown_columns = sorted(stored.keys() - set(schema.names))
+    if unknown_columns:
         raise EnvironmentFault(
-            f"the table {table} has columns this version does not know: {', '.join(unknown)}",
+            f"the table {table} has columns this version does not know: {', '.join(unknown_columns)}",
             "A newer version of cc_pipeline wrote the table. Install that version, or use another home.",
         )
-    lacking = [field for field in fields if field.name not in stored]
-    required = [field.name for field in lacking if not field.nullable]
+    missing_fields = [field for field in fields if field.name not in stored]
+    required = [field.name for field in missing_fields if not field.nullable]
     if required:
         raise ValueError(f"{table}: an added column must be nullable, and {', '.join(required)} is not")
-    return lacking
+    return missing_fields
 
 
 def set_properties(lake: Lake, table: str, handle: DeltaTable, properties: dict[str, str]) -> None:
     """Sets properties of a table at the version of ``handle``, which follows.
 
-    Raises ``CommitFailedError`` where another process has changed the table's properties or columns since.
+    Raises ``CommitFailedError`` if another process has changed the table's properties or columns since.
     """
     alter = handle.alter.set_table_properties
     lake.commit_durably(
@@ -71,15 +72,15 @@ def set_properties(lake: Lake, table: str, handle: DeltaTable, properties: dict[
 
 def add_columns(lake: Lake, table: str, handle: DeltaTable, columns: Sequence[Field]) -> None:
     """Adds nullable columns to a table. It sets the table's property first, so that a kill in between does no harm."""
-    known = handle.metadata().configuration.get(COLUMNS_ADDED, "")
-    names = ",".join(filter(None, [known, *(column.name for column in columns)]))
+    old_names = handle.metadata().configuration.get(COLUMNS_ADDED, "")
+    names = ",".join(filter(None, [old_names, *(column.name for column in columns)]))
     set_properties(lake, table, handle, {COLUMNS_ADDED: names})
     alter = handle.alter.add_columns
     lake.commit_durably(table, handle.version(), lambda hooks: alter(list(columns), post_commithook_properties=hooks))
 
 
 def is_uneven(handle: DeltaTable) -> bool:
-    """Whether some files of a table may lack columns that the table has."""
+    """Whether some files of a table may lack columns of the table."""
     return bool(handle.metadata().configuration.get(COLUMNS_ADDED))
 
 
@@ -97,8 +98,8 @@ def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
         return table
     columns = []
     for field in schema:
-        place = table.schema.get_field_index(field.name)
-        column = pa.nulls(table.num_rows, field.type) if place < 0 else table.column(place)
+        position = table.schema.get_field_index(field.name)
+        column = pa.nulls(table.num_rows, field.type) if position < 0 else table.column(position)
         if not field.nullable and column.null_count:
             raise pa.ArrowInvalid(f"no value in column {field.name}, which must have one")
         # to cast each column costs a millisecond a batch
@@ -110,7 +111,7 @@ def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
 class Migration:
     """A step from one layout to the next. ``layout`` is the one after it, ``what`` a clause for people.
 
-    ``rewrites`` names the tables whose files it writes anew; their bytes are its price. ``apply`` may be killed at any
+    ``rewrites`` names the tables whose files it rewrites; their bytes are its cost. ``apply`` may be killed at any
     moment and run again. It makes Delta commits, so older versions can be read until upkeep deletes them.
     """
 
@@ -120,7 +121,8 @@ class Migration:
     rewrites: tuple[str, ...] = ()
 
     def price(self, lake: Lake) -> int:
-        """Bytes that the step rewrites. As many must be free, and stay in use until upkeep deletes the old files."""
+        """The bytes that the step rewrites. As many must be free, and stay in use until upkeep deletes the old
+        files."""
         return sum(lake.pin(table).bytes for table in self.rewrites if table in lake.specs)
 
 
@@ -134,10 +136,10 @@ def pending(home: Path, migrations: Sequence[Migration]) -> list[Migration]:
 
 
 def migrate(home: Path, lake: Lake, migrations: Sequence[Migration], *, rewrite: bool = False) -> int:
-    """Brings ``home`` to the layout of this version, one process at a time; gives how many migrations ran.
+    """Brings ``home`` to the layout of this version, one process at a time. Returns how many migrations ran.
 
-    Raises ``EnvironmentFault``, and runs no migration, when one of them rewrites tables and ``rewrite`` is not set, and
-    when the disk has too little room; ``UnknownLayout`` for a home of another layout.
+    Raises ``EnvironmentFault``, and runs no migration, if one of them rewrites tables and ``rewrite`` is not set, and
+    if the disk has too little room; ``UnknownLayout`` for a home of another layout.
     """
     if not pending(home, migrations):
         return 0

@@ -1,7 +1,7 @@
-"""Delta tables with one idea on top: a commit overwrites exactly the slices it names and carries their input digests.
+"""Delta tables in which a commit overwrites exactly the slices it names and carries their input digests.
 
-The digest of a slice is stored as a Delta application transaction, in the same atomic commit as the rows. So the
-answer to "are these inputs already here?" never disagrees with the rows (docs/decisions/0001).
+The digest of a slice is stored as a Delta application transaction, in the same atomic commit as the rows. So the answer
+to "are these inputs already here?" never disagrees with the rows (docs/decisions/0001).
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
 
 #: How often a commit is tried when other processes commit to the same table first.
 _COMMIT_TRIES = 20
-#: Commits that a kept handle follows. It holds each one apart, so that every use costs more than the one before.
+#: Commits that a kept handle follows. It keeps each of them in memory, so every use costs more than the one before.
 _GROWS_OLD = 24
 #: The log's old entries are looked for by upkeep (``vacuum.clean_log``): it means to list all commits of a month.
 AFTER_COMMIT: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
-#: For all who write, whatever they pass: no entry of a log goes at a checkpoint, and with it a version.
+#: For every writer, whatever it passes: no entry of a log, and so no version, is deleted at a checkpoint.
 _KEEPS_LOG: Final = {"delta.enableExpiredLogCleanup": "false"}
-#: Entries that others wrote since this process did, which it makes durable too, at most.
+#: Entries of other processes since this one's last commit that it makes durable too, at most.
 _FOLLOWED: Final = 100
 #: The version of a pinned table that does not exist yet.
 _NONE_YET = -1
 _ID_CHARACTERS: Final = 32
 
-#: With what the rows of a slice are removed: never, with the target, or also with one subset of the target.
+#: The purge that removes the rows of a slice: none, that of the target, or also that of one subset of the target.
 RemovedWith: TypeAlias = Literal["nothing", "target", "subset"]
 
 
@@ -64,14 +64,14 @@ class TableSpec:
     """The declaration of a table of the lake: all that upkeep, purges and publications need to know of it.
 
     ``slice_columns`` make a slice, ``sort_by`` is the order within a file. ``apart`` are columns that say when, where
-    or by whom a row was made: two rows that differ in these say the same. ``row_group_rows`` are the rows of a row
-    group of its files.
+    or by whom a row was made: rows that differ only in these have the same content. ``row_group_rows`` are the rows of
+    a row group of its files.
 
-    ``stage`` makes its slices again. A table that is none of the tables of its stage has one row a slice, written by
-    :func:`~cc_pipeline.lake.slice.note_slices`. ``removed_with`` says when the rows of a target in a crawl go; it
-    means nothing for tables without these two columns. A table that ``is_shown`` nowhere is left out of copies.
-    ``left_by`` names the extension that made the table and is not in use: such a table is purged and swept, and
-    neither merged nor shown.
+    ``stage`` makes its slices again. A table that is none of the tables of its stage has one row per slice, written by
+    :func:`~cc_pipeline.lake.slice.note_slices`. ``removed_with`` says when the rows of a target in a crawl go; it means
+    nothing for tables without these two columns. A table that ``is_shown`` nowhere is left out of copies. ``left_by``
+    names the extension that made the table and is not in use: such a table is purged and swept, and neither merged nor
+    shown.
     """
 
     name: str
@@ -92,7 +92,7 @@ class TableSpec:
 
     @property
     def has_row_a_slice(self) -> bool:
-        """Whether the table has one row a slice, beside the tables of its stage."""
+        """Whether the table has one row per slice, besides the tables of its stage."""
         return self.stage is not None and self.name not in self.stage.tables
 
 
@@ -100,9 +100,9 @@ class TableSpec:
 class PinnedTable:
     """A table at one version: explicit file addresses, never a glob.
 
-    ``left_out`` are slices (values of the slice columns) whose rows do not count, although files have some.
-    ``columns`` are those the table has; the spec may know more. ``uneven`` says that some files lack some of them.
-    ``commit_id`` is as of :meth:`Lake.commit_id`. ``actions`` is what the log says of each file (``None``: no table).
+    ``left_out`` are slices (values of the slice columns) whose rows do not count, although files have some. ``columns``
+    are those the table has; the spec may know more. ``uneven``: some files lack some of them. ``commit_id`` is as of
+    :meth:`Lake.commit_id`. ``actions`` is the log's table of files (``None``: no table).
     """
 
     spec: TableSpec
@@ -122,7 +122,7 @@ class PinnedTable:
 
 
 class DigestsUnknown(EnvironmentFault):
-    """A log does not tell which digests a table has. Rows may tell it."""
+    """A log does not tell which digests a table has. Its rows may tell."""
 
 
 class Lake:
@@ -158,17 +158,17 @@ class Lake:
         self._checks: list[Callable[[], object]] = []
 
     def address(self, table: str) -> str:
-        """Where the table lies."""
+        """The address of the table."""
         return f"{self.root}/tables/{table}"
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Inside the block each table is looked at once, whoever asks and how often, so that all questions are answered
-        from one version of it and cost no look at its log.
+        """Inside the block each table is looked at once, however often it is read, so that all questions are answered
+        from one version of it and cost one look at its log.
 
-        What this object commits is seen at once, and a commit looks first: it meets what others have committed as
-        anywhere else. What others commit is seen then, or after the block. Blocks may lie in each other, and in several
-        threads; then the last to end counts.
+        Commits of this object are seen at once. A commit looks first, so it meets the commits of others as usual. Other
+        commits are seen then, or after the block. Blocks may be nested, and in several threads; then the last to end
+        counts.
         """
         with self._lock:
             self._blocks += 1
@@ -183,8 +183,8 @@ class Lake:
                     self._moving.clear()
 
     def look_again(self, table: str = "", *, always: bool = False) -> None:
-        """The table (default: each table) is looked at when it is opened next, also where it is :meth:`still`;
-        ``always``, until the block ends: for who commits by a handle of their own."""
+        """Makes the next opening look at the table (default: each table), also where it is :meth:`still`; ``always``,
+        until the block ends: for callers that commit by a handle of their own."""
         with self._lock:
             for name in [table] if table else [*self._seen]:
                 self._seen.pop(name, None)
@@ -193,11 +193,11 @@ class Lake:
 
     @contextmanager
     def checked(self, check: Callable[[], object]) -> Iterator[None]:
-        """Inside the block each try of a commit calls ``check`` once the version that it replaces is pinned. What
-        ``check`` raises ends the commit, and nothing was changed.
+        """Inside the block each try of a commit calls ``check`` once the version that it replaces is pinned. An error
+        of ``check`` ends the commit, and nothing was changed.
 
-        So nothing slips in between: whoever commits a digest of the same name after the version was pinned makes this
-        commit fail, and the next try checks again.
+        So nothing slips in between: a commit of the same digest name after the version was pinned makes this commit
+        fail, and the next try checks again.
         """
         self._checks.append(check)
         try:
@@ -206,17 +206,18 @@ class Lake:
             self._checks.remove(check)
 
     def check(self) -> None:
-        """Calls what :meth:`checked` was given; for who commits by a handle of their own, once it is opened."""
+        """Calls the functions given to :meth:`checked`; for callers that commit by a handle of their own, once it is
+        opened."""
         for check in tuple(self._checks):
             check()
 
     def commit(
         self, table: str, data: pa.Table, slices: Sequence[Mapping[str, str]], digests: Mapping[str, str]
     ) -> int:
-        """Replaces the rows of ``slices`` by ``data`` in one atomic commit; gives the rows written.
+        """Replaces the rows of ``slices`` by ``data`` in one atomic commit. Returns the number of rows written.
 
-        ``slices`` name values of the table's slice columns, e.g. ``{"crawl": …, "target": …}``; an empty
-        sequence replaces the whole table. ``digests`` maps a digest name to its hexadecimal value.
+        ``slices`` name values of the table's slice columns, e.g. ``{"crawl": …, "target": …}``; an empty sequence
+        replaces the whole table. ``digests`` maps a digest name to its hexadecimal value.
         """
         spec = self.specs[table]
         data = data.select(spec.schema.names).cast(spec.schema)
@@ -234,20 +235,20 @@ class Lake:
     ) -> int:
         """As :meth:`commit`, from record batches in the table's schema and final order, with flat memory.
 
-        ``open_batches`` is called once per try, since a commit that meets another one is tried again; what it raises
-        then, having seen the other one, is raised as it is.
+        ``open_batches`` is called once per try, since a commit that meets another one is tried again. Its errors are
+        raised as they are.
         """
         spec = self.specs[table]
         rows = 0
 
-        def counted() -> Iterator[pa.RecordBatch]:
+        def count_batches() -> Iterator[pa.RecordBatch]:
             nonlocal rows
             rows = 0
             for batch in open_batches():
                 rows += batch.num_rows
                 yield batch
 
-        self._write(spec, counted, slices, digests)
+        self._write(spec, count_batches, slices, digests)
         return rows
 
     def _write(
@@ -261,7 +262,7 @@ class Lake:
 
         self.prepare(spec.name)
         replacing = Replacing(self, spec, slices)
-        for left in reversed(range(_COMMIT_TRIES)):
+        for remaining_tries in reversed(range(_COMMIT_TRIES)):
             try:
                 with self._taken(spec) as handle:
                     self.check()
@@ -270,39 +271,39 @@ class Lake:
                 return
             except (OSError, DeltaError) as error:
                 # another process replaced neighbouring slices of the same file meanwhile: read again and retry
-                self._raise_unless_retried(spec.name, error, left)
+                self._raise_unless_retried(spec.name, error, remaining_tries)
 
     @contextmanager
     def _taken(self, spec: TableSpec) -> Iterator[DeltaTable]:
-        """A handle at the newest version of a table that is there. It stays at that version in the block, since nobody
-        else is given it; to open another one would read the log again."""
+        """A handle at the newest version of an existing table. No other caller gets it in the block, so it stays at
+        that version; opening another one would read the log again."""
         with self._lock:
             self._seen.pop(spec.name, None)
             handle = self._newest(spec)
-            kept = self._handles.pop(spec.name, None)
-        if handle is None or kept is None:
-            raise EnvironmentFault(f"{self.address(spec.name)} is not there any more", "Look who removed the table.")
+            kept_handle = self._handles.pop(spec.name, None)
+        if handle is None or kept_handle is None:
+            raise EnvironmentFault(f"{self.address(spec.name)} does not exist any more", "Find who removed the table.")
         try:
             yield handle
         finally:
             with self._lock:
-                self._handles.setdefault(spec.name, kept)
+                self._handles.setdefault(spec.name, kept_handle)
 
     def commit_digests(self, table: str, digests: Mapping[str, str]) -> None:
-        """Commits new ``digests`` of slices of a table that is there; its rows stay as they are."""
+        """Commits new ``digests`` of slices of an existing table; its rows stay as they are."""
         spec = self.specs[table]
         if self.version(table) < 0:
             return
         self.prepare(table)
-        for left in reversed(range(_COMMIT_TRIES)):
+        for remaining_tries in reversed(range(_COMMIT_TRIES)):
             try:
                 with self._taken(spec) as handle:
                     self.check()
                     self.commit_actions(table, handle, [], digests)
                 return
             except (OSError, DeltaError) as error:
-                # another process has replaced files meanwhile, which the library takes for something read here
-                self._raise_unless_retried(table, error, left)
+                # another process has replaced files meanwhile, which the library treats as if they were read here
+                self._raise_unless_retried(table, error, remaining_tries)
 
     def commit_actions(
         self,
@@ -315,18 +316,18 @@ class Lake:
     ) -> None:
         """Commits ``actions`` and ``digests`` on top of the version of ``handle``, durably; ``checkpoint``: with one.
 
-        Raises ``CommitFailedError`` where another process took out one of the same files meanwhile, or committed a
-        digest of one of these names; ``OSError`` and ``DeltaError`` when the table cannot be written.
+        Raises ``CommitFailedError`` if another process removed one of the same files meanwhile, or committed a digest
+        of one of these names; ``OSError`` and ``DeltaError`` when the table cannot be written.
         """
         schema = self.specs[table].schema
-        here = {field.name for field in handle.schema().fields}
+        stored_columns = {field.name for field in handle.schema().fields}
         transactions = [Transaction(name, digest_to_int(value)) for name, value in digests.items()]
 
         def commit(hooks: PostCommitHookProperties) -> None:
             handle.create_write_transaction(
                 list(actions),
                 "append",
-                pa.schema([field for field in schema if field.name in here]),
+                pa.schema([field for field in schema if field.name in stored_columns]),
                 partition_by=handle.metadata().partition_columns,
                 commit_properties=CommitProperties(app_transactions=transactions) if transactions else None,
                 post_commithook_properties=hooks,
@@ -338,14 +339,18 @@ class Lake:
         self.commit_durably(table, handle.version(), commit, added)
 
     def commit_durably(
-        self, table: str, before: int, commit: Callable[[PostCommitHookProperties], object], files: Sequence[str] = ()
+        self,
+        table: str,
+        old_version: int,
+        commit: Callable[[PostCommitHookProperties], object],
+        files: Sequence[str] = (),
     ) -> None:
-        """The one way to the log of a table: calls ``commit``, which writes the entry after version ``before`` and gets
-        what the library is to do after it.
+        """Commits to the log of a table; every commit goes this way. Calls ``commit``, which writes the entry after
+        version ``old_version`` and gets the hooks that the library runs after it.
 
         In a folder, ``files`` (paths below the table's folder) are on disk before ``commit`` is called, and the entry
-        when this returns: a power cut then takes back neither. A place on S3 is durable by itself. Raises what
-        ``commit`` does, and ``OSError``.
+        when this returns: a power cut then takes back neither. A place on S3 is durable by itself. Raises the errors of
+        ``commit``, and ``OSError``.
         """
         address = self.address(table)
         is_folder = "://" not in address
@@ -353,34 +358,37 @@ class Lake:
             sync_files(Path(address) / file for file in files)
         commit(AFTER_COMMIT)
         if is_folder:
-            self._sync_log(table, before)
+            self._sync_log(table, old_version)
         self.look_again(table)
 
-    def _sync_log(self, table: str, before: int) -> None:
-        """Makes the entries and checkpoints of a log durable, from version ``before`` on: an entry that another process
-        is still writing to disk must not be lacking below a later one."""
+    def _sync_log(self, table: str, old_version: int) -> None:
+        """Makes the entries and checkpoints of a log durable, from version ``old_version`` on: an entry that another
+        process is still writing to disk must not be missing below a later one."""
         log = Path(self.address(table)) / "_delta_log"
         # a log that was restored meanwhile ends earlier than this object has seen
-        first = max(min(self._durable.get(table, before - 1), before) + 1, before - _FOLLOWED, 0)
-        version = before + 1
+        first = max(min(self._durable.get(table, old_version - 1), old_version) + 1, old_version - _FOLLOWED, 0)
+        version = old_version + 1
         while (log / f"{version:020}.json").exists():
             version += 1
-        due = [log / f"{one:020}.json" for one in range(first, version)]
+        expected_paths = [log / f"{number:020}.json" for number in range(first, version)]
         # a checkpoint may be one of the version before
-        due += [log / f"{one:020}.checkpoint.parquet" for one in range(max(min(first, before), 0), version)]
-        there = [path for path in due if path.exists()]
+        expected_paths += [
+            log / f"{number:020}.checkpoint.parquet" for number in range(max(min(first, old_version), 0), version)
+        ]
+        existing_paths = [path for path in expected_paths if path.exists()]
         hint = log / "_last_checkpoint"
         # a repair takes a torn hint away, and the log is listed then
-        if any(path.suffix == ".parquet" for path in there) and hint.exists():
-            there.append(hint)
-        sync_files(there)
+        if any(path.suffix == ".parquet" for path in existing_paths) and hint.exists():
+            existing_paths.append(hint)
+        sync_files(existing_paths)
         self._durable[table] = version - 1
 
-    def _raise_unless_retried(self, table: str, error: Exception, left: int) -> None:
-        """Raises what a failed commit means; nothing where others were in the way and tries are ``left``."""
+    def _raise_unless_retried(self, table: str, error: Exception, remaining_tries: int) -> None:
+        """Raises the fault for a failed commit. Does nothing if another commit caused the failure and tries are
+        ``remaining_tries``."""
         if not isinstance(error, CommitFailedError):
             raise lake_fault(f"could not write {self.address(table)}", error, PlaceFault) from error
-        if left == 0:
+        if remaining_tries == 0:
             raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
 
     def digest(self, table: str, name: str) -> str | None:
@@ -390,91 +398,88 @@ class Lake:
     def digests(self, table: str, names: Sequence[str], version: int | None = None) -> dict[str, str | None]:
         """As :meth:`digest`, for many names over one reading of the log; as of ``version`` where one is given."""
         try:
-            found = self._standings.numbers(table, names, version)
+            numbers = self._standings.numbers(table, names, version)
         except UNREADABLE as error:
             raise lake_fault(f"could not read the digests of {self.address(table)}", error) from error
-        return {name: digest_from_int(found[name]) if name in found else None for name in names}
+        return {name: digest_from_int(numbers[name]) if name in numbers else None for name in names}
 
-    def digest_names(
-        self, table: str, starting: str = "", but: str | None = None, only: str | None = None
-    ) -> list[str]:
-        """All names under which digests were committed that begin with ``starting``, without those whose digest is
-        ``but``; or those alone whose digest is ``only``. Raises ``DigestsUnknown`` where the log does not tell."""
-        return [name for names in self.batches_of_names(table, starting, but, only) for name in names.to_pylist()]
+    def digest_names(self, table: str, prefix: str = "", but: str | None = None, only: str | None = None) -> list[str]:
+        """All digest names that begin with ``prefix``, without those whose digest is ``but``; or only those whose
+        digest is ``only``. Raises ``DigestsUnknown`` if the log does not tell."""
+        return [name for names in self.batches_of_names(table, prefix, but, only) for name in names.to_pylist()]
 
     def batches_of_names(
-        self, table: str, starting: str = "", but: str | None = None, only: str | None = None
+        self, table: str, prefix: str = "", but: str | None = None, required: str | None = None
     ) -> Iterator[pa.Array]:
         """As :meth:`digest_names`, batch by batch: they may be millions."""
-        every = self._standings.every(table, None, starting)
-        if every is UNKNOWN:
+        batches = self._standings.every(table, None, prefix)
+        if batches is UNKNOWN:
             raise DigestsUnknown(
                 f"the log of {self.address(table)} does not tell which slices the table has",
                 "Look at it: cc-pipeline doctor",
             )
         try:
-            for names, numbers in every:
-                if only is not None:
-                    yield names.filter(pc.equal(numbers, digest_to_int(only)))
+            for names, numbers in batches:
+                if required is not None:
+                    yield names.filter(pc.equal(numbers, digest_to_int(required)))
                 else:
                     yield names if but is None else names.filter(pc.not_equal(numbers, digest_to_int(but)))
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
 
-    def differing(self, tables: Sequence[str], versions: Mapping[str, int], starting: str) -> list[str] | Unknown:
-        """The names that begin with ``starting`` and under which ``tables`` have different digests, at the ``versions``
-        of them (default: now); ``UNKNOWN`` where a log does not tell. Memory is bounded, however many names there are.
-        """
+    def differing(self, tables: Sequence[str], versions: Mapping[str, int], prefix: str) -> list[str] | Unknown:
+        """The names that begin with ``prefix`` and under which ``tables`` have different digests, at the ``versions``
+        of them (default: now); ``UNKNOWN`` if a log does not tell. Memory is bounded, however many names there are."""
         try:
-            return self._standings.differing(tables, versions, starting)
+            return self._standings.differing(tables, versions, prefix)
         except UNREADABLE as error:
             raise lake_fault(f"could not read the logs of {', '.join(tables)}", error) from error
 
     def version(self, table: str) -> int:
-        """The version of the table as it is now; -1 where there is none yet."""
-        if (kept := self._kept_pin(table)) is not None:
-            return kept.version
+        """The current version of the table; -1 if it does not exist yet."""
+        if (kept_pin := self._kept_pin(table)) is not None:
+            return kept_pin.version
         handle = self.handle(self.specs[table])
         return _NONE_YET if handle is None else handle.version()
 
     def commit_id(self, table: str, version: int | None = None) -> str:
-        """What identifies the rows and digests of a table, now or at ``version``: a digest of the table's id and of the
-        last entry of its log that changed any.
+        """Identifies the rows and digests of a table, now or at ``version``: a digest of the table's id and of the last
+        entry of its log that changed any.
 
         A log that was restored uses version numbers again, for other commits; and deleting superseded files makes
-        versions that change nothing. Empty where there is no table. Raises ``EnvironmentFault``, also for a version
-        that the log does not have.
+        versions that change nothing. Empty if there is no table. Raises ``EnvironmentFault``, also for a version that
+        the log does not have.
         """
         spec = self.specs[table]
-        if version is None and (kept := self._kept_pin(table)) is not None:
-            return kept.commit_id
+        if version is None and (kept_pin := self._kept_pin(table)) is not None:
+            return kept_pin.commit_id
         handle = None if version == _NONE_YET else self.handle(spec)
         return "" if handle is None else self._commit_id(spec, handle, version)
 
     def _commit_id(self, spec: TableSpec, handle: DeltaTable, version: int | None = None) -> str:
-        wanted = handle.version() if version is None else version
+        table_version = handle.version() if version is None else version
         try:
-            entry = self._standings.log(spec.name).last_change(wanted)
+            entry = self._standings.log(spec.name).last_change(table_version)
             if entry is None:
-                # cleaned away, behind a checkpoint: the files that the version names tell it from others
-                then = handle if wanted == handle.version() else self.open(spec, wanted)
-                entry = b"" if then is None else "\n".join(sorted(then.file_uris())).encode()
+                # the entry was deleted after a checkpoint: the files of the version identify it
+                old_handle = handle if table_version == handle.version() else self.open(spec, table_version)
+                entry = b"" if old_handle is None else "\n".join(sorted(old_handle.file_uris())).encode()
             return sha256(str(handle.metadata().id).encode() + b"\n" + entry).hexdigest()[:_ID_CHARACTERS]
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(spec.name)}", error) from error
 
     def row_count(self, table: str) -> int:
-        """How many rows the table has, as its log says; nothing is read."""
+        """The number of rows of the table by its log; no file is read."""
         handle = self.handle(self.specs[table])
         return 0 if handle is None else handle.count()
 
-    def changed_since(self, table: str, before: int, now: int) -> set[str] | Unknown:
-        """The names of digests that were committed after version ``before``, up to ``now``; ``UNKNOWN`` where the log
-        does not tell any more. No rows are read."""
-        return self._standings.log(table).names_since(before, now)
+    def changed_since(self, table: str, old_version: int, new_version: int) -> set[str] | Unknown:
+        """The names of digests that were committed after version ``old_version``, up to ``new_version``; ``UNKNOWN`` if
+        the log does not tell any more. No rows are read."""
+        return self._standings.log(table).names_since(old_version, new_version)
 
     def log_entry(self, table: str, version: int) -> bytes | None:
-        """The entry of a version as it lies in the table's log; ``None`` where it is not there any more."""
+        """The entry of a version as it is stored in the table's log; ``None`` if it was deleted."""
         try:
             return self._standings.log(table).entry(version)
         except FileNotFoundError:
@@ -484,11 +489,15 @@ class Lake:
 
     def agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
         """The digest last committed under each name, if all of ``tables`` have the same one; else ``None``."""
-        found = [self.digests(table, names) for table in tables]
-        return {name: found[0][name] if len({one[name] for one in found}) == 1 else None for name in names}
+        digests_by_table = [self.digests(table, names) for table in tables]
+        return {
+            name: digests_by_table[0][name] if len({digests[name] for digests in digests_by_table}) == 1 else None
+            for name in names
+        }
 
     def holds(self, table: str, digests: Mapping[str, str]) -> bool:
-        """Whether the table has all of ``digests``. A run that was killed between two tables then skips this one."""
+        """Whether the table has all of ``digests``. The next run after a kill between two tables then skips this
+        one."""
         return self.digests(table, list(digests)) == dict(digests)
 
     def read(
@@ -499,7 +508,7 @@ class Lake:
         names = list(columns) if columns is not None else spec.schema.names
         schema = pa.schema([spec.schema.field(name) for name in names])
         handle = self.handle(spec)
-        if handle is None or any(not isinstance(v, str) and not len(v) for v in (where or {}).values()):
+        if handle is None or any(not isinstance(value, str) and not len(value) for value in (where or {}).values()):
             return schema.empty_table()
         try:
             return pa.Table.from_batches(scan(handle, schema, where or {}), schema)
@@ -507,10 +516,10 @@ class Lake:
             raise lake_fault(f"could not read {self.address(table)}", error) from error
 
     def pin(self, table: str, version: int | None = None) -> PinnedTable:
-        """The table as it is now, or at ``version``, as explicit files. Where it is :meth:`still` that of now is read
-        once, until there may be a newer commit."""
-        if version is None and (kept := self._kept_pin(table)) is not None:
-            return kept
+        """The table as it is now, or at ``version``, as explicit files. Where it is :meth:`still` the current version
+        is read once, until there may be a newer commit."""
+        if version is None and (kept_pin := self._kept_pin(table)) is not None:
+            return kept_pin
         spec = self.specs[table]
         handle = None if version == _NONE_YET else self.handle(spec) if version is None else self.open(spec, version)
         pinned = PinnedTable(spec, _NONE_YET, (), 0) if handle is None else self._pinned(spec, handle)
@@ -536,15 +545,15 @@ class Lake:
         )
 
     def _kept_pin(self, table: str) -> PinnedTable | None:
-        """The table as it was pinned in this block of :meth:`still`, if it is the one of now."""
+        """The table as it was pinned in this block of :meth:`still`, if that is still its newest version."""
         with self._lock:
-            kept = self._pins.get(table)
-            if kept is None:
+            kept_pin = self._pins.get(table)
+            if kept_pin is None:
                 return None
             if table not in self._seen:
-                return None if self.has_moved(table, kept.version) else kept
+                return None if self.has_moved(table, kept_pin.version) else kept_pin
             handle = self._seen[table]
-        return kept if (_NONE_YET if handle is None else handle.version()) == kept.version else None
+        return kept_pin if (_NONE_YET if handle is None else handle.version()) == kept_pin.version else None
 
     def file_system(self) -> FileSystem:
         """The file system that the files of pinned tables are on; credentials of S3 come from the usual chain."""
@@ -554,27 +563,27 @@ class Lake:
         return S3FileSystem(region=options.get("AWS_REGION"), endpoint_override=options.get("AWS_ENDPOINT_URL"))
 
     def other_tables(self) -> list[str]:
-        """The names of tables that are here and that none of ``specs`` declares."""
+        """The names of stored tables that none of ``specs`` declares."""
         folder = f"{self.root}/tables".removeprefix("s3://")
         try:
-            found = self.file_system().get_file_info(FileSelector(folder, allow_not_found=True))
+            file_infos = self.file_system().get_file_info(FileSelector(folder, allow_not_found=True))
         except OSError as error:
             raise lake_fault(f"could not list {folder}", error) from error
-        names = {one.base_name for one in found if one.type is FileType.Directory}
+        names = {file_info.base_name for file_info in file_infos if file_info.type is FileType.Directory}
         return sorted(name for name in names - self.specs.keys() if not name.startswith((".", "_")))
 
     def has_files(self, table: str) -> bool:
-        """Whether there is any file in the folder of a table, of whatever kind."""
+        """Whether the folder of a table has any file, of whatever kind."""
         folder = self.address(table).removeprefix("s3://")
         try:
-            found = self.file_system().get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
+            file_infos = self.file_system().get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
         except OSError as error:
             raise lake_fault(f"could not list {folder}", error) from error
-        return any(one.type is FileType.File for one in found)
+        return any(file_info.type is FileType.File for file_info in file_infos)
 
     def handle(self, spec: TableSpec) -> DeltaTable | None:
-        """The table as it is now; ``None`` where there is none. Its log is read where there may be anything new in it:
-        not in a block of :meth:`still` in which it was looked at. Raises ``EnvironmentFault``."""
+        """The current table; ``None`` if it does not exist. Its log is read if it may have new entries, and once in a
+        block of :meth:`still`. Raises ``EnvironmentFault``."""
         table = spec.name
         with self._lock:
             if table not in self._seen:
@@ -585,7 +594,7 @@ class Lake:
             return self._seen[table]
 
     def _newest(self, spec: TableSpec) -> DeltaTable | None:
-        """The handle that is kept, brought up to date where there may be a newer commit, else another one."""
+        """The kept handle, updated if there may be a newer commit, or a new one."""
         opened, kept = self._handles.get(spec.name, (0, None))
         if kept is not None:
             version = kept.version()
@@ -601,8 +610,8 @@ class Lake:
         return handle
 
     def open(self, spec: TableSpec, version: int | None = None, *, kept: DeltaTable | None = None) -> DeltaTable | None:
-        """Reads the log of a table, up to now or to ``version``; ``None`` where there is none. A handle that was
-        ``kept`` reads what is new. Raises ``EnvironmentFault``."""
+        """Reads the log of a table, up to now or to ``version``; ``None`` if it does not exist. A ``kept`` handle reads
+        only new entries. Raises ``EnvironmentFault``."""
         try:
             if kept is None:
                 handle = DeltaTable(self.address(spec.name), version, storage_options=self._options)
@@ -619,19 +628,19 @@ class Lake:
         return handle
 
     def _is_silent(self, table: str, version: int) -> bool:
-        """Whether an entry of a log in a folder is empty, which the library takes for a commit without changes."""
+        """Whether the entry of a version in a folder is empty: the library takes it for a commit without changes."""
         entry = Path(f"{self.address(table)}/_delta_log/{version:020}.json")
         return "://" not in self.root and entry.exists() and not entry.stat().st_size
 
     def _refuse_torn_log(self, table: str) -> None:
-        """Raises ``TornTable`` where a file of a table's log is not whole, so that nobody builds on it."""
-        for torn in torn_in_log(self.file_system(), self.address(table), table):
-            if not torn.is_harmless:
-                raise torn.fault()
+        """Raises ``TornTable`` if a file of a table's log is incomplete, so that nothing is built on it."""
+        for damaged_file in torn_in_log(self.file_system(), self.address(table), table):
+            if not damaged_file.is_harmless:
+                raise damaged_file.fault()
 
     def has_moved(self, table: str, version: int) -> bool:
-        """Whether there may be commits to a table after a version of it. In a folder that is one look for the next one;
-        to list the log costs 300 times as much."""
+        """Whether there may be commits to a table after a version of it. In a folder this is one look for the next
+        entry; to list the log costs 300 times as much."""
         address = self.address(table)
         return "://" in address or Path(f"{address}/_delta_log/{version + 1:020}.json").exists()
 
@@ -644,25 +653,25 @@ class Lake:
         return tuple(sorted(f"{address}/{unquote(path)}" for path in actions.column("path").to_pylist()))
 
     def prepare(self, table: str) -> None:
-        """Makes the table where there is none, and adds columns that the spec has and the table lacks."""
+        """Makes the table if it does not exist, and adds columns of the spec that it lacks."""
         spec = self.specs[table]
         if table not in self._written:
             self._before_write(spec)
             self._written.add(table)
-        for left in reversed(range(_COMMIT_TRIES)):
+        for remaining_tries in reversed(range(_COMMIT_TRIES)):
             self.look_again(table)
             handle = self.handle(spec)
             if handle is None:
                 self._create(spec)
                 return
-            lacking = missing_columns(spec.name, handle.schema(), spec.schema)
-            if not lacking:
+            missing = missing_columns(spec.name, handle.schema(), spec.schema)
+            if not missing:
                 return
             try:
-                add_columns(self, table, handle, lacking)
+                add_columns(self, table, handle, missing)
             except (OSError, DeltaError) as error:
                 # another process may be adding them at this moment: look again
-                if left == 0:
+                if remaining_tries == 0:
                     raise lake_fault(f"could not add columns to {self.address(spec.name)}", error) from error
 
     def _create(self, spec: TableSpec) -> None:
@@ -693,7 +702,7 @@ class Lake:
 
 
 def stored_schema(root: str, table: str, storage_options: Mapping[str, str] | None = None) -> pa.Schema | None:
-    """The columns that a table of a lake has; ``None`` where there is none, or its log cannot be read."""
+    """The columns that a stored table of a lake has; ``None`` if it does not exist, or its log cannot be read."""
     options = dict(storage_options) if storage_options else None
     try:
         return pa.schema(DeltaTable(f"{root.rstrip('/')}/tables/{table}", storage_options=options).schema().to_arrow())
@@ -701,10 +710,11 @@ def stored_schema(root: str, table: str, storage_options: Mapping[str, str] | No
         return None
 
 
-def lake_fault(what: str, error: Exception, family: type[EnvironmentFault] = EnvironmentFault) -> EnvironmentFault:
-    """What the Delta library or the file system raised, as a fault of ``family`` whose message begins with ``what``."""
+def lake_fault(problem: str, error: Exception, family: type[EnvironmentFault] = EnvironmentFault) -> EnvironmentFault:
+    """Turns an error of the Delta library or the file system into a fault of ``family`` whose message begins with
+    ``problem``."""
     if disk_is_full(error):
         return PlaceFault(
-            f"{what}: the disk is full", "Free some space and run it again; what was committed before is intact."
+            f"{problem}: the disk is full", "Free some space and run it again; what was committed before is intact."
         )
-    return family(f"{what}: {error}", f"{IF_TORN} Else check the place and its permissions, then run it again.")
+    return family(f"{problem}: {error}", f"{IF_TORN} Else check the place and its permissions, then run it again.")

@@ -1,6 +1,6 @@
 """Merges files of a table into one sorted run of files of a bounded size, with flat memory.
 
-A merge is one commit that takes files out and puts others in (``replacing.py``), whoever commits or merges meanwhile.
+A merge is one commit that removes files and adds others (``replacing.py``), while other processes commit or merge.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from cc_pipeline.lake.streaming import stream_files, stream_small_files
 _MEMORY: Final = "400MB"
 #: Bytes of rows up to which they are sorted without it.
 _SORTED_IN_MEMORY: Final = 32 << 20
-#: Bytes of a file from which its rows may be more than that, however few they are.
+#: Bytes of a file from which its rows may take more than that, however few they are.
 _MAY_BE_LARGE: Final = 1 << 20
-#: The place of a row among all that are merged, so that rows of a slice stay in their order.
+#: The position of a row among all that are merged, so that rows of a slice keep their order.
 _PLACE: Final = "_place"
-#: Files that are rewritten in one commit where they are large, or may be.
+#: Files that are rewritten in one commit if they are or may be large.
 _AT_ONCE: Final = 8
 #: Footers that are read at the same time.
 _AHEAD: Final = 8
@@ -53,8 +53,8 @@ _AHEAD: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much is merged: of which crawls (more than ``few_files`` small ones), at most ``most_bytes`` in one go, and
-    nothing begun after ``until`` (``time.monotonic()``)."""
+    """The limits of merging: crawls with more than ``few_files`` small files are merged, at most ``most_bytes`` in one
+    go, and no merge begins after ``until`` (``time.monotonic()``)."""
 
     few_files: int = field(default_factory=lambda: FEW_FILES)
     most_bytes: int | None = None
@@ -70,29 +70,34 @@ def is_due(lake: Lake, table: str, bounds: Bounds) -> bool:
 
 
 def merge_due(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:
-    """Merges what ``layout.due`` says, within ``bounds``; gives how many files were replaced.
+    """Merges the files that are due by ``layout.due``, within ``bounds``. Returns how many files were replaced.
 
-    Anybody may read, commit and merge meanwhile; what another process has replaced in the end is left to the next time.
+    Other processes may read, commit and merge meanwhile; files that one of them replaced are left to the next time.
     Raises ``EnvironmentFault`` when the lake cannot be read or written.
     """
     spec = lake.specs[table]
-    replaced, before = 0, math.inf
+    replaced, files_before = 0, math.inf
     while time.monotonic() < bounds.until:
         handle = opened_apart(lake, table)
         files = [] if handle is None else stored_files(spec, handle)
         steps = due(files, bounds.few_files, bounds.most_bytes)
         # a merge that left as many files as there were would be due for ever
-        if handle is None or not steps or len(files) >= before or not merge(lake, table, handle, steps[0], scratch):
+        if (
+            handle is None
+            or not steps
+            or len(files) >= files_before
+            or not merge(lake, table, handle, steps[0], scratch)
+        ):
             break
-        replaced, before = replaced + len(steps[0]), len(files)
+        replaced, files_before = replaced + len(steps[0]), len(files)
     return replaced
 
 
 def even_out(lake: Lake, table: str, scratch: Path, bounds: Bounds, most_files: int | None = None) -> int:
-    """Writes files anew that lack columns added since, so that readers need not look into all; gives how many.
+    """Rewrites files that lack columns added since, so that readers need not look into all. Returns how many.
 
-    It opens the footer of every file, of ``most_files`` at most; and does nothing where more bytes than
-    ``bounds.most_bytes`` are in question. Raises ``EnvironmentFault`` when the lake cannot be read or written.
+    It opens the footer of every file, of ``most_files`` at most, and does nothing if more than ``bounds.most_bytes``
+    would be rewritten. Raises ``EnvironmentFault`` when the lake cannot be read or written.
     """
     replaced = 0
     while time.monotonic() < bounds.until:
@@ -102,42 +107,42 @@ def even_out(lake: Lake, table: str, scratch: Path, bounds: Bounds, most_files: 
         files = stored_files(lake.specs[table], handle)
         if most_files is not None and len(files) > most_files:
             break
-        lacking = _lacking(lake, table, handle, files)
-        if not lacking:
+        incomplete_files = _lacking(lake, table, handle, files)
+        if not incomplete_files:
             with suppress(CommitFailedError):  # columns were added meanwhile: the next time
                 note_even(lake, table, handle)
             break
-        if sum(file.size for file in lacking) > (bounds.most_bytes or math.inf):
+        if sum(file.size for file in incomplete_files) > (bounds.most_bytes or math.inf):
             break
-        first = [file for file in lacking if file.partition == lacking[0].partition][:_AT_ONCE]
-        if not merge(lake, table, handle, first, scratch):
+        next_files = [file for file in incomplete_files if file.partition == incomplete_files[0].partition][:_AT_ONCE]
+        if not merge(lake, table, handle, next_files, scratch):
             break
-        replaced += len(first)
+        replaced += len(next_files)
     return replaced
 
 
 def _lacking(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile]) -> list[StoredFile]:
     system = lake.file_system()
 
-    def lacks(file: StoredFile) -> bool:
+    def is_incomplete(file: StoredFile) -> bool:
         with system.open_input_file(f"{lake.address(table)}/{file.path}".removeprefix("s3://")) as source:
-            return not wanted <= {*pq.ParquetFile(source).schema_arrow.names, *file.partition}
+            return not all_columns <= {*pq.ParquetFile(source).schema_arrow.names, *file.partition}
 
-    wanted = {field.name for field in handle.schema().fields}
+    all_columns = {field.name for field in handle.schema().fields}
     try:
         with ThreadPoolExecutor(_AHEAD) as pool:
-            return [file for file, one in zip(files, pool.map(lacks, files), strict=True) if one]
+            return [file for file, incomplete in zip(files, pool.map(is_incomplete, files), strict=True) if incomplete]
     except (OSError, pa.ArrowException) as error:
         raise lake_fault(f"could not read files of {lake.address(table)}", error) from error
 
 
 def merge(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile], scratch: Path) -> bool:
-    """Replaces ``files``, which lie in one partition, by sorted ones with the same rows; whether it did.
+    """Replaces ``files``, which lie in one partition, by sorted ones with the same rows. Returns whether it did.
 
-    ``handle`` is one of :func:`opened_apart`, at the version that the files were read from. ``scratch`` is a folder
-    for what does not fit into memory. ``False``, and nothing changed, where another process replaced some of them
-    meanwhile. Old files stay until they are vacuumed, as do those that a killed merge has written.
-    Raises ``EnvironmentFault`` when the lake cannot be read or written.
+    ``handle`` is one of :func:`opened_apart`, at the version that the files were read from. ``scratch`` is a folder for
+    rows that do not fit into memory. ``False``, and nothing changed, if another process replaced some of the files
+    meanwhile. Old files stay until they are vacuumed, as do files of a killed merge. Raises ``EnvironmentFault`` when
+    the lake cannot be read or written.
     """
     spec = lake.specs[table]
     schema = schema_of_files(spec, handle, files[0].partition)
@@ -146,11 +151,11 @@ def merge(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile
         if sum(action.rows for action in added) != sum(file.rows for file in files):
             raise EnvironmentFault(
                 f"merging files of {lake.address(table)} would change how many rows there are",
-                "Nothing was changed. The files disagree with the table's log: look whether somebody wrote there.",
+                "Nothing was changed. The files disagree with the table's log: check whether something wrote there.",
             )
         replace_files(lake, spec, handle, files, added)
     except CommitFailedError:
-        return False  # some of the files were replaced meanwhile; the next time merges what is left
+        return False  # some of the files were replaced meanwhile; the next time merges the rest
     except (OSError, DeltaError, pa.ArrowException) as error:
         raise lake_fault(f"could not merge files of {lake.address(table)}", error) from error
     return True
@@ -159,7 +164,7 @@ def merge(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile
 def _write_run(
     lake: Lake, spec: TableSpec, schema: pa.Schema, files: Sequence[StoredFile], scratch: Path
 ) -> list[StoredFile]:
-    """The new files, in their order. The log does not name them yet."""
+    """Writes the new files and returns them in their order. The log does not name them yet."""
     clustered = clustered_by(spec)
     order = [name for name in dict.fromkeys([clustered or "", *spec.sort_by]) if name in schema.names]
     with _faults_of(lake, spec):
@@ -185,15 +190,19 @@ def _rows_of(
     *,
     small: bool,
 ) -> Iterator[pa.RecordBatch]:
-    addresses = [f"{lake.address(spec.name)}/{one.path}" for group in groups for one in group]
+    addresses = [f"{lake.address(spec.name)}/{file.path}" for group in groups for file in group]
     if small:
         for table in stream_small_files(lake, addresses, schema):
             yield from _in_order(iter(table.to_batches()), schema, order, scratch)
         return
-    every = stream_files(lake, addresses, schema)
+    batches_by_file = stream_files(lake, addresses, schema)
     for group in groups:
-        own = chain.from_iterable(islice(every, len(group)))
-        yield from own if _is_run(lake, spec, schema, group, order) else _in_order(own, schema, order, scratch)
+        group_batches = chain.from_iterable(islice(batches_by_file, len(group)))
+        yield from (
+            group_batches
+            if _is_run(lake, spec, schema, group, order)
+            else _in_order(group_batches, schema, order, scratch)
+        )
 
 
 def _is_run(lake: Lake, spec: TableSpec, schema: pa.Schema, group: Sequence[StoredFile], order: Sequence[str]) -> bool:
@@ -210,33 +219,35 @@ def _is_run(lake: Lake, spec: TableSpec, schema: pa.Schema, group: Sequence[Stor
 
 
 def _places(rows: pa.Table, order: Sequence[str]) -> pa.Array:
-    """The rows' places in their order; those that do not differ in it stay in theirs."""
+    """The row numbers in sorted order; rows with equal keys keep their order."""
     return pc.sort_indices(rows, [(name, "ascending") for name in order])
 
 
-def _are_sorted(places: pa.Array) -> bool:
+def _are_sorted(positions: pa.Array) -> bool:
     # to make an array of a range, or numpy's of an array, imports pandas: 50 MB
-    return places.to_pylist() == [*range(len(places))]
+    return positions.to_pylist() == [*range(len(positions))]
 
 
 def _in_order(
     rows: Iterator[pa.RecordBatch], schema: pa.Schema, order: Sequence[str], scratch: Path
 ) -> Iterator[pa.RecordBatch]:
-    """``rows`` sorted; those that do not differ in ``order`` stay in theirs."""
-    held: deque[pa.RecordBatch] = deque()
+    """``rows`` sorted; rows with equal keys keep their order."""
+    waiting: deque[pa.RecordBatch] = deque()
     size = 0
     for batch in rows:
-        held.append(batch)
+        waiting.append(batch)
         size += batch.nbytes
         if size > _SORTED_IN_MEMORY:
-            yield from _in_order_apart(chain((held.popleft() for _ in range(len(held))), rows), schema, order, scratch)
+            yield from _in_order_apart(
+                chain((waiting.popleft() for _ in range(len(waiting))), rows), schema, order, scratch
+            )
             return
-    table = pa.Table.from_batches(held, schema)
-    places = _places(table, order) if order else None
-    if places is None or _are_sorted(places):
-        yield from held  # most files are of one slice, which is sorted when it is committed
+    table = pa.Table.from_batches(waiting, schema)
+    positions = _places(table, order) if order else None
+    if positions is None or _are_sorted(positions):
+        yield from waiting  # most files are of one slice, which is sorted when it is committed
     else:
-        yield from table.take(places).to_batches()
+        yield from table.take(positions).to_batches()
 
 
 def _in_order_apart(
@@ -248,12 +259,12 @@ def _in_order_apart(
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"SET temp_directory = '{str(scratch).replace(chr(39), chr(39) * 2)}'")
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
-        placed = pa.schema([*schema, pa.field(_PLACE, pa.int64())])
-        connection.register("_rows", pa.RecordBatchReader.from_batches(placed, _with_places(rows, schema)))
-        named = ", ".join(f'"{name}"' for name in schema.names)
-        ordered = ", ".join(f'"{name}"' for name in [*order, _PLACE])
-        found = connection.sql(f"SELECT {named} FROM _rows ORDER BY {ordered}")
-        yield from found.to_arrow_reader(BATCH_ROWS)
+        numbered_schema = pa.schema([*schema, pa.field(_PLACE, pa.int64())])
+        connection.register("_rows", pa.RecordBatchReader.from_batches(numbered_schema, _with_places(rows, schema)))
+        column_list = ", ".join(f'"{name}"' for name in schema.names)
+        order_list = ", ".join(f'"{name}"' for name in [*order, _PLACE])
+        sorted_rows = connection.sql(f"SELECT {column_list} FROM _rows ORDER BY {order_list}")
+        yield from sorted_rows.to_arrow_reader(BATCH_ROWS)
 
 
 @contextmanager
@@ -267,10 +278,10 @@ def _faults_of(lake: Lake, spec: TableSpec) -> Iterator[None]:
 
 
 def _with_places(rows: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    before = 0
+    rows_before = 0
     for batch in rows:
-        places = pa.array(range(before, before + batch.num_rows), pa.int64())
-        before += batch.num_rows
+        positions = pa.array(range(rows_before, rows_before + batch.num_rows), pa.int64())
+        rows_before += batch.num_rows
         yield pa.RecordBatch.from_arrays(
-            [*(batch.column(name) for name in schema.names), places], names=[*schema.names, _PLACE]
+            [*(batch.column(name) for name in schema.names), positions], names=[*schema.names, _PLACE]
         )

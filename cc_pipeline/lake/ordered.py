@@ -1,8 +1,8 @@
-"""Rows of any number and width in an order of their columns, with flat memory.
+"""Sorts rows of any number and width by some of their columns, with flat memory.
 
-A lake gives rows in no order, and a stage wants those of a file together. Few rows stay in memory; more are sorted in
-runs on disk, which are merged a piece of each at a time. Memory is bounded in bytes, never in rows: a row may be a few
-numbers, or a page.
+A lake gives rows in no order, and a stage wants the rows of a file together. A few rows stay in memory; more are sorted
+in runs on disk, which are merged a piece of each at a time. Memory is bounded in bytes, never in rows: a row may be a
+few numbers, or a page.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BATCH_BYTES = 4 << 20
 _MOST_RUNS = 48
 _PIECE = 1 << 20
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
-#: A place in the order: for each of its columns whether there is a value, and the value.
+#: A sort key: for each column of the order whether there is a value, and the value.
 _Place = tuple[tuple[bool, Any], ...]
 
 
@@ -37,9 +37,9 @@ class OrderedRows:
     """Takes rows batch by batch (:meth:`add`), and gives all of them in the order of some columns, nulls first, as
     often as it is asked (:meth:`batches`).
 
-    ``order`` may be empty: then rows come back as they were added. Rows that are alike in all of ``order`` come in no
-    order once there are many. ``folder`` is there and is deleted by the caller afterwards. Every method raises
-    ``EnvironmentFault`` where files in it cannot be written or read.
+    ``order`` may be empty: then rows come back as they were added. Rows with equal keys come in no order once there are
+    many. ``folder`` exists and is deleted by the caller afterwards. Every method raises ``EnvironmentFault`` if files
+    in it cannot be written or read.
     """
 
     def __init__(self, schema: pa.Schema, order: Sequence[str], folder: Path, in_memory: int | None = None) -> None:
@@ -50,14 +50,14 @@ class OrderedRows:
         self._kept: list[pa.RecordBatch] = []
         self._bytes = 0
         self._path = folder / f"rows-{uuid.uuid4().hex}.arrow"
-        #: Sorted files by how often their rows were merged: what is merged again is as large as what it is merged with.
+        #: Sorted files by how often their rows were merged: only files of about the same size are merged.
         self._runs: list[list[Path]] = []
         self._number = 0
         self._writer: pa.RecordBatchWriter | None = None
         self._is_ordered = not order
 
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Takes more rows, in the schema; not after they were asked for."""
+        """Adds rows of the schema; not after rows were read."""
         for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
             if not batch.num_rows:
                 continue
@@ -83,7 +83,7 @@ class OrderedRows:
             yield from spilled_batches(self._path)
 
     def drained(self) -> Iterator[pa.RecordBatch]:
-        """The same, for the only time: rows on disk are merged as they are drawn, and not written once more."""
+        """The same, for the only time: rows on disk are merged as they are read, and not written once more."""
         if not self._runs or self._is_ordered:
             yield from self.batches()
             return
@@ -96,18 +96,18 @@ class OrderedRows:
                 path.unlink()
 
     def _few_runs(self) -> list[Path]:
-        """All runs, which are no more than can be merged at once."""
+        """All runs, merged until they are few enough to be merged at once."""
         while sum(map(len, self._runs)) > _MOST_RUNS:
             self._merge_level(next(level for level, runs in enumerate(self._runs) if runs))
         return [path for level in self._runs for path in level]
 
     def _put_aside(self) -> None:
-        """Appends what is kept to the file of rows without an order, or makes it a run."""
+        """Appends the rows in memory to the file of rows without an order, or writes them as a run."""
         with disk_trouble(self._path):
             if self._order:
                 path = self._new_run(0)
                 self._write(_pieces(_sorted(self._taken(), self._order), _BATCH_ROWS, _PIECE), path)
-                # named when it is whole: a full disk leaves a torn file
+                # listed once it is complete: a full disk leaves a damaged file
                 self._runs[0].append(path)
             else:
                 if self._writer is None:
@@ -121,7 +121,7 @@ class OrderedRows:
         return table
 
     def _new_run(self, level: int) -> Path:
-        """Where a run of a level goes; those of a level that has enough of them become one of the next."""
+        """The path of a new run of a level. If the level is full, its runs become one of the next level first."""
         if level == len(self._runs):
             self._runs.append([])
         if len(self._runs[level]) == _MOST_RUNS:
@@ -130,21 +130,21 @@ class OrderedRows:
         return self._path.with_name(f"{self._path.stem}-run-{self._number}.arrow")
 
     def _merge_level(self, level: int) -> None:
-        """Makes one run of the next level of those of a level."""
-        to = self._new_run(level + 1)
+        """Merges the runs of a level into one run of the next level."""
+        target_path = self._new_run(level + 1)
         paths, self._runs[level] = self._runs[level], []
-        self._merge(paths, to)
-        self._runs[level + 1].append(to)
+        self._merge(paths, target_path)
+        self._runs[level + 1].append(target_path)
 
-    def _merge(self, paths: Sequence[Path], to: Path) -> None:
-        self._write(self._stretches(paths), to)
+    def _merge(self, paths: Sequence[Path], target_path: Path) -> None:
+        self._write(self._stretches(paths), target_path)
         for path in paths:
             path.unlink()
 
     def _stretches(self, paths: Sequence[Path]) -> Iterator[pa.RecordBatch]:
-        # the more rows are looked at together, the less often each run is searched for where they end
-        most = self._in_memory // max(1, len(paths))
-        return _merged([_Run(spilled_batches(path), self._order, most) for path in paths], self._order)
+        # the more rows are compared together, the less often each run is searched for their end
+        max_bytes = self._in_memory // max(1, len(paths))
+        return _merged([_Run(spilled_batches(path), self._order, max_bytes) for path in paths], self._order)
 
     def _write(self, batches: Iterable[pa.RecordBatch], path: Path) -> None:
         with pa.ipc.new_stream(str(path), self.schema, options=_COMPRESSED) as out:
@@ -161,8 +161,8 @@ class OrderedRows:
 
 @dataclass(slots=True)
 class _Run:
-    """A sorted file that is read in stretches of about ``most`` bytes: ``rows`` is the one at hand, ``None`` at the
-    end, and ``last`` the place of its last row."""
+    """A sorted file that is read in pieces of about ``most`` bytes: ``rows`` is the current piece, ``None`` at the end,
+    and ``last`` the sort key of its last row."""
 
     pieces: Iterator[pa.RecordBatch]
     order: Sequence[str]
@@ -171,76 +171,76 @@ class _Run:
     last: _Place = ()
 
     def advance(self) -> None:
-        some: list[pa.RecordBatch] = []
+        new_pieces: list[pa.RecordBatch] = []
         size = 0
-        while (not some or size < self.most) and (piece := next(self.pieces, None)) is not None:
-            some.append(piece)
+        while (not new_pieces or size < self.most) and (piece := next(self.pieces, None)) is not None:
+            new_pieces.append(piece)
             size += piece.nbytes
-        self.rows = pa.concat_batches(some) if some else None
+        self.rows = pa.concat_batches(new_pieces) if new_pieces else None
         if self.rows is not None:
             self.last = _place(self.rows, self.order, self.rows.num_rows - 1)
 
 
 def _merged(runs: Sequence[_Run], order: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of sorted runs in order, of each a stretch in memory."""
+    """Merges sorted runs, with a piece of each in memory."""
     for run in runs:
         run.advance()
-    while held := [run for run in runs if run.rows is not None]:
-        # up to here nothing can come any more but what is in memory
-        bound = min(run.last for run in held)
-        taken: list[pa.RecordBatch] = []
-        for run in held:
+    while open_runs := [run for run in runs if run.rows is not None]:
+        # rows up to this key are all in memory
+        bound = min(run.last for run in open_runs)
+        row_slices: list[pa.RecordBatch] = []
+        for run in open_runs:
             rows = run.rows
             assert rows is not None
             if run.last == bound:
-                taken.append(rows)
+                row_slices.append(rows)
                 run.advance()
                 continue
             if count := _through(rows, order, bound):
-                taken.append(rows.slice(0, count))
+                row_slices.append(rows.slice(0, count))
                 run.rows = rows.slice(count)
-        found = pa.Table.from_batches(taken)
-        yield from _pieces(found if len(taken) == 1 else _sorted(found, order), _BATCH_ROWS, _PIECE)
+        merged = pa.Table.from_batches(row_slices)
+        yield from _pieces(merged if len(row_slices) == 1 else _sorted(merged, order), _BATCH_ROWS, _PIECE)
 
 
 def _through(rows: pa.RecordBatch, order: Sequence[str], bound: _Place) -> int:
-    """How many of sorted rows do not come after ``bound``."""
+    """The number of sorted rows that do not come after ``bound``."""
     first, end = 0, rows.num_rows
     for name, value in zip(order, bound, strict=True):
         # rows before the first come before ``bound``, and up to the end they are like it in the columns so far
-        at = partial(_value, rows.column(name))
-        if at(first) != value:
-            first = bisect_left(range(end), value, first, key=at)
-        if first < end and at(end - 1) != value:
-            end = bisect_right(range(end), value, first, key=at)
+        read_key = partial(_value, rows.column(name))
+        if read_key(first) != value:
+            first = bisect_left(range(end), value, first, key=read_key)
+        if first < end and read_key(end - 1) != value:
+            end = bisect_right(range(end), value, first, key=read_key)
         if first >= end:
             return first
     return end
 
 
-def _place(rows: pa.RecordBatch, order: Sequence[str], at: int) -> _Place:
-    return tuple(_value(rows.column(name), at) for name in order)
+def _place(rows: pa.RecordBatch, order: Sequence[str], row: int) -> _Place:
+    return tuple(_value(rows.column(name), row) for name in order)
 
 
-def _value(column: pa.Array, at: int) -> tuple[bool, Any]:
-    value = column[at].as_py()
-    # what there is none of sorts first, and is compared with nothing
+def _value(column: pa.Array, row: int) -> tuple[bool, Any]:
+    value = column[row].as_py()
+    # nulls sort first, and are compared with nothing
     return (True, value) if value is not None else (False, 0)
 
 
-def _pieces(rows: pa.Table, most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Rows in batches of at most so many rows, and bytes where a batch has more than one."""
-    for batch in rows.to_batches(max_chunksize=most_rows):
-        if batch.nbytes <= most_bytes or batch.num_rows == 1:
+def _pieces(rows: pa.Table, max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Rows in batches of at most so many rows and bytes; a batch of one row may have more bytes."""
+    for batch in rows.to_batches(max_chunksize=max_rows):
+        if batch.nbytes <= max_bytes or batch.num_rows == 1:
             yield batch
             continue
-        # one wide row among narrow ones: only where it stands are batches small
+        # one wide row among narrow ones: only batches near it are small
         for half in (batch.slice(0, batch.num_rows // 2), batch.slice(batch.num_rows // 2)):
-            yield from _pieces(pa.Table.from_batches([half]), most_rows, most_bytes)
+            yield from _pieces(pa.Table.from_batches([half]), max_rows, max_bytes)
 
 
 def spilled_batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """Rows that were put aside in an Arrow stream file, batch by batch: for a commit with flat memory."""
+    """The rows of an Arrow stream file, batch by batch: for a commit with flat memory."""
     # not mapped into memory: a process would seem to hold all that it has read
     with pa.OSFile(str(path)) as source:
         yield from pa.ipc.open_stream(source)

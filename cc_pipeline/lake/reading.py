@@ -1,9 +1,9 @@
-"""Opens a published DuckDB file read-only, with what DuckDB needs to read its lake, wherever that lies now. The file
-may have been published elsewhere, before its home was moved, or over S3.
+"""Opens a published DuckDB file read-only, with the access that DuckDB needs to read its lake, wherever the lake is
+now. The file may have been published elsewhere, before its home was moved, or over S3.
 
 DuckDB reads S3 by its extension ``httpfs``, which is no part of its wheel. It is taken from a Python package or from
-where DuckDB keeps installed ones, and never fetched from the internet. The credentials live as long as the connection:
-no file holds them.
+DuckDB's folder of installed extensions, and never fetched from the internet. The credentials live as long as the
+connection: no file holds them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PACKAGE = "duckdb_extension_httpfs"
 
 #: What DuckDB may hold in memory for a long question.
 _MEMORY: Final = "1GB"
-#: Another process may be publishing, which would settle it too.
+#: Seconds to wait for another process that publishes, which would rewrite the views too.
 _PATIENCE: Final = 60.0
 #: The first file that a view of the schema ``lake`` names, as root and the rest; the tables lie in ``<root>/tables``.
 _NAMED: Final = r"'((?:[^']|'')*)(/tables/{table}/(?:[^']|'')*)'"
@@ -49,7 +49,7 @@ class S3Place:
 
 
 def s3_place(settings: Settings) -> S3Place | None:
-    """The settings' lake, or ``None`` where it is a folder."""
+    """The settings' lake, or ``None`` if it is a folder."""
     if scheme_of(settings.lake) != "s3":
         return None
     return S3Place(settings.lake, settings.s3_region, settings.lake_endpoint)
@@ -57,10 +57,11 @@ def s3_place(settings: Settings) -> S3Place | None:
 
 @contextmanager
 def open_published(path: Path, lake: S3Place | None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """``path`` read-only, times in UTC, for the length of the block; ``lake`` is what its views read, if on S3.
+    """``path`` read-only, times in UTC, for the length of the block; ``lake`` is the lake that its views read, if on
+    S3.
 
     Raises ``duckdb.Error`` when the file cannot be opened; ``EnvironmentFault`` without the extension or credentials,
-    for a file that needs them. One that holds the rows itself needs neither.
+    for a file that needs them. A file that holds the rows itself needs neither.
     """
     with connect(path, read_only=True) as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -72,14 +73,14 @@ def open_published(path: Path, lake: S3Place | None) -> Iterator[duckdb.DuckDBPy
 def let_read(connection: duckdb.DuckDBPyConnection, lake: S3Place) -> None:
     """Lets ``connection`` read the files of ``lake``, as long as it is open.
 
-    Raises ``EnvironmentFault`` where there is no ``httpfs`` for this DuckDB, and where there are no credentials.
+    Raises ``EnvironmentFault`` if there is no ``httpfs`` for this DuckDB, or if there are no credentials.
     """
     _load_extension(connection)
     _make_secret(connection, lake)
 
 
 def check_views(settings: Settings) -> None:
-    """Raises ``EnvironmentFault`` if publication will fail because the settings want views over S3 and this DuckDB has
+    """Raises ``EnvironmentFault`` if publication would fail because the settings want views over S3 and this DuckDB has
     no ``httpfs``. A run that asks first does not fetch for hours and then fail. Sends no request."""
     if settings.publish == "views" and s3_place(settings) is not None:
         check_extension()
@@ -105,8 +106,8 @@ def _load_extension(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _packaged_extension() -> Path | None:
     """The extension of the installed package that fits this DuckDB; another version's cannot be loaded."""
-    found = importlib.util.find_spec(_PACKAGE)
-    for folder in found.submodule_search_locations or () if found else ():
+    spec = importlib.util.find_spec(_PACKAGE)
+    for folder in spec.submodule_search_locations or () if spec else ():
         path = Path(folder) / "extensions" / f"v{duckdb.__version__}" / "httpfs.duckdb_extension"
         if path.is_file():
             return path
@@ -117,30 +118,35 @@ def _make_secret(connection: duckdb.DuckDBPyConnection, lake: S3Place) -> None:
     from cc_pipeline.stores.s3 import find_credentials  # noqa: PLC0415  # takes a while, and few need it
 
     # DuckDB's own chain is another extension (aws), and would look in other places than the rest of the pipeline
-    found = find_credentials(S3Options(), lake.root).get_frozen_credentials()
-    values = {"KEY_ID": found.access_key, "SECRET": found.secret_key, "REGION": lake.region, "SCOPE": lake.root}
-    if found.token:
-        values["SESSION_TOKEN"] = found.token
+    credentials = find_credentials(S3Options(), lake.root).get_frozen_credentials()
+    values = {
+        "KEY_ID": credentials.access_key,
+        "SECRET": credentials.secret_key,
+        "REGION": lake.region,
+        "SCOPE": lake.root,
+    }
+    if credentials.token:
+        values["SESSION_TOKEN"] = credentials.token
     flags = ""
     if lake.endpoint:
         values["ENDPOINT"] = shown(lake.endpoint).partition("://")[2].rstrip("/")
         flags = f", URL_STYLE 'path', USE_SSL {str(scheme_of(lake.endpoint) == 'https').lower()}"
-    named = ", ".join(f"{name} ?" for name in values)
+    options = ", ".join(f"{name} ?" for name in values)
     try:
-        connection.execute(f"CREATE TEMPORARY SECRET lake (TYPE s3, {named}{flags})", list(values.values()))
+        connection.execute(f"CREATE TEMPORARY SECRET lake (TYPE s3, {options}{flags})", list(values.values()))
     except duckdb.Error as error:
-        # its own words may hold what was to be kept
+        # DuckDB's message may hold the credentials
         raise EnvironmentFault(
-            f"DuckDB does not take the credentials for {lake.root} ({type(error).__name__})",
+            f"DuckDB rejected the credentials for {lake.root} ({type(error).__name__})",
             "Check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and CC_PIPELINE_LAKE_ENDPOINT.",
         ) from None
 
 
 def _reads_files(connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether any view names a file on S3; a copy has tables instead."""
-    asked = "SELECT count(*) FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, ?)"
-    found = connection.execute(asked, ["'s3://"]).fetchone()
-    return bool(found and found[0])
+    query = "SELECT count(*) FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, ?)"
+    row = connection.execute(query, ["'s3://"]).fetchone()
+    return bool(row and row[0])
 
 
 def quoted(value: str) -> str:
@@ -154,15 +160,15 @@ def quoted_name(name: str) -> str:
 
 
 def unended(query: str) -> str:
-    """The text of one statement without its semicolon, and what stands behind it. It may end in a comment: put a line
-    break before whatever follows it."""
+    """The text of one statement without its semicolon and the text after that. It may end in a comment: put a line
+    break before any text that follows it."""
     while (last := last_token(query)) is not None and query[last] == ";":
         query = query[:last]
     return query
 
 
 def last_token(text: str) -> int | None:
-    """Where the last token of SQL begins that is no comment; ``None`` where there is none."""
+    """The position of the last token of SQL that is no comment; ``None`` if there is none."""
     # offsets count bytes
     data = text.encode()
     starts = [start for start, kind in duckdb.tokenize(text) if kind != duckdb.token_type.comment]
@@ -171,7 +177,7 @@ def last_token(text: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where views look for the lake: its root, and one file below it that they name."""
+    """The location that views name: the root of the lake, and one file below it."""
 
     root: str
     file: str
@@ -181,7 +187,7 @@ class _Place:
 def open_settled(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
     """The home's published file, read-only, wherever the home was when it was published.
 
-    Raises ``EnvironmentFault`` where there is none, and as :func:`settled` and ``open_published`` do.
+    Raises ``EnvironmentFault`` if there is none, and as :func:`settled` and ``open_published`` do.
     """
     path = settings.published_path
     if not path.exists():
@@ -195,28 +201,28 @@ def open_settled(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextmanager
 def open_bounded(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The same for long questions: DuckDB holds a gigabyte at most, and puts what needs more into the home's scratch
-    folder."""
+    """The same for long queries: DuckDB uses a gigabyte of memory at most, and the home's scratch folder beyond
+    that."""
     with open_settled(settings) as connection:
-        # a folder of this name is cleared away should the process be killed
-        own = settings.home / "scratch" / this_process()
-        own.mkdir(parents=True, exist_ok=True)
+        # a folder of this name is deleted if the process is killed
+        process_folder = settings.home / "scratch" / this_process()
+        process_folder.mkdir(parents=True, exist_ok=True)
         try:
-            with tempfile.TemporaryDirectory(dir=own, prefix="asking-") as spill:
+            with tempfile.TemporaryDirectory(dir=process_folder, prefix="asking-") as spill:
                 connection.execute(f"SET temp_directory = {quoted(spill)}")
                 connection.execute(f"SET memory_limit = '{_MEMORY}'")
                 yield connection
         finally:
             with suppress(OSError):
-                own.rmdir()  # others of this process may use it
+                process_folder.rmdir()  # others of this process may use it
 
 
 @contextmanager
 def open_answers(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The home's cc.duckdb, read-only, for the length of the block; DuckDB's errors inside become ours.
+    """The home's cc.duckdb, read-only, for the length of the block. DuckDB's errors inside it become faults.
 
-    Raises ``EnvironmentFault`` where nothing was published or a file cannot be read, ``UserInputError`` for a
-    statement that DuckDB refuses.
+    Raises ``EnvironmentFault`` if nothing was published or a file cannot be read, ``UserInputError`` for a statement
+    that DuckDB refuses.
     """
     with explained(settings.published_path), open_settled(settings) as connection:
         yield connection
@@ -224,7 +230,7 @@ def open_answers(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns DuckDB's errors inside the block, on the file ``path``, into ours."""
+    """Turns DuckDB's errors inside the block, on the file ``path``, into faults."""
     try:
         yield
     except duckdb.HTTPException as error:
@@ -237,7 +243,7 @@ def explained(path: Path) -> Iterator[None]:
             raise EnvironmentFault(f"the disk is full: {error}", "Free some space, then run it again.") from error
         raise EnvironmentFault(
             f"{path}, or a file that it shows, cannot be read: {error}",
-            "Files of the tables are there again after the next publication: repeat a cc-pipeline run of before.",
+            "The next publication brings files of the tables back: repeat an earlier cc-pipeline run.",
         ) from error
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
@@ -253,39 +259,39 @@ def explained(path: Path) -> Iterator[None]:
 def settled(path: Path, lake: str) -> Iterator[Path]:
     """The file to open instead of ``path`` for the length of the block: ``path`` itself, as a rule.
 
-    Where its views name files that now lie in the folder ``lake``, it is written anew first; in a folder that cannot be
-    written, a copy for this block alone. Raises ``EnvironmentFault`` where the files are neither there nor where the
-    views say; ``duckdb.Error`` where ``path`` cannot be opened.
+    If its views name files that are in the folder ``lake`` now, it is rewritten first; in a read-only folder, as a copy
+    for this block alone. Raises ``EnvironmentFault`` if the files are neither there nor where the views say;
+    ``duckdb.Error`` if ``path`` cannot be opened.
     """
-    place = None if scheme_of(lake) else _named_place(path)
-    if place is None or place.root == lake:
+    location = None if scheme_of(lake) else _named_place(path)
+    if location is None or location.root == lake:
         yield path
         return
-    if not Path(lake + place.file).exists():
-        if not Path(place.root + place.file).exists():
+    if not Path(lake + location.file).exists():
+        if not Path(location.root + location.file).exists():
             raise EnvironmentFault(
-                f"{path} shows the tables of {place.root}, which are not there any more, and not in {lake}",
+                f"{path} shows the tables of {location.root}, which are not there any more, and not in {lake}",
                 "Name the folder they are in now (CC_PIPELINE_LAKE, or --home for the whole home), or publish again: "
                 "cc-pipeline run … --crawl …",
             )
-        # the file was handed on, and its lake is where it was
+        # the file was copied elsewhere, and its lake is still in its place
         yield path
         return
-    with _written_anew(path, place.root, lake) as anew:
-        yield anew
+    with _written_anew(path, location.root, lake) as rewritten:
+        yield rewritten
 
 
 def _named_place(path: Path) -> _Place | None:
-    """``None`` where no view names a file in a folder."""
+    """``None`` if no view names a file in a folder."""
     with connect(path, read_only=True) as connection:
         views = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, '/tables/')"
         for (table,) in connection.execute(views).fetchall():
-            asked = (
+            query = (
                 "SELECT regexp_extract(sql, ?, ['root', 'file']) FROM duckdb_views() WHERE schema_name = 'lake' AND "
             )
-            found = connection.execute(asked + "view_name = ?", [_NAMED.format(table=table), table]).fetchone()
-            if found and found[0]["file"]:
-                root, file = (found[0][part].replace("''", "'") for part in ("root", "file"))
+            row = connection.execute(query + "view_name = ?", [_NAMED.format(table=table), table]).fetchone()
+            if row and row[0]["file"]:
+                root, file = (row[0][part].replace("''", "'") for part in ("root", "file"))
                 return None if scheme_of(root) else _Place(root, file)
     return None
 
@@ -294,10 +300,10 @@ def _named_place(path: Path) -> _Place | None:
 def _written_anew(path: Path, root: str, lake: str) -> Iterator[Path]:
     try:
         with locked(path.with_name("publish.lock"), _PATIENCE):
-            place = _named_place(path)  # another process may have done it
-            if place is not None and place.root == root:
-                with written_whole(path) as beside:
-                    _rewrite(path, beside, root, lake)
+            location = _named_place(path)  # another process may have done it
+            if location is not None and location.root == root:
+                with written_whole(path) as new_path:
+                    _rewrite(path, new_path, root, lake)
     except OSError as error:
         if disk_is_full(error):
             raise EnvironmentFault(f"{path} cannot be written: the disk is full", "Free some space.") from error
@@ -309,13 +315,13 @@ def _written_anew(path: Path, root: str, lake: str) -> Iterator[Path]:
     yield path
 
 
-def _rewrite(path: Path, to: Path, root: str, lake: str) -> None:
-    """Copies a published file; its views then name the files below ``lake`` that they named below ``root``."""
-    shutil.copyfile(path, to)
-    before, after = (quoted(f"{place}/tables/").removesuffix("'") for place in (root, lake))
-    with connect(to) as connection:
+def _rewrite(path: Path, target_path: Path, root: str, lake: str) -> None:
+    """Copies a published file. The views of the copy name files below ``lake`` instead of ``root``."""
+    shutil.copyfile(path, target_path)
+    before, after = (quoted(f"{lake_root}/tables/").removesuffix("'") for lake_root in (root, lake))
+    with connect(target_path) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        said = connection.execute(
+        comments = connection.execute(
             "SELECT 'VIEW', view_name, NULL, comment FROM duckdb_views() WHERE schema_name = 'lake' UNION ALL "
             "SELECT 'COLUMN', table_name, column_name, comment FROM duckdb_columns() WHERE schema_name = 'lake'"
         ).fetchall()
@@ -323,7 +329,7 @@ def _rewrite(path: Path, to: Path, root: str, lake: str) -> None:
         views = connection.execute(naming, [before]).fetchall()
         for (sql,) in views:
             connection.execute(sql.replace(before, after).replace("CREATE VIEW", "CREATE OR REPLACE VIEW", 1))
-        for kind, view, column, comment in said:
+        for kind, view, column, comment in comments:
             if comment is not None:
                 name = f'lake."{view}"' + (f'."{column}"' if column else "")
                 connection.execute(f"COMMENT ON {kind} {name} IS {quoted(comment)}")

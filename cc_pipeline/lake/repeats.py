@@ -1,5 +1,5 @@
-"""Captures that a slice has more than once in a table. Each is there once, in every table about captures: a slice in
-which one repeats would be counted and shown twice."""
+"""Finds captures that a slice has more than once in a table. Each table about captures has each capture once: a slice
+with a repeated one would be counted and shown twice."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ def repeating(lake: Lake, table: str, slices: Collection[Slice] | None = None) -
     """The slices of ``table`` (default: of all) that have a capture more than once. Pages of files that were read whole
     are passed over.
 
-    Memory grows by 12 bytes a capture of one crawl: places are compared as numbers of 64 bits. Raises
+    Memory grows by 12 bytes a capture of one crawl: locations are compared as numbers of 64 bits. Raises
     ``EnvironmentFault`` when the lake cannot be read.
     """
-    found: set[Slice] = set()
+    repeating_slices: set[Slice] = set()
     if slices is None:
-        wheres: Iterator[dict[str, str | list[str]]] = ({"crawl": crawl} for crawl in crawls_of(lake.pin(table)))
+        conditions: Iterator[dict[str, str | list[str]]] = ({"crawl": crawl} for crawl in crawls_of(lake.pin(table)))
     else:
-        wheres = ({"crawl": crawl, "target": targets} for crawl, targets in targets_by_crawl(slices).items())
-    for where in wheres:
-        found |= {Slice(str(where["crawl"]), target) for target in _repeating_targets(lake, table, where)}
-    return found
+        conditions = ({"crawl": crawl, "target": targets} for crawl, targets in targets_by_crawl(slices).items())
+    for where in conditions:
+        repeating_slices |= {Slice(str(where["crawl"]), target) for target in _repeating_targets(lake, table, where)}
+    return repeating_slices
 
 
-def changed_slices(lake: Lake, table: str, before: int, commit_id: str) -> set[Slice] | None:
-    """The slices of a table whose rows were committed after the version ``before``, which was the commit ``commit_id``;
-    ``None`` where that is not known, also because the log is another. Raises ``EnvironmentFault``."""
-    now = lake.version(table)
-    if before > now or lake.commit_id(table, before) != commit_id:
+def changed_slices(lake: Lake, table: str, old_version: int, commit_id: str) -> set[Slice] | None:
+    """The slices of a table whose rows were committed after the version ``old_version``, which was the commit
+    ``commit_id``; ``None`` if that is not known, also because the log is another. Raises ``EnvironmentFault``."""
+    new_version = lake.version(table)
+    if old_version > new_version or lake.commit_id(table, old_version) != commit_id:
         return None
-    keys = row_counts.changed_slices(lake, table, before, now)
+    keys = row_counts.changed_slices(lake, table, old_version, new_version)
     return None if keys is None else {Slice(*key) for key in keys}
 
 
 def _repeating_targets(lake: Lake, table: str, where: dict[str, str | list[str]]) -> set[str]:
-    """The slugs of slices of one crawl in which a place comes twice."""
+    """The slugs of slices of one crawl with a repeated location."""
     slugs: dict[str, int] = {}
     targets, places = [np.zeros(0, np.int32)], [np.zeros(0, np.uint64)]
     for batch in _rows(lake, table, where):
@@ -62,19 +62,21 @@ def _repeating_targets(lake: Lake, table: str, where: dict[str, str | list[str]]
     target, place = np.concatenate(targets), np.concatenate(places)
     order = np.lexsort((place, target))
     target, place = target[order], place[order]
-    twice = (target[1:] == target[:-1]) & (place[1:] == place[:-1])
-    again = {*np.unique(target[1:][twice]).tolist()}
-    return {slug for slug, code in slugs.items() if code in again}
+    is_repeated = (target[1:] == target[:-1]) & (place[1:] == place[:-1])
+    repeated_codes = {*np.unique(target[1:][is_repeated]).tolist()}
+    return {slug for slug, code in slugs.items() if code in repeated_codes}
 
 
 def _rows(lake: Lake, table: str, where: dict[str, str | list[str]]) -> Iterator[pa.RecordBatch]:
-    """A row for each capture of a table, with its target and place."""
+    """A row for each capture of a table, with its target and location."""
     number, kind = _NUMBERED.get(table), "source_kind" if table in PAGE_TABLES else None
     columns = ["target", "warc_filename", "warc_record_offset", *filter(None, (number, kind))]
     for batch in stream_rows(lake, table, where, columns):
-        mine = pc.and_(pc.is_valid(batch.column("warc_filename")), pc.is_valid(batch.column("warc_record_offset")))
+        is_capture = pc.and_(
+            pc.is_valid(batch.column("warc_filename")), pc.is_valid(batch.column("warc_record_offset"))
+        )
         if number is not None:
-            mine = pc.and_(mine, pc.equal(batch.column(number), 0))
+            is_capture = pc.and_(is_capture, pc.equal(batch.column(number), 0))
         if kind is not None:
-            mine = pc.and_(mine, pc.equal(batch.column(kind), "records"))
-        yield batch.filter(mine)
+            is_capture = pc.and_(is_capture, pc.equal(batch.column(kind), "records"))
+        yield batch.filter(is_capture)

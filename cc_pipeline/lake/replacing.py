@@ -1,7 +1,7 @@
-"""Files of a table written anew and put in the place of others, in one commit that conflicts with every commit that
-takes out one of the same files, and with no other: no row gets lost, and none is there twice.
+"""Replaces files of a table by others in one commit. The commit conflicts with every commit that removes one of the
+same files, and with no other: no row is lost, and none is there twice.
 
-What merging, moving and adding rows have in common.
+Merging, moving and adding rows build on it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _AT_ONCE: Final = 8
 _MANY_REMOVED: Final = 200
 #: How the files of tables are packed.
 _PACKED: Final = {"compression": "ZSTD", "compression_level": 3}
-#: The same for a few rows, until they are merged: what costs then is what each column costs, to write and to read. It
-#: is half of that without a dictionary, and where to unpack needs no state; files are smaller.
+#: The same for a few rows, until they are merged: the cost is then that of each column, to write and to read. Without a
+#: dictionary it is half of that, and unpacking needs no state in advance; files are smaller.
 _PACKED_QUICKLY: Final = {"compression": "SNAPPY", "use_dictionary": False}
 #: Bytes of rows up to which they are few.
 _FEW_BYTES: Final = 2 << 20
@@ -52,7 +52,7 @@ _TRIES: Final = 20
 
 
 def opened_apart(lake: Lake, table: str) -> DeltaTable | None:
-    """A handle that stays at the version of now, whatever other threads do; ``None`` where there is no table."""
+    """A handle that stays at the current version, whatever other threads do; ``None`` if there is no table."""
     spec = lake.specs[table]
     lake.look_again(table, always=True)
     handle = lake.handle(spec)
@@ -60,44 +60,46 @@ def opened_apart(lake: Lake, table: str) -> DeltaTable | None:
 
 
 def schema_of_files(spec: TableSpec, handle: DeltaTable, partition: Iterable[str]) -> pa.Schema:
-    """The columns that files of a table have: those it has itself, without those in the names of folders."""
-    here = {field.name for field in handle.schema().fields} - set(partition)
-    return pa.schema([field for field in spec.schema if field.name in here])
+    """The columns that the files of a table have: its own, without those in the names of folders."""
+    stored_columns = {field.name for field in handle.schema().fields} - set(partition)
+    return pa.schema([field for field in spec.schema if field.name in stored_columns])
 
 
 def replace_files(
     lake: Lake,
     spec: TableSpec,
     handle: DeltaTable,
-    gone: Sequence[StoredFile],
+    removed: Sequence[StoredFile],
     added: Sequence[StoredFile],
     digests: Mapping[str, str] | None = None,
     counts: Mapping[SliceKey, int] | None = None,
     *,
     is_balanced: bool = True,
 ) -> None:
-    """Commits that ``added`` stand in the place of ``gone``, with ``digests`` by name and the row counts of the slices
-    that have other rows afterwards.
+    """Commits ``added`` in the place of ``removed``, with ``digests`` by name and the row counts of the slices whose
+    rows change.
 
-    ``handle`` stays at the version that the files were read from. Raises ``CommitFailedError`` where another process
-    took out one of them meanwhile, or committed a digest of one of these names; then nothing was changed. Raises
-    ``RowsOutOfBalance``, and nothing was changed, where the table would not have the rows that it had, without those
-    of the slices, and with ``counts``; not where ``is_balanced`` is false, for who takes out a file that is broken.
+    ``handle`` stays at the version that the files were read from. Raises ``CommitFailedError``, with nothing changed,
+    if another process removed one of them meanwhile, or committed a digest of one of these names. Raises
+    ``RowsOutOfBalance``, with nothing changed, if the table would not have its former rows, without those of the
+    slices, and with ``counts``; not if ``is_balanced`` is false, for callers that remove a broken file.
     """
-    new = counts or {}
+    new_counts = counts or {}
     if is_balanced:
-        check_balance(lake, spec, handle, gone, added, new)
+        check_balance(lake, spec, handle, removed, added, new_counts)
     now = int(time.time() * 1_000)
-    # as changes of data, which merges are not: otherwise two merges of the same files both get through
+    # marked as changes of data, which merges are not: otherwise two merges of the same files would both succeed
     actions: list[AddAction | RemoveAction] = [
-        *(RemoveAction(file.path, True, now, file.size, dict(file.partition)) for file in gone),
+        *(RemoveAction(file.path, True, now, file.size, dict(file.partition)) for file in removed),
         *(
             AddAction(file.path, file.size, dict(file.partition), now, True, statistics_of(spec, file))
             for file in added
         ),
     ]
-    said = {count_name(key): digest_from_int(rows) for key, rows in new.items()}
-    lake.commit_actions(spec.name, handle, actions, {**(digests or {}), **said}, checkpoint=len(gone) > _MANY_REMOVED)
+    count_digests = {count_name(key): digest_from_int(rows) for key, rows in new_counts.items()}
+    lake.commit_actions(
+        spec.name, handle, actions, {**(digests or {}), **count_digests}, checkpoint=len(removed) > _MANY_REMOVED
+    )
 
 
 def change_rows(
@@ -108,33 +110,33 @@ def change_rows(
     values: pa.Array,
     change: Callable[[pa.RecordBatch], pa.RecordBatch],
 ) -> int:
-    """Writes the files of ``crawl`` anew that have rows whose ``column`` is one of ``values``; gives how many.
+    """Rewrites the files of ``crawl`` that have rows whose ``column`` is one of ``values``. Returns how many.
 
     ``change`` takes batches of such a file, rows with other values among them, and gives as many rows in the same
-    columns; afterwards none has one of ``values``. Anybody may read, commit and merge meanwhile: what others replace
-    is looked at again, until no row of the table's newest version has any of them. The old files stay until they are
-    vacuumed. Raises ``EnvironmentFault``.
+    columns; afterwards none has one of ``values``. Other processes may read, commit and merge meanwhile: files that
+    they write are looked at again, until no row of the table's newest version has any of the values. The old files stay
+    until they are vacuumed. Raises ``EnvironmentFault``.
     """
     spec = lake.specs[table]
     changed, tries = 0, _TRIES
-    known: dict[str, bool] = {}
+    has_values: dict[str, bool] = {}
     try:
         while (handle := opened_apart(lake, table)) is not None:
             files = [file for file in stored_files(spec, handle) if file.partition.get("crawl") == crawl]
-            due: list[StoredFile] = []
+            due_files: list[StoredFile] = []
             for file in files:
-                if file.path not in known:
-                    known[file.path] = _has(lake, table, file, column, values)
-                if known[file.path]:
-                    due.append(file)
-            if not due:
+                if file.path not in has_values:
+                    has_values[file.path] = _has(lake, table, file, column, values)
+                if has_values[file.path]:
+                    due_files.append(file)
+            if not due_files:
                 return changed
-            some = due[:_AT_ONCE]
-            schema = schema_of_files(spec, handle, some[0].partition)
-            added = [new for file in some for new in _changed(lake, spec, schema, file, change)]
+            next_files = due_files[:_AT_ONCE]
+            schema = schema_of_files(spec, handle, next_files[0].partition)
+            added = [new for file in next_files for new in _changed(lake, spec, schema, file, change)]
             try:
-                replace_files(lake, spec, handle, some, added)
-                changed += len(some)
+                replace_files(lake, spec, handle, next_files, added)
+                changed += len(next_files)
             except CommitFailedError as error:
                 tries -= 1
                 if not tries:
@@ -162,72 +164,78 @@ def _changed(
     address = f"{lake.address(spec.name)}/{file.path}".removeprefix("s3://")
     with lake.file_system().open_input_file(address) as source:
         batches = pq.ParquetFile(source, pre_buffer=False).iter_batches(BATCH_ROWS, use_threads=False)
-        whole = (one for batch in batches for one in with_columns(pa.Table.from_batches([batch]), schema).to_batches())
-        added = list(
-            write_files(lake, spec, schema, file, whole_row_groups(map(change, whole), schema, spec.row_group_rows))
+        complete_batches = (
+            complete_batch
+            for batch in batches
+            for complete_batch in with_columns(pa.Table.from_batches([batch]), schema).to_batches()
         )
-    if sum(one.rows for one in added) != file.rows:
+        added = list(
+            write_files(
+                lake, spec, schema, file, whole_row_groups(map(change, complete_batches), schema, spec.row_group_rows)
+            )
+        )
+    if sum(new_file.rows for new_file in added) != file.rows:
         raise EnvironmentFault(
             f"changing rows of {lake.address(spec.name)} would change how many there are",
-            "Nothing was changed. The files disagree with the table's log: look whether somebody wrote there.",
+            "Nothing was changed. The files disagree with the table's log: check whether something wrote there.",
         )
     return added
 
 
 def whole_row_groups(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, most_rows: int = ROW_GROUP_ROWS
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_rows: int = ROW_GROUP_ROWS
 ) -> Iterator[pa.Table]:
-    """Rows in their order, put together to as many as a row group has."""
-    held: list[pa.Table] = []
+    """Rows in their order, joined to tables of the size of a row group."""
+    waiting: list[pa.Table] = []
     rows = size = 0
-    for whole in _together(batches, schema):
+    for joined in _together(batches, schema):
         # a row may be a page of a megabyte
-        length = max(1, min(BATCH_ROWS, _ROW_GROUP_BYTES * whole.num_rows // max(whole.nbytes, 1)))
-        for start in range(0, whole.num_rows, length):
-            table = whole.slice(start, length)
-            held.append(table)
+        length = max(1, min(BATCH_ROWS, _ROW_GROUP_BYTES * joined.num_rows // max(joined.nbytes, 1)))
+        for start in range(0, joined.num_rows, length):
+            table = joined.slice(start, length)
+            waiting.append(table)
             rows, size = rows + table.num_rows, size + table.nbytes
-            if rows >= most_rows or size >= _ROW_GROUP_BYTES:
-                yield pa.concat_tables(held)
-                held, rows, size = [], 0, 0
-    if held:
-        yield pa.concat_tables(held)
+            if rows >= max_rows or size >= _ROW_GROUP_BYTES:
+                yield pa.concat_tables(waiting)
+                waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def _together(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """``batches`` in ``schema``; small ones are copied into one, as each column of each costs as much as some hundred
-    rows."""
-    few: list[pa.Table] = []
+    """``batches`` in ``schema``. Small ones are copied into one, since each column of each costs as much as some
+    hundred rows."""
+    waiting: list[pa.Table] = []
     size = 0
     for batch in batches:
-        few.append(with_columns(pa.Table.from_batches([batch]), schema))
+        waiting.append(with_columns(pa.Table.from_batches([batch]), schema))
         size += batch.nbytes
-        if len(few) == _FEW_TOGETHER or size > _SMALL_TOGETHER:
-            yield pa.concat_tables(few).combine_chunks() if len(few) > 1 else few[0]
-            few, size = [], 0
-    if few:
-        yield pa.concat_tables(few).combine_chunks()
+        if len(waiting) == _FEW_TOGETHER or size > _SMALL_TOGETHER:
+            yield pa.concat_tables(waiting).combine_chunks() if len(waiting) > 1 else waiting[0]
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting).combine_chunks()
 
 
 def write_files(
     lake: Lake,
     spec: TableSpec,
     schema: pa.Schema,
-    like: StoredFile,
+    template: StoredFile,
     row_groups: Iterator[pa.Table],
     name: str | None = None,
     *,
     quick: bool = False,
 ) -> Iterator[StoredFile]:
-    """Writes files beside ``like``; gives each once it is whole. The log does not name them yet.
+    """Writes files beside ``template``, and yields each once it is complete. The log does not name them yet.
 
-    ``name`` is in the files' names, and nobody else's. ``quick``: a few rows are packed for a quick look, until they
-    are merged.
+    ``name`` is in the files' names, and must be unique. ``quick``: a few rows are packed quickly, until they are
+    merged.
     """
-    folder, clustered, run = like.path.rpartition("/")[0], clustered_by(spec), name or uuid4()
+    folder, clustered, run = template.path.rpartition("/")[0], clustered_by(spec), name or uuid4()
     system = lake.file_system()
-    table, following = next(row_groups, None), next(row_groups, None)
-    are_few = quick and table is not None and following is None and table.nbytes <= _FEW_BYTES
+    table, next_table = next(row_groups, None), next(row_groups, None)
+    is_small = quick and table is not None and next_table is None and table.nbytes <= _FEW_BYTES
     for number in count():
         if table is None:
             return
@@ -240,27 +248,28 @@ def write_files(
             pq.ParquetWriter(
                 sink,
                 schema,
-                **(_PACKED_QUICKLY if are_few else _PACKED),
+                **(_PACKED_QUICKLY if is_small else _PACKED),
                 # as the format of the tables has times
                 coerce_timestamps="us",
             ) as writer,
         ):
             while table is not None and sink.tell() < FILE_BYTES:
                 if clustered in schema.names:
-                    found = pc.min_max(table.column(clustered)).as_py()
-                    bounds = [min([*bounds[:1], found["min"]]), max([*bounds[1:], found["max"]])]
+                    min_max = pc.min_max(table.column(clustered)).as_py()
+                    bounds = [min([*bounds[:1], min_max["min"]]), max([*bounds[1:], min_max["max"]])]
                 writer.write_table(table, row_group_size=table.num_rows)
                 rows += table.num_rows
-                table, following = following, next(row_groups, None)
+                table, next_table = next_table, next(row_groups, None)
         size = system.get_file_info(address).size
-        yield StoredFile(path, like.partition, size, rows, *(bounds or (None, None)))
+        yield StoredFile(path, template.partition, size, rows, *(bounds or (None, None)))
 
 
 def statistics_of(spec: TableSpec, file: StoredFile) -> str:
-    """What the log says of a file: its rows and, as for other files, bounds of the columns that make slices."""
+    """The statistics of a file for the log: its rows and, as for other files, bounds of the columns that make
+    slices."""
     clustered = clustered_by(spec)
-    known = {"numRecords": file.rows}
+    statistics = {"numRecords": file.rows}
     if clustered is None or file.first is None:
-        return json.dumps(known)
+        return json.dumps(statistics)
     bounds = {"minValues": {clustered: file.first}, "maxValues": {clustered: file.last}, "nullCount": {clustered: 0}}
-    return json.dumps(known | bounds)
+    return json.dumps(statistics | bounds)

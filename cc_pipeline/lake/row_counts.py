@@ -1,7 +1,7 @@
-"""The number of rows that each slice of a table was committed with, kept beside its digests.
+"""Keeps the number of rows that each slice of a table was committed with, beside its digests.
 
-The count of a slice is a Delta application transaction of the commit that wrote its rows. So "as many rows are there
-as were committed" can be asked without a scan, and two commits of one slice always meet in the log.
+The count of a slice is a Delta application transaction of the commit that wrote its rows. So the question "are as many
+rows there as were committed" needs no scan, and two commits of one slice always meet in the log.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from cc_pipeline.lake.layout import StoredFile, clustered_by
 #: The values of a table's slice columns, in their order.
 SliceKey: TypeAlias = tuple[str, ...]
 
-#: What the names of counts begin with; the key of the slice follows.
+#: The prefix of the names of counts; the key of the slice follows.
 COUNT_NAMES: Final = "rows:"
-#: Stands for the count of a slice that is to be made again: whatever rows are there are replaced then.
+#: In place of the count of a slice that is to be made again: its rows are replaced then.
 NOT_COUNTED: Final = digest_from_int((1 << 60) - 1)
 #: Entries of a log that are read for what changed, at most.
 _MOST_ENTRIES: Final = 5_000
 #: Slices that a message names.
 _NAMED: Final = 3
-#: Files that are looked at at the same time.
+#: Files that are read in parallel.
 _AHEAD: Final = 8
-#: Rows of a narrow column that are looked at together.
+#: Rows of a narrow column in one batch.
 _NARROW_ROWS: Final = 1 << 16
 
 
@@ -51,7 +51,7 @@ def count_name(key: SliceKey) -> str:
 
 
 def key_of(spec: TableSpec, name: str) -> SliceKey | None:
-    """The slice whose row count is committed under ``name``; ``None`` where it is no name of a count."""
+    """The slice whose row count is committed under ``name``; ``None`` if the name is not that of a count."""
     if not name.startswith(COUNT_NAMES):
         return None
     if not spec.slice_columns:
@@ -61,9 +61,9 @@ def key_of(spec: TableSpec, name: str) -> SliceKey | None:
 
 
 class RowsOutOfBalance(EnvironmentFault):
-    """A commit to ``table`` that would not leave the rows it should; nothing was committed.
+    """A commit to ``table`` would not leave the rows it should; nothing was committed.
 
-    ``slices`` has, by key, the rows that a slice was committed with (``None``: not known) and those that are there.
+    ``slices`` has, by key, the rows that a slice was committed with (``None``: not known) and those that are stored.
     """
 
     table: str
@@ -71,14 +71,14 @@ class RowsOutOfBalance(EnvironmentFault):
 
 
 def _out_of_balance(table: str, numbers: str, slices: Mapping[SliceKey, tuple[int | None, int]]) -> RowsOutOfBalance:
-    named = [
-        f"{' '.join(key) or 'the table'}: {there:,} rows, committed with {'?' if said is None else f'{said:,}'}"
-        for key, (said, there) in sorted(slices.items(), key=lambda item: item[0])
+    descriptions = [
+        f"{' '.join(key) or 'the table'}: {rows:,} rows, committed with {'?' if count is None else f'{count:,}'}"
+        for key, (count, rows) in sorted(slices.items(), key=lambda item: item[0])
     ]
-    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    suffix = f" and {len(descriptions) - _NAMED} more" if len(descriptions) > _NAMED else ""
     fault = RowsOutOfBalance(
-        f"{table}: {numbers} ({'; '.join(named[:_NAMED])}{more})",
-        "Nothing was committed. Have these slices made again: cc-pipeline doctor --repair",
+        f"{table}: {numbers} ({'; '.join(descriptions[:_NAMED])}{suffix})",
+        "Nothing was committed. Make these slices again: cc-pipeline doctor --repair",
     )
     fault.table, fault.slices = table, dict(slices)
     return fault
@@ -87,11 +87,11 @@ def _out_of_balance(table: str, numbers: str, slices: Mapping[SliceKey, tuple[in
 def committed_counts(
     lake: Lake, table: str, keys: Collection[SliceKey], version: int | None = None
 ) -> dict[SliceKey, int | None]:
-    """The number of rows that each slice was committed with, as of ``version`` (default: now); ``None`` where it is not
+    """The number of rows that each slice was committed with, as of ``version`` (default: now); ``None`` if it is not
     known. No rows are read. Raises ``EnvironmentFault``."""
     names = {key: count_name(key) for key in keys}
-    found = lake.digests(table, [*names.values()], version)
-    return {key: _count(found[name]) for key, name in names.items()}
+    digests = lake.digests(table, [*names.values()], version)
+    return {key: _count(digests[name]) for key, name in names.items()}
 
 
 def _count(digest: str | None) -> int | None:
@@ -102,30 +102,32 @@ def check_balance(
     lake: Lake,
     spec: TableSpec,
     handle: DeltaTable,
-    gone: Sequence[StoredFile],
+    removed: Sequence[StoredFile],
     added: Sequence[StoredFile],
     new: Mapping[SliceKey, int],
 ) -> None:
-    """Raises ``RowsOutOfBalance`` where a commit that puts ``added`` in the place of ``gone``, with ``new`` rows of
-    each slice that it replaces, would take away or leave other rows than those.
+    """Raises ``RowsOutOfBalance`` if a commit that puts ``added`` in the place of ``removed``, with ``new`` rows of
+    each replaced slice, would remove or leave other rows than those.
 
-    Only slices of which no count was committed are read, and they count as what is there.
+    Only slices without a committed count are read, and their stored rows count.
     """
-    before, after, written = _rows(gone), _rows(added), sum(new.values())
-    said = committed_counts(lake, spec.name, new, handle.version())
-    unknown = {key for key, count in said.items() if count is None}
-    if unknown and unknown == said.keys():
+    rows_before, rows_after, written = _rows(removed), _rows(added), sum(new.values())
+    committed = committed_counts(lake, spec.name, new, handle.version())
+    uncounted = {key for key, count in committed.items() if count is None}
+    if uncounted and uncounted == committed.keys():
         return
-    replaced = sum(count or 0 for count in said.values())
-    if unknown and gone:
-        among = sorted(key[-1] for key in unknown) if clustered_by(spec) is not None else None
-        there = count_in_files(lake, spec, gone, among)
-        replaced += sum(there[key] for key in unknown)
-    if before - replaced + written == after:
+    replaced = sum(count or 0 for count in committed.values())
+    if uncounted and removed:
+        counted_values = sorted(key[-1] for key in uncounted) if clustered_by(spec) is not None else None
+        stored_counts = count_in_files(lake, spec, removed, counted_values)
+        replaced += sum(stored_counts[key] for key in uncounted)
+    if rows_before - replaced + written == rows_after:
         return
-    there = count_in_files(lake, spec, gone)
-    differing = {key: (count, there[key]) for key, count in said.items() if count != there[key]}
-    numbers = f"{before:,} rows less {replaced:,} that are replaced and {written:,} new ones are not {after:,}"
+    stored_counts = count_in_files(lake, spec, removed)
+    differing = {key: (count, stored_counts[key]) for key, count in committed.items() if count != stored_counts[key]}
+    numbers = (
+        f"{rows_before:,} rows less {replaced:,} that are replaced and {written:,} new ones are not {rows_after:,}"
+    )
     raise _out_of_balance(spec.name, numbers, differing)
 
 
@@ -134,45 +136,46 @@ def _rows(files: Iterable[StoredFile]) -> int:
 
 
 def count_in_files(
-    lake: Lake, spec: TableSpec, files: Iterable[StoredFile], among: Sequence[str] | None = None
+    lake: Lake, spec: TableSpec, files: Iterable[StoredFile], counted_values: Sequence[str] | None = None
 ) -> Counter[SliceKey]:
-    """The rows of each slice in some files of a table; with ``among``, sorted values of the last slice column, at least
-    of those. The log says it of files of one slice; of others their bounds do by row group, or one column is read.
+    """The rows of each slice in some files of a table; with ``counted_values``, sorted values of the last slice column,
+    at least of those. The log has the count for files of one slice. For others the bounds of row groups are used, or
+    one column is read.
 
     Raises ``EnvironmentFault``.
     """
     clustered = clustered_by(spec)
-    found: Counter[SliceKey] = Counter()
+    counts: Counter[SliceKey] = Counter()
     for file in files:
-        above = tuple(file.partition[name] or "" for name in spec.slice_columns if name in file.partition)
+        key_prefix = tuple(file.partition[name] or "" for name in spec.slice_columns if name in file.partition)
         if clustered is None:
-            found[above] += file.rows
+            counts[key_prefix] += file.rows
         elif file.first is not None and file.first == file.last:
-            found[(*above, file.first)] += file.rows
+            counts[(*key_prefix, file.first)] += file.rows
         else:
-            for value, rows in _counted(lake, spec, file, clustered, among):
-                found[(*above, value)] += rows
-    return found
+            for value, rows in _counted(lake, spec, file, clustered, counted_values):
+                counts[(*key_prefix, value)] += rows
+    return counts
 
 
 def _counted(
-    lake: Lake, spec: TableSpec, file: StoredFile, column: str, among: Sequence[str] | None
+    lake: Lake, spec: TableSpec, file: StoredFile, column: str, counted_values: Sequence[str] | None
 ) -> Iterator[tuple[str, int]]:
-    """Values of a column of a file, each with a number of rows; a value may come again."""
+    """Values of a column of a file, each with a number of rows; a value may be repeated."""
     address = f"{lake.address(spec.name)}/{file.path}".removeprefix("s3://")
     try:
         with lake.file_system().open_input_file(address) as source:
             reader = pq.ParquetFile(source, pre_buffer=False, read_dictionary=[column])
-            place = reader.schema_arrow.get_field_index(column)
+            position = reader.schema_arrow.get_field_index(column)
             mixed = []
             for number in range(reader.num_row_groups):
                 group = reader.metadata.row_group(number)
-                bounds = group.column(place).statistics
+                bounds = group.column(position).statistics
                 if bounds is None or not bounds.has_min_max:
                     mixed.append(number)
                 elif bounds.min == bounds.max and not bounds.null_count:
                     yield bounds.min, group.num_rows
-                elif among is None or _is_between(among, bounds.min, bounds.max):
+                elif counted_values is None or _is_between(counted_values, bounds.min, bounds.max):
                     mixed.append(number)
             for batch in reader.iter_batches(_NARROW_ROWS, mixed, [column], use_threads=False) if mixed else ():
                 for pair in batch.column(0).cast(pa.string()).value_counts().to_pylist():
@@ -181,10 +184,10 @@ def _counted(
         raise lake_fault(f"could not read {address}", error) from error
 
 
-def _is_between(among: Sequence[str], first: str, last: str) -> bool:
+def _is_between(sorted_values: Sequence[str], first: str, last: str) -> bool:
     """Whether any of the sorted values lies between two bounds."""
-    place = bisect_left(among, first)
-    return place < len(among) and among[place] <= last
+    position = bisect_left(sorted_values, first)
+    return position < len(sorted_values) and sorted_values[position] <= last
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +195,8 @@ class Miscounted:
     """Slices of a table that have other rows than they were committed with.
 
     ``slices`` has, by key, the rows that were committed (``None``: the slice is to be made again) and those that are
-    there. ``broken`` are the files (paths below the table's folder) that are lacking or not whole; none of their rows
-    is there.
+    stored. ``broken`` are the files (paths below the table's folder) that are missing or incomplete; none of their rows
+    counts.
     """
 
     table: str
@@ -204,11 +207,12 @@ class Miscounted:
 def find_miscounted(
     lake: Lake, table: str, keys: Collection[SliceKey] | None = None, version: int | None = None
 ) -> Miscounted:
-    """Which of the slices ``keys`` (default: all) have other rows at ``version`` (default: now) than their commits say.
+    """Finds the slices among ``keys`` (default: all) that have other rows at ``version`` (default: now) than they were
+    committed with.
 
-    It looks at the sizes of the files that may hold them and, where ``keys`` are named, at their footers. Rows are not
-    read, but for one column of files of several slices. A slice of which no count was committed is passed over. Raises
-    ``EnvironmentFault`` where the log, or a whole file, cannot be read.
+    It looks at the sizes of the files that may hold them and, if ``keys`` are given, at their footers. Rows are not
+    read, except one column of files of several slices. A slice without a committed count is passed over. Raises
+    ``EnvironmentFault`` if the log, or a complete file, cannot be read.
     """
     if keys is not None and not keys:
         return Miscounted(table)
@@ -218,31 +222,31 @@ def find_miscounted(
     files: dict[str, list[StoredFile]] = defaultdict(list)
     for file in pinned.stored_files(None if keys is None else _crawls(spec, keys)):
         files[file.partition.get("crawl") or ""].append(file)
-    named = _by_crawl(spec, keys) if keys is not None else None
-    every = _by_crawl(spec, _counted_keys(lake, spec)) if named is None else {}
+    requested_keys = _by_crawl(spec, keys) if keys is not None else None
+    all_keys = _by_crawl(spec, _counted_keys(lake, spec)) if requested_keys is None else {}
     slices: dict[SliceKey, tuple[int | None, int]] = {}
     broken: list[str] = []
-    for crawl, own in (named or every).items():
-        found = _compared(lake, spec, files[crawl], own, pinned.version, footers=named is not None)
-        if found.broken and named is not None:
-            # a broken file has rows of others too
-            rest = {*own, *_counted_keys(lake, spec, crawl)}
-            found = _compared(lake, spec, files[crawl], rest, pinned.version, footers=True)
-        slices |= found.slices
-        broken += found.broken
+    for crawl, crawl_keys in (requested_keys or all_keys).items():
+        comparison = _compared(lake, spec, files[crawl], crawl_keys, pinned.version, footers=requested_keys is not None)
+        if comparison.broken and requested_keys is not None:
+            # a broken file has rows of other slices too
+            affected_keys = {*crawl_keys, *_counted_keys(lake, spec, crawl)}
+            comparison = _compared(lake, spec, files[crawl], affected_keys, pinned.version, footers=True)
+        slices |= comparison.slices
+        broken += comparison.broken
     return Miscounted(table, slices, tuple(broken))
 
 
-def changed_slices(lake: Lake, table: str, before: int, now: int) -> set[SliceKey] | None:
-    """The slices that commits after version ``before``, up to ``now``, changed or may have changed; ``None`` where the
-    log does not say. Of a commit that names no slice, a merge or a stranger's, these are those in the bounds of its
-    files. No rows are read. Raises ``EnvironmentFault``."""
+def changed_slices(lake: Lake, table: str, old_version: int, new_version: int) -> set[SliceKey] | None:
+    """The slices that commits after version ``old_version``, up to ``new_version``, changed or may have changed;
+    ``None`` if the log does not tell. A commit that names no slice, a merge or a foreign one, may have changed all
+    slices within the bounds of its files. No rows are read. Raises ``EnvironmentFault``."""
     spec = lake.specs[table]
-    if now - before > _MOST_ENTRIES:
+    if new_version - old_version > _MOST_ENTRIES:
         return None
-    found: set[SliceKey] = set()
+    changed_keys: set[SliceKey] = set()
     ranges: dict[str, list[tuple[str | None, str | None]]] = defaultdict(list)
-    for version in range(before + 1, now + 1):
+    for version in range(old_version + 1, new_version + 1):
         entry = lake.log_entry(table, version)
         if entry is None:
             return None
@@ -250,19 +254,19 @@ def changed_slices(lake: Lake, table: str, before: int, now: int) -> set[SliceKe
             keys, files = _of_entry(spec, entry)
         except (ValueError, KeyError, TypeError):
             return None
-        found |= keys
+        changed_keys |= keys
         for crawl, first, last in files if not keys else ():
             ranges[crawl].append((first, last))
-    for crawl, own in ranges.items():
+    for crawl, bounds in ranges.items():
         for key in _counted_keys(lake, spec, crawl):
-            if any(first is None or last is None or first <= key[-1] <= last for first, last in own):
-                found.add(key)
-    return found
+            if any(first is None or last is None or first <= key[-1] <= last for first, last in bounds):
+                changed_keys.add(key)
+    return changed_keys
 
 
 def _of_entry(spec: TableSpec, entry: bytes) -> tuple[set[SliceKey], list[tuple[str, str | None, str | None]]]:
-    """The slices that an entry of a log counts; and of its files the crawl, with the first and last slice. Nobody says
-    which slices were in files that are only taken out."""
+    """The slices that an entry of a log counts; and for each of its files the crawl, with the first and last slice. The
+    slices of files that are only removed are not known."""
     keys: set[SliceKey] = set()
     added: list[tuple[str, str | None, str | None]] = []
     removed: set[str] = set()
@@ -273,11 +277,11 @@ def _of_entry(spec: TableSpec, entry: bytes) -> tuple[set[SliceKey], list[tuple[
             keys.add(key)
         elif "add" in action:
             stats = json.loads(action["add"].get("stats") or "{}")
-            bounds = (stats.get(one, {}).get(clustered) for one in ("minValues", "maxValues"))
+            bounds = (stats.get(bound_name, {}).get(clustered) for bound_name in ("minValues", "maxValues"))
             added.append((action["add"]["partitionValues"].get("crawl") or "", *bounds))
         elif "remove" in action:
             removed.add((action["remove"].get("partitionValues") or {}).get("crawl") or "")
-    return keys, [*added, *((crawl, None, None) for crawl in removed - {one[0] for one in added})]
+    return keys, [*added, *((crawl, None, None) for crawl in removed - {added_file[0] for added_file in added})]
 
 
 def _crawls(spec: TableSpec, keys: Collection[SliceKey]) -> frozenset[str] | None:
@@ -285,18 +289,18 @@ def _crawls(spec: TableSpec, keys: Collection[SliceKey]) -> frozenset[str] | Non
 
 
 def _by_crawl(spec: TableSpec, keys: Iterable[SliceKey]) -> dict[str, list[SliceKey]]:
-    found: dict[str, list[SliceKey]] = defaultdict(list)
+    keys_by_crawl: dict[str, list[SliceKey]] = defaultdict(list)
     for key in keys:
-        found[key[0] if "crawl" in spec.slice_columns else ""].append(key)
-    return found
+        keys_by_crawl[key[0] if "crawl" in spec.slice_columns else ""].append(key)
+    return keys_by_crawl
 
 
 def _counted_keys(lake: Lake, spec: TableSpec, crawl: str = "") -> list[SliceKey]:
-    """The slices of a crawl (default: all) of which a count was committed. Where the log does not tell, those that have
-    rows are looked at: whether they were counted is seen then."""
-    only = len(spec.slice_columns) > 1
+    """The slices of a crawl (default: all) that have a committed count. If the log does not tell, the slices with
+    stored rows: whether they have a count is seen later."""
+    has_target = len(spec.slice_columns) > 1
     try:
-        names = lake.digest_names(spec.name, f"{COUNT_NAMES}{crawl}{':' if crawl and only else ''}")
+        names = lake.digest_names(spec.name, f"{COUNT_NAMES}{crawl}{':' if crawl and has_target else ''}")
     except DigestsUnknown:
         files = lake.pin(spec.name).stored_files(_crawls(spec, [(crawl,)]) if crawl else None)
         return [*count_in_files(lake, spec, _sound(lake, spec, files, footers=True)[0])]
@@ -312,30 +316,35 @@ def _compared(
     *,
     footers: bool,
 ) -> Miscounted:
-    """The slices of one crawl, or of a table without crawls, compared with what their commits say."""
+    """Compares the stored rows of the slices of one crawl, or of a table without crawls, with their committed
+    counts."""
     names = {key: count_name(key) for key in keys}
     digests = lake.digests(spec.name, [*names.values()], version)
-    said = {key: digests[name] for key, name in names.items() if digests[name] is not None}
-    among = sorted(key[-1] for key in said) if clustered_by(spec) is not None else None
-    near = [file for file in files if among is None or None in (file.first, file.last) or _holds_any(file, among)]
-    sound, broken = _sound(lake, spec, near, footers=footers)
-    there = count_in_files(lake, spec, sound, among)
-    counts = {key: (_count(digest), there[key]) for key, digest in said.items()}
-    differing = {key: both for key, both in counts.items() if both[0] != both[1]}
+    committed = {key: digests[name] for key, name in names.items() if digests[name] is not None}
+    counted_values = sorted(key[-1] for key in committed) if clustered_by(spec) is not None else None
+    possible_files = [
+        file
+        for file in files
+        if counted_values is None or None in (file.first, file.last) or _holds_any(file, counted_values)
+    ]
+    intact_files, broken = _sound(lake, spec, possible_files, footers=footers)
+    stored_counts = count_in_files(lake, spec, intact_files, counted_values)
+    counts = {key: (_count(digest), stored_counts[key]) for key, digest in committed.items()}
+    differing = {key: pair for key, pair in counts.items() if pair[0] != pair[1]}
     return Miscounted(spec.name, differing, tuple(broken))
 
 
-def _holds_any(file: StoredFile, among: Sequence[str]) -> bool:
-    return _is_between(among, file.first or "", file.last or "")
+def _holds_any(file: StoredFile, counted_values: Sequence[str]) -> bool:
+    return _is_between(counted_values, file.first or "", file.last or "")
 
 
 def _sound(
     lake: Lake, spec: TableSpec, files: Sequence[StoredFile], *, footers: bool
 ) -> tuple[list[StoredFile], list[str]]:
-    """The files that are there whole, and the paths of the others."""
+    """The complete files, and the paths of the others."""
     system, address = lake.file_system(), lake.address(spec.name).removeprefix("s3://")
 
-    def is_whole(file: StoredFile) -> bool:
+    def is_intact(file: StoredFile) -> bool:
         place = f"{address}/{file.path}"
         try:
             if not footers:
@@ -347,8 +356,8 @@ def _sound(
 
     try:
         with ThreadPoolExecutor(_AHEAD) as pool:
-            whole = [*pool.map(is_whole, files)] if len(files) > 1 else [is_whole(file) for file in files]
+            intact_flags = [*pool.map(is_intact, files)] if len(files) > 1 else [is_intact(file) for file in files]
     except (OSError, pa.ArrowException) as error:
         raise lake_fault(f"could not look at files of {lake.address(spec.name)}", error) from error
-    sound = [file for file, one in zip(files, whole, strict=True) if one]
-    return sound, [file.path for file, one in zip(files, whole, strict=True) if not one]
+    intact_files = [file for file, intact in zip(files, intact_flags, strict=True) if intact]
+    return intact_files, [file.path for file, intact in zip(files, intact_flags, strict=True) if not intact]

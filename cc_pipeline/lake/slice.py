@@ -1,8 +1,8 @@
 """A slice, the unit of a stage: its name, its input digest, whether it is up to date, its commit, its report.
 
-Runs are killed, and go on with the slices that were not committed. A slice is a crawl, a target in a crawl, or a file
-read whole. Its input digest is committed with its rows (docs/decisions/0001). A stage with several tables commits them
-one after the other, so a slice is complete only when all of them have the same digest.
+Runs are killed, and the next ones go on with the slices that were not committed. A slice is a crawl, a target in a
+crawl, or a file read whole. Its input digest is committed with its rows (docs/decisions/0001). A stage with several
+tables commits them one after the other, so a slice is complete only when all of them have the same digest.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ PAGE_TABLES: Final = ("page_text", "page_links", "feed_items", "page_metadata")
 
 #: The digest of slices that a set no longer has.
 GONE: Final = input_digest({"gone": True})
-#: The digest of slices whose last commit was torn and taken back: what is there of them is of before, or not all.
+#: The digest of slices whose last commit was damaged and taken back: their rows are older, or incomplete.
 TORN: Final = input_digest({"torn": True})
 
 Figures: TypeAlias = dict[str, int | float | str]
-#: A figure whose name begins with this, and goes on with a table's, is what the rows of a slice in it say, as a number.
+#: Prefix of a metric's name before that of a table: the content digest of the slice's rows in that table.
 VERSION: Final = "version:"
 #: Rows of one table: all of them, or a function that opens them batch by batch, once per try of a commit.
 Rows: TypeAlias = pa.Table | Callable[[], Iterable[pa.RecordBatch]]
@@ -38,20 +38,20 @@ Rows: TypeAlias = pa.Table | Callable[[], Iterable[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Slice:
-    """One target in one crawl; ``target`` is empty where a stage makes the whole crawl at a time. A part of a set, and
-    what a subset other than ``warc`` has, are slices of their own (``commoncrawl/slice_slugs.py``)."""
+    """One target in one crawl; ``target`` is empty if a stage makes the whole crawl at a time. Parts of a set, and
+    captures of a subset other than ``warc``, are slices of their own (``commoncrawl/slice_slugs.py``)."""
 
     crawl: str
     target: str = ""
 
     @property
     def where(self) -> dict[str, str]:
-        """The values of the slice columns, as the lake wants them."""
+        """The values of the slice columns, as the lake takes them."""
         return {"crawl": self.crawl} | ({"target": self.target} if self.target else {})
 
     @property
     def whole(self) -> Slice:
-        """The partition that the slice belongs to."""
+        """The partition of the slice."""
         return Slice(self.crawl, whole_slug(self.target))
 
     @property
@@ -61,7 +61,7 @@ class Slice:
 
     @property
     def subset(self) -> str:
-        """The subset that the slice is of."""
+        """The subset of the slice."""
         return subset_of(self.target)
 
 
@@ -71,7 +71,7 @@ def slices_of(crawl: str, targets: Iterable[str]) -> list[Slice]:
 
 
 def targets_by_crawl(slices: Iterable[Slice]) -> dict[str, list[str]]:
-    """Targets of each crawl, in the order given: the lake is read once a crawl."""
+    """The targets of each crawl, in the order given: the lake is read once a crawl."""
     grouped: dict[str, list[str]] = {}
     for slice_ in slices:
         grouped.setdefault(slice_.crawl, []).append(slice_.target)
@@ -79,10 +79,10 @@ def targets_by_crawl(slices: Iterable[Slice]) -> dict[str, list[str]]:
 
 
 def note_slices(lake: Lake, table: str, rows: Mapping[Slice, Mapping[str, object]], *, but: str) -> None:
-    """Writes the row of each slice into a ``table`` that has one row a slice, beside the tables of a stage.
+    """Writes the row of each slice into a ``table`` that has one row per slice, beside the tables of a stage.
 
-    Rows that are there already stay, whatever their column ``but`` (a time) says: a run that was killed behind this
-    commit is not kept from the next one by doing this again. Raises ``EnvironmentFault``.
+    Equal rows stay, whatever their column ``but`` (a time) has: writing them again after a kill would hide that kill
+    from the next run. Raises ``EnvironmentFault``.
     """
     if not rows:
         return
@@ -93,25 +93,27 @@ def note_slices(lake: Lake, table: str, rows: Mapping[Slice, Mapping[str, object
     if lake.holds(table, digests):
         return
     schema = lake.specs[table].schema
-    full = [{**row, **slice_.where} for slice_, row in rows.items()]
-    data = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in full], schema=schema)
+    complete_rows = [{**row, **slice_.where} for slice_, row in rows.items()]
+    data = pa.Table.from_pylist(
+        [{name: row.get(name) for name in schema.names} for row in complete_rows], schema=schema
+    )
     lake.commit(table, data, [slice_.where for slice_ in rows], digests)
 
 
 def empty_slices(lake: Lake, table: str, slices: Sequence[Slice]) -> None:
-    """Takes the rows of ``slices`` out of a table that :func:`note_slices` writes, which will write them again."""
+    """Removes the rows of ``slices`` from a table that :func:`note_slices` writes, which will write them again."""
     empty = lake.specs[table].schema.empty_table()
-    lake.commit(table, empty, [one.where for one in slices], {_noted(table, one): GONE for one in slices})
+    lake.commit(table, empty, [slice_.where for slice_ in slices], {_noted(table, slice_): GONE for slice_ in slices})
 
 
 def note_again(lake: Lake, table: str, slices: Sequence[Slice]) -> None:
-    """Has the rows of ``slices`` in a table that :func:`note_slices` writes written again, whatever is there."""
-    counts = {count_name(slice_key(lake.specs[table], one.where)): NOT_COUNTED for one in slices}
-    lake.commit_digests(table, counts | {_noted(table, one): GONE for one in slices})
+    """Makes :func:`note_slices` write the rows of ``slices`` in a table again, whatever is stored."""
+    counts = {count_name(slice_key(lake.specs[table], slice_.where)): NOT_COUNTED for slice_ in slices}
+    lake.commit_digests(table, counts | {_noted(table, slice_): GONE for slice_ in slices})
 
 
 def digests_of_notes(table: str) -> str:
-    """The pattern of the names of digests in a table that :func:`note_slices` writes."""
+    """The pattern of the digest names in a table that :func:`note_slices` writes."""
     return f"{table}:{{crawl}}:{{target}}"
 
 
@@ -121,11 +123,11 @@ def _noted(table: str, slice_: Slice) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """Figures of one stage over some slices; everything it counts has been committed.
+    """The metrics of one stage over some slices; everything it counts has been committed.
 
-    ``rows`` are rows now in the table for the slices asked for, ``written`` those written by this call (0 when
-    the inputs were already there). ``bytes`` and ``requests`` were spent on the source, ``seconds`` in the stage.
-    ``per_target`` maps a slug to its own figures (for per-partition metadata); ``written:TABLE`` among them are the
+    ``rows`` are rows now in the table for the slices asked for, ``written`` those written by this call (0 when the
+    inputs were already there). ``bytes`` and ``requests`` were spent on the source, ``seconds`` in the stage.
+    ``per_target`` maps a slug to its own metrics (for per-partition metadata); ``written:TABLE`` among them are the
     rows of a table that this call wrote.
     """
 
@@ -145,8 +147,8 @@ class StageReport:
 class Stage:
     """A stage: it makes slices of some tables.
 
-    ``tables`` are in the order of their commits. ``named`` is the pattern of a slice's digest name. ``label`` is
-    what the stage is called inside its digests. Both are stored in every home: they never change.
+    ``tables`` are in the order of their commits. ``named`` is the pattern of a slice's digest name. ``label`` is the
+    name of the stage inside its digests. Both are stored in every home: they never change.
     """
 
     label: str
@@ -160,7 +162,7 @@ class Stage:
 
     @property
     def names_begin(self) -> str:
-        """What the names of all its slices' digests begin with, and those of no other stage."""
+        """The beginning of the digest names of all its slices; no other stage has it."""
         return self.named.partition("{")[0]
 
     def digest_name(self, slice_: Slice) -> str:
@@ -172,53 +174,54 @@ class Stage:
 
         Only for stages whose names hold the crawl.
         """
-        label, _, rest = self.named.partition(":")
-        mine, found, named = name.partition(":")
-        if not found or mine != label:
+        label, _, pattern = self.named.partition(":")
+        name_label, separator, name_rest = name.partition(":")
+        if not separator or name_label != label:
             return None
-        if rest == "{crawl}":
-            return Slice(named)
-        crawl, more, target = named.partition(":")
-        return Slice(crawl, target) if more and rest == "{crawl}:{target}" else None
+        if pattern == "{crawl}":
+            return Slice(name_rest)
+        crawl, target_separator, target = name_rest.partition(":")
+        return Slice(crawl, target) if target_separator and pattern == "{crawl}:{target}" else None
 
-    def digest(self, **made_from: object) -> str:
-        """The input digest of a slice made from these JSON-like values. They name content, never an ETag."""
-        return input_digest({"stage": self.label} | made_from)
+    def digest(self, **inputs: object) -> str:
+        """The input digest of a slice made from these JSON-like values. They identify content, never an ETag."""
+        return input_digest({"stage": self.label} | inputs)
 
     def made_from(self, lake: Lake, slices: Collection[Slice]) -> dict[Slice, str | None]:
-        """The input digest of each slice; ``None`` where the slice's tables have different digests, or none."""
+        """The input digest of each slice; ``None`` if the slice's tables have different digests, or none."""
         names = {slice_: self.digest_name(slice_) for slice_ in slices}
-        found = lake.agreed(self.tables, list(names.values()))
-        return {slice_: found[name] for slice_, name in names.items()}
+        digests = lake.agreed(self.tables, list(names.values()))
+        return {slice_: digests[name] for slice_, name in names.items()}
 
-    def stale(self, lake: Lake, wanted: Mapping[Slice, str]) -> list[Slice]:
-        """The slices whose digest is not the one in ``wanted`` (slice to input digest), in the order of ``wanted``."""
-        here = self.made_from(lake, wanted.keys())
-        return [slice_ for slice_, digest in wanted.items() if here[slice_] != digest]
+    def stale(self, lake: Lake, expected_digests: Mapping[Slice, str]) -> list[Slice]:
+        """The slices whose digest is not the one in ``expected_digests`` (slice to input digest), in the order of
+        ``expected_digests``."""
+        stored_digests = self.made_from(lake, expected_digests.keys())
+        return [slice_ for slice_, digest in expected_digests.items() if stored_digests[slice_] != digest]
 
-    def here(self, lake: Lake, among: Collection[Slice] | None = None) -> list[Slice]:
-        """Those of the slices ``among`` (default: all there are) that were made and not emptied since, in order; only
-        for stages whose names hold the crawl. The main table's log tells, and where it does not any more, the rows."""
-        if among is None:
+    def here(self, lake: Lake, slices: Collection[Slice] | None = None) -> list[Slice]:
+        """The slices among ``slices`` (default: all) that were made and not emptied since, in order; only for stages
+        whose names hold the crawl. The log of the main table is read, or its rows if the log does not tell."""
+        if slices is None:
             try:
                 return sorted(self._named(lake, self.names_begin))
             except DigestsUnknown:
-                among = self._of_rows(lake, {})
-        made = {slice_: self.digest_name(slice_) for slice_ in among}
-        digests = lake.digests(self.main_table, [*made.values()])
-        return sorted(slice_ for slice_, name in made.items() if digests[name] not in (None, GONE))
+                slices = self._of_rows(lake, {})
+        names = {slice_: self.digest_name(slice_) for slice_ in slices}
+        digests = lake.digests(self.main_table, [*names.values()])
+        return sorted(slice_ for slice_, name in names.items() if digests[name] not in (None, GONE))
 
     def beginning_with(self, lake: Lake, first: Slice) -> list[Slice]:
         """The slices of the crawl of ``first`` whose targets begin with its target, and that were not emptied since
-        they were made. The main table's log tells, and where it does not any more, the rows."""
+        they were made. The log of the main table is read, or its rows if the log does not tell."""
         try:
             return self._named(lake, self.digest_name(first))
         except DigestsUnknown:
-            found = self._of_rows(lake, {"crawl": first.crawl})
-            return [slice_ for slice_ in found if slice_.target.startswith(first.target)]
+            stored_slices = self._of_rows(lake, {"crawl": first.crawl})
+            return [slice_ for slice_ in stored_slices if slice_.target.startswith(first.target)]
 
-    def _named(self, lake: Lake, starting: str) -> list[Slice]:
-        names = lake.digest_names(self.main_table, starting, but=GONE)
+    def _named(self, lake: Lake, prefix: str) -> list[Slice]:
+        names = lake.digest_names(self.main_table, prefix, but=GONE)
         return [slice_ for slice_ in map(self.slice_of, names) if slice_ is not None]
 
     def _of_rows(self, lake: Lake, where: Mapping[str, str]) -> list[Slice]:
@@ -226,41 +229,41 @@ class Stage:
         return [Slice(*key) for key in count_rows(lake, self.main_table, where, columns)]
 
     def is_made(self, lake: Lake, slice_: Slice) -> bool:
-        """Whether the slice was ever made, from whatever: one look at the main table's log."""
+        """Whether the slice was ever made, from whatever input: one look at the main table's log."""
         return lake.digest(self.main_table, self.digest_name(slice_)) is not None
 
     def commit(
         self,
         lake: Lake,
-        made_from: Mapping[Slice, str],
+        input_digests: Mapping[Slice, str],
         rows: Mapping[str, Rows],
         beside: Mapping[str, Mapping[str, str]] | None = None,
     ) -> int:
-        """Replaces the slices in every table by ``rows``; gives the rows written to the last table.
+        """Replaces the slices in every table by ``rows``. Returns the number of rows written to the last table.
 
-        Skips a table that has these digests already, so that a run killed between two tables goes on there.
-        ``beside`` are further digests to keep with a table's rows, by table and name. What the rows say is kept too:
-        they are opened once more for it.
+        Skips a table that has these digests already, so that the next run after a kill between two tables goes on
+        there. ``beside`` are further digests to keep with a table's rows, by table and name. Content digests of the
+        rows are kept too: rows are opened once more for them.
         Raises ``EnvironmentFault`` when the lake cannot be written.
         """
 
         def write(table: str, where: Sequence[Mapping[str, str]], digests: Mapping[str, str]) -> int:
-            given = rows[table]
-            digests = {**digests, **_contents(lake, table, given, made_from)}
-            if callable(given):
-                return lake.commit_stream(table, given, where, digests)
-            return lake.commit(table, given, where, digests)
+            table_rows = rows[table]
+            digests = {**digests, **_contents(lake, table, table_rows, input_digests)}
+            if callable(table_rows):
+                return lake.commit_stream(table, table_rows, where, digests)
+            return lake.commit(table, table_rows, where, digests)
 
-        return self._each(lake, made_from, beside, write)
+        return self._each(lake, input_digests, beside, write)
 
     def commit_files(
         self,
         lake: Lake,
-        made_from: Mapping[Slice, str],
+        input_digests: Mapping[Slice, str],
         added: Mapping[str, Sequence[Added]],
-        beside: Mapping[str, Mapping[str, str]] | None = None,
+        extra_digests: Mapping[str, Mapping[str, str]] | None = None,
     ) -> int:
-        """As :meth:`commit`, of files that workers wrote (``lake/adding.py``) in place of rows; by table.
+        """As :meth:`commit`, with files that workers wrote (``lake/adding.py``) in place of rows; by table.
 
         The same rows get the same digests. A table with no files gets the slices as empty ones. Raises ``ValueError``
         for files with rows of other slices, ``EnvironmentFault`` when a file is not there, or the lake cannot be
@@ -269,78 +272,83 @@ class Stage:
 
         def write(table: str, where: Sequence[Mapping[str, str]], digests: Mapping[str, str]) -> int:
             files = added.get(table, ())
-            if _by_target(lake, table, made_from):
-                digests = {**digests, **_named_contents(contents_of(file.contents for file in files), made_from)}
+            if _by_target(lake, table, input_digests):
+                digests = {**digests, **_named_contents(contents_of(file.contents for file in files), input_digests)}
             return commit_added(lake, table, files, where, digests)
 
-        return self._each(lake, made_from, beside, write)
+        return self._each(lake, input_digests, extra_digests, write)
 
     def _each(
         self,
         lake: Lake,
-        made_from: Mapping[Slice, str],
-        beside: Mapping[str, Mapping[str, str]] | None,
+        input_digests: Mapping[Slice, str],
+        extra_digests: Mapping[str, Mapping[str, str]] | None,
         write: Callable[[str, Sequence[Mapping[str, str]], Mapping[str, str]], int],
     ) -> int:
-        """Has each table written that has not these digests already; gives the rows written to the last one."""
-        named = {self.digest_name(slice_): digest for slice_, digest in made_from.items()}
-        where = [slice_.where for slice_ in made_from]
+        """Writes each table that does not have these digests already. Returns the number of rows written to the last
+        one."""
+        slice_digests = {self.digest_name(slice_): digest for slice_, digest in input_digests.items()}
+        where = [slice_.where for slice_ in input_digests]
         written = 0
         for table in self.tables:
-            digests = {**named, **(beside or {}).get(table, {})}
-            is_done = len(self.tables) > 1 and lake.holds(table, digests)
-            written = 0 if is_done else write(table, where, digests)
+            digests = {**slice_digests, **(extra_digests or {}).get(table, {})}
+            is_written = len(self.tables) > 1 and lake.holds(table, digests)
+            written = 0 if is_written else write(table, where, digests)
         return written
 
     def empty(self, lake: Lake, slices: Collection[Slice]) -> None:
-        """Takes the rows of ``slices``, of any crawls, out of every table, in one commit a table; they are ``GONE``.
+        """Removes the rows of ``slices``, of any crawls, from every table, in one commit a table; their digest is
+        ``GONE``.
 
-        Tables that do not have them are written to as well, so that who is about to commit them is met; not those that
-        are not there yet. Raises ``EnvironmentFault`` when the lake cannot be written.
+        Tables without their rows are written to as well, so that a commit of them under way conflicts; tables that do
+        not exist yet are not. Raises ``EnvironmentFault`` when the lake cannot be written.
         """
         digests = {self.digest_name(slice_): GONE for slice_ in slices}
         digests |= {content_name(slice_): NOTHING for slice_ in slices}
         for table in self.tables:
             if lake.version(table) >= 0:
-                lake.commit(table, lake.specs[table].schema.empty_table(), [one.where for one in slices], digests)
+                lake.commit(table, lake.specs[table].schema.empty_table(), [slice_.where for slice_ in slices], digests)
 
     def versions(self, lake: Lake, slices: Collection[Slice]) -> dict[Slice, Figures]:
         """``version:TABLE`` of each slice: the same for the same rows, whenever and wherever they were stored.
 
         No rows are read.
         """
-        found: dict[Slice, Figures] = {slice_: {} for slice_ in slices}
+        metrics: dict[Slice, Figures] = {slice_: {} for slice_ in slices}
         names = {content_name(slice_): slice_ for slice_ in slices}
         for table in self.tables:
-            for name, version in lake.digests(table, [*names]).items():
-                if version is not None:
-                    found[names[name]][f"{VERSION}{table}"] = version
-        return found
+            for name, digest in lake.digests(table, [*names]).items():
+                if digest is not None:
+                    metrics[names[name]][f"{VERSION}{table}"] = digest
+        return metrics
 
     def forget(self, lake: Lake, slices: Collection[Slice]) -> None:
-        """Has ``slices`` made again, whatever they were made from; their rows stay until then, and are not published.
+        """Marks ``slices`` to be made again, whatever their inputs; their rows stay until then, and are not published.
 
-        Call it before what they are made from changes: a run that is killed afterwards then never leaves old rows that
-        count as done.
+        Call it before their inputs change: a run that is killed afterwards then never leaves old rows that count as
+        done.
         """
-        made_from = self.made_from(lake, slices)
-        again = {self.digest_name(s): digest for s, digest in made_from.items() if digest is not None}
-        for table in self.tables if again else ():
-            # another one for each table: they differ until all are written anew, and none is passed over then
+        input_digests = self.made_from(lake, slices)
+        digests_by_name = {
+            self.digest_name(slice_): digest for slice_, digest in input_digests.items() if digest is not None
+        }
+        for table in self.tables if digests_by_name else ():
+            # a different digest for each table: they differ until all are rewritten, and none is skipped then
             lake.commit_digests(
-                table, {name: input_digest({"replayed": digest, "table": table}) for name, digest in again.items()}
+                table,
+                {name: input_digest({"replayed": digest, "table": table}) for name, digest in digests_by_name.items()},
             )
 
     def make_again(self, lake: Lake, table: str, slices: Collection[Slice]) -> None:
-        """Has ``slices``, whose rows in ``table`` are not those that were committed, made again as :meth:`forget` does.
-        Whatever rows they have by then are replaced. Raises ``EnvironmentFault``."""
-        # first: killed in between, they are found again by their counts
+        """Marks ``slices``, whose rows in ``table`` are not those that were committed, to be made again as
+        :meth:`forget` does. Any rows they have by then are replaced. Raises ``EnvironmentFault``."""
+        # first: after a kill in between, the slices are found again by their counts
         counts = {count_name(slice_key(lake.specs[table], slice_.where)): NOT_COUNTED for slice_ in slices}
         lake.commit_digests(table, counts)
         self.forget(lake, slices)
 
     def torn(self, lake: Lake, slices: Sequence[Slice], versions: Mapping[str, int]) -> list[Slice]:
-        """Those of ``slices`` whose tables have different digests, at the ``versions`` of the tables (default: now)."""
+        """The slices whose tables have different digests, at the ``versions`` of the tables (default: now)."""
         if len(self.tables) < 2 or not slices:
             return []
         names = [self.digest_name(slice_) for slice_ in slices]
@@ -353,7 +361,7 @@ class Stage:
 
     def report(
         self,
-        figures: Mapping[Slice, Figures],
+        metrics: Mapping[Slice, Figures],
         fresh: Collection[Slice],
         started: float,
         *,
@@ -362,36 +370,40 @@ class Stage:
         notes: tuple[str, ...] = (),
         counted: Sequence[str] = (),
     ) -> StageReport:
-        """What the stage did: ``figures`` of every slice asked for, ``fresh`` ones made since ``started``.
+        """The report of the stage: ``metrics`` of every slice asked for, ``fresh`` ones made since ``started``.
 
         ``counted`` are the tables whose rows are added up (default: the main one).
         """
-        # Arrow keeps what it freed for rows to come, and the next stage needs memory of other kinds
+        # Arrow keeps freed memory for new rows, and the next stage needs memory of other kinds
         pa.default_memory_pool().release_unused()
         names = [f"rows:{table}" for table in counted or (self.main_table,)]
-        made = set(fresh)
+        fresh_slices = set(fresh)
         return StageReport(
             self.label,
-            rows=sum(int(own[name]) for own in figures.values() for name in names),
-            written=sum(int(figures[slice_][name]) for slice_ in fresh for name in names),
+            rows=sum(int(slice_metrics[name]) for slice_metrics in metrics.values() for name in names),
+            written=sum(int(metrics[slice_][name]) for slice_ in fresh for name in names),
             bytes=bytes,
             requests=requests,
             seconds=time.monotonic() - started,
             fresh_slices=len(fresh),
-            reused_slices=len(figures) - len(fresh),
+            reused_slices=len(metrics) - len(fresh),
             notes=notes,
-            per_target={slice_.target: own | written(own, slice_ in made) for slice_, own in figures.items()},
+            per_target={
+                slice_.target: slice_metrics | written(slice_metrics, slice_ in fresh_slices)
+                for slice_, slice_metrics in metrics.items()
+            },
         )
 
 
-def written(own: Figures, made: bool) -> Figures:
-    """``written:TABLE`` beside each ``rows:TABLE`` of a slice: all of them, or none where it was there already."""
-    rows = {name.removeprefix("rows:"): count for name, count in own.items() if name.startswith("rows:")}
-    return {f"written:{table}": count if made else 0 for table, count in rows.items()}
+def written(metrics: Figures, is_fresh: bool) -> Figures:
+    """``written:TABLE`` for each ``rows:TABLE`` of a slice: all rows if it was made now, else 0."""
+    rows = {name.removeprefix("rows:"): count for name, count in metrics.items() if name.startswith("rows:")}
+    return {f"written:{table}": count if is_fresh else 0 for table, count in rows.items()}
 
 
 def _contents(lake: Lake, table: str, rows: Rows, slices: Collection[Slice]) -> dict[str, str]:
-    """What ``rows``, those of ``slices`` of one crawl, say of each, by the names under which that is committed."""
+    """The content digest of each of ``slices``, of one crawl, from ``rows``, by the names under which they are
+    committed."""
     if not _by_target(lake, table, slices):
         return {}
     spec = lake.specs[table]
@@ -400,7 +412,7 @@ def _contents(lake: Lake, table: str, rows: Rows, slices: Collection[Slice]) -> 
 
 
 def _by_target(lake: Lake, table: str, slices: Collection[Slice]) -> bool:
-    """Whether the slices of a table, these of one crawl, are targets in it."""
+    """Whether the slices of a table are targets in one crawl."""
     if "target" not in lake.specs[table].slice_columns:
         return False
     if len({slice_.crawl for slice_ in slices}) > 1:
@@ -408,23 +420,23 @@ def _by_target(lake: Lake, table: str, slices: Collection[Slice]) -> bool:
     return True
 
 
-def _named_contents(found: Mapping[str, str], slices: Collection[Slice]) -> dict[str, str]:
-    return {content_name(slice_): found.get(slice_.target, NOTHING) for slice_ in slices}
+def _named_contents(digests: Mapping[str, str], slices: Collection[Slice]) -> dict[str, str]:
+    return {content_name(slice_): digests.get(slice_.target, NOTHING) for slice_ in slices}
 
 
 def content_name(slice_: Slice) -> str:
-    """The name under which each table of a stage keeps what its rows of a slice say."""
+    """The name under which each table of a stage keeps the content digest of a slice."""
     return f"content:{slice_.crawl}:{slice_.target}"
 
 
 LIST: Final = Stage("manifest", ("index_manifest",), "index_manifest:{crawl}")
 HARVEST: Final = Stage("row_groups", ("row_groups",), "row_groups:{crawl}")
-#: Captures that somebody named one by one, before they are those of a target.
+#: Captures that a person named one by one, before a target has them.
 GIVEN: Final = Stage("given", ("given_captures",), "given:{crawl}:{target}")
 LOCATE: Final = Stage("locate", ("captures",), "locate:{crawl}:{target}")
 FETCH: Final = Stage("fetch", ("records",), "fetch:{crawl}:{target}")
 PARSE: Final = Stage("parse", PAGE_TABLES, "parse:{crawl}:{target}")
-#: An archive file that is indexed here: what of it could not be read.
+#: An archive file that is indexed here: its unreadable parts.
 BUILT: Final = Stage("built index", ("source_faults",), "built:{crawl}:{target}")
 #: A file read whole: its partition key is the ``target`` of its rows, and is unique without the crawl.
 READ_FILES: Final = Stage("sources", ("source_faults", *PAGE_TABLES), "source:{target}")

@@ -1,9 +1,9 @@
-"""Readers keep the published file open for days while runs go on. So it is a snapshot that they open read-only and
-writers never open again, and the versions it names are pinned.
+"""Builds the published file: a snapshot that names pinned versions of tables. Readers keep it open for days while runs
+go on, so they open it read-only and writers never open it again.
 
-It is built under another name and renamed over the old file, so a reader that has the old file open can read all of
-it. Views name explicit Parquet files of fixed table versions (docs/architecture.md, decision 3). A copy holds the rows
-of those versions itself, and needs neither the lake nor a network.
+It is built under another name and renamed over the old file, so a reader that has the old file open can read all of it.
+Views name explicit Parquet files of fixed table versions (docs/architecture.md, decision 3). A copy holds the rows of
+those versions itself, and needs neither the lake nor a network.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cc_pipeline.locks import has_come
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
-#: How long the files behind a published file of another home are kept, counted from its publication.
+#: How long the files of another home's published file are kept, counted from its publication.
 KEPT: Final = timedelta(days=30)
 _FOLDER: Final = "published/"
 _LONGEST: Final = 1 << 20
@@ -40,7 +40,7 @@ _OF_TWO_LOGS: Final = "of two logs"
 
 #: What DuckDB may hold in memory while it copies; it puts more into ``Copying.scratch``.
 _COPY_MEMORY: Final = "1GB"
-#: What it may hold while it looks for rows that several targets have.
+#: The same while it looks for captures of several targets.
 _VIEWS_MEMORY: Final = "400MB"
 #: Files and rows of all tables together up to which views are counted by reading them.
 _FEW_FILES: Final = 200
@@ -60,12 +60,12 @@ _PUBLICATION_NOTES: Final = {
     "published_rows": "Rows of the view of that name; null where nobody counted",
     "made_as": "Digest of how this file was made: version of the program, settings, place of the tables",
 }
-#: Made only where something was left out.
+#: Made only if something was left out.
 _LEFT_OUT: Final = "lake.left_out"
 
-#: Answers a query about the file that is being built.
+#: Runs a query on the file that is being built.
 Ask: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
-#: A query, or what makes one from what is in the file up to then.
+#: A query, or a function that builds one from the file so far.
 Sql: TypeAlias = str | Callable[[Ask], str]
 
 
@@ -73,12 +73,12 @@ def pin(lake: Transport, home: Path, tables: Sequence[PinnedTable], *, and_befor
     """Notes that the published file of ``home`` names these versions, with ``and_before`` also those noted before.
 
     Each version is noted with its commit's id: a log that was restored uses the numbers again."""
-    noted = {table.spec.name: {table.version: table.commit_id} for table in tables if table.version != _NONE_YET}
+    pins = {table.spec.name: {table.version: table.commit_id} for table in tables if table.version != _NONE_YET}
     if and_before:
         for name, versions in _versions(lake, _key(home)).items():
-            noted[name] = {**versions, **noted.get(name, {})}
-    at = datetime.now(UTC).isoformat(timespec="seconds")
-    lake.put(_key(home), (json.dumps({"published_at": at, "versions": noted}) + "\n").encode())
+            pins[name] = {**versions, **pins.get(name, {})}
+    published_at = datetime.now(UTC).isoformat(timespec="seconds")
+    lake.put(_key(home), (json.dumps({"published_at": published_at, "versions": pins}) + "\n").encode())
 
 
 def unpin(lake: Transport, home: Path) -> None:
@@ -87,33 +87,33 @@ def unpin(lake: Transport, home: Path) -> None:
 
 
 def pinned_versions(lake: Transport) -> dict[str, dict[int, str]] | None:
-    """By table, the versions that published files name, with the ids of their commits; ``None`` where a note does not
-    say which: then none may go. Notes that count no more are deleted."""
-    found: dict[str, dict[int, str]] | None = {}
-    for listed in lake.listing(_FOLDER):
-        if unfinished(listed.key.rpartition("/")[2]):
+    """By table, the versions that published files name, with the ids of their commits; ``None`` if a note cannot be
+    read: then no version may be deleted. Expired notes are deleted."""
+    versions_by_table: dict[str, dict[int, str]] | None = {}
+    for note_file in lake.listing(_FOLDER):
+        if unfinished(note_file.key.rpartition("/")[2]):
             continue
-        noted = _noted(lake, listed.key)
+        pins = _noted(lake, note_file.key)
         now = time.time()
-        # one without a time, or with one that has not come, counts from when the place got it
-        times = [listed.modified] if noted is None else [noted.published_at, listed.modified]
-        at = next((one for one in times if has_come(one, now)), None)
-        if at is None or now - at >= KEPT.total_seconds():
-            lake.delete(listed.key)
-        elif noted is None:
-            found = None
-        elif found is not None:
-            for name, commits in noted.versions.items():
-                of_table = found.setdefault(name, {})
+        # a note without a time, or with a future one, counts from when it was stored
+        times = [note_file.modified] if pins is None else [pins.published_at, note_file.modified]
+        note_time = next((moment for moment in times if has_come(moment, now)), None)
+        if note_time is None or now - note_time >= KEPT.total_seconds():
+            lake.delete(note_file.key)
+        elif pins is None:
+            versions_by_table = None
+        elif versions_by_table is not None:
+            for name, commits in pins.versions.items():
+                table_versions = versions_by_table.setdefault(name, {})
                 for version, commit in commits.items():
-                    # two notes of one number may mean two commits: then one of them is not of this log
-                    of_table[version] = commit if of_table.get(version, commit) == commit else _OF_TWO_LOGS
-    return found
+                    # two notes of one version may mean two commits: then one of them is not of this log
+                    table_versions[version] = commit if table_versions.get(version, commit) == commit else _OF_TWO_LOGS
+    return versions_by_table
 
 
 def pins_another_log(lake: Lake, table: str, pinned: Mapping[int, str]) -> bool:
     """Whether any of the ``pinned`` versions of a table is a commit that its log does not have any more, as after a
-    restored backup. Nobody knows then which files its readers need. Raises ``EnvironmentFault``."""
+    restored backup. The files that its readers need are not known then. Raises ``EnvironmentFault``."""
     try:
         return any(lake.commit_id(table, version) != commit for version, commit in pinned.items())
     except EnvironmentFault:
@@ -122,13 +122,13 @@ def pins_another_log(lake: Lake, table: str, pinned: Mapping[int, str]) -> bool:
 
 
 def published_elsewhere(lake: Transport, home: Path) -> dict[str, datetime]:
-    """The other homes whose published files name versions of this lake (as keys of their notes), and when each
-    published last."""
-    found = {}
-    for listed in lake.listing(_FOLDER):
-        if listed.key != _key(home) and _versions(lake, listed.key):
-            found[listed.key] = datetime.fromtimestamp(listed.modified, UTC)
-    return found
+    """The other homes whose published files name versions of this lake (as keys of their notes), each with the time of
+    its last publication."""
+    homes = {}
+    for note_file in lake.listing(_FOLDER):
+        if note_file.key != _key(home) and _versions(lake, note_file.key):
+            homes[note_file.key] = datetime.fromtimestamp(note_file.modified, UTC)
+    return homes
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,20 +141,20 @@ class _Pins:
 
 
 def _versions(lake: Transport, key: str) -> Mapping[str, Mapping[int, str]]:
-    """What a note pins; nothing where there is none, it is too old, or it does not say."""
-    noted = _noted(lake, key)
-    return noted.versions if noted is not None and time.time() - noted.published_at < KEPT.total_seconds() else {}
+    """The versions that a note pins; empty if it does not exist, is too old, or cannot be read."""
+    pins = _noted(lake, key)
+    return pins.versions if pins is not None and time.time() - pins.published_at < KEPT.total_seconds() else {}
 
 
 def _noted(lake: Transport, key: str) -> _Pins | None:
-    """What a note says, which pins nothing where there is none; ``None`` for one that cannot be understood."""
+    """Reads a note. A missing note pins nothing; ``None`` for a note that cannot be understood."""
     try:
-        noted = json.loads(lake.read_all(key, _LONGEST).data)
+        document = json.loads(lake.read_all(key, _LONGEST).data)
         versions = {
             str(name): {int(number): str(commit) for number, commit in commits.items()}
-            for name, commits in noted["versions"].items()
+            for name, commits in document["versions"].items()
         }
-        return _Pins(datetime.fromisoformat(noted["published_at"]).timestamp(), versions)
+        return _Pins(datetime.fromisoformat(document["published_at"]).timestamp(), versions)
     except RangeFault as fault:
         if fault.kind is FaultKind.NOT_FOUND:
             return _Pins(0.0, {})
@@ -171,10 +171,10 @@ def _key(home: Path) -> str:
 class ViewSpec:
     """A published name and the SQL behind it, which may use every pinned table under ``lake.<name>``.
 
-    A name without a schema is published in ``main``; ``lake.<name>`` is for helpers that other views use.
-    ``sql`` may depend on what is in the file before it. ``all_but`` says what the view shows, so that it need not be
-    read to be counted: the rows of a lake table, without those that a query gives the number of. Views without it are
-    counted only while the tables are small. ``notes`` say in a line what each column holds.
+    A name without a schema is published in ``main``; ``lake.<name>`` is for helpers that other views use. ``sql`` may
+    depend on the content of the file before it. ``all_but`` counts the view without reading it: the rows of a lake
+    table, minus the result of a query. Views without it are counted only while the tables are small. ``notes`` describe
+    each column in a line.
     """
 
     name: str
@@ -187,11 +187,11 @@ class ViewSpec:
 
 @dataclass(frozen=True, slots=True)
 class MacroSpec:
-    """A question that can be called in the published file: ``name(parameters)``.
+    """A macro that can be called in the published file: ``name(parameters)``.
 
-    ``sql`` is a query (a macro that is read like a table), or an expression where ``scalar``. When it is made, DuckDB
-    looks at the names in it, as for a view, and at no row. ``parameters`` are names, ``name := value`` where there is
-    a default.
+    ``sql`` is a query (a macro that is read like a table), or an expression if ``scalar``. When it is made, DuckDB
+    looks at the names in it, as for a view, and at no row. ``parameters`` are names, ``name := value`` if there is a
+    default.
     """
 
     name: str
@@ -203,7 +203,7 @@ class MacroSpec:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """What somebody else adds to a published file, by ``name``: all of it, or nothing."""
+    """The views and macros that an extension adds to a published file, by ``name``: all of them, or none."""
 
     name: str
     views: Sequence[ViewSpec] = ()
@@ -212,7 +212,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What was published: row counts by name (of views that were counted) and bytes of the file. ``left_out`` are
+    """The result of publishing: row counts by name (of views that were counted) and bytes of the file. ``left_out`` are
     additions that could not be made, by name, each with the reason."""
 
     path: Path
@@ -224,7 +224,8 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """How a copy is made. ``scratch`` is a folder for what does not fit into memory; it is made, and removed again.
+    """The options of a copy. ``scratch`` is a folder for rows that do not fit into memory; it is made, and removed
+    again.
 
     ``rows`` opens the rows of a table. Without it DuckDB reads the files itself, which a folder allows.
     """
@@ -249,10 +250,10 @@ def publish(
 
     ``lake.<table>`` is a view over the pinned files, or with ``copying`` a table of their rows; each of ``views``
     becomes ``main.<name>``, a table when ``materialized``, and each of ``macros`` a macro there. ``additions`` follow;
-    one that fails, or has a name that is taken, is left out, and noted beside ``left_out``, those that were left out
-    before, each with the reason. ``s3`` is where the files are, if on S3. ``made_as`` is kept in the file, for whoever
-    asks whether it would be made otherwise now. Raises ``EnvironmentFault`` when the file cannot be built; the old one
-    then stays.
+    one that fails, or has a name that is taken, is left out, and noted with ``left_out``, those that were left out
+    before, each with the reason. ``s3`` is the location of the files, if on S3. ``made_as`` is kept in the file, to be
+    compared with the digest of a later publication. Raises ``EnvironmentFault`` when the file cannot be built; the old
+    one then stays.
     """
     problems = dict(left_out or {})
     try:
@@ -270,7 +271,7 @@ def publish(
                     let_read(connection, s3)
             connection.execute("CREATE SCHEMA lake")
 
-            def ask(query: str) -> list[tuple[Any, ...]]:
+            def run_query(query: str) -> list[tuple[Any, ...]]:
                 return connection.execute(query).fetchall()
 
             for pinned in tables:
@@ -278,14 +279,14 @@ def publish(
                 kind = "VIEW" if copying is None else "TABLE"
                 comment = f"Rows of {pinned.spec.name} as the stages wrote them: version {pinned.version}."
                 connection.execute(f"COMMENT ON {kind} lake.{pinned.spec.name} IS {quoted(comment)}")
-            # what follows are hundreds of small statements, and each transaction is a write to the disk
+            # the rest is hundreds of small statements, and each transaction is a write to the disk
             connection.execute("BEGIN")
-            rows = _make_views(connection, ask, tables, views)
+            rows = _make_views(connection, run_query, tables, views)
             make_macros(connection, macros)
             connection.execute("COMMIT")
             for addition in additions:
                 try:
-                    rows |= _add(connection, ask, tables, addition)
+                    rows |= _add(connection, run_query, tables, addition)
                 except Exception as error:  # whatever it is: it costs only this addition
                     problems[addition.name] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             versions = {pinned.spec.name: pinned.version for pinned in tables}
@@ -304,33 +305,33 @@ def publish(
 
 
 def _make_views(
-    connection: duckdb.DuckDBPyConnection, ask: Ask, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]
+    connection: duckdb.DuckDBPyConnection, run_query: Ask, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]
 ) -> dict[str, int]:
-    """Makes ``views``, with their comments; gives how many rows those in ``main`` have that were counted."""
+    """Makes ``views``, with their comments. Returns the row counts of counted views in ``main``."""
     for view in views:
         kind = "TABLE" if view.materialized else "VIEW"
-        connection.execute(f"CREATE {kind} {_qualified(view)} AS {_resolved(view.sql, ask)}")
+        connection.execute(f"CREATE {kind} {_qualified(view)} AS {_resolved(view.sql, run_query)}")
         connection.execute(f"COMMENT ON {kind} {_qualified(view)} IS {quoted(view.comment)}")
     _annotate(connection, {_qualified(view): view.notes for view in views})
-    return _counts(ask, tables, [view for view in views if "." not in view.name])
+    return _counts(run_query, tables, [view for view in views if "." not in view.name])
 
 
 def _add(
-    connection: duckdb.DuckDBPyConnection, ask: Ask, tables: Sequence[PinnedTable], addition: Addition
+    connection: duckdb.DuckDBPyConnection, run_query: Ask, tables: Sequence[PinnedTable], addition: Addition
 ) -> dict[str, int]:
-    """Makes an addition in a transaction of its own, and gives the rows of its views. Raises whatever is wrong."""
+    """Makes an addition in a transaction of its own. Returns the row counts of its views. Raises any error of it."""
     connection.execute("BEGIN")
     try:
-        named = "SELECT lower(table_schema || '.' || table_name) FROM information_schema.tables"
-        taken = {_PUBLICATION, _LEFT_OUT, *(name for (name,) in ask(named))}
+        query = "SELECT lower(table_schema || '.' || table_name) FROM information_schema.tables"
+        taken_names = {_PUBLICATION, _LEFT_OUT, *(name for (name,) in run_query(query))}
         for view in addition.views:
-            if _qualified(view).lower() in taken:
+            if _qualified(view).lower() in taken_names:
                 raise UserInputError(f"its view {view.name} has a name that is taken")
-        called = {name for (name,) in ask("SELECT lower(function_name) FROM duckdb_functions()")}
+        macro_names = {name for (name,) in run_query("SELECT lower(function_name) FROM duckdb_functions()")}
         for macro in addition.macros:
-            if macro.name.lower() in called:
+            if macro.name.lower() in macro_names:
                 raise UserInputError(f"its macro {macro.name} has a name that is taken")
-        rows = _make_views(connection, ask, tables, addition.views)
+        rows = _make_views(connection, run_query, tables, addition.views)
         make_macros(connection, addition.macros)
     except BaseException:
         connection.execute("ROLLBACK")
@@ -361,10 +362,10 @@ def make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSpe
 
 def _annotate(connection: duckdb.DuckDBPyConnection, notes: Mapping[str, Mapping[str, str]]) -> None:
     """Comments on columns, by view or table and column. Opens no file of the lake."""
-    found = "SELECT schema_name || '.' || table_name, column_name FROM duckdb_columns() WHERE NOT internal"
+    query = "SELECT schema_name || '.' || table_name, column_name FROM duckdb_columns() WHERE NOT internal"
     comments = [
         f'COMMENT ON COLUMN {name}."{column}" IS {quoted(comment)}'
-        for name, column in connection.execute(found).fetchall()
+        for name, column in connection.execute(query).fetchall()
         if (comment := notes.get(name, {}).get(column)) is not None
     ]
     if comments:
@@ -375,7 +376,7 @@ def _bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:
     scratch.mkdir(parents=True, exist_ok=True)
     connection.execute(f"SET temp_directory = {quoted(str(scratch))}")
     connection.execute(f"SET memory_limit = '{_COPY_MEMORY}'")
-    # rows are read in no order anyway, and to keep one DuckDB has to hold back what comes too early
+    # rows are read in no order anyway, and to keep one DuckDB would hold back early rows
     connection.execute("SET preserve_insertion_order = false")
 
 
@@ -390,7 +391,7 @@ def _check_room(path: Path, tables: Sequence[PinnedTable]) -> None:
 
 
 def _write_publication(
-    connection: duckdb.DuckDBPyConnection, tables: Sequence[PinnedTable], rows: dict[str, int], made_as: str | None
+    connection: duckdb.DuckDBPyConnection, tables: Sequence[PinnedTable], rows: dict[str, int], build_digest: str | None
 ) -> None:
     connection.execute(
         f"CREATE TABLE {_PUBLICATION} (published_at TIMESTAMPTZ, table_name VARCHAR, version BIGINT, "
@@ -398,7 +399,17 @@ def _write_publication(
     )
     now = datetime.now(UTC)
     records = [
-        (now, p.spec.name, p.version, p.commit_id, len(p.files), p.rows, rows.get(p.spec.name), made_as) for p in tables
+        (
+            now,
+            pinned.spec.name,
+            pinned.version,
+            pinned.commit_id,
+            len(pinned.files),
+            pinned.rows,
+            rows.get(pinned.spec.name),
+            build_digest,
+        )
+        for pinned in tables
     ]
     if records:
         connection.executemany(f"INSERT INTO {_PUBLICATION} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", records)
@@ -410,7 +421,7 @@ def _write_publication(
 def _write_left_out(connection: duckdb.DuckDBPyConnection, left_out: Mapping[str, str]) -> None:
     if left_out:
         connection.execute(f"CREATE TABLE {_LEFT_OUT} (name VARCHAR, problem VARCHAR)")
-        connection.executemany(f"INSERT INTO {_LEFT_OUT} VALUES (?, ?)", [list(one) for one in left_out.items()])
+        connection.executemany(f"INSERT INTO {_LEFT_OUT} VALUES (?, ?)", [list(pair) for pair in left_out.items()])
         connection.execute(
             f"COMMENT ON TABLE {_LEFT_OUT} IS 'Extensions whose views and macros are not here, and why.'"
         )
@@ -420,8 +431,8 @@ def read_left_out(path: Path) -> dict[str, str]:
     """The additions that a published file lacks because they could not be made, by name, each with the reason. Raises
     ``OSError`` and ``duckdb.Error``."""
     with connect_newest(path) as connection:
-        there = "SELECT 1 FROM duckdb_tables() WHERE schema_name || '.' || table_name = ?"
-        if not connection.execute(there, [_LEFT_OUT]).fetchall():
+        query = "SELECT 1 FROM duckdb_tables() WHERE schema_name || '.' || table_name = ?"
+        if not connection.execute(query, [_LEFT_OUT]).fetchall():
             return {}
         return dict(connection.execute(f"SELECT name, problem FROM {_LEFT_OUT} ORDER BY name").fetchall())
 
@@ -437,27 +448,27 @@ def _select(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable) -> str:
     union = ", union_by_name = true" if pinned.uneven else ""
     source = f"read_parquet([{files}], hive_partitioning = {hive}{union})"
     # a column that was added may be in no file yet
-    here = _described(connection, f"SELECT * FROM {source}") if pinned.uneven else pinned.columns
-    names = ", ".join(_selected(name, kind, here) for name, kind in columns)
+    stored_columns = _described(connection, f"SELECT * FROM {source}") if pinned.uneven else pinned.columns
+    names = ", ".join(_selected(name, kind, stored_columns) for name, kind in columns)
     return f"SELECT {names} FROM {source}{_where(pinned)}"
 
 
 def _where(pinned: PinnedTable) -> str:
-    """The condition on a table's rows, where slices are left out."""
-    *above, last = pinned.spec.slice_columns or ("",)
+    """The condition on a table's rows if slices are left out."""
+    *prefix_columns, last = pinned.spec.slice_columns or ("",)
     groups: dict[tuple[str, ...], list[str]] = {}
     for key in pinned.left_out:
         groups.setdefault(key[:-1], []).append(quoted(key[-1]))
     parts = [
-        " AND ".join([*(f"{name} = {quoted(value)}" for name, value in zip(above, key, strict=True)),
+        " AND ".join([*(f"{name} = {quoted(value)}" for name, value in zip(prefix_columns, key, strict=True)),
                       f"{last} IN ({', '.join(values)})"])
         for key, values in groups.items()
     ]  # fmt: skip
     return f" WHERE NOT ({' OR '.join(f'({part})' for part in parts)})" if parts else ""
 
 
-def _selected(name: str, kind: str, here: Collection[str]) -> str:
-    if name.strip('"') not in here:
+def _selected(name: str, kind: str, stored_columns: Collection[str]) -> str:
+    if name.strip('"') not in stored_columns:
         return f"NULL::{kind} AS {name}"
     return f"{name}::{kind} AS {name}" if kind == "TIMESTAMP WITH TIME ZONE" else name
 
@@ -477,26 +488,26 @@ def _qualified(view: ViewSpec) -> str:
     return view.name if "." in view.name else f"main.{view.name}"
 
 
-def _counts(ask: Ask, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]) -> dict[str, int]:
+def _counts(run_query: Ask, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]) -> dict[str, int]:
     """Rows by view. Counting a view reads the footers of all its files, and of some views rows, so in a large lake the
     log is asked instead."""
     files, rows = sum(len(pinned.files) for pinned in tables), sum(pinned.rows for pinned in tables)
-    small = files <= _FEW_FILES and rows <= _FEW_ROWS
+    is_small = files <= _FEW_FILES and rows <= _FEW_ROWS
     in_table = {pinned.spec.name: pinned.rows for pinned in tables}
     counts = {}
     for view in views:
-        if small:
-            counts[view.name] = _number(ask, f"SELECT count(*) FROM main.{view.name}")
+        if is_small:
+            counts[view.name] = _number(run_query, f"SELECT count(*) FROM main.{view.name}")
         elif view.all_but is not None:
-            table, lacking = view.all_but
-            counts[view.name] = in_table[table] - _number(ask, _resolved(lacking, ask))
+            table, excluded_query = view.all_but
+            counts[view.name] = in_table[table] - _number(run_query, _resolved(excluded_query, run_query))
     return counts
 
 
-def _number(ask: Ask, query: str) -> int:
-    [(number,)] = ask(query)
+def _number(run_query: Ask, query: str) -> int:
+    [(number,)] = run_query(query)
     return int(number)
 
 
-def _resolved(sql: Sql, ask: Ask) -> str:
-    return sql if isinstance(sql, str) else sql(ask)
+def _resolved(sql: Sql, run_query: Ask) -> str:
+    return sql if isinstance(sql, str) else sql(run_query)

@@ -33,10 +33,10 @@ _BUFFER = 1 << 16
 _NARROW_ROWS = 1 << 16
 #: The same for whole tables, where a read may be a request.
 _LARGE_BUFFER = 1 << 19
-#: Bytes of a batch of a whole table, as far as the footer tells, which counts a value that comes again once; and rows.
+#: Bytes of a batch of a whole table, by the footer, which counts a repeated value once; and rows.
 _BATCH_BYTES = 8 << 20
 _MOST_ROWS = 2_048
-#: Bytes of small files that are put together: what is put together is copied, once or twice.
+#: Bytes of small files that are joined: joined rows are copied once or twice.
 _SMALL_BYTES = 2 << 20
 #: Files up to this size are read in one go; most files of a lake of many slices are small.
 _SMALL_FILE = 8 << 20
@@ -65,32 +65,33 @@ def stream_rows(
 def count_rows(
     lake: Lake, table: str, where: Mapping[str, str | Sequence[str]], columns: Sequence[str] = ("crawl", "target")
 ) -> Counter[tuple[str, ...]]:
-    """How many rows there are with each combination of values of ``columns``. Raises as :func:`stream_rows` does."""
-    found: Counter[tuple[str, ...]] = Counter()
+    """The number of rows with each combination of values of ``columns``. Raises as :func:`stream_rows` does."""
+    counts: Counter[tuple[str, ...]] = Counter()
     for batch in stream_rows(lake, table, where, columns):
-        counted = pa.Table.from_batches([batch]).group_by(list(columns)).aggregate([([], "count_all")])
-        for row in counted.to_pylist():
-            found[tuple(row[name] for name in columns)] += row["count_all"]
-    return found
+        groups = pa.Table.from_batches([batch]).group_by(list(columns)).aggregate([([], "count_all")])
+        for row in groups.to_pylist():
+            counts[tuple(row[name] for name in columns)] += row["count_all"]
+    return counts
 
 
 def stream_slices(
     lake: Lake, table: str, crawl: str, targets: Collection[str], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """``columns`` of the rows of ``targets`` in ``crawl`` as the table is now, in no order; rows may hold whole pages.
+    """``columns`` of the rows of ``targets`` in ``crawl`` at the current version, in no order; a row may hold a whole
+    page.
 
     Raises ``EnvironmentFault`` when the lake cannot be read.
     """
     schema = pa.schema([lake.specs[table].schema.field(name) for name in columns])
     files = lake.file_system()
-    wanted = pa.array(sorted(targets), pa.string())
+    target_array = pa.array(sorted(targets), pa.string())
     for address in _files_that_may_have(lake, table, crawl, sorted(targets)) if targets else ():
         with _read_of(address), files.open_input_file(address.removeprefix("s3://")) as source:
-            yield from _file_rows(source, wanted, schema)
+            yield from _file_rows(source, target_array, schema)
 
 
 def _files_that_may_have(lake: Lake, table: str, crawl: str, targets: Sequence[str]) -> list[str]:
-    """The files of ``crawl`` that any of ``targets`` (in order) can be in, as far as the log tells: none is opened."""
+    """The files of ``crawl`` that may hold any of ``targets`` (in order), by the log: no file is opened."""
     handle = lake.handle(lake.specs[table])
     if handle is None:
         return []
@@ -118,7 +119,7 @@ def stream_crawl(lake: Lake, pinned: PinnedTable, crawl: str, columns: Sequence[
 
 
 def crawls_of(pinned: PinnedTable) -> list[str]:
-    """The crawls that a table partitioned by crawl has files of; reads no file."""
+    """The crawls of which a table partitioned by crawl has files; no file is read."""
     return sorted({crawl for crawl in map(_crawl_of, pinned.files) if crawl is not None})
 
 
@@ -141,44 +142,44 @@ def _table_rows(lake: Lake, pinned: PinnedTable) -> Iterator[pa.RecordBatch]:
 
 
 def stream_files(lake: Lake, addresses: Iterable[str], schema: pa.Schema) -> Iterator[Iterator[pa.RecordBatch]]:
-    """For each of a table's files, in their order, its rows in ``schema`` (with ``crawl`` or without), batch by batch;
-    those of a file have to be taken before the next file's. The iterators raise ``EnvironmentFault`` when the lake
+    """For each of a table's files, in their order, its rows in ``schema`` (with ``crawl`` or without), batch by batch.
+    The rows of a file have to be read before the next file's. The iterators raise ``EnvironmentFault`` when the lake
     cannot be read."""
-    for address, coming in _opened_ahead(lake, addresses):
-        yield _rows_of(address, coming, schema)
+    for address, future in _opened_ahead(lake, addresses):
+        yield _rows_of(address, future, schema)
 
 
 def stream_small_files(lake: Lake, addresses: Iterable[str], schema: pa.Schema) -> Iterator[pa.Table]:
     """The rows of small files of a table in their order, several files together, in ``schema``, which has no column
-    that is in folders' names. Raises ``EnvironmentFault`` when the lake cannot be read.
+    from folders' names. Raises ``EnvironmentFault`` when the lake cannot be read.
 
-    Where rows are few, what each column of each file costs is all that there is: what can wait is done with many.
+    With few rows, the cost is that of each column of each file, so work is done for many files together.
     """
-    held: list[pa.Table] = []
+    waiting: list[pa.Table] = []
     size = 0
-    for address, coming in _opened_ahead(lake, addresses):
-        with _read_of(address), coming.result() as source:
-            # what ParquetFile stands on: that would name each column of each file, a twelfth of an upkeep
+    for address, future in _opened_ahead(lake, addresses):
+        with _read_of(address), future.result() as source:
+            # the layer below ParquetFile, which would name each column of each file: a twelfth of an upkeep
             reader = pq.ParquetReader()
             reader.open(source, use_memory_map=False)
-            held.append(reader.read_all(use_threads=False))
+            waiting.append(reader.read_all(use_threads=False))
             size += _unpacked(reader.metadata)
         if size > _SMALL_BYTES:
-            yield _as_one(held, schema)
-            held, size = [], 0
-    if held:
-        yield _as_one(held, schema)
+            yield _as_one(waiting, schema)
+            waiting, size = [], 0
+    if waiting:
+        yield _as_one(waiting, schema)
 
 
 def _as_one(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
-    alike = (pa.concat_tables(some) for _, some in groupby(tables, key=lambda table: table.schema))
-    return pa.concat_tables(with_columns(table, schema) for table in alike).combine_chunks()
+    tables_by_schema = (pa.concat_tables(group) for _, group in groupby(tables, key=lambda table: table.schema))
+    return pa.concat_tables(with_columns(table, schema) for table in tables_by_schema).combine_chunks()
 
 
 def _opened_ahead(lake: Lake, addresses: Iterable[str]) -> Iterator[tuple[str, Future[pa.NativeFile]]]:
     files = lake.file_system()
 
-    def opened(address: str) -> pa.NativeFile:
+    def open_file(address: str) -> pa.NativeFile:
         source = files.open_input_file(address.removeprefix("s3://"))
         if source.size() > _SMALL_FILE:
             return source
@@ -187,10 +188,10 @@ def _opened_ahead(lake: Lake, addresses: Iterable[str]) -> Iterator[tuple[str, F
 
     waiting = iter(addresses)
     with ThreadPoolExecutor(_AHEAD) as pool:
-        ahead = deque((address, pool.submit(opened, address)) for address in islice(waiting, _AHEAD))
-        while ahead:
-            yield ahead.popleft()
-            ahead.extend((address, pool.submit(opened, address)) for address in islice(waiting, 1))
+        pending_reads = deque((address, pool.submit(open_file, address)) for address in islice(waiting, _AHEAD))
+        while pending_reads:
+            yield pending_reads.popleft()
+            pending_reads.extend((address, pool.submit(open_file, address)) for address in islice(waiting, 1))
 
 
 @contextmanager
@@ -204,8 +205,8 @@ def _read_of(address: str) -> Iterator[None]:
         ) from error
 
 
-def _rows_of(address: str, coming: Future[pa.NativeFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with _read_of(address), coming.result() as source:
+def _rows_of(address: str, future: Future[pa.NativeFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with _read_of(address), future.result() as source:
         yield from _whole_file(source, _crawl_of(address), schema)
 
 
@@ -218,7 +219,7 @@ def _whole_file(source: pa.NativeFile, crawl: str | None, schema: pa.Schema) -> 
     for batch in reader.iter_batches(rows, columns=names, use_threads=False):
         table = pa.Table.from_batches([batch])
         if crawl is not None and "crawl" in schema.names and "crawl" not in names:
-            # the column that a table is partitioned by stands in the folder's name alone
+            # the column that a table is partitioned by is in the folder's name alone
             table = table.append_column("crawl", pa.repeat(pa.scalar(crawl, pa.string()), batch.num_rows))
         yield from with_columns(table, schema).to_batches()
 
@@ -228,8 +229,8 @@ def _unpacked(stored: pq.FileMetaData) -> int:
 
 
 def _columns_of(reader: pq.ParquetFile, schema: pa.Schema) -> list[str]:
-    here = set(reader.schema_arrow.names)  # made anew each time it is asked for
-    return [name for name in schema.names if name in here]
+    stored_columns = set(reader.schema_arrow.names)  # made again at each access
+    return [name for name in schema.names if name in stored_columns]
 
 
 def _crawl_of(address: str) -> str | None:
@@ -239,18 +240,18 @@ def _crawl_of(address: str) -> str | None:
 
 def _file_rows(source: pa.NativeFile, targets: pa.Array, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     reader = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER)
-    place = reader.schema_arrow.get_field_index("target")
+    position = reader.schema_arrow.get_field_index("target")
     groups = [
         number
         for number in range(reader.num_row_groups)
-        if _may_have(reader.metadata.row_group(number).column(place), targets[0].as_py(), targets[-1].as_py())
+        if _may_have(reader.metadata.row_group(number).column(position), targets[0].as_py(), targets[-1].as_py())
     ]
-    # a column that was added later is in no file of before
+    # a column that was added later is in no older file
     names = list(dict.fromkeys(["target", *_columns_of(reader, schema)]))
     for batch in reader.iter_batches(_BATCH_ROWS, groups, names, use_threads=False):
-        own = batch.filter(pc.is_in(batch.column("target"), value_set=targets))
-        if own.num_rows:
-            yield from with_columns(pa.Table.from_batches([own]), schema).to_batches()
+        matching = batch.filter(pc.is_in(batch.column("target"), value_set=targets))
+        if matching.num_rows:
+            yield from with_columns(pa.Table.from_batches([matching]), schema).to_batches()
 
 
 def _may_have(column: pq.ColumnChunkMetaData, first: str, last: str) -> bool:

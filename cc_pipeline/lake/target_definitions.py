@@ -1,5 +1,5 @@
-"""A run is given partition keys and no more, so what each key means is in the lake: one row a target, of a large set
-one row a part."""
+"""Definitions of targets in the lake, since a run gets only partition keys: one row a target, of a large set one row a
+part."""
 
 from __future__ import annotations
 
@@ -19,121 +19,123 @@ from cc_pipeline.lake.lake import Lake
 _TABLE: Final = "targets"
 #: Definitions written in one commit, and so into one file: changing one member later rewrites no more than these.
 _TOGETHER: Final = 64
-#: Definitions taken away in one commit.
+#: Definitions deleted in one commit.
 _FORGOTTEN_TOGETHER: Final = 1_000
 #: Members that the row of a divided set names.
 _NAMED: Final = 3
 
 
 def register(lake: Lake, targets: Sequence[Target]) -> None:
-    """Writes the definitions of ``targets`` down; those that are there already, unchanged, cost a look.
+    """Writes the definitions of ``targets``. Definitions that are stored already, unchanged, cost one look.
 
-    The parts of a set come before the set itself: where a process is killed between them, the next one goes on. Raises
-    ``UserInputError`` for a set whose name differs from one that is there in capital letters alone.
+    The parts of a set are written before the set itself: if a process is killed between them, the next one goes on.
+    Raises ``UserInputError`` for a set whose name differs from a stored one only in capital letters.
     """
-    asked = {target.slug: target for target in targets}
-    known = _rows(lake, [*asked])
-    names = {slug: _name_of(row["definition"]) for slug, row in known.items() if slug.startswith(SET_SLUG)}
+    targets_by_slug = {target.slug: target for target in targets}
+    stored_rows = _rows(lake, [*targets_by_slug])
+    names = {slug: _name_of(row["definition"]) for slug, row in stored_rows.items() if slug.startswith(SET_SLUG)}
     for target in targets:
-        other = names.setdefault(target.slug, target.name or target.value) if _is_named(target) else ""
-        if other and other != (target.name or target.value):
+        stored = names.setdefault(target.slug, target.name or target.value) if _is_named(target) else ""
+        if stored and stored != (target.name or target.value):
             raise UserInputError(
-                f"set:{target.name or target.value} would be the same partition as set:{other}, since partition keys "
-                f"have no capital letters: write set:{other}, or take another name"
+                f"set:{target.name or target.value} would be the same partition as set:{stored}, since partition keys "
+                f"have no capital letters: write set:{stored}, or take another name"
             )
-    versions = meant_versions(lake, asked.values())
+    versions = meant_versions(lake, targets_by_slug.values())
     rows: list[dict[str, Any]] = []
-    for target in asked.values():
-        before = known.get(target.slug)
-        parts = _parts_for(target, before)
+    for target in targets_by_slug.values():
+        old_row = stored_rows.get(target.slug)
+        parts = _parts_for(target, old_row)
         version = versions[target.slug] if parts == 1 else _divided_version(target)
-        if before is not None and before["version"] == version:
+        if old_row is not None and old_row["version"] == version:
             continue
         if parts > 1:
             _register_parts(lake, divided(target, parts))
-        rows.append(_row(target, before, parts, version))
+        rows.append(_row(target, old_row, parts, version))
     _commit(lake, rows)
 
 
 def read(lake: Lake, slugs: Sequence[str]) -> dict[str, Target]:
-    """The targets behind partition keys and behind parts of sets; a divided set has all its members.
+    """The targets of partition keys and of parts of sets; a divided set has all its members.
 
-    A key without a definition (a person made it in the UI) is defined as the target that its text means. Raises
+    A key without a definition (a person made it in the UI) is defined as the target of its text. Raises
     ``UserInputError`` for text that is not a target, or whose target has another key.
     """
-    known = _rows(lake, slugs)
-    found: dict[str, Target] = {}
+    stored_rows = _rows(lake, slugs)
+    targets: dict[str, Target] = {}
     for slug in slugs:
-        row = known.get(slug)
+        row = stored_rows.get(slug)
         if row is not None and (row["parts"] or 1) > 1:
-            found[slug] = _whole(lake, slug, row)
+            targets[slug] = _whole(lake, slug, row)
         elif row is not None and SEPARATOR in slug:
-            found[slug] = part_from(slug, row["definition"])
+            targets[slug] = part_from(slug, row["definition"])
         else:
-            found[slug] = _target_of(slug, None if row is None else row["definition"])
-    register(lake, [target for slug, target in found.items() if slug not in known])
-    return found
+            targets[slug] = _target_of(slug, None if row is None else row["definition"])
+    register(lake, [target for slug, target in targets.items() if slug not in stored_rows])
+    return targets
 
 
 def parts_of(lake: Lake, slugs: Sequence[str]) -> dict[str, list[str]]:
-    """The slugs that have a definition of what each of ``slugs`` means: those of its parts for a divided set, else its
-    own."""
+    """The slugs with a definition for each of ``slugs``: those of its parts for a divided set, else its own."""
     sets = [slug for slug in slugs if slug.startswith(SET_SLUG) and SEPARATOR not in slug]
-    known = _rows(lake, sets, ["slug", "parts"])
-    return {slug: part_slugs(slug, (known[slug]["parts"] or 1) if slug in known else 1) for slug in slugs}
+    stored_rows = _rows(lake, sets, ["slug", "parts"])
+    return {slug: part_slugs(slug, (stored_rows[slug]["parts"] or 1) if slug in stored_rows else 1) for slug in slugs}
 
 
 def meant(lake: Lake, targets: Sequence[Target]) -> dict[str, list[Target]]:
-    """What has a slice of its own of each target, were it registered now; nothing is written."""
-    known = _rows(lake, [target.slug for target in targets if target.kind == "set"], ["slug", "parts"])
-    return {target.slug: divided(target, _parts_for(target, known.get(target.slug))) for target in targets}
+    """The parts with slices of their own of each target, as if it were registered now; nothing is written."""
+    stored_rows = _rows(lake, [target.slug for target in targets if target.kind == "set"], ["slug", "parts"])
+    return {target.slug: divided(target, _parts_for(target, stored_rows.get(target.slug))) for target in targets}
 
 
 def versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
-    """The version of each definition; keys that nobody defined are defined as in :func:`read`. Raises as that does."""
-    known = {slug: row["version"] for slug, row in _rows(lake, slugs, ["slug", "version"]).items()}
-    return known | {slug: one.version for slug, one in read(lake, [s for s in slugs if s not in known]).items()}
+    """The version of each definition. Keys without a definition are defined as in :func:`read`. Raises as that does."""
+    stored_versions = {slug: row["version"] for slug, row in _rows(lake, slugs, ["slug", "version"]).items()}
+    return stored_versions | {
+        slug: target.version
+        for slug, target in read(lake, [slug for slug in slugs if slug not in stored_versions]).items()
+    }
 
 
 def known_versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
-    """The versions of those of ``slugs``, and of the parts they are divided into, that have a definition; nothing is
+    """The versions of the stored definitions of ``slugs`` and of the parts they are divided into; nothing is
     written."""
-    named = [one for own in parts_of(lake, slugs).values() for one in own]
+    slugs_of_parts = [part_slug for parts in parts_of(lake, slugs).values() for part_slug in parts]
     return {
         slug: row["version"]
-        for slug, row in _rows(lake, list(dict.fromkeys([*slugs, *named])), ["slug", "version"]).items()
+        for slug, row in _rows(lake, list(dict.fromkeys([*slugs, *slugs_of_parts])), ["slug", "version"]).items()
     }
 
 
 def definitions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
-    """The written definitions of those of ``slugs`` that have one; read ``part_from`` them only when needed."""
+    """The stored texts of the definitions of ``slugs``; read ``part_from`` them only when needed."""
     return {slug: row["definition"] for slug, row in _rows(lake, slugs, ["slug", "definition"]).items()}
 
 
 def slugs_of(lake: Lake, slugs: Collection[str]) -> list[str]:
     """The slugs of the rows that define targets: their own, and those of all their parts."""
-    every = lake.read(_TABLE, columns=["slug"]).column("slug").to_pylist()
-    return sorted(one for one in every if whole_slug(one) in slugs)
+    all_slugs = lake.read(_TABLE, columns=["slug"]).column("slug").to_pylist()
+    return sorted(slug for slug in all_slugs if whole_slug(slug) in slugs)
 
 
 def forget(lake: Lake, targets: Collection[str]) -> None:
-    """Takes the definitions of targets away, and those of their parts. Raises ``EnvironmentFault``."""
+    """Deletes the definitions of targets and of their parts. Raises ``EnvironmentFault``."""
     slugs = slugs_of(lake, targets)
     empty = lake.specs[_TABLE].schema.empty_table()
-    # the target itself last: where a process is killed between them, the next one goes on
-    for first in range(0, len(slugs), _FORGOTTEN_TOGETHER):
-        some = sorted(slugs, reverse=True)[first : first + _FORGOTTEN_TOGETHER]
-        lake.commit(_TABLE, empty, [{"slug": one} for one in some], {})
+    # the target itself last: if a process is killed in between, the next one goes on
+    for start in range(0, len(slugs), _FORGOTTEN_TOGETHER):
+        next_slugs = sorted(slugs, reverse=True)[start : start + _FORGOTTEN_TOGETHER]
+        lake.commit(_TABLE, empty, [{"slug": slug} for slug in next_slugs], {})
 
 
 def note_purge(lake: Lake, slugs: Collection[str]) -> None:
-    """Writes down that targets are about to be purged, for runs to see. Raises ``EnvironmentFault``."""
+    """Notes that targets are about to be purged, for runs to see. Raises ``EnvironmentFault``."""
     lake.prepare(_TABLE)
     lake.commit_digests(_TABLE, {_purge_name(slug): input_digest({"purged": slug}) for slug in slugs})
 
 
 def was_purged(lake: Lake, slugs: Collection[str]) -> bool:
-    """Whether any of these targets was ever purged, or is at this moment: a look at the log alone."""
+    """Whether any of these targets was ever purged, or is being purged: a look at the log alone."""
     return any(digest is not None for digest in lake.digests(_TABLE, [_purge_name(slug) for slug in slugs]).values())
 
 
@@ -142,45 +144,49 @@ def _purge_name(slug: str) -> str:
 
 
 def meant_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
-    """The version of each target by its slug, were it registered now; that of given captures says which they are.
-    Raises ``UserInputError`` for a name under which nobody gave any."""
+    """The version of each target by its slug, as if it were registered now; the version of named captures depends on
+    the captures. Raises ``UserInputError`` for a name under which nobody added any."""
     targets = list(targets)
     added = {target.slug: target.slug.partition(WHERE_SLUG)[0] for target in targets if target.kind == GIVEN_KIND}
-    known = _rows(lake, sorted({*added.values()}), ["slug", "version"]) if added else {}
-    found = {}
+    stored_rows = _rows(lake, sorted({*added.values()}), ["slug", "version"]) if added else {}
+    versions_by_slug = {}
     for target in targets:
         if target.kind != GIVEN_KIND:
-            found[target.slug] = target.version
-        elif added[target.slug] not in known:
+            versions_by_slug[target.slug] = target.version
+        elif added[target.slug] not in stored_rows:
             raise UserInputError(
                 f"nobody added captures as {target.value!r} here; add them: cc-pipeline files captures FILE "
                 f"--name {target.value}"
             )
         else:
-            version = known[added[target.slug]]["version"]
-            found[target.slug] = version_of(f"{target.where}\n{version}") if target.where else version
-    return found
+            version = stored_rows[added[target.slug]]["version"]
+            versions_by_slug[target.slug] = version_of(f"{target.where}\n{version}") if target.where else version
+    return versions_by_slug
 
 
 def define_given(lake: Lake, target: Target, version: str) -> None:
-    """Writes down that the captures given as ``target`` are those of a ``version``, and that what they are with
-    conditions changed with them."""
-    before = _rows(lake, [target.slug]).get(target.slug)
-    if before is None or before["version"] != version:
-        _commit(lake, [_row(target, before, 1, version)])
-    every = lake.read(_TABLE, {"kind": GIVEN_KIND}, ["slug", "definition"]).to_pylist()
+    """Notes the current ``version`` of the captures named as ``target``. Targets with conditions on them change too."""
+    old_row = _rows(lake, [target.slug]).get(target.slug)
+    if old_row is None or old_row["version"] != version:
+        _commit(lake, [_row(target, old_row, 1, version)])
+    definition_rows = lake.read(_TABLE, {"kind": GIVEN_KIND}, ["slug", "definition"]).to_pylist()
     register(
-        lake, [parse_target(one["definition"]) for one in every if one["slug"].startswith(target.slug + WHERE_SLUG)]
+        lake,
+        [
+            parse_target(row["definition"])
+            for row in definition_rows
+            if row["slug"].startswith(target.slug + WHERE_SLUG)
+        ],
     )
 
 
 def _register_parts(lake: Lake, parts: Sequence[Target]) -> None:
     versions = _rows(lake, [part.slug for part in parts], ["slug", "version"])
     new = [part for part in parts if versions.get(part.slug, {}).get("version") != part.version]
-    known = _rows(lake, [part.slug for part in new if part.slug in versions])
-    for first in range(0, len(new), _TOGETHER):
-        some = new[first : first + _TOGETHER]
-        _commit(lake, [_row(part, known.get(part.slug), 1, part.version) for part in some])
+    stored_rows = _rows(lake, [part.slug for part in new if part.slug in versions])
+    for start in range(0, len(new), _TOGETHER):
+        next_parts = new[start : start + _TOGETHER]
+        _commit(lake, [_row(part, stored_rows.get(part.slug), 1, part.version) for part in next_parts])
 
 
 def _commit(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -190,15 +196,15 @@ def _commit(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> None:
         lake.commit(_TABLE, data, [{"slug": row["slug"]} for row in rows], {_TABLE: digest})
 
 
-def _row(target: Target, before: Mapping[str, Any] | None, parts: int, version: str) -> dict[str, Any]:
+def _row(target: Target, old_row: Mapping[str, Any] | None, parts: int, version: str) -> dict[str, Any]:
     # keys of a divided set are its parts'
-    own = target.ranges if parts == 1 else ()
+    own_ranges = target.ranges if parts == 1 else ()
     return {
         "slug": target.slug,
         "kind": target.kind,
         "definition": target.written if parts == 1 else _outline(target),
         "version": version,
-        "ranges": _with_before(own, before),
+        "ranges": _with_before(own_ranges, old_row),
         "parts": None if parts == 1 else parts,
     }
 
@@ -217,24 +223,24 @@ def _name_of(definition: str) -> str:
     return definition.partition(" = ")[0].removeprefix("set:")
 
 
-def _parts_for(target: Target, before: Mapping[str, Any] | None) -> int:
+def _parts_for(target: Target, old_row: Mapping[str, Any] | None) -> int:
     if not _is_named(target):
         return 1
-    return part_count(len(target.members), None if before is None else before["parts"] or 1)
+    return part_count(len(target.members), None if old_row is None else old_row["parts"] or 1)
 
 
 def _divided_version(target: Target) -> str:
-    """Of the members alone, whatever their order: of a divided set none is kept."""
+    """The version of a divided set: it depends on the members alone, whatever their order."""
     return version_of("\n".join(sorted(member.written for member in target.members)))
 
 
 def _outline(target: Target) -> str:
-    """What a person sees of a divided set: its line where that names a file, else how it begins."""
+    """The text that a person sees of a divided set: its line if that names a file, else its first members."""
     if target.file:
         return target.definition
-    some = ", ".join(member.written for member in target.members[:_NAMED])
+    first_members = ", ".join(member.written for member in target.members[:_NAMED])
     where = f" where {target.where}" if target.where else ""
-    return f"set:{target.name or target.value} = {some}, … ({len(target.members):,} members){where}"
+    return f"set:{target.name or target.value} = {first_members}, … ({len(target.members):,} members){where}"
 
 
 def _whole(lake: Lake, slug: str, row: Mapping[str, Any]) -> Target:
@@ -247,10 +253,13 @@ def _whole(lake: Lake, slug: str, row: Mapping[str, Any]) -> Target:
     return Target("set", name, slug, members, file=line.partition(" = @")[2], where=where, name=capitals)
 
 
-def _with_before(own: Iterable[KeyRange], row: Mapping[str, Any] | None) -> list[dict[str, bytes | None]]:
-    """The target's key ranges, and those of its definition before: rows of that one may still be in the tables."""
-    before = [] if row is None else [KeyRange(one["start"], one["end"]) for one in row["ranges"]]
-    return [{"start": one.start, "end": one.end} for one in merge_ranges([*own, *before])]
+def _with_before(new_ranges: Iterable[KeyRange], row: Mapping[str, Any] | None) -> list[dict[str, bytes | None]]:
+    """The target's key ranges, and those of its former definition: rows of that one may still be in the tables."""
+    old_ranges = [] if row is None else [KeyRange(old_range["start"], old_range["end"]) for old_range in row["ranges"]]
+    return [
+        {"start": merged_range.start, "end": merged_range.end}
+        for merged_range in merge_ranges([*new_ranges, *old_ranges])
+    ]
 
 
 def _target_of(slug: str, definition: str | None) -> Target:

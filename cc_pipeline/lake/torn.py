@@ -1,8 +1,8 @@
-"""Files of a table that are not whole: what a power cut, a full disk or a person leaves of a commit.
+"""Finds damaged files of a table: incomplete files that a power cut, a full disk or a person left of a commit.
 
-A commit is an entry of the table's log and the files that it names. An empty entry says nothing, so that the library
-takes it for a commit without changes; half of one, or of a checkpoint, stops whoever opens the table. Which of these
-can be taken back: ``upkeep/torn_tables.py``.
+A commit is an entry of the table's log and the files that it names. An empty entry has no content, so the library takes
+it for a commit without changes; half an entry, or half a checkpoint, stops every process that opens the table.
+``upkeep/torn_tables.py`` decides which of these can be taken back.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ ENTRY: Final = "entry"
 CHECKPOINT: Final = "checkpoint"
 HINT: Final = "hint"
 ROWS: Final = "rows"
-#: What a Parquet file ends with.
+#: The last bytes of a Parquet file.
 _MAGIC: Final = b"PAR1"
-#: Files that are looked at at the same time.
+#: Files that are read in parallel.
 _AHEAD: Final = 8
 REPAIR: Final = "cc-pipeline doctor --repair"
-#: What an error of reading a table advises that may be of a torn file.
+#: The advice of read errors that may come from a damaged file.
 IF_TORN: Final = "See whether a file of it is torn: cc-pipeline doctor."
 
 
 class TornTable(EnvironmentFault):
-    """A table of which a file is not whole."""
+    """A table has an incomplete file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Torn:
     """A file of a table that is ``missing``, ``empty``, ``cut`` or ``unreadable`` (``state``): its ``kind`` and
-    address. ``version`` is that of an entry or a checkpoint, and the table's where ``rows`` are gone. ``later`` is how
-    many later commits there are."""
+    address. ``version`` is that of an entry or a checkpoint, and the table's if ``rows`` are lost. ``later`` is the
+    number of later commits."""
 
     table: str
     kind: str
@@ -59,17 +59,17 @@ class Torn:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the file held what later commits were built on, so that nothing can be put in its place."""
+        """Whether later commits were built on the file, so that nothing can replace it."""
         return self.kind == ENTRY and bool(self.version) and self.state != "empty" and self.later > 0
 
     @property
     def is_harmless(self) -> bool:
-        """Whether the table is read all the same, as if the file were not there."""
+        """Whether the table can be read as if the file were not there."""
         return self.kind == HINT or (self.kind == ENTRY and bool(self.version) and not self.is_lost and self.later > 0)
 
     @property
     def text(self) -> str:
-        """What is so, for a person."""
+        """The problem, for a person."""
         if self.kind == CHECKPOINT:
             return f"a checkpoint of {self.table} is torn: {self.path} is {self.state}"
         if self.kind == HINT:
@@ -77,12 +77,12 @@ class Torn:
         if self.kind == ROWS and self.later:
             return f"a file of {self.table} is torn: {self.path} is {self.state}, and later commits name it"
         built = f", and {self.later:,} later ones were built on it" if self.later else ""
-        what = "a commit" if self.later else "the last commit"
-        return f"{what} of {self.table} is torn: {self.path} is {self.state}{built}"
+        commit = "a commit" if self.later else "the last commit"
+        return f"{commit} of {self.table} is torn: {self.path} is {self.state}{built}"
 
     @property
     def advice(self) -> str:
-        """What a person can do."""
+        """The advice for a person."""
         if self.is_lost:
             folder = self.path.partition("/_delta_log/")[0]
             return (
@@ -94,7 +94,7 @@ class Torn:
         return f"{REPAIR} takes it back"
 
     def fault(self) -> TornTable:
-        """The error of whoever meets the file."""
+        """The fault for a process that reads the file."""
         return TornTable(self.text, f"{self.advice[0].upper()}{self.advice[1:]}.")
 
 
@@ -104,8 +104,8 @@ def log_of(folder: str) -> str:
 
 
 def torn_in_log(files: FileSystem, folder: str, table: str, *, read: bool = True) -> list[Torn]:
-    """The files of a table's log that are not whole, the newest first: entries that the newest whole checkpoint does
-    not cover, checkpoints, and the hint that names one. Without ``read`` only their sizes count. Raises ``OSError``."""
+    """The incomplete files of a table's log, the newest first: entries that the newest complete checkpoint does not
+    cover, checkpoints, and the hint that names one. Without ``read`` only their sizes count. Raises ``OSError``."""
     entries: dict[int, FileInfo] = {}
     checkpoints: dict[int, FileInfo] = {}
     hint = None
@@ -118,23 +118,23 @@ def torn_in_log(files: FileSystem, folder: str, table: str, *, read: bool = True
         elif number.isdigit() and kind == "checkpoint.parquet":
             checkpoints[int(number)] = info
     newest = max([*entries, *checkpoints], default=-1)
-    found: list[Torn] = []
+    damaged: list[Torn] = []
     base = -1
     for version in sorted(checkpoints, reverse=True):
         state = _state_of_checkpoint(files, checkpoints[version], read=read)
         if state is None:
             base = version
             break
-        found.append(Torn(table, CHECKPOINT, checkpoints[version].path, state, version, newest - version))
+        damaged.append(Torn(table, CHECKPOINT, checkpoints[version].path, state, version, newest - version))
     for version in range(newest, base, -1):
         entry = entries.get(version)
         state = "missing" if entry is None else _state_of_entry(files, entry, read=read)
         if state is not None:
             path = f"{log_of(folder)}/{version:020}.json"
-            found.append(Torn(table, ENTRY, path, state, version, newest - version))
+            damaged.append(Torn(table, ENTRY, path, state, version, newest - version))
     if hint is not None and (state := _state_of_hint(files, hint)) is not None:
-        found.append(Torn(table, HINT, hint.path, state, newest))
-    return sorted(found, key=lambda one: (one.kind == HINT, -one.version))
+        damaged.append(Torn(table, HINT, hint.path, state, newest))
+    return sorted(damaged, key=lambda damaged_file: (damaged_file.kind == HINT, -damaged_file.version))
 
 
 def _state_of_entry(files: FileSystem, entry: FileInfo, *, read: bool) -> str | None:
@@ -144,15 +144,15 @@ def _state_of_entry(files: FileSystem, entry: FileInfo, *, read: bool) -> str | 
 
 
 def parsed_lines(data: bytes) -> list[dict[str, object] | None]:
-    """The actions of a log's entry, ``None`` for what is none."""
-    found: list[dict[str, object] | None] = []
+    """The actions of a log's entry, ``None`` for a line that is none."""
+    actions: list[dict[str, object] | None] = []
     for line in data.splitlines():
         try:
             action = json.loads(line) if line.strip() else {}
         except ValueError:
             action = None
-        found.append(action if isinstance(action, dict) else None)
-    return found
+        actions.append(action if isinstance(action, dict) else None)
+    return actions
 
 
 def read_whole(files: FileSystem, path: str) -> bytes:
@@ -183,26 +183,26 @@ def _state_of_hint(files: FileSystem, hint: FileInfo) -> str | None:
 
 
 def torn_rows(lake: Lake, table: str, *, read_ends: bool = True) -> list[Torn]:
-    """The files that the newest version of a table names, and that are not there as it says. ``read_ends`` looks at the
-    last bytes of each too. Raises ``EnvironmentFault`` and ``OSError``."""
+    """The files that the newest version of a table names, and that do not match it. ``read_ends`` looks at the last
+    bytes of each too. Raises ``EnvironmentFault`` and ``OSError``."""
     spec = lake.specs[table]
     handle = lake.handle(spec)
-    named = [] if handle is None else stored_files(spec, handle)
-    return [] if handle is None else _torn_of(lake, table, handle.version(), named, read_ends=read_ends)
+    named_files = [] if handle is None else stored_files(spec, handle)
+    return [] if handle is None else _torn_of(lake, table, handle.version(), named_files, read_ends=read_ends)
 
 
-def _torn_of(lake: Lake, table: str, version: int, named: Sequence[StoredFile], *, read_ends: bool) -> list[Torn]:
-    """Those of the files ``named`` by a version of a table that are not there as it says."""
+def _torn_of(lake: Lake, table: str, version: int, named_files: Sequence[StoredFile], *, read_ends: bool) -> list[Torn]:
+    """The files among those ``named_files`` by a version of a table that do not match it."""
     folder = lake.address(table).removeprefix("s3://")
     files = lake.file_system()
     sizes = _sizes(lake, table)
-    broken = {file.path: state for file in named if (state := _state_of_size(sizes.get(file.path), file.size))}
+    broken = {file.path: state for file in named_files if (state := _state_of_size(sizes.get(file.path), file.size))}
     if read_ends:
-        rest = [file for file in named if file.path not in broken]
+        unbroken_files = [file for file in named_files if file.path not in broken]
         with ThreadPoolExecutor(_AHEAD) as pool:
-            ends = pool.map(lambda file: _last_bytes(files, f"{folder}/{file.path}"), rest)
-            broken |= {file.path: "unreadable" for file, end in zip(rest, ends, strict=True) if end != _MAGIC}
-    last = _named_by(files, folder, version) if broken else set()
+            ends = pool.map(lambda file: _last_bytes(files, f"{folder}/{file.path}"), unbroken_files)
+            broken |= {file.path: "unreadable" for file, end in zip(unbroken_files, ends, strict=True) if end != _MAGIC}
+    last_paths = _named_by(files, folder, version) if broken else set()
     return [
         Torn(
             table,
@@ -210,39 +210,39 @@ def _torn_of(lake: Lake, table: str, version: int, named: Sequence[StoredFile], 
             f"{folder}/{file.path}",
             broken[file.path],
             version,
-            0 if file.path in last else 1,
+            0 if file.path in last_paths else 1,
             file,
         )
-        for file in named
+        for file in named_files
         if file.path in broken
     ]
 
 
 def torn_paths(lake: Lake, table: str) -> list[str]:
-    """The paths, below the folder of a table, of its files that are not there as it says: one look a file. None of a
-    place on S3, where an object is there whole or not at all. Raises ``EnvironmentFault`` and ``OSError``."""
+    """The paths, below the folder of a table, of its files that do not match the log: one look a file. Empty for a
+    place on S3, where an object is complete or missing. Raises ``EnvironmentFault`` and ``OSError``."""
     if "://" in lake.root:
         return []
     pinned = lake.pin(table)
-    named = pinned.stored_files()
-    torn = _torn_of(lake, table, pinned.version, named, read_ends=False) if named else []
-    return [one.file.path for one in torn if one.file is not None]
+    named_files = pinned.stored_files()
+    damaged = _torn_of(lake, table, pinned.version, named_files, read_ends=False) if named_files else []
+    return [damaged_file.file.path for damaged_file in damaged if damaged_file.file is not None]
 
 
 def _sizes(lake: Lake, table: str) -> dict[str, int]:
     """The bytes of each file below a table's folder, by its path there."""
     folder = lake.address(table).removeprefix("s3://")
-    found = lake.file_system().get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
+    file_infos = lake.file_system().get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
     start = len(Path(folder).as_posix()) + 1
-    return {info.path[start:]: info.size for info in found if info.type == FileType.File}
+    return {info.path[start:]: info.size for info in file_infos if info.type == FileType.File}
 
 
-def _state_of_size(there: int | None, said: int) -> str | None:
-    if there is None:
+def _state_of_size(actual: int | None, expected: int) -> str | None:
+    if actual is None:
         return "missing"
-    if not there:
+    if not actual:
         return "empty"
-    return None if there == said else "cut"
+    return None if actual == expected else "cut"
 
 
 def _last_bytes(files: FileSystem, path: str) -> bytes:
@@ -264,17 +264,17 @@ def _added(actions: list[dict[str, object] | None]) -> Iterator[str]:
 
 
 def find_torn(lake: Lake, table: str) -> list[Torn]:
-    """The files of a table that are not whole: of its log, and where that can be read, of its rows.
+    """The incomplete files of a table: of its log, and, if that can be read, of its rows.
 
-    Raises ``EnvironmentFault`` where the place does not say.
+    Raises ``EnvironmentFault`` if the place does not say.
     """
     is_folder = "://" not in lake.root
     try:
-        # an object of a bucket is there whole or not at all, so that reading each would be for nothing
-        found = torn_in_log(lake.file_system(), lake.address(table), table, read=is_folder)
-        if all(one.is_harmless for one in found):
-            found += torn_rows(lake, table, read_ends=is_folder)
-        return found
+        # an object of a bucket is complete or missing, so reading each would be for nothing
+        damaged = torn_in_log(lake.file_system(), lake.address(table), table, read=is_folder)
+        if all(damaged_file.is_harmless for damaged_file in damaged):
+            damaged += torn_rows(lake, table, read_ends=is_folder)
+        return damaged
     except OSError as error:
         raise EnvironmentFault(
             f"could not look at {lake.address(table)}: {error}", "Check the place and its permissions."

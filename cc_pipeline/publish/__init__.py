@@ -1,1 +1,1 @@
-"""What analysts read: ``cc.duckdb`` with its views, macros and notes."""
+"""Publishes ``cc.duckdb`` for analysts, with its views, macros and notes."""

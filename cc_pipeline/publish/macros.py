@@ -10,7 +10,7 @@ from cc_pipeline.publish import sql
 
 def rows_of_site(table: str) -> str:
     """The rows of a published table about the registered domain ``site``, a parameter; all where it is null."""
-    # folded away where no site is named, and where one is it skips row groups
+    # DuckDB drops it if no site is named; if one is, it skips row groups by it
     return f"(FROM {sql.named(table)} WHERE site IS NULL OR domain = lower(site))"
 
 

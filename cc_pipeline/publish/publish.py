@@ -1,4 +1,4 @@
-"""Publishing: the lake as it stands now, as one DuckDB snapshot; and how far the published one is behind."""
+"""Publishes the current lake as one DuckDB snapshot, and finds how far the published file lags behind."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from cc_pipeline.workspace.workspace import Workspace
 
 _LOG: Final = logging.getLogger(__name__)
 
-#: Seconds for which nobody has touched what is left, where nobody can know whether its process still lives.
+#: Seconds without a change after which a leftover is deleted if the end of its process cannot be known.
 _UNTOUCHED = 86_400
 #: In the home; held by whoever publishes.
 _LOCK: Final = "publish.lock"
@@ -52,9 +52,9 @@ _LOCK: Final = "publish.lock"
 def publish_warehouse(workspace: Workspace) -> Publication:
     """Builds ``cc.duckdb`` from pinned versions of all tables and swaps it in; one publisher at a time on a host.
 
-    By the setting ``publish`` it holds views over the lake's files, or their rows. Slices that have other rows than
-    they were committed with are left out (``workspace/miscounts.py``). Raises ``EnvironmentFault`` where
-    it cannot be built; the file of before then stays. Raises ``UserInputError`` in a home that publishes nothing.
+    By the setting ``publish`` it holds views over the lake's files, or their rows. Slices with other rows than they
+    were committed with are left out (``workspace/miscounts.py``). Raises ``EnvironmentFault`` if it cannot be built;
+    the old file then stays. Raises ``UserInputError`` in a home that publishes nothing.
     """
     settings, lake = workspace.settings, workspace.lake
     if settings.publish == "none":
@@ -68,24 +68,24 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         lake.look_again()  # whoever had the lock may have committed, or purged
         pinned = [lake.pin(name) for name in _shown_tables(workspace)]
         pinned = without_miscounted(lake, pinned, find_changed_miscounts(settings, lake, pinned))
-        # a stage may commit while this pins one table after the other, so judge by the pinned versions
-        torn = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
-        held_back = dict.fromkeys([*torn, *_slices_being_purged(workspace)], False)
-        held_back |= dict.fromkeys(repeating_slices(workspace), True)
+        # a stage may commit while tables are pinned one after the other, so the pinned versions decide
+        partial_slices = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
+        withheld = dict.fromkeys([*partial_slices, *_slices_being_purged(workspace)], False)
+        withheld |= dict.fromkeys(repeating_slices(workspace), True)
         remote = s3_place(settings) if any(table.files for table in pinned) else None
         rows = None if remote is None else lambda table: stream_table(lake, table)
-        shared = settings.lake_is_apart
-        # targets that can share captures, in whatever subset; of files that were read whole, rows may be of any page
+        is_shared = settings.lake_is_apart
+        # targets that can share captures, in any subset; files that were read whole may have rows of any page
         overlapping = {with_subset(slug, subset) for slug in sharing(lake) for subset in SUBSETS}
         read_whole = {file.crawl for file in registered(workspace).values() if file.crawl}
         additions, left_out = _find_additions()
-        if shared and not copied:
+        if is_shared and not copied:
             pin(workspace.place, settings.home, pinned, and_before=True)
         published = publish(
             settings.published_path,
             pinned,
             publication_views(
-                [(slice_.crawl, slice_.target, is_whole) for slice_, is_whole in held_back.items()],
+                [(slice_.crawl, slice_.target, hides_all_rows) for slice_, hides_all_rows in withheld.items()],
                 Sharing(tuple(sorted(overlapping)), tuple(sorted(read_whole))),
             ),
             macros=MACROS,
@@ -97,9 +97,9 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         )
         for name, problem in published.left_out.items():
             _LOG.warning("cc.duckdb has nothing of the extension %s: %s", name, problem)
-        if shared and copied:
+        if is_shared and copied:
             unpin(workspace.place, settings.home)
-        elif shared:
+        elif is_shared:
             pin(workspace.place, settings.home, pinned)
         with suppress(OSError, duckdb.Error):
             _shown(settings)
@@ -107,7 +107,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
 
 
 def is_being_published(settings: Settings) -> bool:
-    """Whether a process of this host publishes ``cc.duckdb`` now. Raises ``OSError`` where the home has no locks."""
+    """Whether a process of this host is publishing ``cc.duckdb``. Raises ``OSError`` if the home has no locks."""
     try:
         with locked(settings.home / _LOCK, 0):
             return False
@@ -116,14 +116,14 @@ def is_being_published(settings: Settings) -> bool:
 
 
 def _find_additions() -> tuple[list[Addition], dict[str, str]]:
-    """The views and macros of each extension that has any, and what is wrong with those that cannot say."""
+    """The views and macros of each extension that has any, and the problems of extensions that raise."""
     additions, problems = [], {}
     for extension in extensions():
         try:
             views, macros = tuple(extension.views()), tuple(extension.macros())
-            for one, kind in (*((view, ViewSpec) for view in views), *((macro, MacroSpec) for macro in macros)):
-                if not isinstance(one, kind):
-                    raise TypeError(f"{one!r} is no {kind.__name__}")
+            for definition, kind in (*((view, ViewSpec) for view in views), *((macro, MacroSpec) for macro in macros)):
+                if not isinstance(definition, kind):
+                    raise TypeError(f"{definition!r} is no {kind.__name__}")
             additions.append(Addition(extension.name, views, macros))
         except Exception as error:  # whatever it is: it costs only this extension
             problems[extension.name] = f"{type(error).__name__}: {error}"
@@ -131,8 +131,8 @@ def _find_additions() -> tuple[list[Addition], dict[str, str]]:
 
 
 def made_as(workspace: Workspace) -> str:
-    """A digest of how :func:`publish_warehouse` makes the file, whatever is in the tables: by which version of this
-    program, which extensions and which settings, and of tables that lie where."""
+    """A digest of how :func:`publish_warehouse` builds the file, whatever the tables hold: the version of this program,
+    the extensions, the settings, and the place of the tables."""
     settings = workspace.settings
     return input_digest(
         {
@@ -142,7 +142,9 @@ def made_as(workspace: Workspace) -> str:
             "lake": [str(workspace.lake.root), settings.lake_endpoint],
             "views": _described(publication_views([], Sharing((), ()))),
             "macros": repr(MACROS),
-            "additions": [[one.name, _described(one.views), repr(one.macros)] for one in _find_additions()[0]],
+            "additions": [
+                [addition.name, _described(addition.views), repr(addition.macros)] for addition in _find_additions()[0]
+            ],
         }
     )
 
@@ -163,67 +165,67 @@ def _described(views: Sequence[ViewSpec]) -> list[list[object]]:
 def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None = None) -> list[Slice]:
     """Slices whose page tables are not from one run, as of ``versions`` by table (default: now).
 
-    A run that is killed between two commits leaves such slices. Their rows are not published until it has run again.
+    A run that is killed between two commits leaves such slices. Their rows are not published until the next run.
     """
-    at = versions or {}
+    table_versions = versions or {}
     files = [Slice(file.crawl, slug) for slug, file in registered(workspace).items()]
-    names = workspace.lake.differing(PARSE.tables, at, PARSE.names_begin)
+    names = workspace.lake.differing(PARSE.tables, table_versions, PARSE.names_begin)
     if names is not UNKNOWN:
         mixed = sorted(slice_ for slice_ in map(PARSE.slice_of, names) if slice_ is not None)
     else:
-        # the logs do not tell: the rows do, and the captures of what was never parsed
+        # the logs do not tell: read the rows, and the captures of slices that were never parsed
         rows = [count_rows(workspace.lake, table, {}) for table in ("captures", *PARSE.tables)]
-        mixed = PARSE.torn(workspace.lake, sorted({Slice(*key) for one in rows for key in one}), at)
-    return mixed + READ_FILES.torn(workspace.lake, files, at)
+        mixed = PARSE.torn(workspace.lake, sorted({Slice(*key) for counts in rows for key in counts}), table_versions)
+    return mixed + READ_FILES.torn(workspace.lake, files, table_versions)
 
 
 def repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
     """Slices that have a capture more than once, with the tables in which they do. They are not published until they
-    were made again: ``cc-pipeline doctor --repair`` does that.
+    are made again by ``cc-pipeline doctor --repair``.
 
-    What was found is kept with the commits it was found at, so that only slices that were committed since are read.
-    Where a table's rows cannot be read, what was found before counts. Raises ``EnvironmentFault`` for a log.
+    The result is cached with the commits it is about, so that only slices that were committed since are read. If a
+    table's rows cannot be read, its cached result counts. Raises ``EnvironmentFault`` for a log.
     """
-    lake, kept = workspace.lake, workspace.settings.cache_path / "repeating.json"
+    lake, cache_file = workspace.lake, workspace.settings.cache_path / "repeating.json"
     before: dict[str, Any] = {}
     with suppress(OSError, ValueError):
-        before = json.loads(kept.read_text("utf-8"))
+        before = json.loads(cache_file.read_text("utf-8"))
     after: dict[str, Any] = {}
-    found: dict[Slice, tuple[str, ...]] = {}
+    tables_by_slice: dict[Slice, tuple[str, ...]] = {}
     for table in PER_CAPTURE:
-        # before the look: what is committed meanwhile is looked at the next time
+        # pinned before the look: later commits are looked at the next time
         pinned = lake.pin(table)
         version, commit = pinned.version, pinned.commit_id
         if version < 0:
             continue
         slices: set[Slice] | None = None
-        own: set[Slice] = set()
+        repeating_now: set[Slice] = set()
         with suppress(KeyError, ValueError, TypeError):
-            own = {Slice(*key) for key in before[table]["slices"]}
+            repeating_now = {Slice(*key) for key in before[table]["slices"]}
             if before[table]["commit_id"] == commit:
                 changed: set[Slice] | None = set()
             else:
                 changed = changed_slices(lake, table, int(before[table]["version"]), before[table]["commit_id"])
-            slices = None if changed is None else changed | own
+            slices = None if changed is None else changed | repeating_now
         try:
-            own = repeating(lake, table, slices) if slices is None or slices else set()
+            repeating_now = repeating(lake, table, slices) if slices is None or slices else set()
         except EnvironmentFault:
-            # a file that is not whole: its slices are left out anyway, and the next look begins where this one did
+            # a damaged file: its slices are left out anyway, and the next look begins where this one did
             after |= {table: before[table]} if table in before else {}
         else:
-            keys = sorted((slice_.crawl, slice_.target) for slice_ in own)
+            keys = sorted((slice_.crawl, slice_.target) for slice_ in repeating_now)
             after[table] = {"version": version, "commit_id": commit, "slices": keys}
-        for slice_ in sorted(own):
-            found[slice_] = (*found.get(slice_, ()), table)
+        for slice_ in sorted(repeating_now):
+            tables_by_slice[slice_] = (*tables_by_slice.get(slice_, ()), table)
     with suppress(OSError):
-        write_whole(kept, json.dumps(after))
-    return found
+        write_whole(cache_file, json.dumps(after))
+    return tables_by_slice
 
 
 def _slices_being_purged(workspace: Workspace) -> list[Slice]:
     """Parsed slices of targets that are being purged, by whatever home: some of their tables may be empty already.
 
-    Raises ``EnvironmentFault`` for the lease of a purge that does not say whose targets it is about: it may be any.
+    Raises ``EnvironmentFault`` for a purge whose lease does not name its targets: it may be about any.
     """
     slugs: set[str] = set()
     for purge in leases_of(workspace.storage, PURGES)[0]:
@@ -238,12 +240,12 @@ def _slices_being_purged(workspace: Workspace) -> list[Slice]:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What the published file does not show.
+    """The lag of the published file behind the lake.
 
-    ``commits`` has the id of the newest commit of each table that the file shows otherwise, or not at all. ``fault``
-    says why the file itself cannot be read, if it cannot. With neither, other settings or another version of this
-    program made it. ``state`` is a text for all of that, the same for the same state of the tables. ``since`` is how
-    long ago the file was published; ``None`` where there is none that can be read.
+    ``commits`` has the id of the newest commit of each table that the file shows otherwise, or not at all. ``fault`` is
+    the error if the file itself cannot be read. With neither, other settings or another version of this program made
+    it. ``state`` is a text for all of that, the same for the same state of the tables. ``since`` is the age of the
+    published file; ``None`` if there is none that can be read.
     """
 
     state: str
@@ -257,9 +259,8 @@ class Behind:
 
 
 def behind(workspace: Workspace) -> Behind | None:
-    """How far the published file is behind the lake; ``None`` where it shows all there is, and where there is nothing.
-    One that another version of this program made, or other settings, is behind too. ``None`` in a home that publishes
-    nothing.
+    """The lag of the published file; ``None`` if it shows everything, and if there is nothing to show. A file that
+    another version of this program made, or other settings, lags too. ``None`` in a home that publishes nothing.
 
     Tables are compared by the ids of their commits, so that one whose log was restored counts as another. It reads each
     table's log and no data. Raises ``EnvironmentFault``.
@@ -267,52 +268,56 @@ def behind(workspace: Workspace) -> Behind | None:
     if workspace.settings.publish == "none":
         return None
     settings, lake = workspace.settings, workspace.lake
-    shown: dict[str, str] = {}
+    published_commits: dict[str, str] = {}
     since, fault = None, ""
-    made: set[str | None] = set()
+    build_digests: set[str | None] = set()
     try:
         since = datetime.now(UTC) - datetime.fromtimestamp(settings.published_path.stat().st_mtime, UTC)
         rows = _shown(settings)
-        shown, made = {name: commit for name, commit, _ in rows}, {how for *_, how in rows}
+        published_commits, build_digests = (
+            {name: commit for name, commit, _ in rows},
+            {build_digest for *_, build_digest in rows},
+        )
     except FileNotFoundError:
         fault = f"{settings.published_path} is not there"
     except (OSError, duckdb.Error) as error:
-        # one that nobody can read: another takes its place
+        # an unreadable file is replaced
         since, fault = None, f"{settings.published_path} cannot be read: {error}"
-    # what the last publication showed, or all there is
-    names = [name for name in shown if name in lake.specs] or [*lake.specs]
-    now = {name: lake.commit_id(name) for name in names}
-    if not any([*now.values(), *shown.values()]):
+    # the tables of the last publication, or all
+    names = [name for name in published_commits if name in lake.specs] or [*lake.specs]
+    current_commits = {name: lake.commit_id(name) for name in names}
+    if not any([*current_commits.values(), *published_commits.values()]):
         return None
-    commits = {name: commit for name, commit in now.items() if shown.get(name) != commit}
-    if not commits and not fault and made == {made_as(workspace)}:
+    commits = {name: commit for name, commit in current_commits.items() if published_commits.get(name) != commit}
+    if not commits and not fault and build_digests == {made_as(workspace)}:
         return None
-    state = hashlib.sha256(repr(sorted(now.items())).encode()).hexdigest()[:16]
+    state = hashlib.sha256(repr(sorted(current_commits.items())).encode()).hexdigest()[:16]
     return Behind(state, since, commits, fault)
 
 
 def _shown(settings: Settings) -> list[tuple[str, str, str | None]]:
-    """The tables that the published file shows, with the id of the commit, and as what it was made. That is kept in
-    words too: servers ask each minute, and need not hold DuckDB for it. Raises ``OSError`` and ``duckdb.Error``."""
-    path, kept = settings.published_path, settings.cache_path / "published.json"
-    found = path.stat()
-    mark = [found.st_ino, found.st_size, found.st_mtime_ns]
+    """The tables in the published file, each with the id of its commit and the digest of how the file was built. They
+    are cached as JSON: servers ask each minute, and need not open DuckDB for it. Raises ``OSError`` and
+    ``duckdb.Error``."""
+    path, cache_file = settings.published_path, settings.cache_path / "published.json"
+    file_status = path.stat()
+    mark = [file_status.st_ino, file_status.st_size, file_status.st_mtime_ns]
     with suppress(OSError, ValueError, TypeError, KeyError):
-        said = json.loads(kept.read_text("utf-8"))
-        if said["file"] == mark:
-            return [(name, commit, how) for name, commit, how in said["tables"]]
+        cached = json.loads(cache_file.read_text("utf-8"))
+        if cached["file"] == mark:
+            return [(name, commit, build_digest) for name, commit, build_digest in cached["tables"]]
     with connect_newest(path) as connection:
         rows = connection.execute("SELECT table_name, commit_id, made_as FROM main.publication").fetchall()
     with suppress(OSError):
-        write_whole(kept, json.dumps({"file": mark, "tables": rows}))
+        write_whole(cache_file, json.dumps({"file": mark, "tables": rows}))
     return rows
 
 
 def clear_debris(settings: Settings) -> int:
-    """Deletes what processes that are gone left in the home; gives how many files and folders.
+    """Deletes files and folders that ended processes left in the home. Returns how many.
 
-    What belongs to processes of other machines and containers, or to versions that wrote a bare process id, goes once
-    it has not been touched for a day. What cannot be deleted stays.
+    Files of processes on other machines and in containers, or of versions that wrote a bare process id, are deleted
+    once they were not touched for a day. Files that cannot be deleted stay.
     """
     cleared = 0
     for path, mark in _left(settings):
@@ -326,16 +331,16 @@ def clear_debris(settings: Settings) -> int:
 def _left(settings: Settings) -> Iterator[tuple[Path, str]]:
     for folder in {settings.home, settings.cache_path, settings.published_path.parent}:
         for path in folder.glob(".*.part*"):
-            if left := unfinished(path.name):
-                yield path, left[1]
+            if unfinished_parts := unfinished(path.name):
+                yield path, unfinished_parts[1]
     scratch = settings.home / "scratch"
     for path in scratch.iterdir() if scratch.is_dir() else ():
         yield path, path.name
 
 
 def _is_debris(path: Path, mark: str) -> bool:
-    gone = is_gone(mark)
-    if gone is not None:
-        return gone
+    has_ended = is_gone(mark)
+    if has_ended is not None:
+        return has_ended
     alive = mark.isdigit() and started(int(mark)) != ""
     return not alive and time.time() - path.stat().st_mtime > _UNTOUCHED

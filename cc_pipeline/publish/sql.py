@@ -1,11 +1,11 @@
-"""The SQL of the questions that come again and again: pure text, over whatever rows the caller means.
+"""The SQL of frequent questions: pure text, over the rows that the caller chooses.
 
-Each function takes a :data:`Scope`: what stands behind FROM for a published table. So the macros of ``cc.duckdb`` ask
-for a domain that is named when they are called, and the report of a target for that target's captures, with one SQL.
+Each function takes a :data:`Scope`: the text behind FROM for a published table. So the macros of ``cc.duckdb`` ask for
+a domain that is named when they are called, and the report of a target for that target's captures, with one SQL.
 
-**Eras are compared by what they all keep.** Crawls since 2013 have errors, redirects and robots.txt in subsets of
-their own, which are not located unless asked for; those before have all in one. So only *comparable* captures count:
-status 200 to 299, and no robots.txt. What is left out has a column where there is something to say about it.
+**Eras are compared by the captures that all of them have.** Crawls since 2013 have errors, redirects and robots.txt in
+subsets of their own, which are located only on request; older crawls have all in one. So only *comparable* captures
+count: status 200 to 299, and no robots.txt. Other captures are counted in a column of their own where that is useful.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Final, TypeAlias
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
 
-#: What stands behind FROM for a published table, or for one that is named with its schema (``lake.captures``).
+#: Gives the text behind FROM for a published table, or for one that is named with its schema (``lake.captures``).
 Scope: TypeAlias = Callable[[str], str]
 
 _KEY: Final = ", ".join(CAPTURE)
-#: The order of captures in time; the place makes it a total one.
+#: The order of captures in time; the location makes it a total one.
 _WHEN: Final = "(fetch_time, warc_filename, warc_record_offset)"
 #: Values of ``content_minhash`` in a band: texts are compared that agree in one of 16.
 _BAND: Final = 4
-#: Texts of a band that the others of it are compared with, so that ten thousand like ones are not ten thousand squared.
+#: Texts of a band with which its other texts are compared, so that ten thousand like ones are not ten thousand squared.
 _OF_A_BAND: Final = 200
 #: Labels of the longest registered domain (``k12.ma.us`` is a suffix).
 _LABELS: Final = 6
@@ -36,20 +36,23 @@ def named(table: str) -> str:
 
 
 def comparable(status: str = "fetch_status", url: str = "url") -> str:
-    """Whether a capture counts in every era. The pattern is only looked for where the words are."""
+    """Whether a capture counts in every era. The pattern is applied only to URLs with these words."""
     robots = f"(contains({url}, '/robots.txt') AND regexp_matches({url}, '^[^/]*//[^/]*/robots\\.txt(\\?|$)'))"
     return f"({status} BETWEEN 200 AND 299 AND NOT {robots})"
 
 
 def bare(url: str) -> str:
-    """A URL without what says the same page elsewhere: scheme, ``www.``, fragment; its host in lower case."""
-    named = f"regexp_replace({url}, '^\\s*(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?:[wW][wW][wW]\\.)?([^#]*)(?s:.*)$', '\\1')"
-    path = f"regexp_extract({named}, '/.*$')"
-    return f"(lower(regexp_extract({named}, '^[^/]*')) || CASE WHEN {path} = '' THEN '/' ELSE {path} END)"
+    """A URL without the parts in which addresses of the same page differ: scheme, ``www.``, fragment; its host in lower
+    case."""
+    without_scheme = (
+        f"regexp_replace({url}, '^\\s*(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?:[wW][wW][wW]\\.)?([^#]*)(?s:.*)$', '\\1')"
+    )
+    path = f"regexp_extract({without_scheme}, '/.*$')"
+    return f"(lower(regexp_extract({without_scheme}, '^[^/]*')) || CASE WHEN {path} = '' THEN '/' ELSE {path} END)"
 
 
 def todays_key(key: str) -> str:
-    """The SURT key of today for the column ``key``, as ``commoncrawl.surt.todays_key`` gives it."""
+    """The current SURT key for the column ``key``, as ``commoncrawl.surt.todays_key`` gives it."""
     plain = f"regexp_replace({key}, '%25([89a-f][0-9a-f])', '%\\1', 'g')"
     query = f"regexp_extract({plain}, '\\?(.*)$', 1)"
     parameter = "{'name': split_part(one, '=', 1), 'has_value': contains(one, '='), 'whole': one}"
@@ -66,55 +69,55 @@ def _host(bare_url: str) -> str:
     return f"regexp_extract({bare_url}, '^[^/:]*')"
 
 
-def likeness(one: str, other: str) -> str:
+def likeness(first: str, second: str) -> str:
     """The share of five-word runs that two texts have in common, estimated from ``content_minhash``."""
-    return f"(list_sum(list_transform(range(1, 65), lambda place: ({one}[place] = {other}[place])::INTEGER)) / 64.0)"
+    return f"(list_sum(list_transform(range(1, 65), lambda place: ({first}[place] = {second}[place])::INTEGER)) / 64.0)"
 
 
 def _of_page(page: str) -> tuple[str, str]:
     """Conditions for captures of a URL as it was crawled, whatever its scheme, with and without ``www.``; and for all
     captures of its domain.
 
-    Nothing here depends on rows, so DuckDB works it out first and skips row groups by it. The domain is one of the
-    ends of the host, and says best which row groups there are to read.
+    Nothing here depends on rows, so DuckDB evaluates it first and skips row groups by it. The domain is one of the ends
+    of the host, and selects best the row groups to read.
     """
-    rest = bare(page)
-    host = _host(rest)
-    # of www.com the www is the name
+    bare_url = bare(page)
+    host = _host(bare_url)
+    # in www.com the www is the name
     ends = [
         host,
         f"'www.' || {host}",
         *(f"regexp_extract({host}, '([^.]+\\.){{{count}}}[^.]+$')" for count in range(1, _LABELS)),
     ]
-    urls = [f"'{start}' || {rest}" for start in ("http://", "https://", "http://www.", "https://www.")]
+    urls = [f"'{start}' || {bare_url}" for start in ("http://", "https://", "http://www.", "https://www.")]
     return f"domain IN ({', '.join(ends)}) AND url IN ({', '.join(urls)})", f"domain IN ({', '.join(ends)})"
 
 
-def captures_of(page: str, of: Scope) -> str:
-    """All captures of a page, those that are not comparable too: every capture whose key a form of ``page`` has."""
-    asked, there = _of_page(page)
+def captures_of(page: str, scope: Scope) -> str:
+    """All captures of a page, also those that are not comparable: every capture whose key a form of ``page`` has."""
+    page_condition, domain_condition = _of_page(page)
     return f"""
-        WITH keys AS (SELECT DISTINCT url_surtkey FROM {of("captures")} WHERE {asked})
+        WITH keys AS (SELECT DISTINCT url_surtkey FROM {scope("captures")} WHERE {page_condition})
         SELECT c.crawl, c.fetch_time, c.url, c.fetch_status, {comparable("c.fetch_status", "c.url")} AS comparable,
             coalesce(c.content_mime_detected, c.content_mime_type) AS mime_type, c.content_languages, c.content_digest,
             c.content_truncated, r.outcome, t.title, c.subset, c.url_surtkey, c.domain, c.warc_filename,
             c.warc_record_offset, c.warc_record_length
-        FROM (FROM {of("captures")} WHERE {there} AND url_surtkey IN (FROM keys)) c
-        LEFT JOIN (FROM {of("records")} WHERE {there}) r USING ({_KEY})
-        LEFT JOIN (FROM {of("page_text")} WHERE {there}) t USING ({_KEY})
+        FROM (FROM {scope("captures")} WHERE {domain_condition} AND url_surtkey IN (FROM keys)) c
+        LEFT JOIN (FROM {scope("records")} WHERE {domain_condition}) r USING ({_KEY})
+        LEFT JOIN (FROM {scope("page_text")} WHERE {domain_condition}) t USING ({_KEY})
         ORDER BY c.fetch_time, c.warc_filename, c.warc_record_offset"""
 
 
-def timeline(of: Scope) -> str:
-    """A row for each crawl that has captures: what was captured, what of it for the first time, what does not count.
+def timeline(scope: Scope) -> str:
+    """A row for each crawl that has captures: the numbers of captures, of new pages, and of captures that do not count.
 
-    Crawls follow each other by their ids. One record with a wrong clock would put its whole crawl elsewhere.
+    Crawls follow each other by their ids. One record with a wrong clock would move its whole crawl.
     """
     return f"""
         WITH here AS (
             SELECT crawl, url_surtkey, fetch_time, fetch_status, content_digest, warc_record_length,
                 coalesce({comparable()}, false) AS counts
-            FROM {of("captures")}),
+            FROM {scope("captures")}),
         firsts AS (
             SELECT crawl, count(*) AS new_pages
             FROM (SELECT min(crawl) AS crawl FROM here WHERE counts GROUP BY url_surtkey)
@@ -131,18 +134,18 @@ def timeline(of: Scope) -> str:
         GROUP BY crawl ORDER BY crawl"""
 
 
-def page_versions(page: str, of: Scope) -> str:
-    """The distinct contents of a page, each with when it was first and last seen. The content is the main text; of
-    captures without one the payload."""
-    asked, there = _of_page(page)
+def page_versions(page: str, scope: Scope) -> str:
+    """The distinct contents of a page, each with its first and last time. The content is the main text; the payload for
+    captures without one."""
+    page_condition, domain_condition = _of_page(page)
     return f"""
-        WITH keys AS (SELECT DISTINCT url_surtkey FROM {of("captures")} WHERE {asked}),
+        WITH keys AS (SELECT DISTINCT url_surtkey FROM {scope("captures")} WHERE {page_condition}),
         here AS (
             SELECT c.crawl, c.fetch_time, c.url, c.content_digest, c.warc_filename, c.warc_record_offset, t.title,
                 t.content_languages, length(t.main_content) AS characters, md5(t.main_content) AS own,
                 coalesce(c.content_digest, md5(t.main_content)) AS payload
-            FROM (FROM {of("captures")} WHERE {there} AND url_surtkey IN (FROM keys) AND {comparable()}) c
-            LEFT JOIN (FROM {of("page_text")} WHERE {there}) t USING ({_KEY})),
+            FROM (FROM {scope("captures")} WHERE {domain_condition} AND url_surtkey IN (FROM keys) AND {comparable()}) c
+            LEFT JOIN (FROM {scope("page_text")} WHERE {domain_condition}) t USING ({_KEY})),
         -- one payload is one content, also where several parsers made texts of it, and a capture that was not fetched
         -- has the text of one with the same payload; one text is one content, also of several payloads. Grouped, since
         -- DuckDB 1.5.3 fails at windows over windows here
@@ -160,35 +163,35 @@ def page_versions(page: str, of: Scope) -> str:
         FROM named GROUP BY content ORDER BY version"""
 
 
-def changes_between(before: str, after: str, of: Scope) -> str:
+def changes_between(before: str, after: str, scope: Scope) -> str:
     """A row for each page that one of two crawls has: ``new``, ``gone``, ``same`` or ``changed``.
 
-    A page changed where its main text did, whatever became of the template; what has no main text is judged by its
-    payload. Where two parser versions found the texts, and both text and payload differ, it is ``not compared``. Of
-    several captures in a crawl the last counts. Pages are left out that only a target asked for which was not located
-    in both crawls: nobody looked for them in the other. The two texts cost nothing where they are not asked for.
+    A page changed if its main text did, whatever happened to the template; a page without a main text is judged by its
+    payload. If two parser versions made the texts, and both text and payload differ, it is ``not compared``. Of several
+    captures in a crawl the last counts. Pages are left out if only a target that was not located in both crawls asked
+    for them: they were never looked for in the other. The two texts cost nothing if they are not selected.
     """
-    both = f"({before}, {after})"
+    crawls = f"({before}, {after})"
     target = f"split_part(target, '{SEPARATOR}', 1)"
     return f"""
         WITH located AS (
             SELECT target FROM (
-                SELECT crawl, target FROM main.lookups WHERE crawl IN {both} UNION
-                SELECT crawl, {target} AS target FROM lake.captures WHERE crawl IN {both})
+                SELECT crawl, target FROM main.lookups WHERE crawl IN {crawls} UNION
+                SELECT crawl, {target} AS target FROM lake.captures WHERE crawl IN {crawls})
             GROUP BY target HAVING count(*) = CASE WHEN {before} = {after} THEN 1 ELSE 2 END),
         asked AS (
-            SELECT DISTINCT {_KEY} FROM {of("lake.captures")}
-            WHERE crawl IN {both} AND {target} IN (FROM located)),
+            SELECT DISTINCT {_KEY} FROM {scope("lake.captures")}
+            WHERE crawl IN {crawls} AND {target} IN (FROM located)),
         pages AS (
             SELECT c.crawl, c.url_surtkey, any_value(c.domain) AS domain,
                 arg_max(struct_pack(url, fetch_time, content_digest, warc_filename, warc_record_offset), {_WHEN})
                     FILTER ({comparable("c.fetch_status", "c.url")}) AS page,
                 arg_max(fetch_status, {_WHEN}) AS last_status
-            FROM (FROM {of("captures")} WHERE crawl IN {both}) c SEMI JOIN asked USING ({_KEY})
+            FROM (FROM {scope("captures")} WHERE crawl IN {crawls}) c SEMI JOIN asked USING ({_KEY})
             GROUP BY c.crawl, c.url_surtkey),
         texts AS (
             SELECT {_KEY}, title, main_content, md5(main_content) AS content, content_minhash, parser_version
-            FROM {of("page_text")} WHERE crawl IN {both}),
+            FROM {scope("page_text")} WHERE crawl IN {crawls}),
         described AS (
             SELECT pages.*, t.title, t.main_content, t.content, t.content_minhash, t.parser_version
             FROM pages LEFT JOIN texts t
@@ -216,8 +219,8 @@ def changes_between(before: str, after: str, of: Scope) -> str:
 
 
 def with_moves(changes: str) -> str:
-    """The rows of ``changes``, texts only of changed pages. A page that is gone, and whose payload or main text a new
-    page has, is ``moved``, and the new page has no row of its own."""
+    """The rows of ``changes``, with texts only for changed pages. A page that is gone is ``moved`` if a new page has
+    its payload or main text; the new page then has no row of its own."""
     arrived = "arg_min(struct_pack(url, after_time, after_title, url_surtkey), url) AS new FROM found"
     return f"""
         WITH found AS (
@@ -242,18 +245,18 @@ def with_moves(changes: str) -> str:
         ORDER BY domain, change, found.url"""
 
 
-def feed_timeline(of: Scope) -> str:
+def feed_timeline(scope: Scope) -> str:
     """A row for each capture of a feed: how many items it had, and how many that no earlier capture of it had."""
-    same = " AND ".join(f"f.{name} IS NOT DISTINCT FROM i.{name}" for name in (*CAPTURE, "url"))
+    join_condition = " AND ".join(f"f.{name} IS NOT DISTINCT FROM i.{name}" for name in (*CAPTURE, "url"))
     return f"""
         WITH feeds AS (
             SELECT {_KEY}, url, url_surtkey, fetch_time, domain, content.type AS feed_type, content.title AS title
-            FROM {of("page_metadata")} WHERE parsed_as = 'feed' AND coalesce({comparable()}, true)),
+            FROM {scope("page_metadata")} WHERE parsed_as = 'feed' AND coalesce({comparable()}, true)),
         items AS (
             SELECT f.*, i.item, i.published, i.item_index
             FROM feeds f LEFT JOIN (
                 SELECT {_KEY}, url, coalesce(nullif(guid, ''), link, title) AS item, published, item_index
-                FROM {of("feed_items")}) i ON {same}),
+                FROM {scope("feed_items")}) i ON {join_condition}),
         firsts AS (
             SELECT url_surtkey, item, min({_WHEN}) AS first
             FROM items WHERE item IS NOT NULL GROUP BY url_surtkey, item)
@@ -268,17 +271,17 @@ def feed_timeline(of: Scope) -> str:
         ORDER BY i.url_surtkey, i.fetch_time, i.warc_filename, i.warc_record_offset"""
 
 
-def feeds_advertised(of: Scope) -> str:
+def feeds_advertised(scope: Scope) -> str:
     """A row for each feed that pages name, captured or not. ``captures`` counts the feed's own comparable captures,
     whatever scheme they have and with or without ``www.``, in all that was located, not only within the scope."""
     types = "'application/rss+xml', 'application/atom+xml', 'application/feed+json', 'application/rdf+xml'"
     return f"""
         WITH named AS (
             SELECT crawl, url_surtkey, fetch_time, one.url AS feed, one.type AS type, one.title AS title
-            FROM (SELECT crawl, url_surtkey, fetch_time, unnest(feed_links) AS one FROM {of("page_metadata")}
+            FROM (SELECT crawl, url_surtkey, fetch_time, unnest(feed_links) AS one FROM {scope("page_metadata")}
                 WHERE len(feed_links) > 0 AND coalesce({comparable()}, true)) UNION ALL
             -- files read whole do not say which links are feeds; the links do
-            SELECT crawl, url_surtkey, fetch_time, link_url, NULL, NULL FROM {of("page_links")}
+            SELECT crawl, url_surtkey, fetch_time, link_url, NULL, NULL FROM {scope("page_links")}
             WHERE source_kind <> 'records' AND type = 'link' AND contains(lower(rel), 'alternate')
                 AND lower(map_extract(attributes, 'type')[1]) IN ({types})),
         feeds AS (
@@ -300,40 +303,40 @@ def feeds_advertised(of: Scope) -> str:
 
 
 def link_graph(leaving: Scope, arriving: Scope | None = None) -> str:
-    """A row for each crawl and pair of registered domains of which one links to the other: links that a reader can
-    click (``a`` and ``area``) of comparable pages, feeds' items aside.
+    """A row for each crawl and pair of registered domains with links from one to the other: links that a reader can
+    click (``a`` and ``area``) of comparable pages, without feeds' items.
 
-    ``leaving`` are the pages whose links count; ``arriving`` further ones, from elsewhere.
+    ``leaving`` are the pages whose links count; ``arriving`` further ones, from other sites.
     """
 
-    def rows(of: Scope) -> str:
+    def rows(scope: Scope) -> str:
         return (
-            f"SELECT crawl, domain, link_domain, url_surtkey, link_url, rel, fetch_time FROM {of('page_links')} "
+            f"SELECT crawl, domain, link_domain, url_surtkey, link_url, rel, fetch_time FROM {scope('page_links')} "
             f"WHERE type IN ('a', 'area') AND item_index IS NULL AND link_domain <> domain AND {comparable()}"
         )
 
-    both = rows(leaving) + (f" UNION ALL {rows(arriving)}" if arriving else "")
+    link_rows = rows(leaving) + (f" UNION ALL {rows(arriving)}" if arriving else "")
     return f"""
         SELECT crawl, domain, link_domain, count(DISTINCT url_surtkey) AS pages, count(*) AS links,
             count(DISTINCT link_url) AS link_urls,
             count(*) FILTER (list_contains(string_split(lower(rel), ' '), 'nofollow')) AS nofollow,
             min(fetch_time) AS first_fetch, max(fetch_time) AS last_fetch
-        FROM ({both}) GROUP BY crawl, domain, link_domain ORDER BY crawl, links DESC, domain, link_domain"""
+        FROM ({link_rows}) GROUP BY crawl, domain, link_domain ORDER BY crawl, links DESC, domain, link_domain"""
 
 
-def near_duplicates(crawl: str, least: str, least_words: str, of: Scope) -> str:
-    """Pages of a crawl that say the same, exact ones first.
+def near_duplicates(crawl: str, min_likeness: str, min_words: str, scope: Scope) -> str:
+    """Pages of a crawl with the same or nearly the same text, exact ones first.
 
-    ``exact``: the same main text; each page beside the first of them. ``near``: texts of at least ``least_words``
-    words that share at least ``least`` of their five-word runs, by estimate. Compared are texts that agree in a band
-    of four of 64 values: a pair with 0.8 in common is missed once in 5,000 times, one with 0.5 once in three.
+    ``exact``: the same main text; each page beside the first of them. ``near``: texts of at least ``min_words`` words
+    that share at least ``min_likeness`` of their five-word runs, by estimate. Only texts that agree in a band of four
+    of 64 values are compared: a pair with 0.8 in common is missed once in 5,000 times, one with 0.5 once in three.
     """
     return f"""
         WITH pages AS (
             SELECT url_surtkey, arg_max(url, {_WHEN}) AS url, arg_max(content, {_WHEN}) AS content,
                 arg_max(content_simhash, {_WHEN}) AS simhash, arg_max(content_minhash, {_WHEN}) AS minhash,
                 arg_max(words, {_WHEN}) AS words
-            FROM (SELECT *, md5(main_content) AS content, quality.words AS words FROM {of("page_text")}
+            FROM (SELECT *, md5(main_content) AS content, quality.words AS words FROM {scope("page_text")}
                 WHERE crawl = {crawl} AND content_minhash IS NOT NULL AND {comparable()})
             GROUP BY url_surtkey),
         texts AS (
@@ -343,7 +346,7 @@ def near_duplicates(crawl: str, least: str, least_words: str, of: Scope) -> str:
         bands AS (
             SELECT *, row_number() OVER (PARTITION BY place, band ORDER BY url) AS rank
             FROM (SELECT url, place, minhash[place:place + {_BAND - 1}] AS band
-                FROM texts, range(1, 65, {_BAND}) AS places(place) WHERE words >= {least_words})),
+                FROM texts, range(1, 65, {_BAND}) AS places(place) WHERE words >= {min_words})),
         pairs AS (
             SELECT DISTINCT one.url AS one, other.url AS other FROM bands one JOIN bands other USING (place, band)
             WHERE one.rank < other.rank AND one.rank <= {_OF_A_BAND}),
@@ -355,5 +358,5 @@ def near_duplicates(crawl: str, least: str, least_words: str, of: Scope) -> str:
             pages.words, texts.words AS like_words
         FROM pages JOIN texts USING (content) WHERE pages.url <> texts.url UNION ALL
         SELECT 'near', url, like_url, likeness::DOUBLE, simhash_bits, words, like_words
-        FROM compared WHERE likeness >= {least}
+        FROM compared WHERE likeness >= {min_likeness}
         ORDER BY kind, likeness DESC, like_url, url"""

@@ -39,10 +39,10 @@ _LANGUAGES = "string_split(nullif(content_languages, ''), ',') AS content_langua
 class _CaptureTable:
     """A table with rows per capture and target, and how its view shows each capture once.
 
-    ``order`` chooses the target where several have the same capture. ``distinct`` are columns in which ``order`` is
-    given, beside the capture's. ``shown_as`` replaces a column that a reader wants in another form than the lake has;
-    DuckDB makes it only where the column is asked for. Tables ``of_pages`` are committed together by one stage. Rows
-    ``from_files`` may come from files read whole, and then have their rows of ``page_metadata`` elsewhere.
+    ``order`` chooses the target if several have the same capture. ``distinct`` are the columns of ``order``, beside the
+    capture's. ``shown_as`` replaces a column that a reader wants in another form than the lake has; DuckDB computes it
+    only if the column is selected. Tables ``of_pages`` are committed together by one stage. Rows ``from_files`` may
+    come from files read whole, and then have their rows of ``page_metadata`` elsewhere.
     """
 
     name: str
@@ -114,11 +114,11 @@ _BY_CAPTURE = (
 _CAPTURES, _RECORDS, *_ = _BY_CAPTURE
 _PAGE_METADATA = _BY_CAPTURE[2]
 
-#: The target that a slice belongs to: of a part of a set the set.
+#: The target of a slice: for a part of a set the set.
 WHOLE_TARGET = f"split_part(target, '{SEPARATOR}', 1)"
 #: Which pages are shown: those that a condition rules out stay in the lake.
 _NOT_RULED_OUT = "meant IS DISTINCT FROM 'no'"
-#: What is so of a target, from the rows of its slices.
+#: Values of a target, from the rows of its slices.
 _LOOKUPS = {
     "located_by": "max(located_by)",
     "subsets": "list_sort(list_distinct(flatten(list(subsets))))",
@@ -150,8 +150,8 @@ _FETCHES = {
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Where repeats can be: rows of these targets, which share keys with others; and all of these crawls, of which
-    files were read whole."""
+    """The rows that may be repeats: of these targets, which share keys with others; and of these crawls, which have
+    files that were read whole."""
 
     targets: tuple[str, ...]
     crawls: tuple[str, ...]
@@ -167,16 +167,16 @@ class Sharing:
         return f"({' OR '.join(parts)})" if parts else "false"
 
 
-def publication_views(held_back: Sequence[tuple[str, str, bool]], sharing: Sharing) -> tuple[ViewSpec, ...]:
-    """The published views, in an order in which each finds what it names.
+def publication_views(withheld: Sequence[tuple[str, str, bool]], sharing: Sharing) -> tuple[ViewSpec, ...]:
+    """The published views, in an order in which each finds the names that it uses.
 
-    Captures that several targets have are looked for where ``sharing`` says that there can be any.
+    Captures of several targets are looked for only where ``sharing`` says that there may be any.
 
-    ``held_back`` names slices (crawl, target) of which the views leave out the pages, because a run was killed between
-    the commits of their tables; or all rows (the third value), because a capture of them is there twice.
+    ``withheld`` names slices (crawl, target) that are left out: their pages, because a run was killed between the
+    commits of their tables; or all rows (the third value), because a capture of them is there twice.
 
-    A view over millions of rows is as quick as its table only where it neither leaves out rows nor joins any. So each
-    is written by what this publication found to leave out, and compares keys only in rows of targets that have some.
+    A view over millions of rows is as quick as its table only if it neither leaves out rows nor joins any. So each is
+    written for this publication, and compares keys only in rows of targets with repeats.
     """
     repeats = tuple(_repeats(table, sharing.sql) for table in _BY_CAPTURE)
     return (
@@ -226,7 +226,7 @@ def publication_views(held_back: Sequence[tuple[str, str, bool]], sharing: Shari
                 "captures": "Captures of the set that are the member's too; 0: nothing was found",
             },
         ),
-        _held_back(held_back),
+        _held_back(withheld),
         *repeats,
         _by_capture(_CAPTURES, _captures),
         ViewSpec(
@@ -268,15 +268,18 @@ def _plain(table: str, comment: str, columns: Sequence[Column], order: str = "")
     return ViewSpec(table, sql, comment, all_but=(table, "SELECT 0"), notes=notes_of(columns))
 
 
-def _of_catalog(table: str, others: str, comment: str, columns: Sequence[Column]) -> ViewSpec:
-    """A table of the catalog, whose rows all lie in one; ``others`` are those of the other tables."""
-    all_but = ("row_groups", f"SELECT count(*) FROM lake.row_groups WHERE {others}")
-    return ViewSpec(table, table_query(table, "lake.row_groups"), comment, all_but=all_but, notes=notes_of(columns))
+def _of_catalog(table: str, excluded_condition: str, comment: str, columns: Sequence[Column]) -> ViewSpec:
+    """A table of the catalog, whose rows are all in one table; ``excluded_condition`` is the condition for rows of the
+    other tables."""
+    row_count_rule = ("row_groups", f"SELECT count(*) FROM lake.row_groups WHERE {excluded_condition}")
+    return ViewSpec(
+        table, table_query(table, "lake.row_groups"), comment, all_but=row_count_rule, notes=notes_of(columns)
+    )
 
 
 def _by_capture(table: _CaptureTable, sql: Sql) -> ViewSpec:
-    all_but = (table.name, _not_shown(table))
-    return ViewSpec(table.name, sql, table.comment, all_but=all_but, notes=notes_of(table.columns))
+    row_count_rule = (table.name, _not_shown(table))
+    return ViewSpec(table.name, sql, table.comment, all_but=row_count_rule, notes=notes_of(table.columns))
 
 
 def is_part(column: str) -> str:
@@ -284,155 +287,166 @@ def is_part(column: str) -> str:
 
 
 def _folded(table: str) -> str:
-    """The query for how many rows of a table its view leaves out because it shows those of a target's slices as
+    """The query for the number of rows of a table that its view leaves out because it shows the slices of a target as
     one."""
     return f"SELECT count(*) - count(DISTINCT (crawl, {WHOLE_TARGET})) FROM lake.{table}"
 
 
 def _of_targets(table: str, columns: Mapping[str, str]) -> str:
-    """A table with a row for each slice, those of a target's parts and subsets as one."""
-    summed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-    return f"SELECT crawl, {WHOLE_TARGET} AS target, {summed} FROM {_of_slices(table)} GROUP BY ALL"
+    """A table with a row for each slice, as a query with a row for each target."""
+    aggregates = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
+    return f"SELECT crawl, {WHOLE_TARGET} AS target, {aggregates} FROM {_of_slices(table)} GROUP BY ALL"
 
 
 def _of_slices(table: str) -> str:
-    """A table with a row for each slice, one also where it has two by mistake: their numbers are added up."""
+    """A table with a row for each slice, one row also if a slice has two by mistake: numbers are summed over slices."""
     return f"(SELECT DISTINCT ON (crawl, target) * FROM lake.{table} ORDER BY crawl, target)"
 
 
-def _repeats(table: _CaptureTable, among: str) -> ViewSpec:
+def _repeats(table: _CaptureTable, where: str) -> ViewSpec:
     columns = f"{_KEY}, target{table.distinct}"
 
-    def sql(ask: Ask) -> str:
-        whole = _whole(table, ask)
-        found = (
+    def sql(run_query: Ask) -> str:
+        table_sql = _whole(table, run_query)
+        query = (
             f"SELECT {_KEY}, target FROM (SELECT {columns}, "
             f"row_number() OVER (PARTITION BY {_KEY} ORDER BY {table.order}) AS place "
-            # texts read from whole files have no offset: nothing says of which capture they are
-            f"FROM (SELECT DISTINCT {columns} FROM {whole} WHERE warc_record_offset IS NOT NULL AND {among})) "
+            # texts from files read whole have no offset, so their capture is not known
+            f"FROM (SELECT DISTINCT {columns} FROM {table_sql} WHERE warc_record_offset IS NOT NULL AND {where})) "
             "WHERE place > 1"
         )
         if not table.from_files:
-            return found
+            return query
         # a WAT file's links are left out where the page itself was parsed, even if that has none
         return (
-            f"{found} UNION SELECT {_KEY}, target FROM {whole} SEMI JOIN (FROM {_whole(_PAGE_METADATA, ask)} "
-            f"WHERE source_kind = 'records' AND {among}) USING ({_KEY}) WHERE source_kind <> 'records' AND {among}"
+            f"{query} UNION SELECT {_KEY}, target FROM {table_sql} SEMI JOIN (FROM {_whole(_PAGE_METADATA, run_query)} "
+            f"WHERE source_kind = 'records' AND {where}) USING ({_KEY}) WHERE source_kind <> 'records' AND {where}"
         )
 
     comment = f"Rows of {table.name} that another target's rows already show."
     return ViewSpec(f"lake.{table.name}_repeats", sql, comment, materialized=True)
 
 
-def _once(table: _CaptureTable, ask: Ask) -> str:
-    """Each capture once. Rows of targets that have nothing to leave out are not looked at."""
-    whole = _whole(table, ask)
-    hidden = _targets_with_repeats(table, ask)
-    shown = [table.shown_as] if table.shown_as else []
-    if _has_older_keys(table, ask):
-        shown.append(f"{todays_key('url_surtkey')} AS url_surtkey")
-    replaced = f" REPLACE ({', '.join(shown)})" if shown else ""
-    whole = _with_status(table, whole, ask)
-    # whether a capture is meant is so of a target
-    plain = f"SELECT * EXCLUDE (target{'' if table.of_pages else ', meant'}){replaced} FROM {whole}"
+def _once(table: _CaptureTable, run_query: Ask) -> str:
+    """Each capture once. Rows of targets without repeats are not looked at."""
+    table_sql = _whole(table, run_query)
+    hidden = _targets_with_repeats(table, run_query)
+    replacements = [table.shown_as] if table.shown_as else []
+    if _has_older_keys(table, run_query):
+        replacements.append(f"{todays_key('url_surtkey')} AS url_surtkey")
+    replaced = f" REPLACE ({', '.join(replacements)})" if replacements else ""
+    table_sql = _with_status(table, table_sql, run_query)
+    # ``meant`` depends on the target
+    plain = f"SELECT * EXCLUDE (target{'' if table.of_pages else ', meant'}){replaced} FROM {table_sql}"
     if hidden is None:
         return plain
     compared = f"{plain} ANTI JOIN lake.{table.name}_repeats USING ({_KEY}, target)"
     return f"{plain} WHERE NOT ({hidden}) UNION ALL {compared} WHERE {hidden}" if hidden else compared
 
 
-def _has_older_keys(table: _CaptureTable, ask: Ask) -> bool:
-    """Whether some of its crawls have keys of an older rule than others: a page has one key in all that is shown."""
-    crawls = ask(f"SELECT DISTINCT crawl FROM lake.{table.name}")
+def _has_older_keys(table: _CaptureTable, run_query: Ask) -> bool:
+    """Whether some of its crawls have keys of an older rule than others: the published file has one key for a page."""
+    crawls = run_query(f"SELECT DISTINCT crawl FROM lake.{table.name}")
     return any(key_rule(crawl) is not KeyRule.TODAY for (crawl,) in crawls)
 
 
-def _with_status(table: _CaptureTable, whole: str, ask: Ask) -> str:
-    """A table whose rows without a status have that of the parsed page, in crawls with such rows. Of an index that
-    knows none, captures have none, or -1 as in the columnar index."""
-    unknown = "fetch_status < 0" + (" OR fetch_status IS NULL" if table is _CAPTURES else "")
+def _with_status(table: _CaptureTable, table_sql: str, run_query: Ask) -> str:
+    """A table whose rows without a status have that of the parsed page, in crawls with such rows. If an index has no
+    status, captures have none, or -1 as in the columnar index."""
+    no_status = "fetch_status < 0" + (" OR fetch_status IS NULL" if table is _CAPTURES else "")
     arc = ", ".join(map(quoted, sorted(ARC_CRAWLS)))
-    crawls = ask(
-        f"SELECT DISTINCT crawl FROM lake.{table.name} WHERE crawl NOT IN ({arc}) AND ({unknown}) ORDER BY crawl"
+    crawls = run_query(
+        f"SELECT DISTINCT crawl FROM lake.{table.name} WHERE crawl NOT IN ({arc}) AND ({no_status}) ORDER BY crawl"
     )
     if not crawls:
-        return whole
+        return table_sql
     of_crawls = f"crawl IN ({', '.join(quoted(crawl) for (crawl,) in crawls)})"
     parsed = (
         f"SELECT {_KEY}, TRY_CAST(any_value(http_result) AS SMALLINT) AS parsed_status FROM lake.page_metadata "
         f"WHERE {of_crawls} AND http_result IS NOT NULL GROUP BY ALL"
     )
     status = f"coalesce(nullif(c.fetch_status, {NO_STATUS}), p.parsed_status)"
-    return f"(SELECT c.* REPLACE ({status} AS fetch_status) FROM {whole} c LEFT JOIN ({parsed}) p USING ({_KEY}))"
+    return f"(SELECT c.* REPLACE ({status} AS fetch_status) FROM {table_sql} c LEFT JOIN ({parsed}) p USING ({_KEY}))"
 
 
 def _not_shown(table: _CaptureTable) -> Callable[[Ask], str]:
-    """The query for how many rows of a table its view leaves out; it reads nothing where nothing is left out."""
+    """The query for the number of rows of a table that its view leaves out; it reads nothing if nothing is left out."""
 
-    def sql(ask: Ask) -> str:
+    def sql(run_query: Ask) -> str:
         parts = ["0"]
-        hidden = _targets_with_repeats(table, ask)
+        hidden = _targets_with_repeats(table, run_query)
         if hidden is not None:
-            there = f"lake.{table.name}_repeats USING ({_KEY}, target) WHERE {hidden or 'true'}"
-            parts.append(f"(SELECT count(*) FROM {_whole(table, ask)} SEMI JOIN {there})")
-        if (whole := _whole(table, ask)) != f"lake.{table.name}":
-            parts.append(f"(SELECT count(*) FROM lake.{table.name}) - (SELECT count(*) FROM {whole})")
+            join_clause = f"lake.{table.name}_repeats USING ({_KEY}, target) WHERE {hidden or 'true'}"
+            parts.append(f"(SELECT count(*) FROM {_whole(table, run_query)} SEMI JOIN {join_clause})")
+        if (table_sql := _whole(table, run_query)) != f"lake.{table.name}":
+            parts.append(f"(SELECT count(*) FROM lake.{table.name}) - (SELECT count(*) FROM {table_sql})")
         return f"SELECT {' + '.join(parts)}"
 
     return sql
 
 
-def _targets_with_repeats(table: _CaptureTable, ask: Ask) -> str | None:
-    """A condition for the targets that have rows to leave out; empty where they are many, ``None`` where none has."""
-    found = ask(f"SELECT DISTINCT target FROM lake.{table.name}_repeats ORDER BY target LIMIT {_MOST_NAMED + 1}")
-    if not found or len(found) > _MOST_NAMED:
-        return "" if found else None
-    return f"target IN ({', '.join(quoted(target) for (target,) in found)})"
+def _targets_with_repeats(table: _CaptureTable, run_query: Ask) -> str | None:
+    """A condition for the targets with rows to leave out; empty if they are many, ``None`` if there are none."""
+    targets = run_query(
+        f"SELECT DISTINCT target FROM lake.{table.name}_repeats ORDER BY target LIMIT {_MOST_NAMED + 1}"
+    )
+    if not targets or len(targets) > _MOST_NAMED:
+        return "" if targets else None
+    return f"target IN ({', '.join(quoted(target) for (target,) in targets)})"
 
 
-def _whole(table: _CaptureTable, ask: Ask) -> str:
-    """A table without what is held back, and without pages that their target's condition rules out."""
-    held = "lake.held_back" if table.of_pages else "(FROM lake.held_back WHERE is_whole)"
-    but = f" ANTI JOIN {held} USING (crawl, target)" if ask(f"SELECT 1 FROM {held} LIMIT 1") else ""
-    but += f" WHERE {_NOT_RULED_OUT}" if table.of_pages and _rules_out(ask) else ""
-    return f"(FROM lake.{table.name}{but})" if but else f"lake.{table.name}"
+def _whole(table: _CaptureTable, run_query: Ask) -> str:
+    """A table without withheld slices, and without pages that their target's condition rules out."""
+    withheld_table = "lake.held_back" if table.of_pages else "(FROM lake.held_back WHERE is_whole)"
+    exclusions = (
+        f" ANTI JOIN {withheld_table} USING (crawl, target)"
+        if run_query(f"SELECT 1 FROM {withheld_table} LIMIT 1")
+        else ""
+    )
+    exclusions += f" WHERE {_NOT_RULED_OUT}" if table.of_pages and _rules_out(run_query) else ""
+    return f"(FROM lake.{table.name}{exclusions})" if exclusions else f"lake.{table.name}"
 
 
-def _rules_out(ask: Ask) -> bool:
-    return bool(ask("SELECT 1 FROM lake.page_metadata WHERE meant = 'no' LIMIT 1"))
+def _rules_out(run_query: Ask) -> bool:
+    return bool(run_query("SELECT 1 FROM lake.page_metadata WHERE meant = 'no' LIMIT 1"))
 
 
 def _held_back(slices: Sequence[tuple[str, str, bool]]) -> ViewSpec:
-    values = ", ".join(f"({quoted(crawl)}, {quoted(target)}, {is_whole})" for crawl, target, is_whole in slices)
+    values = ", ".join(
+        f"({quoted(crawl)}, {quoted(target)}, {hides_all_rows})" for crawl, target, hides_all_rows in slices
+    )
     columns = "held(crawl, target, is_whole)"
     rows = f"FROM (VALUES {values}) AS {columns}" if slices else f"FROM (VALUES ('', '', false)) AS {columns} LIMIT 0"
     comment = "Slices that are left out: all of them where a capture is there twice, else the pages of a killed parse."
     return ViewSpec("lake.held_back", rows, comment, materialized=True)
 
 
-def _targets_of_captures(ask: Ask) -> str:
-    """Whether a capture is meant is said as its page settled it, where any page had to."""
-    said = "SELECT DISTINCT {key}, subset, url, {whole} AS target, {meant} FROM {captures}"
-    captures = _whole(_CAPTURES, ask)
-    plain = said.format(key=_KEY, whole=WHOLE_TARGET, meant="meant", captures=captures)
-    if not ask("SELECT 1 FROM lake.captures WHERE starts_with(meant, 'unknown') LIMIT 1"):
+def _targets_of_captures(run_query: Ask) -> str:
+    """The captures with their targets. If a condition was undecided by the index, the result of the parsed page
+    counts."""
+    template = "SELECT DISTINCT {key}, subset, url, {whole} AS target, {meant} FROM {captures}"
+    captures = _whole(_CAPTURES, run_query)
+    plain = template.format(key=_KEY, whole=WHOLE_TARGET, meant="meant", captures=captures)
+    if not run_query("SELECT 1 FROM lake.captures WHERE starts_with(meant, 'unknown') LIMIT 1"):
         return plain
     pages = f"(SELECT {_KEY}, target, meant AS settled FROM lake.page_metadata WHERE meant IS NOT NULL)"
-    settled = said.format(key=_KEY, whole=WHOLE_TARGET, meant="coalesce(settled, meant) AS meant", captures=captures)
+    settled = template.format(
+        key=_KEY, whole=WHOLE_TARGET, meant="coalesce(settled, meant) AS meant", captures=captures
+    )
     return f"{settled} LEFT JOIN {pages} USING ({_KEY}, target)"
 
 
-def _captures(ask: Ask) -> str:
-    once = _once(_CAPTURES, ask)
+def _captures(run_query: Ask) -> str:
+    query = _once(_CAPTURES, run_query)
     of_arc = f"crawl IN ({', '.join(map(quoted, sorted(ARC_CRAWLS)))})"
-    # the files' folders tell
-    if not ask(f"SELECT 1 FROM lake.captures WHERE {of_arc} LIMIT 1"):
-        return once
+    # the folders of the files decide
+    if not run_query(f"SELECT 1 FROM lake.captures WHERE {of_arc} LIMIT 1"):
+        return query
     learned = ("fetch_time", "fetch_status", "content_digest", "content_mime_type")
     replaced = ", ".join(f"coalesce(c.{name}, r.{name}) AS {name}" for name in learned)
     return (
-        f"SELECT * FROM ({once}) WHERE NOT ({of_arc}) UNION ALL "
-        f"SELECT * FROM ({once}) WHERE {of_arc} AND archive_format <> 'arc' UNION ALL "
-        f"SELECT c.* REPLACE ({replaced}) FROM (SELECT * FROM ({once}) WHERE {of_arc} AND archive_format = 'arc') c "
-        f"LEFT JOIN (SELECT * FROM ({_once(_RECORDS, ask)}) WHERE {of_arc}) r USING ({_KEY})"
+        f"SELECT * FROM ({query}) WHERE NOT ({of_arc}) UNION ALL "
+        f"SELECT * FROM ({query}) WHERE {of_arc} AND archive_format <> 'arc' UNION ALL "
+        f"SELECT c.* REPLACE ({replaced}) FROM (SELECT * FROM ({query}) WHERE {of_arc} AND archive_format = 'arc') c "
+        f"LEFT JOIN (SELECT * FROM ({_once(_RECORDS, run_query)}) WHERE {of_arc}) r USING ({_KEY})"
     )

@@ -47,7 +47,7 @@ def test_no_home_of_the_lake_fetches_a_blocked_site(bucket: tuple[Path, MiniCraw
     assert blocked(other).said([parse_target(OTHER)]) == []
 
     # what was located before is refused until it is located again; what the site itself has here stays
-    with pytest.raises(EnvironmentFault, match="before it, or a site of it, was blocked"):
+    with pytest.raises(EnvironmentFault, match="before it, or one of its sites, was blocked"):
         _fetch_again(mine, SET)
     for target in WIDER:
         extract(other, target)
@@ -135,7 +135,7 @@ def test_a_list_that_cannot_be_read_stops_everything(bucket: tuple[Path, MiniCra
     workspace = workspace_of(bucket[0], tmp_path / "home")
     block(workspace, [parse_target(SITE)])
     workspace.place.put("blocked/000000000002", b'[{"definition": "exa mple"}]')
-    with pytest.raises(EnvironmentFault, match=r"blocked/000000000002 is no list of blocked sites"):
+    with pytest.raises(EnvironmentFault, match=r"blocked/000000000002 cannot be read as a list of blocked sites"):
         blocked(workspace)
 
 

@@ -118,14 +118,14 @@ def test_one_file_that_is_refused_fails_the_run_keeps_the_others_and_is_asked_ag
         lenient = workspace_of(server.url, tmp_path, max_unsettled=0.9)
         _, fetched, parsed = extract(lenient, "example.com")
         assert fetched.per_target["example.com"]["unsettled"] == kept_away
-        assert [note for note in fetched.notes if f"{kept_away:,} captures did not come" in note]
+        assert [note for note in fetched.notes if f"{kept_away:,} captures were not fetched" in note]
         assert parsed.rows == len(mine)
         assert due(workspace, FETCH, "example.com", but=(Why.OPEN,)) == set()
         assert workspace.lake.read("fetches").to_pylist()[0]["rounds"] == 1, "the source gave nothing else this time"
         server.set_rules([])
         _, fetched, parsed = extract(workspace, "example.com")
         assert fetched.per_target["example.com"]["fetched"] == len(mine)
-        assert [note for note in fetched.notes if f"{len(mine) - kept_away:,} captures were held already" in note]
+        assert [note for note in fetched.notes if f"{len(mine) - kept_away:,} captures were stored already" in note]
         reasons = workspace.lake.read("records", columns=["reason"]).column("reason").unique().to_pylist()
         assert reasons == [None]
 

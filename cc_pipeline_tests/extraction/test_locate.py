@@ -138,7 +138,7 @@ def test_a_set_whose_members_change_is_looked_up_again_and_held_bytes_stay(bucke
         assert places(workspace, "set-press") == places(workspace, "set-press", "records")
         assert places(workspace, "set-press") == both + truth_of(bucket, "example.org")
         assert current(workspace, NEW, ["set-press"]).keys() == {"set-press"}
-        assert [note for note in fetched.notes if note.startswith(f"{both.total():,} captures were held already")]
+        assert [note for note in fetched.notes if note.startswith(f"{both.total():,} captures were stored already")]
         assert {path: path.stat().st_mtime_ns for path in stored} == stored
         extract(workspace, "set:press = example.org")
         for table in ("captures", "records", "page_metadata"):

@@ -152,7 +152,7 @@ def test_lost_bytes_are_noticed_and_only_they_are_fetched_again(workspace: Works
     _, again, parsed = extract(workspace, WHOLE)
     assert 0 < again.requests <= lost
     assert again.per_target[WHOLE]["fetched"] == len(rows)
-    assert [note for note in again.notes if f"{lost:,} stored records were gone" in note]
+    assert [note for note in again.notes if f"{lost:,} stored records were missing" in note]
     assert dangling(workspace) == []
     assert parsed.fresh_slices == 0, "pages that were parsed while the bytes were there stay"
     assert without_varying(workspace.lake.read("records")) == before
@@ -172,7 +172,7 @@ def test_lost_rows_are_not_reused_by_another_target(workspace: Workspace) -> Non
     [lost] = lost_records(workspace)
     assert set(lost.targets) == {WHOLE}
     again = fetch_captures(workspace, NEW, [WHOLE])
-    assert [note for note in again.notes if f"{mine.num_rows:,} captures were held already" in note]
+    assert [note for note in again.notes if f"{mine.num_rows:,} captures were stored already" in note]
     assert dangling(workspace) == []
 
 
@@ -196,7 +196,7 @@ def test_pages_are_not_made_of_records_that_are_gone(workspace: Workspace) -> No
     for path in stored_files(workspace):
         path.unlink()
     count = workspace.lake.read("records", {"target": part}).num_rows
-    with pytest.raises(EnvironmentFault, match=f"{count:,} stored records of {part} in {NEW} are gone") as refused:
+    with pytest.raises(EnvironmentFault, match=f"{count:,} stored records of {part} in {NEW} are missing") as refused:
         parse_records(workspace, NEW, [part])
     assert "cc-pipeline run" in refused.value.advice
     assert workspace.lake.pin("page_metadata").version == before
@@ -211,7 +211,7 @@ def test_bytes_that_go_while_pages_are_made_stop_it(workspace: Workspace, monkey
     [path] = stored_files(workspace)
     os.truncate(path, path.stat().st_size // 2)
     monkeypatch.setattr("cc_pipeline.extraction.standing.slices_that_lost", lambda *_: {})
-    with pytest.raises(EnvironmentFault, match=f"1 stored records of {part} in {NEW} are gone"):
+    with pytest.raises(EnvironmentFault, match=f"1 stored records of {part} in {NEW} are missing"):
         parse_records(workspace, NEW, [part])
     assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
 

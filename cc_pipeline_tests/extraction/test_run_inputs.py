@@ -219,7 +219,7 @@ def test_definitions_that_change_at_each_plan_end_with_a_message(homes: tuple[Wo
     with before_commit("captures", lambda: two.register_targets([parse_target(next(texts))]), times=PLANS):
         [made] = run(one, BOTH)
     assert isinstance(made.error, InputsChanged)
-    assert "set-some was defined anew while this run was at work" in str(made.error)
+    assert "set-some was redefined during this run" in str(made.error)
     assert "captures" not in left_of(one, "set-some")
 
 
@@ -244,7 +244,7 @@ def test_a_stage_whose_input_changed_is_planned_again(
             fetch_captures(two, NEW, [target.slug])
 
     stage = fetch_captures if table == "records" else parse_records
-    with before_commit(table, shrink), pytest.raises(InputsChanged, match="defined anew"):
+    with before_commit(table, shrink), pytest.raises(InputsChanged, match="redefined"):
         stage(one, NEW, [target.slug])
     stage(one, NEW, [target.slug])
     rows = one.lake.read("records" if table == "records" else "page_metadata")

@@ -107,7 +107,7 @@ def test_a_corrupt_footer_costs_its_own_captures_until_it_is_mended_and_nothing_
     assert located.fresh_slices == len(domains)
     rows = workspace.lake.read("records", {"crawl": NEW}).to_pylist()
     assert {(row["warc_filename"], row["warc_record_offset"]) for row in rows} == whole
-    assert [note for note in fetched.notes if "held already" in note]
+    assert [note for note in fetched.notes if "stored already" in note]
 
 
 def test_the_same_files_under_other_etags_are_read_and_nothing_is_located_again(bucket: Bucket, tmp_path: Path) -> None:

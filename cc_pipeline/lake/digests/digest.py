@@ -1,5 +1,5 @@
-"""Whether work has to be done again is decided by what its input was, and not by times. A hash of it, small enough to
-be stored inside the commit of its rows, and numbers that say what rows say."""
+"""Digests decide whether work has to be done again, not times: input digests, small enough to be stored inside the
+commit of the rows, and content digests of the rows themselves."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _Places: TypeAlias = npt.NDArray[np.int64]
 _KEPT: Final = (1 << 60) - 1
 #: Longer texts are hashed one by one, shorter ones all together, word by word.
 _LONG_TEXT: Final = 1_024
-#: Words of eight bytes that are looked at together: bounds memory.
+#: Words of eight bytes that are hashed together: bounds memory.
 _WORDS_AT_ONCE: Final = 1 << 18
-#: Rows, and their bytes, that are added up together: a column costs some hundred microseconds a time, however few.
+#: Rows, and their bytes, that are hashed together: a column costs some hundred microseconds a time, however few.
 _ROWS_AT_ONCE: Final = 4_096
 _BYTES_AT_ONCE: Final = 8 << 20
 #: Odd numbers and shifts of the finalizer of SplitMix64, which spreads each bit over all others.
@@ -50,40 +50,41 @@ def digest_from_int(value: int) -> str:
     return f"{value:0{_DIGEST_HEX}x}"
 
 
-def row_numbers(batch: pa.RecordBatch, but: Collection[str]) -> _Numbers:
-    """A number for each row: the same for rows that say the same in all columns ``but`` those."""
-    named = [name for name in batch.schema.names if name not in but]
-    return spread(_fields(named, [batch.column(name) for name in named], batch.num_rows))
+def row_numbers(batch: pa.RecordBatch, excluded: Collection[str]) -> _Numbers:
+    """Hashes each row: the same number for rows with the same values in all columns ``excluded`` those."""
+    column_names = [name for name in batch.schema.names if name not in excluded]
+    return spread(_fields(column_names, [batch.column(name) for name in column_names], batch.num_rows))
 
 
-def content_versions(batches: Iterable[pa.RecordBatch], by: str, apart: Collection[str]) -> dict[str, str]:
-    """A hexadecimal number for the rows of each value of the text column ``by``, as the digests of a commit are.
+def content_versions(batches: Iterable[pa.RecordBatch], column: str, excluded: Collection[str]) -> dict[str, str]:
+    """The content digest of the rows of each value of the text column ``column``, in hexadecimal like the digests of a
+    commit.
 
-    Columns in ``apart`` do not count, nor does ``by`` itself.
+    Columns in ``excluded`` do not count, nor does ``column`` itself.
     """
     sums: dict[str, int] = {}
     for batch in _together(batches):
-        rows = row_numbers(batch, (by, *apart))
-        slices = batch.column(by).dictionary_encode()
-        own = np.zeros(len(slices.dictionary), np.uint64)
-        np.add.at(own, slices.indices.to_numpy(), rows)
-        for name, number in zip(slices.dictionary.to_pylist(), own.tolist(), strict=True):
+        rows = row_numbers(batch, (column, *excluded))
+        slices = batch.column(column).dictionary_encode()
+        slice_sums = np.zeros(len(slices.dictionary), np.uint64)
+        np.add.at(slice_sums, slices.indices.to_numpy(), rows)
+        for name, number in zip(slices.dictionary.to_pylist(), slice_sums.tolist(), strict=True):
             sums[name] = (sums.get(name, 0) + number) & _KEPT
     return {name: digest_from_int(number) for name, number in sums.items()}
 
 
 def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Small batches as larger ones."""
-    held: list[pa.RecordBatch] = []
+    waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        if held and (rows + batch.num_rows > _ROWS_AT_ONCE or size + batch.nbytes > _BYTES_AT_ONCE):
-            yield _as_one(held)
-            held, rows, size = [], 0, 0
-        held.append(batch)
+        if waiting and (rows + batch.num_rows > _ROWS_AT_ONCE or size + batch.nbytes > _BYTES_AT_ONCE):
+            yield _as_one(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
-    if held:
-        yield _as_one(held)
+    if waiting:
+        yield _as_one(waiting)
 
 
 def _as_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -94,23 +95,23 @@ def _as_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 NOTHING: Final = digest_from_int(0)
 
 
-def together(versions: Iterable[str]) -> str:
-    """The number of the rows of several slices, from theirs."""
-    return digest_from_int(sum(map(digest_to_int, versions)) & _KEPT)
+def together(digests: Iterable[str]) -> str:
+    """The content digest of the rows of several slices, from the digests of each."""
+    return digest_from_int(sum(map(digest_to_int, digests)) & _KEPT)
 
 
 def _fields(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _Numbers:
-    """One number a row from its named values, whatever the order of names."""
-    found = np.zeros(rows, np.uint64)
+    """One hash a row from its named values, whatever the order of names."""
+    hashes = np.zeros(rows, np.uint64)
     for name, column in zip(names, columns, strict=True):
         if column.null_count < len(column):
             numbers = spread(_numbers(column) ^ _of_name(name))
-            found += numbers if not column.null_count else np.where(_valid(column), numbers, 0)
-    return found
+            hashes += numbers if not column.null_count else np.where(_valid(column), numbers, 0)
+    return hashes
 
 
 def _numbers(values: pa.Array) -> _Numbers:
-    """One number a value; whatever where there is none."""
+    """One hash a value; any number for a null."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         return _numbers(values.dictionary_decode())
@@ -128,11 +129,11 @@ def _numbers(values: pa.Array) -> _Numbers:
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _texts_in_runs(values)
     if pa.types.is_floating(kind):
-        whole = values.cast(pa.float64()).fill_null(0)
-        return np.asarray(whole.to_numpy(zero_copy_only=False) + 0.0).view(np.uint64)
+        wide = values.cast(pa.float64()).fill_null(0)
+        return np.asarray(wide.to_numpy(zero_copy_only=False) + 0.0).view(np.uint64)
     narrow = kind if not pa.types.is_date32(kind) else pa.int32()
-    whole = (values.cast(narrow) if narrow is not kind else values).cast(pa.int64()).fill_null(0)
-    return whole.to_numpy(zero_copy_only=False).view(np.uint64)
+    wide = (values.cast(narrow) if narrow is not kind else values).cast(pa.int64()).fill_null(0)
+    return wide.to_numpy(zero_copy_only=False).view(np.uint64)
 
 
 def _ends(offsets: pa.Array) -> _Places:
@@ -140,7 +141,7 @@ def _ends(offsets: pa.Array) -> _Places:
 
 
 def _lists(ends: _Places, items: _Numbers) -> _Numbers:
-    """One number a list from those of its items, which count by their places."""
+    """One hash a list from those of its items and their positions."""
     lengths = np.diff(ends)
     places = np.arange(ends[0], ends[-1]) - np.repeat(ends[:-1], lengths)
     numbers = spread(items + spread(places.astype(np.uint64)))
@@ -148,14 +149,14 @@ def _lists(ends: _Places, items: _Numbers) -> _Numbers:
 
 
 def _sums(numbers: _Numbers, ends: _Places) -> _Numbers:
-    """The sums of numbers between each two of ``ends``; they may go round."""
-    upto = np.zeros(len(numbers) + 1, np.uint64)
-    np.cumsum(numbers, out=upto[1:])
-    return upto[ends[1:]] - upto[ends[:-1]]
+    """The sums of numbers between each two of ``ends``, modulo 2**64."""
+    running_totals = np.zeros(len(numbers) + 1, np.uint64)
+    np.cumsum(numbers, out=running_totals[1:])
+    return running_totals[ends[1:]] - running_totals[ends[:-1]]
 
 
 def _texts_in_runs(values: pa.Array) -> _Numbers:
-    """Equal neighbours are looked at once: the rows of a site, or of a page, have much in common."""
+    """Hashes equal neighbours once: the rows of a site, or of a page, have much in common."""
     runs = pc.run_end_encode(values)
     if len(runs.values) > len(values) // 2:
         return _texts(values)
@@ -166,26 +167,26 @@ def _texts(values: pa.Array) -> _Numbers:
     _, places, data = values.buffers()
     ends = np.frombuffer(places, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
     lengths = np.diff(ends)
-    found = lengths.astype(np.uint64)
+    hashes = lengths.astype(np.uint64)
     if data is None or not len(data):
-        return found
+        return hashes
     raw = np.frombuffer(data, np.uint8)
     long = lengths > _LONG_TEXT
     for row in np.flatnonzero(long).tolist():
         digest = blake2b(raw[ends[row] : ends[row + 1]].data, digest_size=8).digest()
-        found[row] = int.from_bytes(digest, "little")
+        hashes[row] = int.from_bytes(digest, "little")
     words = np.where(long, 0, (lengths + 7) // 8)
     for first, last in _windows(words):
-        found[first:last] += _short_texts(raw, ends[first:last], lengths[first:last], words[first:last])
-    return found
+        hashes[first:last] += _short_texts(raw, ends[first:last], lengths[first:last], words[first:last])
+    return hashes
 
 
 def _windows(words: _Places) -> Iterator[tuple[int, int]]:
-    upto = np.cumsum(words)
+    running_totals = np.cumsum(words)
     first = 0
     while first < len(words):
-        before = int(upto[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(upto, before + _WORDS_AT_ONCE, "right")))
+        words_before = int(running_totals[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(running_totals, words_before + _WORDS_AT_ONCE, "right")))
         yield first, last
         first = last
 
@@ -196,20 +197,20 @@ def _short_texts(raw: npt.NDArray[np.uint8], starts: _Places, lengths: _Places, 
     if not ends[-1]:
         return np.zeros(len(words), np.uint64)
     places = np.arange(ends[-1]) - np.repeat(ends[:-1], words)
-    there = np.flatnonzero(words)
-    begin, end = int(starts[there[0]]), int((starts + lengths)[there].max())
+    nonempty = np.flatnonzero(words)
+    begin, end = int(starts[nonempty[0]]), int((starts + lengths)[nonempty].max())
     # a last word reaches over the end of its text
     padded = np.zeros(end - begin + 8, np.uint8)
     padded[:-8] = raw[begin:end]
     at_each_byte = np.ndarray(end - begin + 1, "<u8", padded, strides=(1,))
-    found = at_each_byte[np.repeat(starts - begin, words) + places * 8].astype(np.uint64)
-    over = (words[there] * 8 - lengths[there]) * 8
-    found[ends[1:][there] - 1] &= np.uint64(0xFFFFFFFFFFFFFFFF) >> over.astype(np.uint64)
-    return _sums(spread(found ^ _of_places()[places]), ends)
+    text_words = at_each_byte[np.repeat(starts - begin, words) + places * 8].astype(np.uint64)
+    spare_bits = (words[nonempty] * 8 - lengths[nonempty]) * 8
+    text_words[ends[1:][nonempty] - 1] &= np.uint64(0xFFFFFFFFFFFFFFFF) >> spare_bits.astype(np.uint64)
+    return _sums(spread(text_words ^ _of_places()[places]), ends)
 
 
 def numbers_of_texts(values: pa.Array) -> _Numbers:
-    """One number a text, each of its bits as likely 0 as 1; the same in every process."""
+    """One hash a text, each of its bits as likely 0 as 1; the same in every process."""
     return spread(_texts(values))
 
 

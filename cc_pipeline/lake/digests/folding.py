@@ -1,8 +1,8 @@
-"""Digests of slices leave a table's log for sorted files (``standings.py``).
+"""Moves the digests of slices from a table's log to sorted files (``standings.py``).
 
-In this order, so that a kill between any two of these leaves all answers as they are: the files, their list, a commit
-that names the list, and a checkpoint of that commit without the digests. Until that is there, the log and the files
-say the same, and what is written and never named are strays. Of two homes that fold at once, the log refuses one.
+The order of the steps makes a kill between any two of them harmless: the files, their list, a commit that names the
+list, and a checkpoint of that commit without the digests. Until the checkpoint exists, the log and the files agree.
+Files that are written and never named are orphans. If two homes fold at once, the log refuses one of them.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_exp
 
 
 def fold(lake: Lake, table: str, many: int | None = None, most: float = math.inf) -> int:
-    """Folds the digests of a table whose newest checkpoint has more than ``many`` (default: ``MANY``), and not more
-    than ``most``; gives how many left the log.
+    """Folds the digests of a table if its newest checkpoint has more than ``many`` (default: ``MANY``), and not more
+    than ``most``. Returns how many left the log.
 
-    Anybody may read and commit meanwhile. 0 where another process was first; what it left is for the next time.
-    Raises ``EnvironmentFault``.
+    Other processes may read and commit meanwhile. Returns 0 if another process was first; the rest waits for the next
+    call. Raises ``EnvironmentFault``.
     """
     folding = _Folding(lake, table)
     try:
@@ -81,12 +81,12 @@ class _Folding:
             handle.create_checkpoint()
         anchor = handle.transaction_version(ANCHOR)
         files = self._merged(version, self._folded.files(anchor))
-        named = {"files": [(file.first, file.name) for file in files]}
-        digest = input_digest(named)
-        self._put(f"{self._folded.folder}/{digest}.json", json.dumps(named).encode())
+        file_list = {"files": [(file.first, file.name) for file in files]}
+        digest = input_digest(file_list)
+        self._put(f"{self._folded.folder}/{digest}.json", json.dumps(file_list).encode())
         self._anchor(handle, digest_to_int(digest))
         self._lake.look_again(self._table)
-        # where others have committed in between, the digests stay in the log as well, until the next time
+        # if others committed in between, the digests stay in the log as well, until the next time
         return self._drop(version, digest_to_int(digest))
 
     def _anchor(self, handle: DeltaTable, number: int) -> None:
@@ -106,65 +106,65 @@ class _Folding:
         )
 
     def _merged(self, version: int, files: Sequence[FoldedFile]) -> list[FoldedFile]:
-        """The files that hold what ``files`` and the checkpoint of ``version`` do; those among them that are new are
-        written."""
+        """The files that hold the digests of ``files`` and of the checkpoint of ``version``. Writes the new ones among
+        them."""
         starts = {file.first for file in files[1:]}
         if not files:
             for names, _ in self._checkpoint(version):
                 starts.update(names.filter(pa.array(_begins(names))).to_pylist())
         inner = sorted(starts)[_FILES_AT_ONCE - 1 :: _FILES_AT_ONCE]
-        found: list[FoldedFile] = []
+        new_files: list[FoldedFile] = []
         for low, high in zip(["", *inner], [*inner, None], strict=True):
-            mine = [_between(names, numbers, low, high) for names, numbers in self._checkpoint(version)]
-            new = pa.table(
+            pieces = [_between(names, numbers, low, high) for names, numbers in self._checkpoint(version)]
+            new_rows = pa.table(
                 [
-                    pa.chunked_array([names for names, _ in mine], pa.string()),
-                    pa.chunked_array([numbers for _, numbers in mine], pa.int64()),
+                    pa.chunked_array([names for names, _ in pieces], pa.string()),
+                    pa.chunked_array([numbers for _, numbers in pieces], pa.int64()),
                 ],
                 ["name", "number"],
             ).sort_by("name")
             # the first file is also of names before its own
             firsts = ["", *(file.first for file in files[1:])]
-            old = [
+            old_files = [
                 file
                 for file, first in zip(files, firsts, strict=False)
                 if low <= first and (high is None or first < high)
             ]
-            found += self._window(old, new.combine_chunks())
-        return found
+            new_files += self._window(old_files, new_rows.combine_chunks())
+        return new_files
 
-    def _window(self, old: Sequence[FoldedFile], new: pa.Table) -> Iterator[FoldedFile]:
-        if not old:
-            yield from self._write(new)
+    def _window(self, old_files: Sequence[FoldedFile], new_rows: pa.Table) -> Iterator[FoldedFile]:
+        if not old_files:
+            yield from self._write(new_rows)
             return
-        names = new.column("name")
-        ends = [*(file.first for file in old[1:]), None]
+        names = new_rows.column("name")
+        ends = [*(file.first for file in old_files[1:]), None]
         start = 0
-        for file, end in zip(old, ends, strict=True):
-            stop = new.num_rows if end is None else pc.sum(pc.less(names, end)).as_py() or 0
-            own = new.slice(start, stop - start)
+        for file, end in zip(old_files, ends, strict=True):
+            stop = new_rows.num_rows if end is None else pc.sum(pc.less(names, end)).as_py() or 0
+            file_rows = new_rows.slice(start, stop - start)
             start = stop
-            if not own.num_rows:
+            if not file_rows.num_rows:
                 yield file
                 continue
-            [kept] = but_for([self._folded.read(file)], own.column("name"))
-            both = pa.concat_tables([own, pa.table(kept, ["name", "number"])])
-            yield from self._write(both.sort_by("name").combine_chunks())
+            [kept_digests] = but_for([self._folded.read(file)], file_rows.column("name"))
+            joined = pa.concat_tables([file_rows, pa.table(kept_digests, ["name", "number"])])
+            yield from self._write(joined.sort_by("name").combine_chunks())
 
     def _write(self, rows: pa.Table) -> Iterator[FoldedFile]:
-        """Writes sorted rows, which begin where a file does."""
+        """Writes sorted rows, which begin at the first name of a file."""
         if not rows.num_rows:
             return
         names = pa.concat_arrays(rows.column("name").chunks)
-        starts = [0, *(int(one) for one in np.flatnonzero(_begins(names)) if one), rows.num_rows]
+        starts = [0, *(int(position) for position in np.flatnonzero(_begins(names)) if position), rows.num_rows]
         for start, stop in pairwise(starts):
-            own = rows.slice(start, stop - start)
-            texts = own.column("name").to_pylist()
+            file_rows = rows.slice(start, stop - start)
+            texts = file_rows.column("name").to_pylist()
             content = blake2b("\n".join(texts).encode(), digest_size=12)
-            content.update(own.column("number").to_numpy().tobytes())
+            content.update(file_rows.column("number").to_numpy().tobytes())
             sink = io.BytesIO()
-            pq.write_table(own, sink, compression="zstd", use_dictionary=False, column_encoding=_ENCODED)
-            # nobody else's: a stray of that content may be deleted at this moment
+            pq.write_table(file_rows, sink, compression="zstd", use_dictionary=False, column_encoding=_ENCODED)
+            # a unique name: an orphan of that content may be deleted at this moment
             name = f"{content.hexdigest()}-{uuid4().hex[:8]}.parquet"
             self._put(f"{self._folded.folder}/{name}", sink.getvalue())
             yield FoldedFile(texts[0], name)
@@ -173,8 +173,8 @@ class _Folding:
         return but_for(self.log.of_checkpoint(version), pa.array([ANCHOR]))
 
     def _drop(self, version: int, anchor: int) -> int:
-        """Writes a checkpoint of the commit behind ``version``, if it is the one that names the list: that of
-        ``version`` without its digests."""
+        """Writes a checkpoint of the commit after ``version``, if it is the commit that names the list: the checkpoint
+        of ``version`` without its digests."""
         if self.log.of_commit(version + 1) != {ANCHOR: anchor}:
             return 0
         dropped = rows = 0
@@ -184,15 +184,15 @@ class _Folding:
             schema = reader.schema_arrow
             kind = schema.field("txn").type
             with pq.ParquetWriter(sink, schema, compression="snappy") as writer:
-                said = {"appId": ANCHOR, "version": anchor}
-                mine = [{"txn": {name: said.get(name) for name in (one.name for one in kind)}}]
-                writer.write_table(pa.Table.from_pylist(mine, schema=schema))
+                anchor_values = {"appId": ANCHOR, "version": anchor}
+                anchor_rows = [{"txn": {name: anchor_values.get(name) for name in (field.name for field in kind)}}]
+                writer.write_table(pa.Table.from_pylist(anchor_rows, schema=schema))
                 for batch in reader.iter_batches(_BATCH_ROWS, use_threads=False):
-                    kept = batch.filter(pc.is_null(pc.struct_field(batch.column("txn"), "appId")))
-                    dropped += batch.num_rows - kept.num_rows
-                    rows += kept.num_rows
-                    if kept.num_rows:
-                        writer.write_table(pa.Table.from_batches([kept]))
+                    kept_rows = batch.filter(pc.is_null(pc.struct_field(batch.column("txn"), "appId")))
+                    dropped += batch.num_rows - kept_rows.num_rows
+                    rows += kept_rows.num_rows
+                    if kept_rows.num_rows:
+                        writer.write_table(pa.Table.from_batches([kept_rows]))
         self._put(f"{self._log_folder}/{version + 1:020}.checkpoint.parquet", sink.getvalue())
         if self.log.checkpoint() <= version:
             self._put(
@@ -216,36 +216,45 @@ def _begins(names: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def _between(names: pa.Array, numbers: pa.Array, low: str, high: str | None) -> tuple[pa.Array, pa.Array]:
-    chosen = pc.greater_equal(names, low)
+    in_range = pc.greater_equal(names, low)
     if high is not None:
-        chosen = pc.and_(chosen, pc.less(names, high))
-    return names.filter(chosen), numbers.filter(chosen)
+        in_range = pc.and_(in_range, pc.less(names, high))
+    return names.filter(in_range), numbers.filter(in_range)
 
 
 def sweep_folded(lake: Lake, table: str, hours: float) -> int:
-    """Deletes folded files that no list names any more, and lists in whose place another one has been for ``hours``;
-    gives how many. Raises ``EnvironmentFault``."""
+    """Deletes folded files that no list names any more, and lists that were replaced more than ``hours`` ago. Returns
+    how many. Raises ``EnvironmentFault``."""
     folder = f"{lake.address(table).removeprefix('s3://')}/{FOLDER}"
     files = lake.file_system()
     try:
-        found = files.get_file_info(FileSelector(folder, allow_not_found=True))
-        lists = sorted((one for one in found if one.base_name.endswith(".json")), key=lambda one: one.mtime)
+        stored_files = files.get_file_info(FileSelector(folder, allow_not_found=True))
+        list_files = sorted(
+            (stored_file for stored_file in stored_files if stored_file.base_name.endswith(".json")),
+            key=lambda stored_file: stored_file.mtime,
+        )
         handle = lake.handle(lake.specs[table])
-        if handle is None or not lists:
+        if handle is None or not list_files:
             return 0
         anchor = handle.transaction_version(ANCHOR)
-        before = datetime.now(UTC) - timedelta(hours=hours)
-        kept = {"" if anchor is None else f"{digest_from_int(anchor)}.json"}
-        kept |= {one.base_name for one, after in pairwise(lists) if after.mtime >= before}
-        kept.add(lists[-1].base_name)
+        cutoff = datetime.now(UTC) - timedelta(hours=hours)
+        kept_names = {"" if anchor is None else f"{digest_from_int(anchor)}.json"}
+        kept_names |= {
+            list_file.base_name for list_file, next_list in pairwise(list_files) if next_list.mtime >= cutoff
+        }
+        kept_names.add(list_files[-1].base_name)
         reader = Folded(files, folder.removesuffix(f"/{FOLDER}"))
-        for one in list(kept):
-            if one:
-                kept |= {file.name for file in reader.files(digest_to_int(one.removesuffix(".json")))}
-        gone = [one for one in found if one.base_name not in kept and one.mtime < before]
-        for one in gone:
+        for name in list(kept_names):
+            if name:
+                kept_names |= {file.name for file in reader.files(digest_to_int(name.removesuffix(".json")))}
+        unused_files = [
+            stored_file
+            for stored_file in stored_files
+            if stored_file.base_name not in kept_names and stored_file.mtime < cutoff
+        ]
+        for unused_file in unused_files:
             with suppress(FileNotFoundError):
-                files.delete_file(one.path)
-        return len(gone)
+                files.delete_file(unused_file.path)
+        return len(unused_files)
     except (OSError, DeltaError, pa.ArrowException, ValueError) as error:
         raise lake_fault(f"could not delete folded digests of {lake.address(table)}", error) from error

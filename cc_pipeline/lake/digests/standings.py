@@ -1,13 +1,12 @@
-"""Which numbers stand under which names in a table, at one of its versions: of the names that are asked for, or of all
-in one pass.
+"""Reads the digests of a table at one of its versions: those of some names, or all in one pass.
 
-A log is opened by every process, and a digest a slice makes it long. So upkeep folds them (``folding.py``): the table
-``_folded`` in the table's folder has all that the log said then. What the log says counts first, so that nothing
+Every process opens the log, and a digest a slice makes it long. So upkeep folds the digests (``folding.py``): the
+folder ``_folded`` in the table's folder has all digests of the log at that time. The log counts first, so nothing
 depends on when a digest leaves it.
 
-A list names the files and where each begins; the number of the list is what the transaction ``ANCHOR`` says. A file
-begins at a name whose hash says so, and is called by what it holds: tables with the same digests have equal files,
-and a fold writes only those anew into which something falls.
+A list names the files and the first name of each; the transaction ``ANCHOR`` has the number of the list. A file begins
+at a name whose hash says so, and is named by its content: tables with the same digests have equal files, and a fold
+rewrites only the files that get new digests.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ if TYPE_CHECKING:
 #: Names, each once in a table, with their numbers.
 Standing = tuple[pa.Array, pa.Array]
 
-#: Sums that names are divided over by what their numbers are: few enough to be kept, so many that of those which
-#: differ hardly any has more than a few names.
+#: Buckets over which names are divided by their hashes: few enough to be kept, and so many that a bucket with a
+#: difference has hardly more than a few names.
 _SUMS: Final = 1 << 16
-#: What the Delta library, Arrow and the file system raise.
+#: The errors of the Delta library, Arrow and the file system.
 UNREADABLE: Final = (OSError, DeltaError, pa.ArrowException, ValueError)
 
 
 class Standings:
-    """The numbers of the tables of ``lake``. What is read for one question is kept for the next."""
+    """Reads the digests of the tables of ``lake``. Files read for one question are kept for the next."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -69,114 +68,120 @@ class Standings:
 
         Raises one of ``UNREADABLE``.
         """
-        wanted = self._lake.version(table) if version is None else version
-        if wanted < 0:
+        table_version = self._lake.version(table) if version is None else version
+        if table_version < 0:
             return {}
-        found = self._in_log(table, [*names, ANCHOR], wanted)
-        anchor = found.pop(ANCHOR, None)
+        numbers = self._in_log(table, [*names, ANCHOR], table_version)
+        anchor = numbers.pop(ANCHOR, None)
         if anchor is not None:
-            found |= self._folded(table).find(anchor, [name for name in names if name not in found])
-        return found
+            numbers |= self._folded(table).find(anchor, [name for name in names if name not in numbers])
+        return numbers
 
     def _in_log(self, table: str, names: Collection[str], version: int) -> dict[str, int]:
-        """The numbers of those of ``names`` that the log has; the library is asked where its reader does not tell."""
-        found = self.log(table).find(version, names)
-        if found is not UNKNOWN:
-            return found
-        then = self._lake.open(self._lake.specs[table], version)
-        asked = {} if then is None else {name: then.transaction_version(name) for name in names}
-        return {name: number for name, number in asked.items() if number is not None}
+        """The numbers in the log of those of ``names`` that have one. The library is asked if the reader of the log
+        does not tell."""
+        numbers = self.log(table).find(version, names)
+        if numbers is not UNKNOWN:
+            return numbers
+        handle = self._lake.open(self._lake.specs[table], version)
+        all_numbers = {} if handle is None else {name: handle.transaction_version(name) for name in names}
+        return {name: number for name, number in all_numbers.items() if number is not None}
 
     def every(
-        self, table: str, version: int | None = None, starting: str = "", but: Collection[str] = ()
+        self, table: str, version: int | None = None, prefix: str = "", excluded: Collection[str] = ()
     ) -> Iterator[Standing] | Unknown:
-        """All names in a table that begin with ``starting``, with their numbers, in no order, batch by batch; without
-        folded files whose ``content`` is in ``but``. ``UNKNOWN`` where the log does not tell.
+        """All names in a table that begin with ``prefix``, with their numbers, in no order, batch by batch; without
+        folded files whose ``content`` is in ``excluded``. ``UNKNOWN`` if the log does not tell.
 
         Raises one of ``UNREADABLE``, as its iterator does.
         """
-        wanted = self._lake.version(table) if version is None else version
-        if wanted < 0:
+        table_version = self._lake.version(table) if version is None else version
+        if table_version < 0:
             return iter(())
-        in_log = self.log(table).every(wanted)
-        return UNKNOWN if in_log is UNKNOWN else self._every(table, wanted, starting, but, in_log)
+        in_log = self.log(table).every(table_version)
+        return UNKNOWN if in_log is UNKNOWN else self._every(table, table_version, prefix, excluded, in_log)
 
     def _every(
-        self, table: str, version: int, starting: str, but: Collection[str], in_log: Iterator[Standing]
+        self, table: str, version: int, prefix: str, excluded: Collection[str], in_log: Iterator[Standing]
     ) -> Iterator[Standing]:
         anchor = self._anchor(table, version)
         newer: list[pa.Array] = []
         for names, numbers in but_for(in_log, pa.array([ANCHOR])):
-            mine = starting_with(names, numbers, starting)
+            matching = starting_with(names, numbers, prefix)
             if anchor is not None:
-                newer.append(mine[0])
-            yield mine
-        folded = but_for(self._folded(table).every(anchor, starting, but), pa.chunked_array(newer, pa.string()))
-        yield from (starting_with(*one, starting) for one in folded)
+                newer.append(matching[0])
+            yield matching
+        folded = but_for(self._folded(table).every(anchor, prefix, excluded), pa.chunked_array(newer, pa.string()))
+        yield from (starting_with(*batch, prefix) for batch in folded)
 
     def _anchor(self, table: str, version: int) -> int | None:
         return self._in_log(table, [ANCHOR], version).get(ANCHOR) if version >= 0 else None
 
-    def differing(self, tables: Sequence[str], versions: Mapping[str, int], starting: str) -> list[str] | Unknown:
-        """The names that begin with ``starting`` and do not have the same number in all of ``tables``, at ``versions``
-        (default: now); ``UNKNOWN`` where a log does not tell.
+    def differing(self, tables: Sequence[str], versions: Mapping[str, int], prefix: str) -> list[str] | Unknown:
+        """The names that begin with ``prefix`` and do not have the same number in all of ``tables``, at ``versions``
+        (default: now); ``UNKNOWN`` if a log does not tell.
 
-        Folded files that all tables have are not read. However many names there are, it holds those that differ and
-        some others. Raises one of ``UNREADABLE``.
+        Folded files that all tables have are not read. Memory is bounded: only differing names and a few others are
+        held. Raises one of ``UNREADABLE``.
         """
-        at = {table: versions.get(table, self._lake.version(table)) for table in tables}
-        in_all = set.intersection(
-            *({file.content for file in self._folded(table).files(self._anchor(table, at[table]))} for table in tables)
+        table_versions = {table: versions.get(table, self._lake.version(table)) for table in tables}
+        shared_contents = set.intersection(
+            *(
+                {file.content for file in self._folded(table).files(self._anchor(table, table_versions[table]))}
+                for table in tables
+            )
         )
         sums = []
         for table in tables:
-            every = self.every(table, at[table], starting, in_all)
-            if every is UNKNOWN:
+            batches = self.every(table, table_versions[table], prefix, shared_contents)
+            if batches is UNKNOWN:
                 return UNKNOWN
-            sums.append(_sums(every))
+            sums.append(_sums(batches))
         unequal = np.zeros(_SUMS, np.bool_)
-        for one, other in pairwise(sums):
-            unequal |= one != other
+        for first_sums, next_sums in pairwise(sums):
+            unequal |= first_sums != next_sums
         if not unequal.any():
             return []
-        maybe: set[str] = set()
+        possible_names: set[str] = set()
         for table in tables:
-            every = self.every(table, at[table], starting, in_all)
-            if every is UNKNOWN:
+            batches = self.every(table, table_versions[table], prefix, shared_contents)
+            if batches is UNKNOWN:
                 return UNKNOWN
-            for names, _ in every:
-                maybe.update(names.filter(pa.array(unequal[_places(numbers_of_texts(names))])).to_pylist())
-        # a name may stand in the log of one table, and folded in another
-        found = [self.numbers(table, maybe, at[table]) for table in tables]
-        return sorted(name for name in maybe if len({one.get(name) for one in found}) > 1)
+            for names, _ in batches:
+                possible_names.update(names.filter(pa.array(unequal[_places(numbers_of_texts(names))])).to_pylist())
+        # a name may be in the log of one table, and folded in another
+        numbers_by_table = [self.numbers(table, possible_names, table_versions[table]) for table in tables]
+        return sorted(
+            name for name in possible_names if len({table_numbers.get(name) for table_numbers in numbers_by_table}) > 1
+        )
 
 
-def starting_with(names: pa.Array, numbers: pa.Array, starting: str) -> Standing:
-    """Those of the names, with their numbers, that begin with a text."""
-    if not starting:
+def starting_with(names: pa.Array, numbers: pa.Array, prefix: str) -> Standing:
+    """The names that begin with a text, with their numbers."""
+    if not prefix:
         return names, numbers
-    mine = pc.starts_with(names, starting)
-    return names.filter(mine), numbers.filter(mine)
+    is_matching = pc.starts_with(names, prefix)
+    return names.filter(is_matching), numbers.filter(is_matching)
 
 
 def _places(hashed: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     return (hashed >> np.uint64(48)).astype(np.int64)
 
 
-def _sums(standing: Iterator[Standing]) -> npt.NDArray[np.uint64]:
-    """What names and their numbers are, added up by the names, whatever their order."""
+def _sums(batches: Iterator[Standing]) -> npt.NDArray[np.uint64]:
+    """The sums of hashed names and numbers by bucket of the name, whatever their order."""
     sums = np.zeros(_SUMS, np.uint64)
-    for names, numbers in standing:
+    for names, numbers in batches:
         if len(names):
             hashed = numbers_of_texts(names)
-            own = spread(hashed ^ spread(numbers.to_numpy(zero_copy_only=False).view(np.uint64)))
-            np.add.at(sums, _places(hashed), own)
+            name_sums = spread(hashed ^ spread(numbers.to_numpy(zero_copy_only=False).view(np.uint64)))
+            np.add.at(sums, _places(hashed), name_sums)
     return sums
 
 
 #: The transaction that names the list.
 ANCHOR: Final = "folded"
-#: Below a table's folder. What begins so is none of the table's data for those who delete such.
+#: Below a table's folder. Vacuum takes names that begin like this for no data of the table.
 FOLDER: Final = "_folded"
 #: Lists that are remembered.
 _REMEMBERED: Final = 4
@@ -184,21 +189,21 @@ _REMEMBERED: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class FoldedFile:
-    """A file of the list: its ``name`` and the name of a digest that it begins at."""
+    """A file of the list: its ``name`` and the first digest name in it."""
 
     first: str
     name: str
 
     @property
     def content(self) -> str:
-        """The same for files that hold the same, in whatever table."""
+        """The part of the name that is equal for files with equal content, in any table."""
         return self.name.partition("-")[0]
 
 
 class Folded:
     """The folded digests of one table, in its ``folder`` on ``files``.
 
-    Every method raises ``OSError``, ``pa.ArrowException`` or ``ValueError`` for what cannot be read.
+    Every method raises ``OSError``, ``pa.ArrowException`` or ``ValueError`` for files that cannot be read.
     """
 
     def __init__(self, files: FileSystem, folder: str) -> None:
@@ -208,43 +213,45 @@ class Folded:
         self._known: dict[int, dict[str, int | None]] = {}
 
     def files(self, anchor: int | None) -> list[FoldedFile]:
-        """The files of a list, in their order; of none, none."""
+        """The files of a list, in their order; empty without a list."""
         if anchor is None:
             return []
         if anchor not in self._lists:
             with self._files.open_input_file(f"{self.folder}/{digest_from_int(anchor)}.json") as file:
-                self._lists[anchor] = [FoldedFile(*one) for one in json.loads(file.read())["files"]]
-            for old in list(self._lists)[:-_REMEMBERED]:
-                del self._lists[old]
-                self._known.pop(old, None)
+                self._lists[anchor] = [FoldedFile(*pair) for pair in json.loads(file.read())["files"]]
+            for old_anchor in list(self._lists)[:-_REMEMBERED]:
+                del self._lists[old_anchor]
+                self._known.pop(old_anchor, None)
         return self._lists[anchor]
 
     def find(self, anchor: int, names: Collection[str]) -> dict[str, int]:
         """The numbers of those of ``names`` that have one."""
         files = self.files(anchor)
-        known = self._known.setdefault(anchor, {})
+        numbers_by_name = self._known.setdefault(anchor, {})
         firsts = [file.first for file in files]
         by_file: dict[int, list[str]] = {}
         for name in names:
-            if name not in known:
+            if name not in numbers_by_name:
                 by_file.setdefault(bisect_right(firsts, name) - 1, []).append(name)
-        for place, own in by_file.items():
-            known |= dict.fromkeys(own)
-            if place >= 0:
-                here, numbers = self.read(files[place])
-                mine = pc.is_in(here, value_set=pa.array(own, pa.string()))
-                known |= zip(here.filter(mine).to_pylist(), numbers.filter(mine).to_pylist(), strict=True)
-        return {name: number for name in names if (number := known[name]) is not None}
+        for position, requested_names in by_file.items():
+            numbers_by_name |= dict.fromkeys(requested_names)
+            if position >= 0:
+                stored_names, numbers = self.read(files[position])
+                is_requested = pc.is_in(stored_names, value_set=pa.array(requested_names, pa.string()))
+                numbers_by_name |= zip(
+                    stored_names.filter(is_requested).to_pylist(), numbers.filter(is_requested).to_pylist(), strict=True
+                )
+        return {name: number for name in names if (number := numbers_by_name[name]) is not None}
 
     def every(
-        self, anchor: int | None, starting: str = "", but: Collection[str] = ()
+        self, anchor: int | None, prefix: str = "", excluded: Collection[str] = ()
     ) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Names with their numbers, file by file, in order: of the files that may have names that begin with
-        ``starting``, without those whose ``content`` is in ``but``."""
+        ``prefix``, without files whose ``content`` is in ``excluded``."""
         files = self.files(anchor)
-        for file, following in zip(files, [*files[1:], None], strict=False):
-            behind = following is not None and following.first <= starting
-            if file.content not in but and not behind and file.first[: len(starting)] <= starting:
+        for file, next_file in zip(files, [*files[1:], None], strict=False):
+            ends_before = next_file is not None and next_file.first <= prefix
+            if file.content not in excluded and not ends_before and file.first[: len(prefix)] <= prefix:
                 yield self.read(file)
 
     def read(self, file: FoldedFile) -> tuple[pa.Array, pa.Array]:
@@ -259,9 +266,9 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def but_for(
-    standing: Iterable[tuple[pa.Array, pa.Array]], names: pa.Array | pa.ChunkedArray
+    batches: Iterable[tuple[pa.Array, pa.Array]], names: pa.Array | pa.ChunkedArray
 ) -> Iterator[tuple[pa.Array, pa.Array]]:
     """Names with their numbers, without ``names``."""
-    for own, numbers in standing:
-        others = pc.invert(pc.is_in(own, value_set=names))
-        yield own.filter(others), numbers.filter(others)
+    for batch_names, numbers in batches:
+        is_other_name = pc.invert(pc.is_in(batch_names, value_set=names))
+        yield batch_names.filter(is_other_name), numbers.filter(is_other_name)
