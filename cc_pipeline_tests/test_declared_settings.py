@@ -148,7 +148,7 @@ def test_a_code_location_takes_settings_of_extensions(tmp_path: Path, installed:
         build_defs(home=tmp_path, source="/a/bucket", key_prefix="one", settings={"toy_size": 0})
     with pytest.raises(UserInputError, match="did you mean toy_size"):
         build_defs(home=tmp_path, source="/a/bucket", key_prefix="one", settings={"toy_sise": 4})
-    with pytest.raises(UserInputError, match="VIA is 'tree'; choose one of auto, parquet"):
+    with pytest.raises(UserInputError, match="INDEX is 'tree'; choose one of auto, parquet"):
         build_defs(home=tmp_path, source="/a/bucket", key_prefix="one", settings={"index": "tree"})
 
 

@@ -150,7 +150,8 @@ def verdict_ctes(question_query: str, table: Scope) -> str:
     return f"""
         asked AS MATERIALIZED ({question_query}),
         lines AS MATERIALIZED (
-            SELECT robots, agent, signal, path, uses, permission FROM {table("site_policies")} SEMI JOIN asked USING (robots)
+            SELECT robots, agent, signal, path, uses, permission FROM {table("site_policies")}
+                SEMI JOIN asked USING (robots)
             WHERE agent IS NOT NULL AND (signal = 'user-agent' OR permission IS NOT NULL)),
         groups AS (
             SELECT robots, list(agent) AS named FROM lines WHERE signal = 'user-agent' GROUP BY ALL),
@@ -163,7 +164,8 @@ def verdict_ctes(question_query: str, table: Scope) -> str:
             FROM governed e JOIN lines r ON r.robots = e.robots AND r.agent = e.governing AND r.permission IS NOT NULL
                 AND (r.path IS NULL OR {pattern_matches("r.path", "e.path")})),
         chosen AS (
-            SELECT ask, agent, about, arg_max(permission, weight) AS permission FROM fitting GROUP BY ask, agent, about, family),
+            SELECT ask, agent, about, arg_max(permission, weight) AS permission
+                FROM fitting GROUP BY ask, agent, about, family),
         said AS (
             SELECT ask, agent, about, bool_or(permission = 'disallow') AS disallows FROM chosen GROUP BY ALL),
         verdicts AS (
@@ -215,7 +217,8 @@ def page_policies_query() -> str:
             SELECT *, CASE name || ': ' || label {labels} END AS about, CASE name || ': ' || word {words} END AS said
             FROM labels)
         SELECT {key}, agent, 'robots' AS signal, value, source, CASE value {robots_cases} END AS uses,
-            CASE WHEN value IN ({", ".join(map(quote_literal, robots))}) THEN 'disallow' END AS permission FROM told UNION ALL
+            CASE WHEN value IN ({", ".join(map(quote_literal, robots))}) THEN 'disallow' END AS permission
+                FROM told UNION ALL
         SELECT {key}, '*', 'tdm-reservation', tdm_reservation::INTEGER::VARCHAR, NULL, ['train'],
             CASE WHEN tdm_reservation THEN 'disallow' ELSE 'allow' END
             FROM main.page_metadata WHERE tdm_reservation IS NOT NULL UNION ALL
@@ -247,7 +250,8 @@ def policy_query(page: str, moment: str, table: Scope) -> str:
 
     def page_verdicts(name: str, fetch_time: str) -> str:
         return f"""{name} AS (
-            SELECT agent, about, CASE WHEN bool_or(permission = 'disallow') THEN 'disallow' ELSE 'allow' END AS permission
+            SELECT agent, about, CASE WHEN bool_or(permission = 'disallow') THEN 'disallow' ELSE 'allow' END
+                AS permission
             FROM (SELECT agent, unnest(uses) AS about, permission FROM {table("page_policies")}
                 WHERE url = {page} AND permission IS NOT NULL AND fetch_time = ({fetch_time})) GROUP BY agent, about)"""
 

@@ -40,9 +40,8 @@ _SPACE = " \t\x0b\x0c"
 @dataclass(frozen=True, slots=True)
 class Line:
     """One rule or signal. ``agents`` are the lower-case tokens of its group (empty: before any group). ``path`` is a
-    pattern in normal form (``None``: all paths), ``value`` the written value, ``uses`` the subjects, and ``permission`` is
-    ``allow`` or ``disallow`` (``None``: neither).
-    """
+    pattern in normal form (``None``: all paths), ``value`` the written value, ``uses`` the subjects, and ``permission``
+    is ``allow`` or ``disallow`` (``None``: neither)."""
 
     number: int
     agents: tuple[str, ...]

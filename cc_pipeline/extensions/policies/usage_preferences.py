@@ -140,7 +140,8 @@ def join_preferences(
             SELECT page, s.agent, signal, value, uses, permission
             FROM {captures} JOIN main.page_policies s ON {same_capture}),
         by_page AS (
-            SELECT page, about, CASE WHEN bool_or(permission = 'disallow') THEN 'disallow' ELSE 'allow' END AS permission
+            SELECT page, about, CASE WHEN bool_or(permission = 'disallow') THEN 'disallow' ELSE 'allow' END
+                AS permission
             FROM (SELECT page, unnest(uses) AS about, permission FROM told WHERE permission IS NOT NULL AND agent = '*')
             GROUP BY ALL),
         answers AS (
