@@ -43,7 +43,7 @@ def listed() -> tuple[Crawl, ...]:
 
 
 @pytest.mark.parametrize(
-    ("text", "condition_match"),
+    ("text", "meant"),
     [
         ("all", IDS),
         ("ALL", IDS),

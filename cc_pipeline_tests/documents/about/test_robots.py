@@ -80,7 +80,7 @@ def test_robots(
     assert (found["robots"], found["robots_directives"]) == (rules, for_all)
 
 
-@pytest.mark.parametrize(("said", "condition_match"), [("1", True), ("0", False), ("yes", None), ("", None)])
+@pytest.mark.parametrize(("said", "meant"), [("1", True), ("0", False), ("yes", None), ("", None)])
 def test_reservation_of_text_and_data_mining(said: str, meant: bool | None) -> None:
     assert row(f'<meta name="tdm-reservation" content="{said}">')["tdm_reservation"] is meant
     assert row("", (("TDM-Reservation", said),))["tdm_reservation"] is meant
