@@ -288,7 +288,7 @@ def test_ranges_that_fail_among_others_cost_what_the_docs_say(
 
 
 @pytest.mark.parametrize(
-    ("gone", "witnessed", "is_final"),
+    ("gone", "witnessed", "settled"),
     [
         (["f03.warc.gz"], False, True),
         ([f"f{n:02d}.warc.gz" for n in range(FILES)], False, False),
