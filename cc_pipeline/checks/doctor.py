@@ -80,11 +80,11 @@ def _check_machine(settings: Settings) -> list[Finding]:
 
 
 def _check_compiled() -> Iterator[Finding]:
-    problem = describe_missing_modules()
-    if problem is None:
+    warning = describe_missing_modules()
+    if warning is None:
         yield Finding("ok", "compiled", f"all {len(COMPILED)} compiled parts are here")
     else:
-        description, _, advice = problem.removeprefix("compiled parts: ").partition("; ")
+        description, _, advice = warning.removeprefix("compiled parts: ").partition("; ")
         yield Finding(
             "note", "compiled", description, f"{advice[:1].upper()}{advice[1:]}: make setup, or pip install again."
         )
