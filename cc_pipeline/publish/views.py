@@ -337,7 +337,7 @@ def _select_distinct(table: _CaptureTable, run_query: RunQuery) -> str:
         replacements.append(f"{todays_key('url_surtkey')} AS url_surtkey")
     replaced = f" REPLACE ({', '.join(replacements)})" if replacements else ""
     table_sql = _add_status(table, table_sql, run_query)
-    # ``meant`` depends on the target
+    # ``condition_match`` depends on the target
     plain = f"SELECT * EXCLUDE (target{'' if table.of_pages else ', condition_match'}){replaced} FROM {table_sql}"
     if hidden is None:
         return plain
