@@ -179,7 +179,7 @@ TAMPERED: dict[str, tuple[Change, str]] = {
         lambda t: replace(t, column_chunks=set_first(t.column_chunks, "chunk_offset", 5)), "chunk_offset is 5",
     ),
     "a chunk lies behind the file": (
-        lambda t: replace(t, column_chunks=set_first(t.column_chunks, "chunk_offset", 1 << 40)), "outside of its file",
+        lambda t: replace(t, column_chunks=set_first(t.column_chunks, "chunk_offset", 1 << 40)), "outside its file",
     ),
 }  # fmt: skip
 
