@@ -70,7 +70,7 @@ def judge_publication(
         message = f"{settings.published_path} leaves slices out. {'. '.join(describe_miscounts(miscounted))}"
         return CheckResult(name, "error", message, advice=MAKE_AGAIN)
     if leaves_slices_out(settings):
-        message = f"{settings.published_path} leaves slices out that are correct by now"
+        message = f"{settings.published_path} leaves out slices that are correct now"
         return CheckResult(name, "error", message, advice=_PUBLISH)
     if problems := read_left_out(settings.published_path):
         extension_texts = "; ".join(f"{extension} ({problem})" for extension, problem in problems.items())

@@ -324,7 +324,7 @@ def _set_in_file(name: str, file: str, folder: Path | None) -> Target:
         raise UserInputError(f"{path}, line {line} is not UTF-8 text; save the file as UTF-8") from None
     except OSError as error:
         raise UserInputError(
-            f"the members of {quote('set:' + name)} are to stand in {path}, which cannot be read: {error.strerror}"
+            f"the file with the members of {quote('set:' + name)} cannot be read: {path}: {error.strerror}"
         ) from None
     return _set_of_text(name, slug, file, str(path), text)
 

@@ -67,9 +67,7 @@ _RETAINED_MESSAGE = (
     "{n:,} captures stay in {crawl} although this answer does not list them: other index files named them"
 )
 _REMOVED_MESSAGE = "{n:,} captures were removed from {crawl}: its index no longer lists them"
-_REPEATED_MESSAGE = (
-    "the index of {crawl} repeats itself: {n:,} more rows of captures of {slug}, each of which is kept once"
-)
+_REPEATED_MESSAGE = "the index of {crawl} lists captures twice: {n:,} more rows of captures of {slug} were ignored"
 #: Targets with repeated captures that the report names.
 _MAX_NAMED_TARGETS = 5
 

@@ -128,7 +128,7 @@ def describe_gaps(workspace: Workspace, crawls: Sequence[str], targets: Sequence
             if slice_state.located and not (slice_state.lookup and slice_state.lookup.complete)
         ]
         incomplete_targets = len({whole_slug(slice_.target) for slice_ in incomplete})
-        consequence = "another index, which is complete, was asked"
+        consequence = "a complete index was used instead"
         if incomplete_targets:
             consequence = (
                 f"captures in them are missing from {incomplete_targets:,} of {len(parts):,} targets; "

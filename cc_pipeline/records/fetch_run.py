@@ -223,7 +223,7 @@ class FetchRun:
         for planned in self._pending.deferred:
             for row in planned.rows:
                 if planned.key in missing_files:
-                    not_found_detail = "the file is not there: nothing else of it was asked for"
+                    not_found_detail = "the source does not have the file, so its other records were not requested"
                     self.outcomes.lose(
                         row, FaultKind.NOT_FOUND.value, not_found_detail, 0, settled=planned.key in settled
                     )

@@ -115,7 +115,7 @@ class Settings:
     )
     redirects: tuple[str, ...] = setting(
         (),
-        help="hosts that a web place may redirect to ([redirects](deployment.md#redirects))",
+        help="hosts that an HTTP source may redirect to ([redirects](deployment.md#redirects))",
         default_text="for Hugging Face its own, else none",
         check=_host_names,
     )
@@ -179,14 +179,13 @@ class Settings:
     )
     rate_source: str = setting(
         OWN_RATE,
-        help="who says when the next request may go: `own`, the budget of this machine, or, on all machines that share "
-        "the rate, the name of what an extension adds ([extensions.md](extensions.md))",
+        help="what limits the request rate: `own`, the budget of this machine; or, on all machines that share a rate, "
+        "the name of a rate source of an extension ([extensions.md](extensions.md))",
         check=is_choice(OWN_RATE, joint="rate_sources"),
     )
     max_bytes: int = setting(
         20_000_000_000,
-        help="the most bytes that the fetches of one command, or of one run of a schedule, may cost together; `run "
-        "--yes` goes on whatever it costs",
+        help="the maximum bytes of all fetches of one command, or of one run of a schedule; `run --yes` ignores it",
         default_text="20 GB",
     )
     max_requests: int = setting(200_000, help="the same for requests")
@@ -275,9 +274,9 @@ class Settings:
     s3_anonymous: bool = setting(False, help="`yes`: requests to `s3://` sources are not signed")
     s3_places: tuple[str, ...] = setting(
         (),
-        help="buckets that are reached in another way: `s3://mine endpoint=https://s3.example:9000 region=eu-west-1 "
-        "profile=work, s3://commoncrawl anonymous=yes`. What is not said of such a bucket is the default (AWS, "
-        "`us-east-1`, signed), not what the three variables above say",
+        help="buckets with settings of their own: `s3://mine endpoint=https://s3.example:9000 region=eu-west-1 "
+        "profile=work, s3://commoncrawl anonymous=yes`. Options that such a bucket leaves out are the default "
+        "(AWS, `us-east-1`, signed), not the three variables above",
         check=buckets_problem,
     )
     source_access: Access = NO_ACCESS

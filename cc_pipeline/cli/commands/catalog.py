@@ -176,7 +176,8 @@ def import_(
         if imported.unread:
             notice(
                 f"{imported.unread:,} of its {imported.files:,} files were not harvested by its author: look-ups miss "
-                f"their captures, and say so. To harvest them here: cc-pipeline index harvest --crawl {imported.crawl}"
+                "their captures, and report that. To harvest them here: "
+                f"cc-pipeline index harvest --crawl {imported.crawl}"
             )
     else:
         notice(f"{imported.crawl}: nothing was imported: this home has all its subsets already")

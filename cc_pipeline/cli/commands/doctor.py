@@ -117,9 +117,9 @@ def doctor(
     if live and (verify or repair):
         raise UserInputError("--live tests the source, --verify and --repair check this home; use one of them")
     if migrate and (live or verify or repair):
-        raise UserInputError("--migrate goes without --live, --verify and --repair")
+        raise UserInputError("--migrate cannot be combined with --live, --verify or --repair")
     if checks and (live or verify or repair or migrate):
-        raise UserInputError("--checks goes without --live, --verify, --repair and --migrate")
+        raise UserInputError("--checks cannot be combined with --live, --verify, --repair or --migrate")
     if checks:
         from cc_pipeline.checks.evaluate import evaluate_checks
         from cc_pipeline.home import read_note

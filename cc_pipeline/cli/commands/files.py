@@ -113,13 +113,13 @@ def add_source(
         typer.Option(
             "--crawl",
             "-c",
-            help="The crawl the files belong to, if they do not say so; of kind warc the collection they are added to.",
+            help="The crawl of the files, if they do not name it; for kind warc, the collection to add them to.",
         ),
     ] = None,
     register_only: Annotated[
         bool, typer.Option("--register-only", help="Only register them; read or index them later from the UI.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Of kind warc: agree to the cost without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="For kind warc: accept the cost without a prompt.")] = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:

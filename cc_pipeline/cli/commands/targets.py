@@ -310,7 +310,7 @@ def remove(
     if not purge and (now or dry_run or plan is not None):
         raise UserInputError("--now, --dry-run and --plan are for --purge: plain remove deletes no pages")
     if subset is not None and (purge or subset not in SUBSETS):
-        raise UserInputError(f"--subset takes one of {', '.join(SUBSETS)}, and goes without --purge")
+        raise UserInputError(f"--subset takes one of {', '.join(SUBSETS)}, and cannot be combined with --purge")
     settings = load_settings(home=home)
     targets = user_input.expand_lists(targets)
     watched_definitions = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}

@@ -47,7 +47,7 @@ def build_index(
     crawl: Annotated[
         list[str], typer.Option("--crawl", "-c", help="CC-NEWS-YYYY-MM, or LOCAL-… of files add; may be repeated.")
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Agree to the cost without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Accept the cost without a prompt.")] = False,
     max_files: Annotated[
         int | None,
         typer.Option("--max-files", min=1, help="Maximum archive files to read now; the next call continues."),
@@ -87,7 +87,7 @@ def build_index(
     """
     if btree:
         if max_files is not None:
-            raise UserInputError("--max-files is for an index of CC-NEWS; a B-tree is built whole")
+            raise UserInputError("--max-files is only for an index of CC-NEWS; a B-tree always has all files")
         _build_btree(crawl, arcs, subset, source, home)
         return
     if arcs is not None or subset:

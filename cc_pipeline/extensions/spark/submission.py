@@ -139,8 +139,8 @@ def _make_by_job(
         job.settle()
     if missing:
         raise EnvironmentFault(
-            f"the Spark job at {settings.settings_of(SparkSettings).master} said nothing of {len(missing):,} of "
-            f"{len(partitions):,} partitions",
+            f"the Spark job at {settings.settings_of(SparkSettings).master} reported no result of {len(missing):,} "
+            f"of {len(partitions):,} partitions",
             RUN_AGAIN,
         )
 

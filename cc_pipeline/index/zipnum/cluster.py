@@ -338,7 +338,7 @@ class Cluster:
                 self.bytes_read += len(answer.data)
                 if answer.total is None:
                     raise EnvironmentFault(
-                        f"the size of {self.key} is not known", "Use a source whose answers say how large a file is"
+                        f"the size of {self.key} is not known", "Use a source whose responses give the size of a file"
                     )
                 self._size = answer.total
             return self._size
