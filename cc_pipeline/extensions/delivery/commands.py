@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Records as WARC files at a place of your own, verified, with a certificate (docs/extensions/delivery.md).",
+    help="Verified WARC files in your own bucket or folder, with a certificate (docs/extensions/delivery.md).",
 )
 #: Uploads, or files read to verify, at the same time, unless ``--parallel`` says otherwise.
 _DEFAULT_UPLOADS = 4
@@ -43,7 +43,7 @@ def copy(
     crawl: options.Crawls,
     to: Annotated[str, typer.Option("--to", help="Destination: s3://bucket/prefix, or a folder.")],
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="End with status 0 although planned captures are not there.")
+        bool, typer.Option("--allow-missing", help="End with status 0 even if planned captures are missing.")
     ] = False,
     parallel: Annotated[
         int | None,
@@ -51,15 +51,16 @@ def copy(
             "--parallel",
             min=1,
             max=256,
-            help="Requests to the source, and uploads, at the same time (default: the source's own limit; 4 uploads).",
+            help="Concurrent requests to the source, and concurrent uploads (default: the source's own "
+            "limit; 4 uploads).",
         ),
     ] = None,
     convert: Annotated[str | None, typer.Option("--convert", help="warc: also write ARC records as WARC.")] = None,
     part_mb: Annotated[
-        int, typer.Option("--part-mb", min=1, max=4000, help="Largest size of a new file, in MB.")
+        int, typer.Option("--part-mb", min=1, max=4000, help="Maximum size of a new file, in MB.")
     ] = 128,
     endpoint: Annotated[
-        str | None, typer.Option("--endpoint", help="S3 endpoint of the place, if it is not AWS.")
+        str | None, typer.Option("--endpoint", help="S3 endpoint of the bucket, if it is not AWS.")
     ] = None,
     via: options.Via = None,
     subset: options.Subsets = None,
@@ -261,16 +262,16 @@ def _finish_copy(
 def verify(
     place: Annotated[str, typer.Argument(metavar="PLACE", help="A folder or s3://bucket/prefix that copy wrote to.")],
     certificate: Annotated[
-        Path | None, typer.Option("--certificate", help="Hold this certificate (.json) against the delivery instead.")
+        Path | None, typer.Option("--certificate", help="Compare the delivery with this certificate (.json) instead.")
     ] = None,
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="End with status 0 although planned captures are not there.")
+        bool, typer.Option("--allow-missing", help="End with status 0 even if planned captures are missing.")
     ] = False,
     parallel: Annotated[
-        int, typer.Option("--parallel", min=1, max=256, help="Files to read at the same time.")
+        int, typer.Option("--parallel", min=1, max=256, help="Number of files to read at the same time.")
     ] = _DEFAULT_UPLOADS,
     endpoint: Annotated[
-        str | None, typer.Option("--endpoint", help="S3 endpoint of the place, if it is not AWS.")
+        str | None, typer.Option("--endpoint", help="S3 endpoint of the bucket, if it is not AWS.")
     ] = None,
     home: options.Home = None,
 ) -> None:
@@ -368,7 +369,10 @@ def certify_(
     targets: options.Targets,
     crawl: options.Crawls,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The certificate (.json); its captures and its page lie beside it.")
+        Path,
+        typer.Option(
+            "--out", "-o", help="The certificate (.json); its list of captures and its page are written beside it."
+        ),
     ],
     subset: options.Subsets = None,
     source: options.Source = None,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="What is known of hosts and URLs: sizes, ranks, links, and data of your own (docs/extensions/host_facts.md).",
+    help="Facts of hosts and URLs: sizes, ranks, links, and your own data (docs/extensions/host_facts.md).",
 )
 #: Columns that fit a terminal. All columns are in csv and jsonl, or can be named with --columns.
 _TERMINAL_COLUMNS = ("crawl", "host", "fetch_200", "fetch_gone", "robots_200", "hcrank10", "prank10",
@@ -48,7 +48,8 @@ def facts(
         list[str] | None,
         typer.Option(
             "--dataset",
-            help="A dataset to ask; may be repeated (default: host-index, degrees, converted ranks, and those added).",
+            help="A dataset to search; may be repeated (default: host-index, degrees, converted ranks, "
+            "and added datasets).",
         ),
     ] = None,
     hosts: options.Hosts = None,
@@ -61,14 +62,12 @@ def facts(
     columns: Annotated[str | None, typer.Option("--columns", help="Comma-separated columns, or 'all'.")] = None,
     captures: Annotated[
         bool,
-        typer.Option(
-            "--captures", help="A row a capture, of datasets keyed by URL (gneissweb-urls); for located ones."
-        ),
+        typer.Option("--captures", help="One row per located capture, from datasets keyed by URL (gneissweb-urls)."),
     ] = False,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Write them down too, as the table host_facts of cc.duckdb.")
+        bool, typer.Option("--keep", help="Also store the facts in the table host_facts of cc.duckdb.")
     ] = False,
-    price: Annotated[bool, typer.Option("--estimate", help="Only say what the look-up would read.")] = False,
+    price: Annotated[bool, typer.Option("--estimate", help="Only print what the look-up would read.")] = False,
     output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
     allow_gaps: options.AllowGaps = False,
     source: options.Source = None,
@@ -328,7 +327,7 @@ def list_(output: Annotated[str, typer.Option("--format", help="table, csv or js
 @app.command()
 def add(
     file: Annotated[Path, typer.Argument(help="A YAML file: a dataset, or a join of cc-index-annotations.")],
-    name: Annotated[str | None, typer.Option("--name", help="What it is called here.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the dataset in this home.")] = None,
     home: options.Home = None,
 ) -> None:
     """Add data of your own that is keyed by host, registered domain or URL: a list of sites, scores, labels.
@@ -350,7 +349,7 @@ def add(
 
 
 @app.command()
-def remove(name: Annotated[str, typer.Argument(help="A dataset that was added.")], home: options.Home = None) -> None:
+def remove(name: Annotated[str, typer.Argument(help="Name of an added dataset.")], home: options.Home = None) -> None:
     """Forget a dataset that was added. Facts that a run wrote down stay."""
     from cc_pipeline.extensions.host_facts.registered_datasets import remove_dataset
 
@@ -362,10 +361,13 @@ def remove(name: Annotated[str, typer.Argument(help="A dataset that was added.")
 def ranks(
     release: Annotated[
         str | None,
-        typer.Argument(metavar="RELEASE", help="A release, such as cc-main-2026-may-jun-jul; none: what is here."),
+        typer.Argument(
+            metavar="RELEASE",
+            help="A release, such as cc-main-2026-may-jun-jul; without it, converted releases are listed.",
+        ),
     ] = None,
     level: Annotated[str, typer.Option("--level", help="host or domain.")] = "host",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:

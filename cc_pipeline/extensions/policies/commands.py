@@ -111,31 +111,38 @@ def _crawls_of(settings: Settings, targets: tuple[Target, ...]) -> list[str]:
 def dataset(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
     targets: Annotated[
-        list[str] | None, typer.Argument(metavar="TARGET…", help="Pages of these targets (default: all there are).")
+        list[str] | None, typer.Argument(metavar="TARGET…", help="Only pages of these targets (default: all).")
     ] = None,
     crawl: options.HomeCrawls = None,
     language: Annotated[
         list[str] | None, typer.Option("--language", "-l", help="en, de, eng …; may be repeated (default: all).")
     ] = None,
     words: Annotated[
-        str, typer.Option("--words", metavar="MIN..MAX", help="Words of a main text: at least .. at most.")
+        str,
+        typer.Option("--words", metavar="MIN..MAX", help="Minimum and maximum words of a main text, as in 50..100000."),
     ] = "50..100000",
     rules: Annotated[
         str, typer.Option("--rules", help="gopher, fineweb, c4, c4-tfds, figures: some with commas, or none.")
     ] = "gopher,c4",
     near: Annotated[
-        float, typer.Option("--near", help="Share of five-word runs in common of near copies; 0 keeps them.")
+        float,
+        typer.Option(
+            "--near", help="Share of common five-word runs from which pages are near copies; 0 keeps near copies."
+        ),
     ] = 0.8,
-    keep_copies: Annotated[bool, typer.Option("--keep-copies", help="Keep exact copies too.")] = False,
+    keep_copies: Annotated[bool, typer.Option("--keep-copies", help="Also keep exact copies.")] = False,
     respect: Annotated[
         str,
-        typer.Option("--respect", help="Leave out what is said no to: tdm, noai, ai-train, ai-input, search, gptbot …"),
+        typer.Option(
+            "--respect",
+            help="Leave out pages that disallow any of these: tdm, noai, ai-train, ai-input, search, gptbot …",
+        ),
     ] = "",
     as_of: Annotated[
-        str, typer.Option("--as-of", help="By what was said at the fetch, or by the latest capture: fetch, latest.")
+        str, typer.Option("--as-of", help="Time of the preferences: fetch, or latest (the newest capture).")
     ] = "fetch",
     known_only: Annotated[
-        bool, typer.Option("--known-only", help="With --respect: leave out too what nothing is known of.")
+        bool, typer.Option("--known-only", help="With --respect: also leave out pages without known preferences.")
     ] = False,
     output: Annotated[str, typer.Option("--format", help="parquet or jsonl.")] = "parquet",
     creator: options.Creator = "",

@@ -33,13 +33,13 @@ def group() -> None:
 def init(
     folder: Annotated[Path | None, typer.Argument(help="Folder of the files (default: the current one).")] = None,
     lake: Annotated[str | None, typer.Option(metavar="S3", help="s3://bucket/prefix of tables and records.")] = None,
-    logs: Annotated[str | None, typer.Option(metavar="S3", help="s3://bucket/prefix of what runs print.")] = None,
-    endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="The S3 server of both, if it is not AWS.")
-    ] = None,
+    logs: Annotated[str | None, typer.Option(metavar="S3", help="s3://bucket/prefix of the logs of runs.")] = None,
+    endpoint: Annotated[str | None, typer.Option(metavar="URL", help="S3 endpoint of both, if it is not AWS.")] = None,
     hosts: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Hosts that fetch, as NAME or NAME:PORT with commas; the first publishes."),
+        typer.Option(
+            metavar="NAMES", help="Hosts that fetch, comma-separated, as NAME or NAME:PORT; the first publishes."
+        ),
     ] = None,
 ) -> None:
     """Write the folder of an instance for several people, which is its home too. Files that are there stay as they are.
