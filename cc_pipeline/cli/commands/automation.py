@@ -112,8 +112,8 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
 def maintenance(home: options.Home = None) -> None:
     """Clean a home: the work of the schedules weekly_maintenance and history, for a home without a daemon.
 
-    Joins small files, publishes, and deletes files that were superseded a week ago. Then it deletes Dagster's runs that
-    are older than CC_PIPELINE_HISTORY_DAYS. Extracted rows are kept, and so is what Dagster knows of them.
+    Merges small files, publishes, and deletes files that were superseded a week ago. Then it deletes Dagster's runs
+    that are older than CC_PIPELINE_HISTORY_DAYS. Extracted rows and the states of their partitions are kept.
     """
     from cc_pipeline.defs.launcher import Launcher
     from cc_pipeline.workspace.workspace import open_workspace

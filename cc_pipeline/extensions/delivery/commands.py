@@ -70,13 +70,13 @@ def copy(
 ) -> None:
     """Copy the records of domains to a bucket or folder of your own, as standard WARC files.
 
-    The command finds, fetches and verifies records as `run` does, and keeps them in the lake. Then it writes them to
+    The command finds, fetches and verifies records as `run` does, and stores them in the lake. Then it writes them to
     the destination in files of at most --part-mb. Each file has a Parquet list of its captures beside it. A manifest
-    names all files with their SHA-256, and every planned capture that is not there with the reason. You can stop the
-    command at any time: run again, it fetches only records that the lake lacks, replaces files that are not what the
-    manifest says, and sends only records that the destination lacks. S3 credentials come from the usual AWS chain.
+    lists all files with their SHA-256, and every missing capture with the reason. You can stop the command at any time:
+    run again, it fetches only records that the lake lacks, replaces files that differ from the manifest, and sends only
+    records that the destination lacks. S3 credentials come from the usual AWS chain.
 
-    It ends with status 3 while planned captures are not there. `cc-pipeline delivery verify` checks a destination.
+    It ends with status 3 while planned captures are missing. `cc-pipeline delivery verify` checks a destination.
 
     [bold]Examples[/]
 
@@ -275,11 +275,11 @@ def verify(
     ] = None,
     home: options.Home = None,
 ) -> None:
-    """Check the deliveries in a place against their manifests, or against a certificate, reading every byte.
+    """Check the deliveries in a bucket or folder against their manifests, or against a certificate. Reads every byte.
 
-    Ends with status 1 when something is not what a manifest or the certificate says, 3 when captures are not there. A
-    certificate is held against a delivery byte by byte: each capture that it calls fetched is looked for. It says what
-    it proves, and what not.
+    Ends with status 1 if anything differs from a manifest or the certificate, 3 if planned captures are missing. With a
+    certificate, every capture that it lists as fetched must be in the delivery. The certificate states what it proves,
+    and what not.
 
     [bold]Examples[/]
 
@@ -378,11 +378,12 @@ def certify_(
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Certify what the columnar index and ZipNum each list of targets, and what became of each capture.
+    """Certify which captures of targets the columnar index and ZipNum list, and the outcome of each capture.
 
-    Both indexes are asked, whatever was asked before. The certificate counts captures that only one of them lists, and
-    those fetched, missing, quarantined or never asked for; it names holes. It ends with status 3 where something is not
-    complete. `cc-pipeline delivery verify --certificate` holds it against a delivery.
+    Both indexes are searched, whatever earlier look-ups used. The certificate counts captures that only one of them
+    lists, and captures that were fetched, missing, quarantined or never requested. It lists index gaps. The command
+    ends with status 3 if anything is incomplete. `cc-pipeline delivery verify --certificate` compares the certificate
+    with a delivery.
 
     [bold]Examples[/]
 

@@ -73,10 +73,10 @@ def facts(
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Show what datasets say of a site's hosts: size, ranks, robots.txt, links, and what you added.
+    """Show facts of a site's hosts from datasets: size, ranks, robots.txt, links, and your own data.
 
-    The first question about a crawl fetches the footers of a dataset's files (some 30 requests). What it cost goes to
-    standard error. An answer is kept: asked again, it costs nothing.
+    The first look-up in a crawl fetches the footers of a dataset's files (some 30 requests). The cost is printed to
+    standard error. Results are stored: a repeated look-up sends no requests.
 
     [bold]Examples[/]
 
@@ -100,7 +100,7 @@ def facts(
     ) as question, progress_bars():  # fmt: skip
         if captures:
             located = _facts_of_captures(question, dataset or ["gneissweb-urls"], applied_action, columns)
-            _write("what is known of the captures", located, output)
+            _write("facts of the captures", located, output)
             return
         datasets_by_crawl = {
             crawl_id: _datasets_to_ask(datasets_for_crawl(question.workspace, crawl_id), dataset, applied_action)
@@ -119,7 +119,7 @@ def facts(
                 answers.append(_columns(table, columns, applied_action, output))
         if keep:
             _store_facts(question, [] if dataset is None else dataset)
-    _write("what is known of the hosts", answers, output)
+    _write("facts of the hosts", answers, output)
 
 
 def _write(title: str, answers: Sequence[pa.Table], output: str) -> None:
@@ -225,7 +225,7 @@ def _action(file: Path | None, arguments: Sequence[str], where: str | None) -> A
     if file is None:
         return None if where is None else Action(parse_filter(where), ())
     if where is not None:
-        raise UserInputError("--hosts and --action both say which hosts are meant; give one of them")
+        raise UserInputError("--hosts and --action both select hosts; give one of them")
     return read_action(read_yaml(read_definition(file), str(file)), str(file), arguments)
 
 
@@ -295,13 +295,13 @@ def _show_estimates(
                      cost.likely_bytes)
                 )  # fmt: skip
     columns = ["crawl", "dataset", "what", "files", "row groups", "requests", "bytes at most", "bytes likely"]
-    write_rows("what it would cost", columns, rows, output)
+    write_rows("cost estimate", columns, rows, output)
 
 
 @app.command("datasets")
 def list_(output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
           home: options.Home = None) -> None:  # fmt: skip
-    """List the datasets that this home knows: those that come with the program, and those that were added."""
+    """List the datasets of this home: those of the program, and those that were added."""
     from cc_pipeline.extensions.host_facts.registered_datasets import known_datasets
 
     check_format(output)
@@ -330,9 +330,9 @@ def add(
     name: Annotated[str | None, typer.Option("--name", help="Name of the dataset in this home.")] = None,
     home: options.Home = None,
 ) -> None:
-    """Add data of your own that is keyed by host, registered domain or URL: a list of sites, scores, labels.
+    """Add your own data by host, registered domain or URL: a list of sites, scores, labels.
 
-    It is kept in the home. A CSV or JSON table becomes Parquet there.
+    The data is stored in the home, as Parquet if the table is CSV or JSON.
 
     [bold]Examples[/]
 
@@ -344,13 +344,13 @@ def add(
 
     added = add_dataset(load_settings(home=home), file, name)
     columns = added.columns()
-    gives = "all its columns" if columns is None else ", ".join(columns) or "no column: it filters"
+    gives = "all its columns" if columns is None else ", ".join(columns) or "no column: it only filters"
     notice(f"{added.name} was added to this home, with {gives}")
 
 
 @app.command()
 def remove(name: Annotated[str, typer.Argument(help="Name of an added dataset.")], home: options.Home = None) -> None:
-    """Forget a dataset that was added. Facts that a run wrote down stay."""
+    """Remove an added dataset. Facts that a run stored are kept."""
     from cc_pipeline.extensions.host_facts.registered_datasets import remove_dataset
 
     remove_dataset(load_settings(home=home), name)
@@ -373,9 +373,9 @@ def ranks(
 ) -> None:
     """Read the ranks of a release of Common Crawl's web graph into this home.
 
-    They are published as one file of gigabytes, in the order of rank. This command shows what reading it costs, asks,
-    and keeps the ranks by host. Look-ups then take a few kilobytes. The datasets host-ranks and domain-ranks answer
-    from them, for the crawls that the release spans. A stopped conversion leaves nothing behind.
+    The ranks are published as one file of gigabytes, in the order of rank. This command shows the cost of reading it,
+    asks for confirmation, and stores the ranks by host. Look-ups then read a few kilobytes. The datasets host-ranks and
+    domain-ranks use the stored ranks, for the crawls that the release spans. A stopped conversion leaves no files.
 
     [bold]Examples[/]
 

@@ -42,11 +42,11 @@ def policies(
     wait: options.Wait = None,
     yes: options.Yes = False,
 ) -> None:
-    """Get the robots.txt captures of targets' hosts, read them, and publish what they ask of robots.
+    """Fetch and read the robots.txt captures of targets' hosts, and publish their rules for robots.
 
     Fills the table site_policies: rules, Content-Signal, Content-Usage, RSL licences and Crawl-delay, with the capture
-    that each was read from. Of pages and prefixes the robots.txt of their hosts are meant. A page that is captured was
-    allowed to Common Crawl's own robot, CCBot; the table has what was said to others, and of uses. Then ask:
+    that each was read from. For pages and prefixes, the robots.txt of their hosts is read. Common Crawl's own robot,
+    CCBot, was allowed to fetch every captured page; the table has the rules for other robots and for uses. Then query:
 
       cc-pipeline sql "FROM consent_timeline('example.com')"
 
@@ -149,15 +149,15 @@ def dataset(
     url: options.Address = "",
     home: options.Home = None,
 ) -> None:
-    """Make a data set of published pages' main texts: languages, length, the rules of Gopher and C4, no copies.
+    """Make a data set of published main texts, filtered by language, length and rules of Gopher and C4, without copies.
 
-    The folder has the texts with where each came from, a datasheet of what each filter took, what became of each
-    target (targets.csv), a Croissant document, and a README that is a card for Hugging Face. It appears whole or not at
-    all.
+    The folder has the texts with their origin, a datasheet with the pages that each filter removed, the outcome of each
+    target (targets.csv), a Croissant document, and a README that is a card for Hugging Face. A failed command leaves no
+    folder.
 
-    --respect asks robots.txt (read by cc-pipeline policies), headers and pages. A robot's name asks whether rules keep
-    it from a page. Every page that is captured was allowed to Common Crawl's own robot, CCBot, and what is unknown
-    stays, counted, unless --known-only.
+    --respect reads robots.txt (fetched by cc-pipeline policies), headers and pages. With a robot's name it leaves out
+    pages that this robot may not fetch. Common Crawl's own robot, CCBot, was allowed to fetch every captured page.
+    Pages without known preferences are kept and counted, unless --known-only.
 
     [bold]Examples[/]
 
@@ -186,7 +186,7 @@ def dataset(
         creator=creator,
         url=url,
     )
-    show_export("what each filter took", export)
+    show_export("pages that each filter removed", export)
 
 
 COMMANDS = {"policies": Command(policies, FEATURES, 40), "dataset": Command(dataset, FEATURES, 50)}

@@ -42,11 +42,11 @@ def init(
         ),
     ] = None,
 ) -> None:
-    """Write the folder of an instance for several people, which is its home too. Files that are there stay as they are.
+    """Write the folder of an instance for several people, which is also its home. Existing files are kept.
 
-    It has a dagster.yaml (PostgreSQL, queued runs, compute logs on S3), a workspace.yaml, a .env for settings and
-    secrets, and an example for Docker. docs/extensions/several_machines.md goes on from there. Source, contact
-    and region are taken from CC_PIPELINE_SOURCE, CC_PIPELINE_CONTACT and CC_PIPELINE_S3_REGION.
+    The folder has a dagster.yaml (PostgreSQL, queued runs, compute logs on S3), a workspace.yaml, a .env for settings
+    and secrets, and an example for Docker. docs/extensions/several_machines.md has the next steps. Source, contact and
+    region are taken from CC_PIPELINE_SOURCE, CC_PIPELINE_CONTACT and CC_PIPELINE_S3_REGION.
 
     [bold]Examples[/]
 
