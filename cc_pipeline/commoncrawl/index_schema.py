@@ -79,12 +79,12 @@ INDEX_COLUMN_NAMES: tuple[str, ...] = tuple(column.name for column in INDEX_COLU
 #: in index files of CC-MAIN-2026-30, but not in those of 2026-21, its first crawl by the schema file.
 LATER_COLUMNS: Final = (Column("warc_record_id", pa.binary(), "Id of the record, in newer indexes"),)
 
-#: The result of every locator: one row per capture. ``domain`` is the registered domain (host for IPs and
-#: hosts without a public suffix). ``archive_format`` is ``warc`` or ``arc``. ``located_by`` names the
-#: locator, ``index_file`` and ``index_position`` the source of the row in the index (row group number for
-#: Parquet, block number for the B-tree, member offset for ZipNum). ``extra_columns`` holds columns or CDXJ
-#: keys unknown to this version, as text. ``meant``, for a target with a condition: the index decides that the capture
-#: matches (``yes``), or cannot decide (``unknown``).
+#: The result of every locator: one row per capture. ``domain`` is the registered domain (host for IPs and hosts without
+#: a public suffix). ``archive_format`` is ``warc`` or ``arc``. ``located_by`` names the locator, ``index_file`` and
+#: ``index_position`` the source of the row in the index (row group number for Parquet, block number for the B-tree,
+#: member offset for ZipNum). ``extra_columns`` holds columns or CDXJ keys unknown to this version, as text.
+#: ``condition_match``, for a target with a condition: the index decides that the capture matches (``yes``), or cannot
+#: decide (``unknown``).
 CAPTURE_COLUMNS: Final = (
     CRAWL,
     SUBSET,

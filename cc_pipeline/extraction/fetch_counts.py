@@ -27,12 +27,12 @@ MAX_ROUNDS: Final = 5
 class FetchCounts:
     """The numbers of captures after a fetch, by outcome; ``pending`` ones were not fetched and are retried.
 
-    ``retries_exhausted`` of the pending ones were asked for in ``MAX_ROUNDS`` runs; ``rounds`` is the least number of
-    runs that asked for one. ``reason`` is the most frequent one, ``example`` a capture with its reason in words.
-    ``stored_bytes`` are the bytes of its records, ``stored`` the bytes that are needed of each file. Lost captures,
-    mostly for ``lost_reason``, are at most ``lost_in_top_file`` in one archive file (``lost_top_file``). ``losses`` is
-    a digest of them. ``mismatched`` of the fetched ones have another payload than the index names; ``mismatches`` is a
-    digest of them and their payloads."""
+    ``retries_exhausted`` of the pending ones were asked for in ``MAX_ROUNDS`` runs; ``unsuccessful_runs`` is the least
+    number of runs that asked for one. ``reason`` is the most frequent one, ``example`` a capture with its reason in
+    words. ``stored_bytes`` are the bytes of its records, ``stored`` the bytes that are needed of each file. Lost
+    captures, mostly for ``lost_reason``, are at most ``lost_in_top_file`` in one archive file (``lost_top_file``).
+    ``losses`` is a digest of them. ``mismatched`` of the fetched ones have another payload than the index names;
+    ``mismatches`` is a digest of them and their payloads."""
 
     planned: int
     fetched: int

@@ -339,7 +339,7 @@ def _select_distinct(table: _CaptureTable, run_query: RunQuery) -> str:
         replacements.append(f"{todays_key('url_surtkey')} AS url_surtkey")
     replaced = f" REPLACE ({', '.join(replacements)})" if replacements else ""
     table_sql = _add_status(table, table_sql, run_query)
-    # ``meant`` depends on the target
+    # ``condition_match`` depends on the target
     plain = f"SELECT * EXCLUDE (target{'' if table.of_pages else ', condition_match'}){replaced} FROM {table_sql}"
     if hidden is None:
         return plain
@@ -434,11 +434,14 @@ def _select_capture_targets(run_query: RunQuery) -> str:
     if not run_query("SELECT 1 FROM lake.captures WHERE starts_with(condition_match, 'unknown') LIMIT 1"):
         return plain
     pages = (
-        f"(SELECT {_KEY}, target, condition_match AS is_final FROM lake.page_metadata WHERE condition_match IS "
+        f"(SELECT {_KEY}, target, condition_match AS page_match FROM lake.page_metadata WHERE condition_match IS "
         "NOT NULL)"
     )
     settled = template.format(
-        key=_KEY, whole=WHOLE_TARGET, meant="coalesce(is_final, condition_match) AS condition_match", captures=captures
+        key=_KEY,
+        whole=WHOLE_TARGET,
+        meant="coalesce(page_match, condition_match) AS condition_match",
+        captures=captures,
     )
     return f"{settled} LEFT JOIN {pages} USING ({_KEY}, target)"
 

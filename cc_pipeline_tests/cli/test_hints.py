@@ -137,7 +137,7 @@ def test_losses_that_nobody_has_are_not_accepted_in_silence(cli: Cli, world: Wor
 def test_the_first_run_of_a_home_says_which_compiled_parts_are_missing(
     cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cc_pipeline.cli.run_report.lacks_compiled", lambda: "compiled parts: one is missing")
+    monkeypatch.setattr("cc_pipeline.cli.run_report.describe_missing_modules", lambda: "compiled parts: one is missing")
     wrong = ("run", "-c", "CC-MAIN-2013-99", "example.com", "--source", world.bucket)
     first = cli(*wrong, "--home", tmp_path / "new")
     assert (first.status, first.err.count("compiled parts: one is missing\n")) == (1, 1)

@@ -2,7 +2,7 @@
 pages that a preference removes and those for which nothing is known.
 
 A verdict does not decide what may be done with a page. Common Crawl's own robot was allowed to fetch every captured
-page, so rules tell what other robots may fetch, and signals tell about uses (``policies/consent.py``).
+page, so rules tell what other robots may fetch, and signals tell about uses (``policies/policy_queries.py``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PAGE_SIGNALS: Final = {
 _USE_NAMES: Final = {**{use: use for use in USES}, "ai-train": "train"}
 _AGENT = re.compile(r"\*|[a-z0-9_.-]+")
 _PLACE: Final = (*CAPTURE, "url")
-#: The table of answers that :func:`beside` creates.
+#: The table of answers that :func:`join_preferences` creates.
 TABLE: Final = "sieve.main.consent"
 
 

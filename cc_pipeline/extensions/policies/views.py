@@ -1,4 +1,4 @@
-"""The views ``site_policies`` and ``page_policies_query``, and the macros that evaluate them for a page or a site."""
+"""The views ``site_policies`` and ``page_policies``, and the macros that evaluate them for a page or a site."""
 
 from __future__ import annotations
 
