@@ -208,7 +208,7 @@ class TestPublication:
 
     def test_while_runs_go_on_only_when_the_file_is_old(self, tick, instance: dg.DagsterInstance) -> None:
         instance.add_run(listed_run(["A|x"]))
-        assert tick("a", 9) == "runs go on, and cc.duckdb is not 10 minutes old"
+        assert tick("a", 9) == "runs are in flight, and cc.duckdb is not 10 minutes old"
         assert tick("a", 11).run_key == "a:0"
         assert tick("a", None).run_key == "a:0"
 
