@@ -105,7 +105,7 @@ def test_where_the_nearest_crawl_lacks_the_page_it_says_so_and_takes_the_next(
     )
     said = cli("get", truth.url, "--format", "json", "--source", server.url)
     assert said.status == 0, said.err
-    assert f"{NEW}: the page is not in it" in said.err
+    assert f"{NEW}: page not found" in said.err
     assert json.loads(said.out)["crawl"] == OLD
     said = cli("get", truth.url, "--source", server.url, "--max-crawls", 1)
     assert (said.status, said.out) == (1, "")
