@@ -203,18 +203,19 @@ class Settings:
     )
     max_pending: float = setting(
         0.01,
-        help="the share of a partition's captures (of at least 100) that may fail to come before a run ends with "
+        help="the share of a partition's captures (of at least 100) that may be pending. Above it a run ends with "
         "status 3",
         check=is_share,
     )
     max_lost: float = setting(
         0.05,
-        help="the share of a command's captures (of at least 100) that a source may have lost, and of a target's that "
-        "an index may drop, before that is doubted: status 3 ([faults.md](faults.md#what-counts-as-lost))",
+        help="the share of a command's captures (of at least 100) that may be lost, and of a target's captures that a "
+        "new index may leave out. Above it the losses are unconfirmed, and the command ends with status 3 "
+        "([faults.md](faults.md#what-counts-as-lost))",
         check=is_share,
     )
     accept_losses: tuple[str, ...] = setting(
-        (), help="numbers of losses that you accept, as a run said them (`--accept-losses`)"
+        (), help="the numbers of the losses that you accept, as a run printed them (`--accept-losses`)"
     )
     extractor: str = setting(
         "fast",
@@ -261,8 +262,9 @@ class Settings:
     )
     ui_hosts: tuple[str, ...] = setting(
         (),
-        help="names by which browsers reach the UI, with commas (`ui.example.org`, `ui.example.org:8443`), beside "
-        "`localhost` and its own address; requests to other names are refused ([SECURITY.md](SECURITY.md#the-ui))",
+        help="names by which browsers reach the UI, separated by commas (`ui.example.org`, `ui.example.org:8443`), "
+        "besides `localhost` and its own address; requests to other names are refused "
+        "([SECURITY.md](SECURITY.md#the-ui))",
     )
     s3_endpoint: str | None = setting(
         None,

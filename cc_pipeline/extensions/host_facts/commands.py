@@ -190,7 +190,10 @@ def report_cost(crawl: str, target: str, facts_found: Facts) -> None:
     if not facts_found.table.num_rows and not facts_found.gaps:
         notice(f"{crawl}: no host of {target} is known to {', '.join(facts_found.versions)}")
     for name, gaps in facts_found.gaps.items():
-        warn(f"{crawl}: {len(gaps):,} files of {name} could not be read: {gaps[0]}")
+        warn(
+            f"{crawl}: {len(gaps):,} files of {name} could not be read, so rows may be missing; the first: {gaps[0]}. "
+            "They are fetched again after ten minutes: run this again then"
+        )
 
 
 def _datasets_to_ask(
