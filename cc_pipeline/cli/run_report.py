@@ -32,7 +32,7 @@ _MAX_NAMED_PAIRS = 5
 _MAX_NAMED_MEMBERS = 20
 #: Maximum characters of a target's definition in a table or note.
 _MAX_DEFINITION_CHARS = 120
-_CHANGE_LABELS = {"new": "new", "updated": "updated", "same": "same", "undone": "not done"}
+_CHANGE_LABELS = {"new": "new", "updated": "updated", "same": "same", "not run": "not run"}
 
 
 def warn_if_not_compiled(settings: Settings) -> None:
@@ -130,7 +130,7 @@ def _print_subset_summary(parts: Sequence[Part], *, details: bool) -> None:
     absent = [
         slug
         for slug, target_changes in by_target.items()
-        if slug not in found_slugs and all(change.change != "undone" for change in target_changes)
+        if slug not in found_slugs and all(change.change != "not run" for change in target_changes)
     ]
     _note_absent_targets(
         settings, absent, by_slug, {slug for part in parts for slug in part.forgotten}, details=details
@@ -250,9 +250,9 @@ def _count_changes(partition_changes: Sequence[PartitionChange]) -> tuple[int, .
     empty = sum(
         1
         for partition_change in partition_changes
-        if partition_change.change != "undone" and not partition_change.after.captures
+        if partition_change.change != "not run" and not partition_change.after.captures
     )
-    return len(partition_changes), *(changes[change] for change in ("new", "updated", "same", "undone")), empty
+    return len(partition_changes), *(changes[change] for change in ("new", "updated", "same", "not run")), empty
 
 
 def _count_captures(changes: Iterable[PartitionChange]) -> tuple[int, int, int]:
@@ -272,7 +272,7 @@ def _note_empty_targets(
     forgotten: Collection[str],
 ) -> None:
     empty_slices = [
-        slice_ for slice_, change in changes.items() if change.change != "undone" and not change.after.captures
+        slice_ for slice_, change in changes.items() if change.change != "not run" and not change.after.captures
     ]
     kept_slices = [slice_ for slice_ in empty_slices if slice_.target not in forgotten]
     if kept_slices:
@@ -295,7 +295,7 @@ def _note_empty_targets(
     found_slugs = {
         slice_.target
         for slice_, change in changes.items()
-        if change.after.captures or change.change in ("same", "undone")
+        if change.after.captures or change.change in ("same", "not run")
     }
     absent_targets = [
         by_slug[slug] for slug in dict.fromkeys(slice_.target for slice_ in empty_slices) if slug not in found_slugs
