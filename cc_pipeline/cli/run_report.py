@@ -32,7 +32,7 @@ _MAX_NAMED_PAIRS = 5
 _MAX_NAMED_MEMBERS = 20
 #: Maximum characters of a target's definition in a table or note.
 _MAX_DEFINITION_CHARS = 120
-_CHANGE_LABELS = {"new": "new", "updated": "updated", "same": "same", "not run": "not run"}
+_CHANGES = ("new", "updated", "same", "not run")
 
 
 def warn_if_not_compiled(settings: Settings) -> None:
@@ -59,7 +59,7 @@ def print_run_summary(
         columns = ["crawl", "target", "this run", "captures", "new", "not here"]
         rows = _partition_rows(changes, by_slug)
     else:
-        columns = ["crawl", "targets", *_CHANGE_LABELS.values(), "empty", "captures", "new captures", "not here"]
+        columns = ["crawl", "targets", *_CHANGES, "empty", "captures", "new captures", "not here"]
         rows = [
             (crawl, *_count_changes(crawl_changes), *_count_captures(crawl_changes))
             for crawl, crawl_changes in _group_by_crawl(changes).items()
@@ -231,7 +231,7 @@ def _partition_rows(changes: Mapping[Slice, PartitionChange], by_slug: Mapping[s
         (
             slice_.crawl,
             shorten_definition(by_slug[slice_.target]),
-            _CHANGE_LABELS[change.change],
+            change.change,
             *_count_captures([change]),
         )
         for slice_, change in changes.items()
@@ -252,7 +252,7 @@ def _count_changes(partition_changes: Sequence[PartitionChange]) -> tuple[int, .
         for partition_change in partition_changes
         if partition_change.change != "not run" and not partition_change.after.captures
     )
-    return len(partition_changes), *(changes[change] for change in ("new", "updated", "same", "not run")), empty
+    return len(partition_changes), *(changes[change] for change in _CHANGES), empty
 
 
 def _count_captures(changes: Iterable[PartitionChange]) -> tuple[int, int, int]:
