@@ -66,7 +66,7 @@ class RunReport:
 class Home:
     """A folder of captures, records and pages, and the source they come from.
 
-    ``settings`` come from the environment and the arguments of :func:`cc_pipeline.open`. ``voice`` receives the
+    ``settings`` come from the environment and the arguments of :func:`cc_pipeline.open`. ``reporter`` receives the
     messages of the work. Functions in the ``api`` module of an extension take a home.
     """
 

@@ -64,8 +64,8 @@ class CaptureTotals:
     of their fetch. ``retained`` were there before and are not in the answer; ``outside`` were left out; ``repeated``
     are further rows of captures that the index had named already.
 
-    ``before`` were there before the look-up. ``unlisted_captures`` of the captures are no longer in the index that
-    named them, and ``removal`` is a digest of these."""
+    ``captures_before`` were there before the look-up. ``unlisted_captures`` of the captures are no longer in the index
+    that named them, and ``removal`` is a digest of these."""
 
     rows: int = 0
     members: Mapping[str, int] | None = None

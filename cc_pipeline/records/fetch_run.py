@@ -172,7 +172,7 @@ class FetchRun:
         disk fails.
 
         Ranges are requested in the order of the plan. A file that seems to be missing or damaged waits until all others
-        were requested. Then one request decides whether its remaining ranges are requested too (see ``patience``).
+        were requested. Then one request decides whether its remaining ranges are requested too (see ``retry_policy``).
         """
         for row in self.outcomes.rows_to_fetch():
             key, offset = self._name(row)

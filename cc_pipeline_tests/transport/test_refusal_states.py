@@ -50,7 +50,7 @@ Front = Callable[[float], int]
 
 
 def forbidden(now: float, **values: object) -> Failed:
-    return Failed(**{"now": now, "sent": now, "kind": FaultKind.FORBIDDEN, "why": "status 403",
+    return Failed(**{"now": now, "sent": now, "kind": FaultKind.FORBIDDEN, "reason": "status 403",
                      "refusal": Refusal.ADDRESS, **values})  # type: ignore[arg-type]  # fmt: skip
 
 

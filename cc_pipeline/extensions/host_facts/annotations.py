@@ -55,9 +55,8 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True)
 class JoinDefinition:
-    """A join file: ``described`` is the definition of a dataset (without a name), ``unpacked`` a table that must be
-    converted to become the dataset's file.
-    """
+    """A join file: ``definition`` is the definition of a dataset (without a name), ``source_table`` a table that must
+    be converted to become the dataset's file."""
 
     definition: dict[str, Any]
     source_table: SourceTable | None = None
