@@ -68,7 +68,7 @@ class TableSpec:
     the rows of a row group of its files.
 
     ``stage`` makes its slices again. A table that is none of the tables of its stage has one row per slice, written by
-    :func:`~cc_pipeline.lake.slice.note_slices`. ``removed_with`` says when the rows of a target in a crawl go; it means
+    :func:`~cc_pipeline.lake.slice.write_notes`. ``removed_with`` says when the rows of a target in a crawl go; it means
     nothing for tables without these two columns. A table that ``is_published`` nowhere is left out of copies.
     ``former_extension`` names the extension that made the table and is not in use: such a table is purged and swept,
     and neither merged nor shown."""

@@ -149,7 +149,7 @@ def test_a_span_that_is_not_what_was_read_before_is_an_error() -> None:
     again = Cluster(memory, "cluster.idx", len(other), stored_spans=[span], load=lambda _: other)
     assert len(list(again.members([KeyRange(b"b", None)]))) == 3, "it has its lines"
     told = cluster_search.Span(span.at, span.end, span.first, span.last)
-    with pytest.raises(DataFault, match="not those that were read before"):
+    with pytest.raises(DataFault, match="differ from those that were read before"):
         list(
             Cluster(memory, "c", len(other), stored_spans=[told], load=lambda _: other).members([KeyRange(b"b", None)])
         )
