@@ -190,7 +190,7 @@ class Home:
     ) -> RunReport:
         """Extracts targets from crawls, from the index to parsed pages, and publishes ``cc.duckdb``, through Dagster.
 
-        ``choices`` are settings (docs/settings.md), as ``subsets=("warc", "robotstxt")`` or ``via="zipnum"``. ``yes``
+        ``choices`` are settings (docs/settings.md), as ``subsets=("warc", "robotstxt")`` or ``index="zipnum"``. ``yes``
         agrees to a cost above the limits of the settings. A repeated run does the remaining work. Raises ``Incomplete``
         if the source did not return everything (the rest is stored, and the error's ``report`` has the details),
         ``UserInputError`` for invalid arguments and for a cost that nobody agreed to.

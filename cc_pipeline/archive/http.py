@@ -22,8 +22,6 @@ _DIGITS = re.compile(r"\d{8,20}|(\d{14})[^\s\d]\S{0,20}")
 _PLAIN_FIELD = re.compile(r"\r\n([^:\s][^:\r\n]*):[ \t]*([^\r\n]*)")
 
 _STATUS = re.compile(rb"\s*(?:HTTP|ICY)(?:/?[\d.]*)?\s+(\d{3})(?!\d)", re.IGNORECASE)
-#: A status line in full: behind an interim response, anything less is its body.
-_FULL_STATUS = re.compile(rb"\s*HTTP/[\d.]+\s+([1-5]\d\d)(?!\d)", re.IGNORECASE)
 _STATUS_START = re.compile(rb"\s*(?:HTTP|ICY)[/ \d]", re.IGNORECASE)
 #: Interim responses before a final one: more than servers send, few enough to search the message for each.
 _MAX_INTERIM = 16
@@ -203,7 +201,7 @@ def parse_response(data: bytes, start: int = 0, stop: int | None = None) -> Http
 def _find_final_status(data: bytes, start: int, stop: int) -> re.Match[bytes] | None:
     """Returns the status line of the response after an interim one; ``None`` if no response follows."""
     end, next_start = header_end(data, start, stop)
-    return None if end < 0 else _FULL_STATUS.match(data, next_start, min(stop, next_start + 256))
+    return None if end < 0 else _STATUS.match(data, next_start, min(stop, next_start + 256))
 
 
 def parse_request(data: bytes, start: int = 0, stop: int | None = None) -> HttpMessage:

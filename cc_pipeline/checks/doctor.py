@@ -68,6 +68,8 @@ def examine(settings: Settings) -> list[Finding]:
 
 
 def _check_machine(settings: Settings) -> list[Finding]:
+    """Returns the findings that need no request: Python, compiled parts, the home, the contact address, free disk
+    space, sizes, and the tables' publication."""
     return [
         Finding("ok", "python", f"{sys.version.split()[0]}, {sys.executable}"),
         *_check_compiled(),

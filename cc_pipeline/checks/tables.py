@@ -159,7 +159,7 @@ def missing_captures_verdict(lake: Lake) -> CheckResult:
     unconfirmed = rows.filter(pc.or_(*(rows[name] for name in flag_columns))).num_rows
     settled = planned - fetched - pending
     metrics: dict[str, int | float | str] = {
-        "planned": planned, "pending": pending, "is_final": settled, "not here": share(pending + settled, planned),
+        "planned": planned, "pending": pending, "final": settled, "not here": share(pending + settled, planned),
         "payloads other than indexed": mismatched, "doubted slices": unconfirmed,
         "no longer in the index": vanished,
     }  # fmt: skip

@@ -92,8 +92,8 @@ class CaptureBuffer:
         self._kinds = pa.array(index_kinds(), pa.string())
 
     def add(self, slice_: Slice, rows: pa.Table, *, was_stored: bool = False) -> None:
-        """Adds captures of a slice (``CAPTURE_SCHEMA``); ``before``: they were stored already and are not in the
-        answer. If two rows have one location, the more detailed row is kept."""
+        """Adds captures of a slice (``CAPTURE_SCHEMA``); ``was_stored``: they are not in the answer. If two
+        rows have one location, the more detailed row is kept."""
         count = rows.num_rows
         rows = self._blocklist.exclude_blocked(rows)
         self.blocked_captures += count - rows.num_rows

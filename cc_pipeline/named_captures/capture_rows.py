@@ -216,4 +216,6 @@ def _moment(value: Any) -> datetime | None:
             moment = datetime.fromisoformat(f"{text[:8]}T{text[8:]}" if len(text) == 14 and text.isdigit() else text)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise _InvalidRow(f"the time {str(value)[:50]!r} cannot be read") from None
+        raise _InvalidRow(
+            f"the time {str(value)[:50]!r} cannot be read; write 20240131235959 or 2024-01-31T23:59:59Z"
+        ) from None

@@ -250,7 +250,7 @@ def test_a_purge_that_was_killed_goes_on_by_the_digest_that_it_was_begun_with(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(maintenance_purge.targets, "forget", killed)
+        patch.setattr(maintenance_purge.targets, "delete_definitions", killed)
         assert cli(*remove, "--plan", plan, "--home", home).status != 0
     assert plan_of(cli(*remove, "--dry-run", "--home", home)) != plan
     assert cli(*remove, "--plan", plan, "--home", home).status == 0

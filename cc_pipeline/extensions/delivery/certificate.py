@@ -60,13 +60,13 @@ _SCHEMA: Final = pa.schema(
     ]
 )  # fmt: skip
 PROVES: Final = (
-    "Of the targets and crawls named, each capture that the columnar index or ZipNum lists is named in the file of "
-    "captures, with what became of it. Where both were asked without holes, neither lists a capture that the other "
-    "lacks, but for those counted as such."
+    "The file of captures has every capture of the named targets and crawls that the columnar index or ZipNum lists, "
+    "with its outcome. If both indexes were searched without gaps, they list the same captures, except for those that "
+    "are counted as listed by only one."
 )
 PROVES_NOT: Final = (
-    "Both indexes are made of the same logs of a crawl, so what those lack is in neither. Pages that the crawler did "
-    "not visit are in no index. The certificate is not signed: whoever can change it can write another one."
+    "Both indexes are made from the same logs of a crawl, so captures that the logs lack are in neither. Pages that "
+    "the crawler did not visit are in no index. The certificate is not signed: anyone who can change it can replace it."
 )
 
 

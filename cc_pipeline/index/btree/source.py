@@ -189,7 +189,7 @@ class BlockSource:
                 DataKind.LENGTH_MISMATCH,
                 self.key,
                 offset,
-                f"{len(data)} bytes came where {count * size} were asked for",
+                f"the answer has {len(data)} bytes instead of {count * size}",
             )
         return [data[start : start + size] for start in range(0, len(data), size)]
 

@@ -344,9 +344,11 @@ class Cluster:
             return self._size
 
     def _read(self, offset: int, length: int) -> bytes:
+        """Returns ``length`` bytes of ``cluster.idx`` from ``offset`` on, and counts the read. Raises ``DataFault`` if
+        the answer has another length, or if the size of the file has changed."""
         answer = self._reader.read(self.key, offset, length)
         if len(answer.data) != length or answer.total not in (None, self._size):
-            mismatch = f"{len(answer.data)} bytes of {answer.total} came where {length} of {self._size} were asked for"
+            mismatch = f"the answer has {len(answer.data)} bytes of {answer.total} instead of {length} of {self._size}"
             raise DataFault(DataKind.LENGTH_MISMATCH, self.key, offset, mismatch)
         with self._lock:
             self.reads += 1

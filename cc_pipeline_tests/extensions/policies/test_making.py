@@ -1,4 +1,4 @@
-"""Data sets from Python: what each filter took, and words that mean nothing."""
+"""Data sets from Python: the pages that each filter removed, and words that mean nothing."""
 
 from __future__ import annotations
 
