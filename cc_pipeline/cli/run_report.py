@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cc_pipeline import describe_missing_modules
 from cc_pipeline.cli.output import console, notice, show_table
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from cc_pipeline.api.target_runs import Part
-    from cc_pipeline.extraction.crawl_plan import PartitionChange
+    from cc_pipeline.extraction.crawl_plan import Change, PartitionChange
     from cc_pipeline.lake.slice import Slice
 
 #: Above this many (crawl, target) pairs, the table has one line per crawl.
@@ -32,7 +32,7 @@ _MAX_NAMED_PAIRS = 5
 _MAX_NAMED_MEMBERS = 20
 #: Maximum characters of a target's definition in a table or note.
 _MAX_DEFINITION_CHARS = 120
-_CHANGES = ("new", "updated", "same", "not run")
+_CHANGES: Final[tuple[Change, ...]] = ("new", "updated", "same", "not run")
 
 
 def warn_if_not_compiled(settings: Settings) -> None:
