@@ -22,8 +22,8 @@ METHODS = [name for name in vars(cc_pipeline.Home) if not name.startswith("_")]
             "home.lookup() has no keyword 'crawl'; did you mean 'crawls'?",
         ),
         (
-            lambda home: home.run("example.com", indez="zipnum"),
-            "home.run() has no keyword 'indez'; did you mean 'index'?",
+            lambda home: home.run("example.com", idnex="zipnum"),
+            "home.run() has no keyword 'idnex'; did you mean 'index'?",
         ),
         (lambda home: home.get("example.com", time="2018"), "home.get() has no keyword 'time'; "),
         (

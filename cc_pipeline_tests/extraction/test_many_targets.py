@@ -31,8 +31,8 @@ with open_workspace(load_settings({}, home=home)) as workspace:
     assert workspace.lake.version("targets") == version
     assert [*workspace.targets(slugs)] == slugs
     found = plan_crawl(workspace, crawl, slugs)
-    assert [*found.current] == ["example.com"]
-    assert {todo.slice_.whole.target for todo in found.plan.todos} == {*slugs[1:]}
+    assert [*found.current_targets] == ["example.com"]
+    assert {todo.slice_.partition.target for todo in found.plan.slice_plans} == {*slugs[1:]}
 """
 
 

@@ -26,7 +26,7 @@ with SparkContext(appName="ask") as context:
         try:
             print(json.dumps(describe_worker_processes(context, 2)))
         except EnvironmentFault as fault:
-            print(json.dumps({"what": fault.what, "advice": fault.advice}))
+            print(json.dumps({"what": fault.problem, "advice": fault.advice}))
 """
 
 
