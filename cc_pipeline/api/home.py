@@ -35,7 +35,7 @@ _NO_LIMIT: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunReport:
-    """The result of a run. ``rows`` has one row for each crawl and target: ``change`` (new, updated, same, undone),
+    """The result of a run. ``rows`` has one row for each crawl and target: ``change`` (new, updated, same, not run),
     ``captures``, ``new`` ones, ``open`` (will be fetched again) and ``lost`` ones. ``notes`` are the lines of the
     command. ``forgotten`` are new targets without any capture, which are not kept."""
 

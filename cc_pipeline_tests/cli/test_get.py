@@ -172,7 +172,7 @@ def test_a_page_of_another_charset_is_utf_8(cli: Cli, world: World) -> None:
     )
     said = cli("get", truth.url, "--format", "html", "--source", world.bucket)
     assert truth.title is not None and truth.title in said.out
-    assert "is UTF-8 now" in said.err
+    assert "to UTF-8" in said.err
 
 
 def test_a_record_of_2012_becomes_warc_that_says_where_it_is_from(cli: Cli, world: World, tmp_path: Path) -> None:

@@ -71,12 +71,12 @@ class Index:
         # whatever it lists, it is another one each time
         monkeypatch.setattr(locate, "columnar_versions", lambda *_: {(NEW, "warc"): digest_from_int(self.asked + 7)})
 
-    def _answer(self, *args: object, into, **options: object) -> LookupResult:
+    def _answer(self, *args: object, sink, **options: object) -> LookupResult:
         self.asked += 1
 
         def listed(slug: str, rows: pa.Table) -> None:
             for _ in range(self.repeats):
-                into(
+                sink(
                     slug,
                     rows.filter(pc.invert(pc.is_in(rows["warc_record_offset"], pa.array(self.hidden, pa.int64())))),
                 )
@@ -345,7 +345,7 @@ def test_what_is_believed_is_what_the_rules_say(
         before, unlisted = before + stays + gone, unlisted + gone
     others = {Slice(NEW, f"{SITE}~beside"): (5, Listing())} if has_others else {}
     total = before + 5 * has_others
-    shrank = {slice_ for slice_, one in removals.items() if one.now.unlisted_captures}
+    shrank = {slice_ for slice_, one in removals.items() if one.new_listing.unlisted_captures}
     is_shorter = any(shorter and gone for _, gone, shorter in slices)
     expected = shrank if unlisted and (is_shorter or unlisted == total or unlisted > allowed * total) else set()
     assert find_unconfirmed_removals(removals, others, allowed, ()) == expected
