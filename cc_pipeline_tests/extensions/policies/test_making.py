@@ -34,7 +34,7 @@ def test_a_data_set_says_what_each_filter_took(used: Home, tmp_path: Path) -> No
     ("words", "said"),
     [
         ({"rules": "golf"}, "'golf' names no rules"),
-        ({"languages": "klingon"}, "'klingon' is no language"),
+        ({"languages": "klingon"}, "'klingon' is not a language"),
         ({"as_of": "never"}, "not 'never'"),
         ({"targets": "set:nobody"}, "set:nobody was not run"),
     ],
