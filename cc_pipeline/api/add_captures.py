@@ -54,7 +54,11 @@ class AddedCaptures:
             if self.wrong.count
             else []
         )
-        blocked = [f"{format_count(self.blocked, 'capture')} of blocked sites"] if self.blocked else []
+        blocked = (
+            [f"{format_count(self.blocked, 'capture')} of blocked or unknown sites: a run skips them"]
+            if self.blocked
+            else []
+        )
         lines = (f"{self.target.definition}: {counts_text or 'no captures'}", *problems, *blocked)
         return "\n".join(escape_controls(line, one_line=True) for line in lines)
 

@@ -48,8 +48,8 @@ _SINGLE_RUNS_PER_TICK: Final = 5
 @dataclass(frozen=True, slots=True)
 class Pace:
     """The pace of a home. ``captures`` is the average number of captures of each target in the crawls where it was
-    fetched, ``default_captures`` that of a target that was fetched nowhere. ``is_measured`` is false if the pace comes
-    from the request budget alone, since no run has ended yet."""
+    fetched, ``default_captures`` that of a target that was fetched nowhere. ``seconds_per_capture`` is seconds per
+    capture. ``is_measured`` is false if the pace comes from the request budget alone, since no run has ended yet."""
 
     captures: Mapping[str, float]
     default_captures: float

@@ -213,7 +213,7 @@ def _check_data(workspace: Workspace, crawl: str) -> Finding:
     if answer.state == "unknown":
         fault = unknown_crawl_error(workspace, answer)
         return Finding("bad", "data", fault.problem, fault.advice)
-    availability = "is there" if answer.state == "there" else "is not there yet"
+    availability = "exists" if answer.state == "there" else "does not exist yet"
     return Finding("ok", "data", f"{source} answers: {crawl} {availability}{age_text}")
 
 

@@ -164,7 +164,7 @@ def missing_captures_verdict(lake: Lake) -> CheckResult:
         "no longer in the index": vanished,
     }  # fmt: skip
     if not pending and not unconfirmed and not vanished and settled * 100 < max(planned, 1):
-        message = f"{fetched:,} of {planned:,} captures are here"
+        message = f"{fetched:,} of {planned:,} captures are fetched"
         mismatch_text = f"; {mismatched:,} of them have a payload that differs from the index" if mismatched else ""
         return CheckResult("nothing_missing", "ok", message + mismatch_text, metrics)
     problems = [f"{pending:,} of {planned:,} captures are pending and will be requested again"] if pending else []

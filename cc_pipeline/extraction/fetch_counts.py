@@ -155,7 +155,7 @@ class Tally:
             url, detail = row["url_first"], row["detail_first"]
             rounds_min, rounds_sum = row["asked_min"], row["asked_sum"]
             pending_counts = _PendingCounts(
-                row["count_all"], row["given_up_sum"], rounds_min, rounds_sum, f"{url}: {detail}"
+                row["count_all"], row["retries_exhausted_sum"], rounds_min, rounds_sum, f"{url}: {detail}"
             )
             self._get_pending(row["target"], row["reason"]).add(pending_counts)
         ends = pc.add(rows["stored_offset"], rows["stored_length"])

@@ -31,8 +31,8 @@ _SLICES_AT_ONCE: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class LookupSummary:
-    """The result of a slice's look-up: the index (``located_by``, with its version and size), the version of the
-    slice's definition, the gaps it was located over, and how its rows are read."""
+    """The result of a slice's look-up: the index (``located_by``, with its version and ``index_size``), the version of
+    the slice's definition, the gaps it was located over, and how its rows are read."""
 
     located_by: str
     index_version: str

@@ -707,7 +707,8 @@ class Lake:
                 make_durable_folder(Path(address) / "_delta_log")
             self.commit_durably(spec.name, _NO_TABLE, create)
         except (OSError, DeltaError) as error:
-            # another process may be making the table at this moment
+            # another process may be making the table at this moment: look again, also in a block of hold_versions
+            self.invalidate(spec.name)
             if not isinstance(error, CommitFailedError) or self.handle(spec) is None:
                 raise lake_fault(f"could not create {address}", error, PlaceFault) from error
 

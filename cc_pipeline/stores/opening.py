@@ -68,8 +68,8 @@ def open_store(
 
         if public_only and not may_be_public(host_of(root)):
             raise UserInputError(
-                f"{redact_address(root)} is on this machine or in a private network, where only the source and its "
-                "mirrors are read; copy it into a folder"
+                f"{redact_address(root)} is an address of this machine or a private network, which only the source and "
+                "its mirrors may have; download the file, and name its path"
             )
         client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(root), public_only=public_only)
         return HttpStore(root, client, own_access or access)

@@ -131,7 +131,10 @@ def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_pa
 def test_losses_that_nobody_has_are_not_accepted_in_silence(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
     said = cli("run", "-c", NEW, "example.com", "--accept-losses", "0a1b", "--home", home)
-    assert (said.status, "no losses have the number 0a1b. This home has no unconfirmed losses" in said.err) == (1, True)
+    assert (said.status, "no losses have the number 0a1b. This home has no unconfirmed losses" in said.told) == (
+        1,
+        True,
+    )
 
 
 def test_the_first_run_of_a_home_says_which_compiled_parts_are_missing(

@@ -278,10 +278,10 @@ def test_the_cap_holds_where_targets_are_added(
     assert cli("targets", "add", "example.com", "--home", home).status == 0, "it is there already"
     assert cli("targets", "add", "one.org", "--home", home).status == 1, "with the set of the list there are five"
     said = cli("targets", "add", "two.org", "--home", home)
-    assert "put domains that belong together into a set" in said.err
+    assert "domains that belong together into a set" in said.told
     monkeypatch.setattr(partitions, "MAX_PARTITIONS", crawls * 3)
     # the cap comes before anything that is asked of each target
-    for asked in ("extraction.crawl_plan.look", "workspace.workspace.Workspace.register_targets"):
+    for asked in ("extraction.crawl_plan.plan_crawl", "workspace.workspace.Workspace.register_targets"):
         monkeypatch.setattr(f"cc_pipeline.{asked}", lambda *_: pytest.fail("the lake was asked"))
     ran = cli("run", "-c", NEW, "three.org", "--home", home)
     assert (ran.status, "into a set" in ran.err) == (1, True)

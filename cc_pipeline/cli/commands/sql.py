@@ -44,14 +44,14 @@ def crawls(
 def sql(
     query: Annotated[
         str | None,
-        typer.Argument(help="Statements, or @FILE with them, or - for standard input; without any a prompt opens."),
+        typer.Argument(help="Statements, @FILE with statements, or - for standard input. Without any, a prompt opens."),
     ] = None,
     home: options.Home = None,
     output: Annotated[
         str | None, typer.Option("--format", help="table, csv, jsonl or parquet (default: by --out, or table).")
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Short for --format csv.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Short for --format jsonl: an object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format jsonl: one object per line.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the result to this file.")] = None,
     catalog: Annotated[
         bool,

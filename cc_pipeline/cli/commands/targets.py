@@ -276,14 +276,16 @@ def remove(
     plan: Annotated[
         str | None,
         typer.Option(
-            "--plan", metavar="DIGEST", help="With --purge: do not ask, if the plan still has this digest of --dry-run."
+            "--plan",
+            metavar="DIGEST",
+            help="With --purge: do not ask for confirmation if the plan still has this digest of --dry-run.",
         ),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check for leftovers of purged targets; status 1 if there are any.")
     ] = False,
     subset: Annotated[str | None, typer.Option("--subset", help="Delete only their captures in this subset.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. A purge needs --plan too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation. A purge also needs --plan.")] = False,
     home: options.Home = None,
 ) -> None:
     """Remove targets from the watch list. Extracted pages are kept, unless --purge deletes them.

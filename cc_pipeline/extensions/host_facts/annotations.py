@@ -56,8 +56,7 @@ class SourceTable:
 @dataclass(frozen=True, slots=True)
 class JoinDefinition:
     """A join file: ``definition`` is the definition of a dataset (without a name), ``source_table`` a table that must
-    be converted to become the dataset's file.
-    """
+    be converted to become the dataset's file."""
 
     definition: dict[str, Any]
     source_table: SourceTable | None = None

@@ -153,7 +153,7 @@ def _lock_job(home: Path) -> Iterator[int]:
 
     def waiting() -> None:
         interruption.check()
-        progress.report("wait for another job on Spark", 0, 1, "")
+        progress.report("waiting for another job on Spark", 0, 1, "")
 
     with ExitStack() as stack:
         with disk_trouble(home / _LOCK):

@@ -215,7 +215,7 @@ class Cluster:
             self._learn(low, high, aim - PROBE // 2, PROBE)
 
     def _place(self, start: bytes) -> int | None:
-        """Returns the result of ``_before`` if it is known without reading."""
+        """Returns the result of ``_find_start`` if it is known without reading."""
         left, right = self._neighbours(start)
         if left is None:
             return 0 if (right.at == 0 if right else self._size == 0) else None
