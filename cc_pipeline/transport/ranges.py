@@ -54,7 +54,7 @@ class RetryPolicy:
 class ByteRange:
     """Bytes to read: ``length`` bytes from ``offset``, or the last ``length`` when ``offset`` is ``None``.
 
-    The object must still have the ETag ``etag``, as the transport gave it (or one of several, ``faults.any_of``), and
+    The object must still have the ETag ``etag``, as the transport gave it (or one of several, ``faults.join_etags``), and
     ``total`` bytes. ``tag`` is returned untouched with the bytes or the fault. ``tries`` lowers the number of attempts
     at one place (``None``: as in the retry policy). ``avoid`` are places (``RangeBytes.source``) that are tried only if
     no other has the bytes. ``ends`` are the offsets, in order, at which records of an explicit range end: a transport
