@@ -19,7 +19,7 @@ from cc_pipeline.checks.conservation import conservation_verdict
 from cc_pipeline.checks.extensions import extension_findings
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.home_sizes import size_findings
-from cc_pipeline.checks.outputs import withheld_verdict, publication_verdict, published_files_verdict
+from cc_pipeline.checks.outputs import publication_verdict, published_files_verdict, withheld_verdict
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import missing_captures_verdict
 from cc_pipeline.documents.html import tree_builder

@@ -175,8 +175,8 @@ class Outcomes:
         self.set_aside(row, _outcome("missing", reason, detail, attempts), settled=settled)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields one row per capture that has an outcome, in the captures' order (``RECORD_SCHEMA``). Their ``unsuccessful_runs``
-        do not count this run yet."""
+        """Yields one row per capture that has an outcome, in the captures' order (``RECORD_SCHEMA``). Their
+        ``unsuccessful_runs`` do not count this run yet."""
         finished_rows = [row for row in range(self._rows) if self.name(row) in self.by_name]
         for start in range(0, len(finished_rows), _BATCH):
             rows = [self._row(row) for row in finished_rows[start : start + _BATCH]]
