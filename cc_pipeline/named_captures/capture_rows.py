@@ -216,4 +216,6 @@ def _moment(value: Any) -> datetime | None:
             moment = datetime.fromisoformat(f"{text[:8]}T{text[8:]}" if len(text) == 14 and text.isdigit() else text)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise _InvalidRow(f"the time {str(value)[:50]!r} cannot be read") from None
+        raise _InvalidRow(
+            f"the time {str(value)[:50]!r} is not a moment like 2018-01-16T07:09:50 or 20180116070950"
+        ) from None

@@ -10,14 +10,16 @@ from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.internals import Instigator, is_running, read_last_tick, switch
 from cc_pipeline.defs.partitions import SUMMARY_TAG
 
+#: How messages begin that are Dagster's own. They say nothing to a user; "skipped" says as much.
+_WORDS_OF_DAGSTER = ("Sensor function returned an empty result", "Initiating ")
+
 
 @dataclass(frozen=True, slots=True)
 class AutomationStatus:
-    """The state of a sensor or schedule (``kind``), with the message of its last tick (``last_message``). ``next`` is
+    """The state of a sensor or schedule, with the message of its last tick (``last_message``). ``next`` is
     the time of the next tick; ``None`` while it is off."""
 
     name: str
-    kind: str
     is_enabled: bool
     last: datetime | None
     last_message: str
@@ -44,12 +46,12 @@ def read_automation_statuses(instance: dg.DagsterInstance) -> Iterable[Automatio
     for automation in list_automations():
         is_enabled, tick = is_running(instance, automation), read_last_tick(instance, automation)
         last = datetime.fromtimestamp(tick.timestamp, UTC) if tick is not None else None
-        kind = "sensor" if isinstance(automation, dg.SensorDefinition) else "schedule"
         message = ""
         if tick is not None:
-            message = tick.message or _describe_requests(instance, tick.runs) or tick.status.lower()
+            told = "" if tick.message.startswith(_WORDS_OF_DAGSTER) else tick.message
+            message = told or _describe_requests(instance, tick.runs) or tick.status.lower()
         yield AutomationStatus(
-            automation.name, kind, is_enabled, last, message, _find_next_tick(automation, last) if is_enabled else None
+            automation.name, is_enabled, last, message, _find_next_tick(automation, last) if is_enabled else None
         )
 
 
