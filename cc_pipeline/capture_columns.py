@@ -33,37 +33,43 @@ SUBSET: Final = Column(
     nullable=False,
 )
 TARGET: Final = Column(
-    "target", pa.string(), "Slug of the target that asked for the row; its meaning is in `targets`", nullable=False
+    "target", pa.string(), "Slug of the target that requested the row; `targets` has its definition", nullable=False
 )
 URL: Final = Column("url", pa.string(), "URL as captured")
 URL_SURTKEY: Final = Column(
     "url_surtkey",
     pa.string(),
-    "Sort-friendly key of the URL: host reversed, www and port 80/443 dropped, query sorted. Of all "
-    "crawls by the rule of today; older indexes have other keys where a URL escapes bytes that are no "
-    "UTF-8",
+    "Sort-friendly key of the URL: host reversed, www and port 80/443 dropped, query sorted. "
+    "All crawls have keys by today's rule; older indexes have other keys for URLs that "
+    "escape bytes other than UTF-8",
 )
 FETCH_TIME: Final = Column(
-    "fetch_time", TIMESTAMP, "When the crawler fetched it; of ARC captures by the index, else by the record"
+    "fetch_time",
+    TIMESTAMP,
+    "Time of the crawler's fetch, from the index; for ARC captures without one, from the record",
 )
-FETCH_STATUS: Final = Column("fetch_status", pa.int16(), "HTTP status by the index, else by the record")
+FETCH_STATUS: Final = Column("fetch_status", pa.int16(), "HTTP status from the index, else from the record")
 CONTENT_DIGEST: Final = Column(
-    "content_digest", pa.string(), "SHA-1 of the payload, base32; of ARC captures by the index, else computed"
+    "content_digest",
+    pa.string(),
+    "SHA-1 of the payload, base32, from the index; for ARC captures without one, computed",
 )
 CONTENT_MIME_TYPE: Final = Column(
-    "content_mime_type", pa.string(), "Content-Type as declared; of ARC captures by the index, else by the record"
+    "content_mime_type",
+    pa.string(),
+    "Content-Type as declared, from the index; for ARC captures without one, from the record",
 )
 WARC_FILENAME: Final = Column("warc_filename", pa.string(), "Key of the WARC or ARC file in the source")
 WARC_RECORD_OFFSET: Final = Column("warc_record_offset", pa.int64(), "Byte at which the record's gzip member begins")
 WARC_RECORD_LENGTH: Final = Column("warc_record_length", pa.int64(), "Compressed bytes of the record")
 DOMAIN: Final = Column(
-    "domain", pa.string(), "Registered domain; the host itself for IPs and hosts without a public suffix"
+    "domain", pa.string(), "Registered domain; the host for IP addresses and hosts without a public suffix"
 )
 MEANT: Final = Column(
     "condition_match",
     pa.string(),
-    "Whether its target's condition is so: yes, no, or unknown (of captures: and what the page will "
-    "tell); null without a condition",
+    "Whether the row matches its target's condition: yes, no or unknown (in captures: with "
+    "the part that the page decides); null without a condition",
 )
 ARCHIVE_FORMAT: Final = Column("archive_format", pa.string(), "warc or arc", nullable=False)
 

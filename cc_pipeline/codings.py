@@ -141,8 +141,8 @@ def _inflate(data: bytes, limit: int, window_bits: int) -> tuple[bytes, bool] | 
 
 
 def _brotli(data: bytes, limit: int) -> tuple[bytes, bool] | None:
-    """Brotli has no signature, and its decoder accepts many texts. So an incomplete result is accepted only if the
-    bytes are no text themselves."""
+    """Decompresses Brotli; arguments and result as of :func:`undo`. Brotli has no signature, and its decoder accepts
+    many texts. So an incomplete result is accepted only if the bytes are no text themselves."""
     decompressed = _decompress_bounded(cramjam.brotli.decompress_into, data, limit)
     return None if decompressed is not None and not decompressed[1] and _is_text(data[:_HEAD_BYTES]) else decompressed
 

@@ -21,9 +21,9 @@ from cc_pipeline.locks import locked
 
 #: The layout of tables that this version writes. Each number above ``OLDEST_LAYOUT`` has a migration
 #: (``workspace/tables.py``); a column that is only added needs none.
-LAYOUT: Final = 1
+LAYOUT: Final = 6
 #: The oldest layout that can be migrated.
-OLDEST_LAYOUT: Final = 1
+OLDEST_LAYOUT: Final = 6
 NOTE: Final = "home.json"
 #: The note of a lake, in its folder.
 LAKE_NOTE: Final = "cc_pipeline.json"

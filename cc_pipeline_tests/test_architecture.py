@@ -28,7 +28,7 @@ def test_the_tree_has_the_rooms_that_there_are_and_no_other() -> None:
 
 
 def test_what_a_targets_way_names_is_there() -> None:
-    named = re.findall(r"`([a-z_]+)\.([a-z_]+)`", section("A target's way"))
+    named = re.findall(r"`([a-z_]+)\.([a-z_]+)`", section("How a run processes a target"))
     assert len(named) > 5
     for module, function in named:
         places = [path for path in PACKAGE.rglob(f"{module}.py") if f"def {function}(" in path.read_text("utf-8")]

@@ -50,7 +50,7 @@ def test_a_range_fault_goes_through_pickle(kind: FaultKind) -> None:
 
 def test_an_environment_fault_goes_through_pickle() -> None:
     twin = pickle.loads(pickle.dumps(EnvironmentFault("no network", "Wait.")))
-    assert (twin.what, twin.advice, str(twin)) == ("no network", "Wait.", "no network\nWait.")
+    assert (twin.problem, twin.advice, str(twin)) == ("no network", "Wait.", "no network\nWait.")
 
 
 def full_database() -> sqlite3.Error:

@@ -54,7 +54,11 @@ class AddedCaptures:
             if self.wrong.count
             else []
         )
-        blocked = [f"{format_count(self.blocked, 'capture')} of blocked sites"] if self.blocked else []
+        blocked = (
+            [f"{format_count(self.blocked, 'capture')} of blocked or unknown sites: a run skips them"]
+            if self.blocked
+            else []
+        )
         lines = (f"{self.target.definition}: {counts_text or 'no captures'}", *problems, *blocked)
         return "\n".join(escape_controls(line, one_line=True) for line in lines)
 
@@ -125,10 +129,9 @@ def add_captures(
         is_defined = bool(read_definitions(workspace.lake, [target.slug]))
         if is_defined and (counts.new or counts.unmatched or counts.changed) and not (extend or replace):
             raise UserInputError(
-                f"{target.definition} has {counts.earlier:,} captures; {file} names {counts.new:,} others, and not "
-                f"{counts.unmatched:,} of them, and says other things of {counts.changed:,}. Nothing was changed: "
-                "--add "
-                "takes the others too, --replace makes it what the file says, --name NAME keeps it apart"
+                f"{target.definition} has {counts.earlier:,} captures; {file} has {counts.new:,} new ones, lacks "
+                f"{counts.unmatched:,}, and differs in {counts.changed:,}. Nothing was changed: --add also stores the "
+                "new ones, --replace stores exactly the file, --name NAME stores it as another target"
             )
         adding.commit()
         counts_by_crawl = {

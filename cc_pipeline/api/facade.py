@@ -36,7 +36,7 @@ _VALUES: Final = {
     "crawl": r"(?:CC-[\w-]+|newest|all|…)",
     "subset": r"(?:warc|crawldiagnostics|robotstxt)",
     "accept-losses": r"\d+",
-    "most-crawls": r"\d+",
+    "max-crawls": r"\d+",
     "name": r"[\w-]+",
     "index": r"(?:parquet|zipnum|btree)",
     "home": r"FOLDER",
@@ -74,7 +74,9 @@ def public(function: Callable[_P, _T]) -> Callable[_P, _T]:
     def called(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         for keyword in kwargs:
             if keyword not in keywords and not (takes_settings and keyword in override_names()):
-                allowed = [allowed_name for allowed_name in keywords if allowed_name not in ("self", "home", "hearer")]
+                allowed = [
+                    allowed_name for allowed_name in keywords if allowed_name not in ("self", "home", "reporter")
+                ]
                 raise WrongKeyword(_wrong_keyword(name, keyword, allowed, takes_settings=takes_settings))
         with advice_for_python():
             return function(*args, **kwargs)

@@ -35,7 +35,7 @@ _NO_LIMIT: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunReport:
-    """The result of a run. ``rows`` has one row for each crawl and target: ``change`` (new, updated, same, undone),
+    """The result of a run. ``rows`` has one row for each crawl and target: ``change`` (new, updated, same, not run),
     ``captures``, ``new`` ones, ``open`` (will be fetched again) and ``lost`` ones. ``notes`` are the lines of the
     command. ``forgotten`` are new targets without any capture, which are not kept."""
 
@@ -66,7 +66,7 @@ class RunReport:
 class Home:
     """A folder of captures, records and pages, and the source they come from.
 
-    ``settings`` come from the environment and the arguments of :func:`cc_pipeline.open`. ``voice`` receives the
+    ``settings`` come from the environment and the arguments of :func:`cc_pipeline.open`. ``reporter`` receives the
     messages of the work. Functions in the ``api`` module of an extension take a home.
     """
 
@@ -150,7 +150,7 @@ class Home:
         *,
         within: timedelta | None = None,
         crawls: Crawls | None = None,
-        most_crawls: int = 10,
+        max_crawls: int = 10,
     ) -> Page:
         """Returns one page: its newest capture, or the one nearest to ``at`` (a time as ``2019-05``, or a ``datetime``,
         naive ones in UTC). Crawls are asked one after the other, the nearest first.
@@ -173,7 +173,7 @@ class Home:
         start_parser(None, settings.extractor)
         with use_reporter(self.reporter), open_workspace(settings) as workspace:
             named_crawls = find_named_crawls(workspace, None if crawls is None else _to_texts(crawls))
-            nearest = find_nearest_capture(workspace, target, span, crawls=named_crawls, max_crawls=most_crawls)
+            nearest = find_nearest_capture(workspace, target, span, crawls=named_crawls, max_crawls=max_crawls)
         page = Page(nearest, None, settings.extractor)
         if span is not None and page.captured is not None:
             page.distance = measure_gap(span, (page.captured, page.captured))
@@ -190,7 +190,7 @@ class Home:
     ) -> RunReport:
         """Extracts targets from crawls, from the index to parsed pages, and publishes ``cc.duckdb``, through Dagster.
 
-        ``choices`` are settings (docs/settings.md), as ``subsets=("warc", "robotstxt")`` or ``via="zipnum"``. ``yes``
+        ``choices`` are settings (docs/settings.md), as ``subsets=("warc", "robotstxt")`` or ``index="zipnum"``. ``yes``
         agrees to a cost above the limits of the settings. A repeated run does the remaining work. Raises ``Incomplete``
         if the source did not return everything (the rest is stored, and the error's ``report`` has the details),
         ``UserInputError`` for invalid arguments and for a cost that nobody agreed to.

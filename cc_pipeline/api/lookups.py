@@ -205,7 +205,7 @@ def look_up_each_crawl(
             if isinstance(fault, NoIndex):
                 get_reporter().note(f"{crawl} is left out: {problem}")
             else:
-                get_reporter().note(f"{crawl} could not be asked: {problem}")
+                get_reporter().note(f"{crawl} could not be searched: {problem}")
                 failed.append(crawl)
             continue
         yield crawl, tables
@@ -215,7 +215,7 @@ def refuse_failed(question: LookupRequest, failed: Sequence[str]) -> None:
     """Raises ``Incomplete`` if crawls could not be asked."""
     if failed:
         raise Incomplete(
-            f"{len(failed)} of {len(question.crawls)} crawls could not be asked: {', '.join(failed)}",
+            f"{len(failed)} of {len(question.crawls)} crawls could not be searched: {', '.join(failed)}",
             f"Ask them again: -c {' -c '.join(failed)}",
         )
 

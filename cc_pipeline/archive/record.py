@@ -64,7 +64,7 @@ FLAGS: Final[dict[str, str]] = {
     VERSION_CASE: "the version line is not in capitals",
     FOLDED: "a record header field goes on over several lines (joined with one space)",
     MALFORMED_LINE: "a record header line has no colon (kept under an empty name)",
-    REPEATED_FIELD: "a field that may occur once occurs more often with other values (the first counts)",
+    REPEATED_FIELD: "a field that may occur only once is repeated with other values (the first counts)",
     BLANK_BEFORE: "empty lines before the record",
     UNKNOWN_VERSION: "a WARC version other than 0.17, 0.18, 1.0 and 1.1, or an ARC version other than 1 and 2",
     UNKNOWN_TYPE: "no record type, or one that no WARC version defines",

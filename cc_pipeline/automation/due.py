@@ -48,8 +48,8 @@ _SINGLE_RUNS_PER_TICK: Final = 5
 @dataclass(frozen=True, slots=True)
 class Pace:
     """The pace of a home. ``captures`` is the average number of captures of each target in the crawls where it was
-    fetched, ``usual`` that of a target that was fetched nowhere. ``seconds_per_capture`` is seconds per capture.
-    ``is_measured`` is false if the pace comes from the request budget alone, since no run has ended yet."""
+    fetched, ``default_captures`` that of a target that was fetched nowhere. ``seconds_per_capture`` is seconds per
+    capture. ``is_measured`` is false if the pace comes from the request budget alone, since no run has ended yet."""
 
     captures: Mapping[str, float]
     default_captures: float
@@ -159,7 +159,7 @@ class RunProposal:
 @dataclass(frozen=True, slots=True)
 class BackfillDecision:
     """``runs`` are started now. ``remaining`` pairs, likely to take ``rest_seconds``, wait for later ticks.
-    ``abandoned`` pairs failed too often and are not tried again. ``resting`` pairs failed and are tried again later.
+    ``abandoned`` pairs failed too often and are not tried again. ``delayed`` pairs failed and are tried again later.
     ``postponed`` pairs did not fail: runs ended repeatedly before these pairs were tried, so they wait for a while."""
 
     runs: tuple[RunProposal, ...]

@@ -95,8 +95,8 @@ def _make_index_check(name: str, description: str) -> Check:
 
 _INDEX_CHECKS: Final = (
     _make_index_check("coverage", "All index files of the harvested subsets were read."),
-    _make_index_check("row_counts", "The row groups of a file have as many rows together as its footer says."),
-    _make_index_check("plausible_rows", "A whole crawl has a number of rows like the other published crawls."),
+    _make_index_check("row_counts", "The rows of a file's row groups add up to the number in its footer."),
+    _make_index_check("plausible_rows", "A complete crawl has about as many rows as other published crawls."),
     _make_index_check("statistics", "Every row group has key bounds."),
     _make_index_check("sortedness", "The key ranges of a file's row groups do not overlap."),
     _make_index_check("schema_drift", "Index files have the columns of the previous crawl; every change is listed."),
@@ -176,7 +176,7 @@ def nothing_missing(workspace: Workspace, _: Scope) -> CheckResult:
 no_failed_partitions: Final = Check(
     asset="page_metadata",
     name="no_failed_partitions",
-    description="Every partition that failed, in any run, was made since.",
+    description="Each partition that failed in any run was materialized since.",
     step="page_checks",
     verdict=None,
 )

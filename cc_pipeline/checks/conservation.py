@@ -79,7 +79,7 @@ def count_balance(workspace: Workspace, slices: Collection[Slice] | None = None)
     for slice_, tables in twice.items():
         if slices is None or slice_ in slices:
             # making the first table again also makes the later ones, which depend on it
-            totals.wrong[slice_] = Imbalance(_STAGE_OF[tables[0]], f"captures are there twice in {', '.join(tables)}")
+            totals.wrong[slice_] = Imbalance(_STAGE_OF[tables[0]], f"captures are repeated in {', '.join(tables)}")
     return totals
 
 

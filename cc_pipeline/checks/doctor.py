@@ -68,6 +68,8 @@ def examine(settings: Settings) -> list[Finding]:
 
 
 def _check_machine(settings: Settings) -> list[Finding]:
+    """Returns the findings that need no request: Python, compiled parts, the home, the contact address, free disk
+    space, sizes, and the tables' publication."""
     return [
         Finding("ok", "python", f"{sys.version.split()[0]}, {sys.executable}"),
         *_check_compiled(),
@@ -211,7 +213,7 @@ def _check_data(workspace: Workspace, crawl: str) -> Finding:
     if answer.state == "unknown":
         fault = unknown_crawl_error(workspace, answer)
         return Finding("bad", "data", fault.problem, fault.advice)
-    availability = "is there" if answer.state == "there" else "is not there yet"
+    availability = "exists" if answer.state == "there" else "does not exist yet"
     return Finding("ok", "data", f"{source} answers: {crawl} {availability}{age_text}")
 
 

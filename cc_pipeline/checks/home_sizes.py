@@ -13,21 +13,21 @@ from cc_pipeline.progress import human_bytes
 
 #: The content of each part of a home, and the consequence of deleting it. A part may be deleted if nothing is lost.
 _PARTS: Final = {
-    "lake/records": ("stored records", "stays: there is no other copy"),
-    "lake/tables": ("tables", "stays: there is no other copy"),
-    "lake": ("leases and notes", "stays"),
-    "cc.duckdb": ("what is published", "may go: the next run publishes it again"),
-    "footers": ("footers of index files", "may go: a harvest that is repeated fetches them again"),
-    "cache": ("lists and small answers of the source", "may go: they are fetched again"),
-    "keyed": ("data by host", "may go: it is fetched again"),
-    "url-index": ("B-trees built here", "stays: to build one again reads gigabytes"),
-    "arc-lists": ("lists of what they were built of", "stays"),
+    "lake/records": ("stored records", "keep: there is no other copy"),
+    "lake/tables": ("tables", "keep: there is no other copy"),
+    "lake": ("leases and notes", "keep"),
+    "cc.duckdb": ("published tables", "can be deleted: the next run publishes it again"),
+    "footers": ("footers of index files", "can be deleted: the next harvest fetches them again"),
+    "cache": ("lists and small answers of the source", "can be deleted: they are fetched again"),
+    "keyed": ("data by host", "can be deleted: it is fetched again"),
+    "url-index": ("B-trees built here", "keep: building one again reads gigabytes"),
+    "arc-lists": ("lists of the ARC files of these B-trees", "keep"),
     "dagster": ("history of runs", "shrinks with CC_PIPELINE_HISTORY_DAYS"),
-    "reports": ("reports", "may go: they are written again"),
-    "scratch": ("files of runs that go on", "may go while nothing runs"),
-    "spool": ("files of runs that go on", "may go while nothing runs"),
-    "demo": ("the demo, a home of its own", "may go: make clean"),
-    "minicrawl": ("the invented web of the demo", "goes with the demo: make clean"),
+    "reports": ("reports", "can be deleted: they are written again"),
+    "scratch": ("files of running processes", "can be deleted while nothing runs"),
+    "spool": ("files of running processes", "can be deleted while nothing runs"),
+    "demo": ("the demo, which is its own home", "can be deleted: make clean"),
+    "minicrawl": ("the invented web of the demo", "can be deleted with the demo: make clean"),
 }
 _OTHER_PARTS: Final = "others"
 
@@ -36,7 +36,7 @@ def size_findings(home: Path) -> Iterator[Finding]:
     """Yields a finding for each part of a home that has bytes, the largest first; none if there is no home."""
     sizes = _measure_parts(home)
     for part, size in sizes.most_common():
-        description, consequence = _PARTS.get(part, ("settings, locks and small files", "stays"))
+        description, consequence = _PARTS.get(part, ("settings, locks and small files", "keep"))
         yield Finding("ok", "size", f"{human_bytes(size)} in {part}: {description}; {consequence}")
 
 

@@ -67,10 +67,10 @@ def judge_publication(
     if fault := _find_unreadable(settings):
         return CheckResult(name, "error", fault, advice=_PUBLISH)
     if miscounted := find_new_miscounts(settings, workspace.lake):
-        message = f"{settings.published_path} leaves slices out. {'. '.join(describe_miscounts(miscounted))}"
+        message = f"{settings.published_path} omits slices. {'. '.join(describe_miscounts(miscounted))}"
         return CheckResult(name, "error", message, advice=MAKE_AGAIN)
     if leaves_slices_out(settings):
-        message = f"{settings.published_path} leaves slices out that are correct by now"
+        message = f"{settings.published_path} omits slices that are correct now"
         return CheckResult(name, "error", message, advice=_PUBLISH)
     if problems := read_left_out(settings.published_path):
         extension_texts = "; ".join(f"{extension} ({problem})" for extension, problem in problems.items())
@@ -81,7 +81,9 @@ def judge_publication(
             name, "warn", f"{abbreviate_keys(commits)} changed since the publication: the next run publishes it"
         )
     if lag is not None and initial_lag is None:
-        return CheckResult(name, "warn", "other settings, or another version, made it: the next run publishes it again")
+        return CheckResult(
+            name, "warn", "it was made with other settings or another version: the next run publishes it again"
+        )
     return CheckResult(name, "ok", f"{settings.published_path.stat().st_size:,} bytes, as the lake is now")
 
 
@@ -168,7 +170,7 @@ def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     if isinstance(tables, CheckResult):
         return tables
     if miscounted := find_new_miscounts(workspace.settings, workspace.lake):
-        message = f"slices are left out. {'. '.join(describe_miscounts(miscounted))}"
+        message = f"slices are omitted. {'. '.join(describe_miscounts(miscounted))}"
         return CheckResult(name, "error", message, advice=MAKE_AGAIN)
     rows = sum(table.row["lake_rows"] for table in tables)
     newer = [table.row["table_name"] for table in tables if table.now.commit_id != table.row["commit_id"]]

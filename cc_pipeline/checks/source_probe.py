@@ -150,7 +150,7 @@ def _read_footer(probe: _LiveProbe) -> str:
     [file] = tables.index_files.to_pylist()
     groups = len(tables.row_groups)
     unbounded = tables.row_groups[f"{KEY_COLUMN}_min"].null_count
-    bounds = f", of {unbounded} of which each look-up reads the keys: run cc-pipeline index repair" if unbounded else ""
+    bounds = f", {unbounded} of them without key bounds: run cc-pipeline index repair" if unbounded else ""
     etag = "an ETag" if file["etag"] else "no ETag, so a replacement cannot be noticed"
     return f"an index file of {file['file_size']:,} bytes has {groups} row groups{bounds}, and {etag}"
 
@@ -167,7 +167,7 @@ def _look_up_page(probe: _LiveProbe) -> str:
     keys = [key for span in cluster_index.cluster.learnt for key in (span.last, span.first)]
     page = next((page for key in keys if (page := _parse_page(key)) is not None), None)
     if page is None:
-        raise DataFault(DataKind.MISMATCH, key, None, "no key in its lines belongs to a certain page")
+        raise DataFault(DataKind.MISMATCH, key, None, "no key in its lines identifies a page")
     located = ZipNumLocator(transport, probe.crawl, cluster_index.cluster, clusters.members).locate(
         probe.crawl, _SUBSETS, [page]
     )

@@ -159,12 +159,12 @@ def missing_captures_verdict(lake: Lake) -> CheckResult:
     unconfirmed = rows.filter(pc.or_(*(rows[name] for name in flag_columns))).num_rows
     settled = planned - fetched - pending
     metrics: dict[str, int | float | str] = {
-        "planned": planned, "pending": pending, "is_final": settled, "not here": share(pending + settled, planned),
+        "planned": planned, "pending": pending, "final": settled, "not here": share(pending + settled, planned),
         "payloads other than indexed": mismatched, "doubted slices": unconfirmed,
         "no longer in the index": vanished,
     }  # fmt: skip
     if not pending and not unconfirmed and not vanished and settled * 100 < max(planned, 1):
-        message = f"{fetched:,} of {planned:,} captures are here"
+        message = f"{fetched:,} of {planned:,} captures are fetched"
         mismatch_text = f"; {mismatched:,} of them have a payload that differs from the index" if mismatched else ""
         return CheckResult("nothing_missing", "ok", message + mismatch_text, metrics)
     problems = [f"{pending:,} of {planned:,} captures are pending and will be requested again"] if pending else []
@@ -391,7 +391,7 @@ def check_statistics(row_groups: pa.Table) -> CheckResult:
     sources = row_groups[f"{KEY_COLUMN}_source"]
     metrics: dict[str, int | float | str] = {"row_groups": total}
     for entry in pc.value_counts(sources).to_pylist():
-        metrics[entry["values"] or "none"] = entry["counts"]
+        metrics[entry["values"] or "without bounds"] = entry["counts"]
     unbounded = sources.null_count
     if unbounded:
         message = (

@@ -56,6 +56,8 @@ def find_commands() -> dict[str, Command]:
 
 
 def _check_commands(extension_commands: Mapping[str, object], *, is_foreign: bool) -> dict[str, Command]:
+    """Returns an extension's commands by name, each as a ``Command``. The commands of an extension from another package
+    (``is_foreign``) are also built with typer. Raises the error of an invalid command."""
     checked = {name: as_command(value) for name, value in extension_commands.items()}
     if checked and is_foreign:
         # a parameter that typer cannot take would otherwise break every command

@@ -15,7 +15,8 @@ Source = Annotated[
     str | None,
     typer.Option(
         "--source",
-        help="Root of a Common Crawl bucket: a folder, https:// or s3://; several: a comma and a space between them.",
+        help="Root of a Common Crawl bucket: a folder, https:// or s3://; several are separated by a "
+        "comma and a space.",
     ),
 ]
 Home = Annotated[str | None, typer.Option("--home", help="Folder of all local state (default: data).")]
@@ -33,8 +34,8 @@ HomeCrawls = Annotated[
 ]
 _TARGET = typer.Argument(
     metavar="TARGET…",
-    help="Domains or other targets (host:, url:, prefix:, tld:, suffix:, rev:, set:), @FILE with one a line, or - for "
-    "standard input.",
+    help="Domains or other targets (host:, url:, prefix:, tld:, suffix:, rev:, set:), @FILE with "
+    "one per line, or - for standard input.",
 )
 Targets = Annotated[list[str], _TARGET]
 MaybeTargets = Annotated[list[str] | None, _TARGET]
@@ -76,14 +77,15 @@ Hosts = Annotated[
     typer.Option(
         "--hosts",
         metavar="FILTER",
-        help="Only hosts whose facts match, as in 'prank10 > 5 and fetch_200 > 100'; needs an extension that has them.",
+        help="Only hosts whose facts match, as in 'prank10 > 5 and fetch_200 > 100'; needs an "
+        "extension with facts of hosts.",
     ),
 ]
 Wait = Annotated[
     bool | None,
     typer.Option(
         "--wait/--no-wait",
-        help="Whether to wait for a source that refuses (default: at a terminal; elsewhere six minutes).",
+        help="Whether to wait for a source that refuses (default: 7 days at a terminal, else 6 minutes).",
     ),
 ]
 Yes = Annotated[
@@ -117,5 +119,7 @@ def index_gap_limit(allow_gaps: bool) -> float | None:
     return 1.0 if allow_gaps else None
 
 
-Creator = Annotated[str, typer.Option("--creator", help="Who makes it: a person's or an organization's name.")]
-Address = Annotated[str, typer.Option("--url", help="Where it will be described or found.")]
+Creator = Annotated[
+    str, typer.Option("--creator", help="Creator of the export: the name of a person or an organization.")
+]
+Address = Annotated[str, typer.Option("--url", help="Address at which the export will be described or found.")]

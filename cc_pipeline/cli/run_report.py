@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cc_pipeline import describe_missing_modules
 from cc_pipeline.cli.output import console, notice, show_table
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from cc_pipeline.api.target_runs import Part
-    from cc_pipeline.extraction.crawl_plan import PartitionChange
+    from cc_pipeline.extraction.crawl_plan import Change, PartitionChange
     from cc_pipeline.lake.slice import Slice
 
 #: Above this many (crawl, target) pairs, the table has one line per crawl.
@@ -32,7 +32,7 @@ _MAX_NAMED_PAIRS = 5
 _MAX_NAMED_MEMBERS = 20
 #: Maximum characters of a target's definition in a table or note.
 _MAX_DEFINITION_CHARS = 120
-_CHANGE_LABELS = {"new": "new", "updated": "updated", "same": "same", "undone": "not done"}
+_CHANGES: Final[tuple[Change, ...]] = ("new", "updated", "same", "not run")
 
 
 def warn_if_not_compiled(settings: Settings) -> None:
@@ -59,7 +59,7 @@ def print_run_summary(
         columns = ["crawl", "target", "this run", "captures", "new", "not here"]
         rows = _partition_rows(changes, by_slug)
     else:
-        columns = ["crawl", "targets", *_CHANGE_LABELS.values(), "empty", "captures", "new captures", "not here"]
+        columns = ["crawl", "targets", *_CHANGES, "empty", "captures", "new captures", "not here"]
         rows = [
             (crawl, *_count_changes(crawl_changes), *_count_captures(crawl_changes))
             for crawl, crawl_changes in _group_by_crawl(changes).items()
@@ -130,7 +130,7 @@ def _print_subset_summary(parts: Sequence[Part], *, details: bool) -> None:
     absent = [
         slug
         for slug, target_changes in by_target.items()
-        if slug not in found_slugs and all(change.change != "undone" for change in target_changes)
+        if slug not in found_slugs and all(change.change != "not run" for change in target_changes)
     ]
     _note_absent_targets(
         settings, absent, by_slug, {slug for part in parts for slug in part.forgotten}, details=details
@@ -231,7 +231,7 @@ def _partition_rows(changes: Mapping[Slice, PartitionChange], by_slug: Mapping[s
         (
             slice_.crawl,
             shorten_definition(by_slug[slice_.target]),
-            _CHANGE_LABELS[change.change],
+            change.change,
             *_count_captures([change]),
         )
         for slice_, change in changes.items()
@@ -250,9 +250,9 @@ def _count_changes(partition_changes: Sequence[PartitionChange]) -> tuple[int, .
     empty = sum(
         1
         for partition_change in partition_changes
-        if partition_change.change != "undone" and not partition_change.after.captures
+        if partition_change.change != "not run" and not partition_change.after.captures
     )
-    return len(partition_changes), *(changes[change] for change in ("new", "updated", "same", "undone")), empty
+    return len(partition_changes), *(changes[change] for change in _CHANGES), empty
 
 
 def _count_captures(changes: Iterable[PartitionChange]) -> tuple[int, int, int]:
@@ -272,7 +272,7 @@ def _note_empty_targets(
     forgotten: Collection[str],
 ) -> None:
     empty_slices = [
-        slice_ for slice_, change in changes.items() if change.change != "undone" and not change.after.captures
+        slice_ for slice_, change in changes.items() if change.change != "not run" and not change.after.captures
     ]
     kept_slices = [slice_ for slice_ in empty_slices if slice_.target not in forgotten]
     if kept_slices:
@@ -295,7 +295,7 @@ def _note_empty_targets(
     found_slugs = {
         slice_.target
         for slice_, change in changes.items()
-        if change.after.captures or change.change in ("same", "undone")
+        if change.after.captures or change.change in ("same", "not run")
     }
     absent_targets = [
         by_slug[slug] for slug in dict.fromkeys(slice_.target for slice_ in empty_slices) if slug not in found_slugs

@@ -276,7 +276,7 @@ def _read_time(text: Any) -> datetime | None:
     except ValueError:
         return None
     if moment.year not in _YEARS:
-        raise ValueError(f"says the time {text.strip()[:40]!r}, which no crawl can have")
+        raise ValueError(f"has the time {text.strip()[:40]!r}, which no crawl can have")
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 

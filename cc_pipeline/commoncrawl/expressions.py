@@ -43,8 +43,9 @@ WORDS: Final = frozenset({"and", "or", "not", "in", "is", "null", "between", "li
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of an expression. ``call`` is the operation on the values of ``parts``, ``at`` its position in the text.
-    ``perhaps`` is ambiguous: an expression, or the text in ``value``; the other side of the comparison decides."""
+    """A node of an expression. ``call`` is the operation on the values of ``parts``, ``position`` its position in the
+    text. ``perhaps`` is ambiguous: an expression, or the text in ``value``; the other side of the comparison
+    decides."""
 
     call: str
     parts: tuple[Node, ...] = ()

@@ -20,8 +20,8 @@ from cc_pipeline.commoncrawl.expressions import BARE, COMPARED, NUMBER, WORDS, F
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, CONDITION_COLUMNS
 from cc_pipeline.errors import UserInputError, describe_unknown_name
 
-#: The values of the column ``meant`` of captures and pages, if their target has a condition. For captures and records,
-#: ``unknown: `` precedes the rest of the condition, which the page must decide.
+#: The values of the column ``condition_match`` of captures and pages, if their target has a condition. For captures and
+#: records, ``unknown: `` precedes the rest of the condition, which the page must decide.
 MATCH_YES, MATCH_NO, MATCH_UNKNOWN = "yes", "no", "unknown"
 OPEN = f"{MATCH_UNKNOWN}: "
 

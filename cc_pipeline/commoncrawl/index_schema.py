@@ -47,28 +47,30 @@ INDEX_COLUMNS: Final = (
     Column("url_host_private_domain", pa.string(), "Registered domain by the whole public suffix list"),
     Column("url_host_name_reversed", pa.string(), "Host from the last part on: com.example.www"),
     Column("url_protocol", pa.string(), "http or https"),
-    Column("url_port", pa.int32(), "Only where the URL has one"),
+    Column("url_port", pa.int32(), "Port in the URL; null if it has none"),
     Column("url_path", pa.string(), "Path of the URL"),
     Column("url_query", pa.string(), "Query of the URL, without the question mark"),
     FETCH_TIME,
     FETCH_STATUS,
-    Column("fetch_redirect", pa.string(), "Where a redirect leads (since CC-MAIN-2019-47)"),
+    Column("fetch_redirect", pa.string(), "Target of a redirect (since CC-MAIN-2019-47)"),
     CONTENT_DIGEST,
     CONTENT_MIME_TYPE,
-    Column("content_mime_detected", pa.string(), "Media type found by looking at the bytes"),
-    Column("content_charset", pa.string(), "Encoding as the crawler found it"),
+    Column("content_mime_detected", pa.string(), "Media type detected from the bytes"),
+    Column("content_charset", pa.string(), "Encoding that the crawler detected"),
     Column(
-        "content_languages", pa.string(), "Up to three ISO-639-3 codes, best first (CLD2); text with commas in the lake"
+        "content_languages",
+        pa.string(),
+        "Up to three ISO-639-3 codes, best first (CLD2); comma-separated text in the lake",
     ),
     Column(
         "content_truncated",
         pa.string(),
-        "Why the payload is cut (length, time, disconnect, unspecified); null for a whole one",
+        "Why the payload is cut (length, time, disconnect, unspecified); null for a complete one",
     ),
     WARC_FILENAME,
     WARC_RECORD_OFFSET,
     WARC_RECORD_LENGTH,
-    Column("warc_segment", pa.string(), "Segment of the crawl the file belongs to"),
+    Column("warc_segment", pa.string(), "Segment of the crawl that has the file"),
 )
 
 INDEX_COLUMN_NAMES: tuple[str, ...] = tuple(column.name for column in INDEX_COLUMNS)
@@ -77,12 +79,12 @@ INDEX_COLUMN_NAMES: tuple[str, ...] = tuple(column.name for column in INDEX_COLU
 #: in index files of CC-MAIN-2026-30, but not in those of 2026-21, its first crawl by the schema file.
 LATER_COLUMNS: Final = (Column("warc_record_id", pa.binary(), "Id of the record, in newer indexes"),)
 
-#: The result of every locator: one row per capture. ``domain`` is the registered domain (host for IPs and
-#: hosts without a public suffix). ``archive_format`` is ``warc`` or ``arc``. ``located_by`` names the
-#: locator, ``index_file`` and ``index_position`` the source of the row in the index (row group number for
-#: Parquet, block number for the B-tree, member offset for ZipNum). ``extra_columns`` holds columns or CDXJ
-#: keys unknown to this version, as text. ``meant``, for a target with a condition: the index decides that the capture
-#: matches (``yes``), or cannot decide (``unknown``).
+#: The result of every locator: one row per capture. ``domain`` is the registered domain (host for IPs and hosts without
+#: a public suffix). ``archive_format`` is ``warc`` or ``arc``. ``located_by`` names the locator, ``index_file`` and
+#: ``index_position`` the source of the row in the index (row group number for Parquet, block number for the B-tree,
+#: member offset for ZipNum). ``extra_columns`` holds columns or CDXJ keys unknown to this version, as text.
+#: ``condition_match``, for a target with a condition: the index decides that the capture matches (``yes``), or cannot
+#: decide (``unknown``).
 CAPTURE_COLUMNS: Final = (
     CRAWL,
     SUBSET,
@@ -93,13 +95,15 @@ CAPTURE_COLUMNS: Final = (
     Column(
         "located_by",
         pa.string(),
-        "The kind of index that named it, as --index calls it; of a whole look-up also btree+zipnum",
+        "Kind of index that listed it, as in --index; btree+zipnum if a look-up used both",
         nullable=False,
     ),
-    Column("index_file", pa.string(), "The index file the row came from"),
-    Column("index_position", pa.int64(), "Row group (parquet), block (btree) or member offset (zipnum) within it"),
+    Column("index_file", pa.string(), "Index file of the row"),
+    Column("index_position", pa.int64(), "Row group (parquet), block (btree) or member offset (zipnum) in that file"),
     Column(
-        "extra_columns", pa.map_(pa.string(), pa.string()), "Columns of the index this version does not know, as text"
+        "extra_columns",
+        pa.map_(pa.string(), pa.string()),
+        "Columns of the index that this version does not know, as text",
     ),
     MEANT,
 )

@@ -266,7 +266,7 @@ def _read_url(value: str) -> str:
 
 
 def _rev(value: str) -> Target:
-    members = _distinct(tuple(_one_rev(part.strip()) for part in value.split(",") if part.strip()))
+    members = _distinct(tuple(_reversed_host(part.strip()) for part in value.split(",") if part.strip()))
     if not members:
         raise UserInputError(f"{quote('rev:' + value)} has nothing after rev:")
     if len(members) == 1:
@@ -275,7 +275,8 @@ def _rev(value: str) -> Target:
     return Target("set", value_list, hashed_slug("rev", value_list), members)
 
 
-def _one_rev(value: str) -> Target:
+def _reversed_host(value: str) -> Target:
+    """Returns the target of a reversed host (``com.nytimes.blogs``), which a path may follow."""
     host, slash, path = value.partition("/")
     name = host.lower()
     if not _REVERSED.fullmatch(name + slash + path):
@@ -324,7 +325,7 @@ def _set_in_file(name: str, file: str, folder: Path | None) -> Target:
         raise UserInputError(f"{path}, line {line} is not UTF-8 text; save the file as UTF-8") from None
     except OSError as error:
         raise UserInputError(
-            f"the members of {quote('set:' + name)} are to stand in {path}, which cannot be read: {error.strerror}"
+            f"the file with the members of {quote('set:' + name)} cannot be read: {path}: {error.strerror}"
         ) from None
     return _set_of_text(name, slug, file, str(path), text)
 

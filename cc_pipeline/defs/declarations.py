@@ -18,7 +18,7 @@ import dagster as dg
 
 from cc_pipeline.columns import Column
 
-#: The partition definitions of a home (``Placement``).
+#: The partition definitions of a home (``HomeNamespace``).
 Partitions = Literal["crawl", "target", "pairs", "source_file"]
 #: The source columns of each column.
 Columns = Mapping[str, Sequence[tuple[dg.AssetKey, str]]]

@@ -31,10 +31,7 @@ NO_OUTPUT = {"module": "dagster._core.storage.noop_compute_log_manager", "class"
 
 
 def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, reason: str) -> None:
-    """Marks a run whose process is dead as failed and frees its pool slots.
-
-    The public interface can only ask the process of a run to end it.
-    """
+    """Marks a run whose process is dead as failed and frees its pool slots. Publicly, only the process can be asked."""
     instance.report_run_failed(run, reason)
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 

@@ -407,7 +407,7 @@ class Launcher:
         while waiting := busy_keys & (running_keys := self._find_running_partitions()).keys():
             interruption.check()
             runs = ", ".join(sorted({running_keys[key] for key in waiting}))
-            progress.report("wait for another run", len(postponed_keys) - len(waiting), len(postponed_keys), runs)
+            progress.report("waiting for another run", len(postponed_keys) - len(waiting), len(postponed_keys), runs)
             time.sleep(_POLL_SECONDS)
         postponed_keys = list(exclude_done(postponed_keys))
         yield from (

@@ -131,7 +131,7 @@ def _request_size(transport: Transport, key: str) -> tuple[int, str | None] | No
     if info is None:
         return None
     if info.size is None:
-        raise _unreadable(key, "the source does not say how large it is")
+        raise _unreadable(key, "the source does not give its size")
     return info.size, info.etag
 
 
@@ -184,7 +184,7 @@ def _crawl_of(transport: Transport, location: str, kind: FileKind) -> str:
     part_of = _PART_OF.search(first.payload) if isinstance(first, ArchivedRecord) else None
     if part_of is None:
         place = "path" if is_local(location) else "key"
-        raise UserInputError(f"neither {location} nor its {place} says which crawl it belongs to; name it with --crawl")
+        raise UserInputError(f"neither {location} nor its {place} names its crawl; give it with --crawl")
     return validate_crawl_id(part_of.group(1).decode("latin-1"))
 
 

@@ -36,17 +36,17 @@ PROVENANCE_COLUMNS: Final = (
     Column(
         "parser",
         pa.string(),
-        "Who made the row: cc_pipeline.documents, or Common Crawl itself (commoncrawl-2012, -wat, -wet)",
+        "Maker of the row: cc_pipeline.documents, or Common Crawl (commoncrawl-2012, -wat, -wet)",
         nullable=False,
     ),
     Column(
         "parser_version",
         pa.string(),
-        "Rows of an older version are stale and parsed again without refetching",
+        "Version of the parser; rows of an older one are stale and parsed again without refetching",
         nullable=False,
     ),
     Column("source_kind", pa.string(), "records, sequencefile, wat or wet", nullable=False),
-    Column("source_file", pa.string(), "The archive file; of rows from files read whole that file"),
+    Column("source_file", pa.string(), "The archive file, or the file that was read whole"),
 )
 
 #: One header or OpenGraph property; a list of these keeps order and repetition, which a map cannot.
@@ -185,13 +185,11 @@ _QUALITY_COUNTS = frozenset(
 QUALITY = _struct(**{name: pa.int32() if name in _QUALITY_COUNTS else pa.float32() for name in Quality._fields})
 
 _METADATA: Final = (
-    Column("attempt_time", TIMESTAMP, "When the crawl of the page was attempted"),
-    Column(
-        "disposition", pa.string(), "SUCCESS or FAILURE, as the 2012 metadata has it (docs/formats.md)", nullable=False
-    ),
-    Column("failure_reason", pa.string(), "Why it is a FAILURE, in the words of 2012 or ours (docs/formats.md)"),
+    Column("attempt_time", TIMESTAMP, "Time of the crawler's attempt"),
+    Column("disposition", pa.string(), "SUCCESS or FAILURE, as in the 2012 metadata (docs/formats.md)", nullable=False),
+    Column("failure_reason", pa.string(), "Reason of a FAILURE, a term of 2012 or of ours (docs/formats.md)"),
     Column("failure_detail", pa.string(), "The failure in words"),
-    Column("redirect_from", REDIRECT, "The exchange that led here, where the archive tells it (2012)"),
+    Column("redirect_from", REDIRECT, "Request and response that redirected here, if the archive has them (2012)"),
     Column("redirect_to", pa.string(), "Absolute target of a redirect"),
     Column("server_ip", pa.string(), "Address of the server, as archived"),
     Column("http_result", pa.int32(), "HTTP status"),
@@ -200,35 +198,35 @@ _METADATA: Final = (
     ),
     Column("http_header_list", pa.list_(NAME_VALUE), "Every header as archived, in order"),
     Column("content_len", pa.int64(), "Content-Length as sent, else bytes of the body"),
-    Column("mime_type", pa.string(), "Media type as declared, without parameters; text/html where nothing is declared"),
+    Column("mime_type", pa.string(), "Media type as declared, without parameters; text/html if none is declared"),
     Column(
-        "type_from", pa.string(), "What decided how the body is read: header, archive (the type it identified) or bytes"
+        "type_from",
+        pa.string(),
+        "Origin of the type by which the body is read: header, archive (the type that it identified) or bytes",
     ),
-    Column("download_size", pa.int64(), "Bytes that travelled"),
-    Column("download_truncated", pa.bool_(), "True when the body was cut"),
-    Column("truncated_reason", pa.string(), "The archive's word for why the body was cut"),
-    Column("content_is_gzip", pa.bool_(), "True when it travelled gzipped"),
+    Column("download_size", pa.int64(), "Bytes that were transferred"),
+    Column("download_truncated", pa.bool_(), "Whether the body was cut"),
+    Column("truncated_reason", pa.string(), "Why the body was cut, in the archive's term"),
+    Column("content_is_gzip", pa.bool_(), "Whether the body was transferred gzipped"),
     Column("gunzip_content_len", pa.int64(), "Bytes after unpacking"),
-    Column("gunzip_failed", pa.bool_(), "Files of 2012 only"),
+    Column("gunzip_failed", pa.bool_(), "Whether unpacking failed; only in files of 2012"),
     Column("md5", pa.string(), "MD5 of the body, hexadecimal"),
-    Column("charset_detected", pa.string(), "Encoding the text was read in"),
+    Column("charset_detected", pa.string(), "Encoding of the text"),
     Column(
         "charset_detector", pa.int32(), "0 header, 1 meta tag, 2 and 3 detectors, 10 undetermined (docs/documents.md)"
     ),
     Column("text_simhash", pa.int64(), "64-bit simhash of the text by the 2012 algorithm, signed"),
-    Column("parsed_as", pa.string(), "html or feed; null for what is neither"),
-    Column("content", CONTENT, "What the page says: title, meta tags, links; or the feed's own fields"),
-    Column("archiveInfo", ARCHIVE_INFO, "The archive pointer in the numbers of 2012 (arcFileParition is spelt so)"),
+    Column("parsed_as", pa.string(), "html or feed; null for anything else"),
+    Column("content", CONTENT, "Title, meta tags and links of a page; or the fields of a feed"),
+    Column(
+        "archiveInfo", ARCHIVE_INFO, "Location in the archive, in the numbers of 2012 (arcFileParition is spelled so)"
+    ),
     # anomalies of readable pages, words of documents/page.py's FLAGS
-    Column("flags", _STRINGS, "What was odd but readable"),
-    Column(
-        "metadata_json", pa.string(), "Null; cc-pipeline export --format metadata-json writes the document on demand"
-    ),
-    Column(
-        "feed", FEED, "What a feed says of itself beyond the 2012 document: version, language, pictures, links, podcast"
-    ),
+    Column("flags", _STRINGS, "Anomalies of a readable page"),
+    Column("metadata_json", pa.string(), "Always null; cc-pipeline export --format metadata-json writes the document"),
+    Column("feed", FEED, "Fields of a feed that the 2012 document lacks: version, language, pictures, links, podcast"),
     # the page's own metadata: documents/about/
-    Column("published", TIMESTAMP, "When the page, feed or item says it was published; null where no date was found"),
+    Column("published", TIMESTAMP, "Publication time, as the page, feed or item states; null if no date was found"),
     Column(
         "published_precision",
         pa.string(),
@@ -237,18 +235,18 @@ _METADATA: Final = (
     Column(
         "published_day",
         pa.date32(),
-        "The day in the page's own zone, as it stands in the address or in the date as written",
+        "Day in the page's own time zone, from its address or its date as written",
     ),
     Column(
         "published_from",
         pa.string(),
         "json-ld, open-graph, meta, microdata, rdfa, time, url; htmldate and htmldate-text are guesses",
     ),
-    Column("modified", TIMESTAMP, "When the page says it was last changed; headers do not count"),
+    Column("modified", TIMESTAMP, "Time of the last change, as the page states; headers do not count"),
     Column("modified_precision", pa.string(), "As published_precision"),
     Column("modified_day", pa.date32(), "As published_day"),
     Column("modified_from", pa.string(), "json-ld, open-graph, meta, microdata, rdfa or time"),
-    Column("author", pa.string(), "Names, several with commas between them"),
+    Column("author", pa.string(), "Names, comma-separated"),
     Column(
         "author_from",
         pa.string(),
@@ -259,16 +257,18 @@ _METADATA: Final = (
     Column(
         "robots",
         pa.list_(ROBOTS_RULE),
-        "What robots are asked: source (meta or header), bot (null: every one), directives in lower case",
+        "Rules for robots: source (meta or header), bot (null: all), directives in lower case",
     ),
-    Column("robots_directives", _STRINGS, "What every robot is asked, each once; none is told as noindex and nofollow"),
+    Column("robots_directives", _STRINGS, "Directives for all robots, each once; none counts as noindex and nofollow"),
     Column("tdm_reservation", pa.bool_(), "Whether text and data mining is reserved, by header or meta tag (TDMRep)"),
     Column("tdm_policy", pa.string(), "Absolute URL of the policy for text and data mining"),
-    Column("alternates", pa.list_(ALTERNATE), "The page in other languages: hreflang, url, source (link or header)"),
+    Column("alternates", pa.list_(ALTERNATE), "Versions in other languages: hreflang, url, source (link or header)"),
     Column(
-        "feed_links", pa.list_(FEED_FOUND), "Feeds the page names: type (rss, atom, json or null), url, title, source"
+        "feed_links",
+        pa.list_(FEED_FOUND),
+        "Feeds that the page links: type (rss, atom, json or null), url, title, source",
     ),
-    Column("refresh", REFRESH, "Seconds and URL of its refresh (null: itself), source meta or header"),
+    Column("refresh", REFRESH, "Seconds and URL of its refresh (null: the page itself), source meta or header"),
     Column("headings", pa.list_(HEADING), "Level 1 to 6 and text, in order"),
     Column(
         "structured", pa.list_(STRUCTURED), "JSON-LD documents, microdata and RDFa items: syntax, types, value as JSON"
@@ -277,90 +277,98 @@ _METADATA: Final = (
     Column(
         "fetch_time_corrected",
         TIMESTAMP,
-        "Of ARC files of crawl-002, whose dates are Pacific time: fetch_time in UTC, moved by the whole "
-        "hours that the response's Date is away; null for other captures, and without a Date within a day",
+        "fetch_time in UTC for ARC files of crawl-002, whose dates are in Pacific time: shifted "
+        "by the whole hours to the response's Date; null for other captures, and without a Date "
+        "within a day",
     ),
 )
 
 _TEXT: Final = (
     Column(
-        "text", pa.string(), "Title, description and body, white space collapsed; feeds, JSON, XML, PDF: all their text"
+        "text",
+        pa.string(),
+        "Title, description and body with white space collapsed; the whole text of feeds, JSON, XML and PDF",
     ),
     Column("main_content", pa.string(), "Text without navigation and other boilerplate"),
-    Column("main_content_extractor", pa.string(), "Library and version that found main_content"),
-    Column("title", pa.string(), "Title of the page: the best it says about itself"),
+    Column("main_content_extractor", pa.string(), "Library and version that extracted main_content"),
+    Column("title", pa.string(), "Title of the page, from the best of its own sources"),
     Column("description", pa.string(), "Meta description, else og:description"),
     Column("site_name", pa.string(), "og:site_name or application-name"),
-    Column("author", pa.string(), "Names, several with commas between them"),
-    Column("published", TIMESTAMP, "When the page, feed or item says it was published; null where no date was found"),
-    Column("html_lang", pa.string(), "lang of the root element"),
+    Column("author", pa.string(), "Names, comma-separated"),
+    Column("published", TIMESTAMP, "Publication time, as the page, feed or item states; null if no date was found"),
+    Column("html_lang", pa.string(), "lang attribute of the root element"),
     Column(
-        "content_languages", pa.string(), "Up to three ISO-639-3 codes, best first (CLD2); text with commas in the lake"
+        "content_languages",
+        pa.string(),
+        "Up to three ISO-639-3 codes, best first (CLD2); comma-separated text in the lake",
     ),
-    Column("language_reliable", pa.bool_(), "CLD2's own trust in the languages; null where the codes are not ours"),
+    Column(
+        "language_reliable", pa.bool_(), "Whether CLD2 calls the languages reliable; null if the codes are not ours"
+    ),
     Column("canonical_url", pa.string(), "Absolute target of rel=canonical"),
-    Column("open_graph", pa.list_(NAME_VALUE), "OpenGraph properties in order, repetitions kept"),
+    Column("open_graph", pa.list_(NAME_VALUE), "OpenGraph properties in order, with repetitions"),
     # one compact JSON document per script; its schema is the page's, so it stays text
     Column("json_ld", _STRINGS, "One compact JSON text per script"),
     Column("json_ld_types", _STRINGS, "Every @type in the JSON-LD"),
-    Column("main_content_markdown", pa.string(), "main_content as Markdown, where CC_PIPELINE_MARKDOWN asks for it"),
+    Column("main_content_markdown", pa.string(), "main_content as Markdown, if CC_PIPELINE_MARKDOWN is on"),
     # the reader: html, feed, text, json, xml, sitemap, pdf
     Column(
         "text_type",
         pa.string(),
-        "What was read: html, feed, text, json, xml, sitemap, pdf; null for files of 2012, WAT and WET",
+        "Kind of document: html, feed, text, json, xml, sitemap, pdf; null for files of 2012, WAT and WET",
     ),
     # of the main content: documents/signals/
-    Column("content_simhash", pa.int64(), "Simhash of main_content: few differing bits, much the same text"),
+    Column("content_simhash", pa.int64(), "Simhash of main_content; similar texts differ in few bits"),
     Column(
         "content_minhash",
         pa.list_(pa.int32()),
-        "64 least values of its five-word runs: the share of equal places estimates the share in common",
+        "MinHash of 64 values over runs of five words of main_content; the share of equal "
+        "positions estimates the share of common runs",
     ),
     Column(
         "quality",
         QUALITY,
-        "Figures of main_content after the rules of Gopher and C4 (docs/documents.md); null without a word",
+        "Metrics of main_content by the rules of Gopher and C4 (docs/documents.md); null without a word",
     ),
 )
 
 _LINKS: Final = (
-    Column("link_index", pa.int32(), "Place among the page's links, from 0", nullable=False),
+    Column("link_index", pa.int32(), "Position among the page's links, from 0", nullable=False),
     # the feed item whose content holds the link; null for links of the page itself
-    Column("item_index", pa.int32(), "The feed item whose content has the link; null for the page's own"),
-    Column("type", pa.string(), "Element of the link: a, link, img, script …; of sitemaps url, sitemap, image, video"),
+    Column("item_index", pa.int32(), "Feed item whose content has the link; null for links of the page itself"),
+    Column("type", pa.string(), "Element of the link: a, link, img, script …; in sitemaps url, sitemap, image, video"),
     Column("href", pa.string(), "As written"),
-    Column("link_url", pa.string(), "What a browser would ask for: absolute, escaped; null where that cannot be"),
-    Column("link_host", pa.string(), "Host of link_url in ASCII (xn--…), as the index has it"),
+    Column("link_url", pa.string(), "URL that a browser would request: absolute, escaped; null if there is none"),
+    Column("link_host", pa.string(), "Host of link_url in ASCII (xn--…), as in the index"),
     Column("link_domain", pa.string(), "Registered domain of link_host"),
     Column("text", pa.string(), "Text of a link (a, area)"),
     Column("rel", pa.string(), "The rel attribute, as written"),
-    Column("attributes", _ATTRIBUTES, "Every other attribute of the element but rel; none for srcset"),
+    Column("attributes", _ATTRIBUTES, "All other attributes of the element except rel; empty for srcset"),
     # the attribute that holds the link; null if the source does not have it
     Column(
         "attribute",
         pa.string(),
-        "The attribute that holds the link: href, src, srcset, action, poster, data; null where nobody says",
+        "Attribute of the link: href, src, srcset, action, poster, data; null if the source does not have it",
     ),
-    Column("link_host_shown", pa.string(), "The host as browsers show it, where that is not link_host"),
+    Column("link_host_shown", pa.string(), "Host as browsers show it, if it differs from link_host"),
 )
 
 _FEED_ITEMS: Final = (
     Column("feed_type", pa.string(), "rss-feed, atom-feed or json-feed"),
     Column("feed_title", pa.string(), "Title of the feed"),
-    Column("item_index", pa.int32(), "Place in the feed, from 0", nullable=False),
+    Column("item_index", pa.int32(), "Position in the feed, from 0", nullable=False),
     Column("title", pa.string(), "Title of the item, as text"),
     Column("description", pa.string(), "Description of the item, as text"),
-    Column("link", pa.string(), "The item's first link"),
+    Column("link", pa.string(), "First link of the item"),
     # every link of the item: alternate, self, replies, enclosure ...
     Column("links", _FEED_LINKS, "All links of the item, with type, rel and title"),
-    Column("author", pa.string(), "As written, or the first name"),
+    Column("author", pa.string(), "Author as written, or the first name of authors"),
     Column("authors", _AUTHORS, "Name, address and mail of each author"),
     Column("categories", _STRINGS, "Categories as listed"),
     Column("comments", pa.string(), "Address of the comments"),
     Column("guid", pa.string(), "Id of the item"),
-    Column("published", TIMESTAMP, "When the page, feed or item says it was published; null where no date was found"),
-    Column("updated", TIMESTAMP, "When the item says it was updated"),
+    Column("published", TIMESTAMP, "Publication time, as the page, feed or item states; null if no date was found"),
+    Column("updated", TIMESTAMP, "Time of the last update, as the item states"),
     Column("content", pa.string(), "Markup of the item"),
     Column("content_type", pa.string(), "Media type of content"),
     # the dates as written, and how exact they are (documents/dates.py)
@@ -372,12 +380,12 @@ _FEED_ITEMS: Final = (
         "moment, local (no zone: the clock time as if UTC), day, week, month or year",
     ),
     Column("updated_precision", pa.string(), "As published_precision"),
-    Column("language", pa.string(), "Language of the item, as it says"),
+    Column("language", pa.string(), "Language of the item, as declared"),
     Column("image", pa.string(), "Address of the item's picture"),
     Column(
         "enclosures",
         pa.list_(ENCLOSURE),
-        "Files that belong to it: url, type, length in bytes, title, duration in seconds",
+        "Files of the item: url, type, length in bytes, title, duration in seconds",
     ),
     Column(
         "media",
@@ -385,7 +393,9 @@ _FEED_ITEMS: Final = (
         "Objects of Media RSS: url, type, medium, size in pixels and bytes, duration in seconds, texts, player",
     ),
     Column(
-        "podcast", PODCAST, "What iTunes' elements say: owner, type, explicit, episode, season, duration in seconds …"
+        "podcast",
+        PODCAST,
+        "Values of the iTunes elements: owner, type, explicit, episode, season, duration in seconds …",
     ),
 )
 

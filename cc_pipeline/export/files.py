@@ -176,7 +176,7 @@ def _readme(
     lines = [
         f"# {description.title}",
         "",
-        f"Handed on by {SOFTWARE} at {provenance.created_at:%Y-%m-%d %H:%M:%S} UTC.",
+        f"Exported by {SOFTWARE} at {provenance.created_at:%Y-%m-%d %H:%M:%S} UTC.",
         "",
     ]
     lines += ["## What is here", "", "| name | rows | columns | crawls |", "|---|---|---|---|"]
@@ -220,6 +220,8 @@ def sha256_of(path: Path) -> str:
 
 def _is_own_readme(readme: Path) -> bool:
     try:
-        return any(line.startswith("Handed on by ") for line in readme.read_text("utf-8").splitlines()[:_HEAD_LINES])
+        return any(
+            line.startswith("Exported by cc_pipeline") for line in readme.read_text("utf-8").splitlines()[:_HEAD_LINES]
+        )
     except (OSError, UnicodeDecodeError):
         return False

@@ -64,8 +64,8 @@ class CaptureTotals:
     of their fetch. ``retained`` were there before and are not in the answer; ``outside`` were left out; ``repeated``
     are further rows of captures that the index had named already.
 
-    ``before`` were there before the look-up. ``unlisted_captures`` of the captures are no longer in the index that
-    named them, and ``removal`` is a digest of these."""
+    ``captures_before`` were there before the look-up. ``unlisted_captures`` of the captures are no longer in the index
+    that named them, and ``removal`` is a digest of these."""
 
     rows: int = 0
     members: Mapping[str, int] | None = None
@@ -92,8 +92,8 @@ class CaptureBuffer:
         self._kinds = pa.array(index_kinds(), pa.string())
 
     def add(self, slice_: Slice, rows: pa.Table, *, was_stored: bool = False) -> None:
-        """Adds captures of a slice (``CAPTURE_SCHEMA``); ``before``: they were stored already and are not in the
-        answer. If two rows have one location, the more detailed row is kept."""
+        """Adds captures of a slice (``CAPTURE_SCHEMA``); ``was_stored``: they are not in the answer. If two
+        rows have one location, the more detailed row is kept."""
         count = rows.num_rows
         rows = self._blocklist.exclude_blocked(rows)
         self.blocked_captures += count - rows.num_rows

@@ -30,8 +30,8 @@ from cc_pipeline.workspace.workspace import Workspace
 #: Tables whose commits may change a plan: targets and their blocks, and the last table of each stage.
 _PLAN_TABLES: Final = ("targets", *(stage.main_table for stage in STAGES))
 
-#: ``new``: no rows before. ``updated``: looked up, fetched or parsed again. ``undone``: a stage is missing.
-Change: TypeAlias = Literal["new", "updated", "same", "undone"]
+#: ``new``: no rows before. ``updated``: looked up, fetched or parsed again. ``not run``: a stage is missing.
+Change: TypeAlias = Literal["new", "updated", "same", "not run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class PartitionChange:
     def change(self) -> Change:
         """The change of the partition: whether it is new, updated, unchanged, or lacks a stage."""
         if not self.after.input_digests or None in self.after.input_digests:
-            return "undone"
+            return "not run"
         if not self.before.input_digests or all(digest is None for digest in self.before.input_digests):
             return "new"
         return "same" if self.before.input_digests == self.after.input_digests else "updated"

@@ -34,9 +34,9 @@ from cc_pipeline.workspace.workspace import Workspace
 class FetchRequest:
     """The request of one fetch: the ``captures`` of ``slices`` of a crawl, in the order of their locations ``places``.
 
-    Rows in ``reusable_records`` need not be fetched again. ``holding`` is called with the files that are adopted from
-    killed runs, before anything is fetched. ``in_table`` gives the locations of all records that the table has of the
-    crawl. ``scratch`` exists until the commit."""
+    Rows in ``reusable_records`` need not be fetched again. ``on_adopted_files`` is called with the files that are
+    adopted from killed runs, before anything is fetched. ``read_table_places`` gives the locations of all records that
+    the table has of the crawl. ``scratch`` exists until the commit."""
 
     slices: Sequence[Slice]
     captures: OrderedRows

@@ -92,11 +92,10 @@ def fetch_captures(
     fetched again only if their bytes are gone.
 
     ``replay``: quarantined and settled records are fetched again too, in all located subsets. ``distrusted`` are
-    captures whose stored bytes are not used.
-    Raises ``NotGiven`` when the source gives nothing, or less than the settings allow, after the fetched records were
-    committed; the error names the targets and has the report of all. Raises ``EnvironmentFault`` when the disk fails,
-    and as :func:`~cc_pipeline.extraction.run_inputs.run_and_replan` does. Records fetched until then are kept, and the
-    next call adopts them.
+    captures whose stored bytes are not used. Raises ``FetchIncomplete`` when the source gives nothing, or less than the
+    settings allow, after the fetched records were committed; the error names the targets and has the report of all.
+    Raises ``EnvironmentFault`` when the disk fails, and as :func:`~cc_pipeline.extraction.run_inputs.run_and_replan`
+    does. Records fetched until then are kept, and the next call adopts them.
     """
 
     def fetch_all(run: RunInputs) -> StageReport:
@@ -238,7 +237,7 @@ def _read_new_state(state: _FetchState, group_state: GroupState) -> GroupState:
 
 
 def _finish(state: _FetchState, fetch_plan: _FetchPlan, group_state: GroupState, started: float) -> StageReport:
-    """Empties slices that a set no longer has, and builds the report of the stage. Raises ``NotGiven``, with the
+    """Empties slices that a set no longer has, and builds the report of the stage. Raises ``FetchIncomplete``, with the
     report, if targets lack more than they may."""
     workspace, crawl, target_slices, slice_states = (
         state.workspace,

@@ -27,12 +27,12 @@ MAX_ROUNDS: Final = 5
 class FetchCounts:
     """The numbers of captures after a fetch, by outcome; ``pending`` ones were not fetched and are retried.
 
-    ``retries_exhausted`` of the pending ones were asked for in ``MAX_ROUNDS`` runs; ``rounds`` is the least number of
-    runs that asked for one. ``reason`` is the most frequent one, ``example`` a capture with its reason in words.
-    ``stored_bytes`` are the bytes of its records, ``stored`` the bytes that are needed of each file. Lost captures,
-    mostly for ``lost_reason``, are at most ``lost_in_top_file`` in one archive file (``lost_top_file``). ``losses`` is
-    a digest of them. ``mismatched`` of the fetched ones have another payload than the index names; ``mismatches`` is a
-    digest of them and their payloads."""
+    ``retries_exhausted`` of the pending ones were asked for in ``MAX_ROUNDS`` runs; ``unsuccessful_runs`` is the least
+    number of runs that asked for one. ``reason`` is the most frequent one, ``example`` a capture with its reason in
+    words. ``stored_bytes`` are the bytes of its records, ``stored`` the bytes that are needed of each file. Lost
+    captures, mostly for ``lost_reason``, are at most ``lost_in_top_file`` in one archive file (``lost_top_file``).
+    ``losses`` is a digest of them. ``mismatched`` of the fetched ones have another payload than the index names;
+    ``mismatches`` is a digest of them and their payloads."""
 
     planned: int
     fetched: int
@@ -155,7 +155,7 @@ class Tally:
             url, detail = row["url_first"], row["detail_first"]
             rounds_min, rounds_sum = row["asked_min"], row["asked_sum"]
             pending_counts = _PendingCounts(
-                row["count_all"], row["given_up_sum"], rounds_min, rounds_sum, f"{url}: {detail}"
+                row["count_all"], row["retries_exhausted_sum"], rounds_min, rounds_sum, f"{url}: {detail}"
             )
             self._get_pending(row["target"], row["reason"]).add(pending_counts)
         ends = pc.add(rows["stored_offset"], rows["stored_length"])

@@ -67,9 +67,7 @@ _RETAINED_MESSAGE = (
     "{n:,} captures stay in {crawl} although this answer does not list them: other index files named them"
 )
 _REMOVED_MESSAGE = "{n:,} captures were removed from {crawl}: its index no longer lists them"
-_REPEATED_MESSAGE = (
-    "the index of {crawl} repeats itself: {n:,} more rows of captures of {slug}, each of which is kept once"
-)
+_REPEATED_MESSAGE = "the index of {crawl} lists captures twice: {n:,} more rows of captures of {slug} were ignored"
 #: Targets with repeated captures that the report names.
 _MAX_NAMED_TARGETS = 5
 
@@ -150,12 +148,12 @@ def refuse_unharvested(workspace: Workspace, indexes: Mapping[tuple[str, str], I
 def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
     """Finds the captures of ``slugs`` in ``crawl``. Slices whose inputs are unchanged stay.
 
-    Of a set with changed members, only the new members are looked up, and an unchanged part of it stays.
-    Raises ``UserInputError`` for keys that have no definition and cannot be given one, and, after the captures were
-    committed, for a fetch that would cost more than the settings allow; ``NotGiven`` for captures that the index no
-    longer lists, which stay unconfirmed; ``IndexIncomplete`` if index files were not read and no other index has the
-    crawl; ``EnvironmentFault`` if the index cannot be read, and as
-    :func:`~cc_pipeline.extraction.run_inputs.run_and_replan` does.
+    Of a set with changed members, only the new members are looked up, and an unchanged part of it stays. Raises
+    ``UserInputError`` for keys that have no definition and cannot be given one, and, after the captures were committed,
+    for a fetch that would cost more than the settings allow; ``FetchIncomplete`` for captures that the index no longer
+    lists, which stay unconfirmed; ``IndexIncomplete`` if index files were not read and no other index has the crawl;
+    ``EnvironmentFault`` if the index cannot be read, and as :func:`~cc_pipeline.extraction.run_inputs.run_and_replan`
+    does.
     """
     return run_and_replan(
         workspace, crawl, slugs, lambda run: _locate_all(workspace, crawl, slugs, run), relocates=True

@@ -31,8 +31,8 @@ _SLICES_AT_ONCE: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class LookupSummary:
-    """The result of a slice's look-up: the index (``located_by``, with its version and ``size``), the version of the
-    slice's definition, the gaps it was located over, and how its rows are read."""
+    """The result of a slice's look-up: the index (``located_by``, with its version and ``index_size``), the version of
+    the slice's definition, the gaps it was located over, and how its rows are read."""
 
     located_by: str
     index_version: str
@@ -128,7 +128,7 @@ def describe_gaps(workspace: Workspace, crawls: Sequence[str], targets: Sequence
             if slice_state.located and not (slice_state.lookup and slice_state.lookup.complete)
         ]
         incomplete_targets = len({whole_slug(slice_.target) for slice_ in incomplete})
-        consequence = "another index, which is complete, was asked"
+        consequence = "a complete index was used instead"
         if incomplete_targets:
             consequence = (
                 f"captures in them are missing from {incomplete_targets:,} of {len(parts):,} targets; "

@@ -117,7 +117,7 @@ def find_nearest_capture(
     remaining_crawls = len(order) - len(searched_crawls)
     raise NoSuchCapture(
         f"no capture of {target.value} was found in {', '.join(searched_crawls) or 'any crawl'}",
-        f"{remaining_crawls} more crawls can be asked: --max-crawls {len(order)}"
+        f"{remaining_crawls} more crawls can be searched: --max-crawls {len(order)}"
         if remaining_crawls
         else "Check the spelling of the address. Errors and redirects since 2013: --subset crawldiagnostics",
     )

@@ -147,7 +147,7 @@ class RunInputs:
             self._replaced = None
 
     def check(self) -> None:
-        """Raises ``LeaseRanOut`` if this process was stopped for too long, ``InputsChanged`` if any input of the stage
+        """Raises ``LeaseExpired`` if this process was stopped for too long, ``InputsChanged`` if any input of the stage
         changed."""
         self._lease.confirm()
         self._compare_definitions()

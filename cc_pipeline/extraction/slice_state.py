@@ -164,8 +164,8 @@ def read_slice_states(
 
 
 def read_content_digests(lake: Lake, stage: Stage, slices: Collection[Slice]) -> dict[Slice, str | None]:
-    """The content digest of each slice (:attr:`Made.content_digest`), which is the input of the next stage; ``None`` if
-    ``stage`` was not made."""
+    """The content digest of each slice (:attr:`StageState.content_digest`), which is the input of the next stage;
+    ``None`` if ``stage`` was not made."""
     stage_states = _read_stage_states(lake, stage, slices)[0]
     return {slice_: stage_states[slice_].content_digest if slice_ in stage_states else None for slice_ in slices}
 

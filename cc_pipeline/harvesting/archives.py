@@ -211,7 +211,7 @@ def store_user_list(settings: Settings, crawl_id: str, data: bytes, name: str, m
         )
         files = [IndexFile.from_path(key) for key in keys]
     except DataFault as fault:
-        raise UserInputError(f"{name} has the key of an index file on each line, or it is no list: {fault}") from fault
+        raise UserInputError(f"{name} must have the key of one index file per line: {fault}") from fault
     other_crawls = sorted({file.crawl for file in files} - {crawl})
     if other_crawls or not files:
         problem = f"has files of {', '.join(other_crawls[:3])}" if other_crawls else "names no file"

@@ -253,7 +253,7 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _BuildCou
     if info is None:
         raise _ArchiveFileFault("the source does not have it", absent=True)
     if not info.size:
-        raise _ArchiveFileFault("it is empty, or the source does not say how large it is", absent=True)
+        raise _ArchiveFileFault("it is empty, or the source does not give its size", absent=True)
     tally, faults = Tally(), list[DataFault]()
     with ExitStack() as stack:
         folder = stack.enter_context(workspace.scratch_folder("built-index"))

@@ -116,7 +116,7 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
     content = read_catalog_file(file)
     crawl, slice_, lake = content.crawl, Slice(content.crawl), workspace.lake
     if crawl in ARC_CRAWLS or index_is_built(crawl):
-        raise UserInputError(f"{crawl} has no index that others publish: its catalog is made here")
+        raise UserInputError(f"{crawl} has no published index, so its catalog can only be built here")
     commit_manifest(workspace, crawl)
     stored_subsets = [harvested.subset for harvested in read_subsets(lake, crawl)]
     if stored_subsets and not is_harvest_current(lake, crawl):
@@ -197,7 +197,7 @@ def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: Footer
     for path, etag in zip(*(tables.index_files[name].to_pylist() for name in ("path", "etag")), strict=True):
         if is_changed_etag(etags.get(path, etag), etag):
             raise EnvironmentFault(
-                f"{path} has another ETag here than where the catalog was made",
+                f"{path} has another ETag at this source than at the source of the catalog",
                 "This source is a copy of that one, or the file was published again since. Look-ups compare ETags, so "
                 f"harvest this source: cc-pipeline index harvest --crawl {crawl}",
             )

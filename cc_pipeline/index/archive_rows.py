@@ -186,7 +186,7 @@ def batches_of(items: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
 def _unfit(stored: StoredRecord, filename: str, is_shared: bool) -> DataFault | None:
     """Returns why a record cannot be in an index, as a fault: it has no usable URL, or cannot be requested alone."""
     if stored.length is None or stored.inner_offset or is_shared:
-        reason = "the record shares a gzip member with others: only files compressed by record can be read by place"
+        reason = "the record shares a gzip member with others: only files compressed by record can be indexed"
         return DataFault(DataKind.UNSUPPORTED, filename, stored.offset, reason)
     if not stored.record.url:
         return DataFault(DataKind.MALFORMED, filename, stored.offset, "the record has no URL")

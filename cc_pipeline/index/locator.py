@@ -50,7 +50,7 @@ def surt_ranges(crawl: str, index: str) -> RangesOf:
 
 class TargetRouter:
     """Routes captures to the targets of one look-up, except those that a target's condition rules out. ``ranges`` are
-    all keys to read; ``ranges_of`` returns those of a single target. Captures go ``sink`` a sink, or are collected."""
+    all keys to read; ``ranges_of`` returns those of a single target. Captures go into a ``sink``, or are collected."""
 
     def __init__(self, targets: Sequence[Target], ranges_of: RangesOf, sink: CaptureSink | None = None) -> None:
         self._slugs = [target.slug for target in targets]
@@ -134,7 +134,7 @@ class LookupResult:
     reason for its choice, in words; both are ``None`` in a locator's own answer. ``index_version`` identifies the index
     if only a request can tell. ``sizes`` are the numbers of its files, by subset (for ZipNum: bytes of its
     ``cluster.idx``). ``gaps`` are index files that could not be read, if that is allowed. ``notes`` are sentences for
-    the user. ``segments``: if captures went ``sink`` a sink, those that only a B-tree names count only if they are in
+    the user. ``segments``: if captures went into a sink, those that only a B-tree names count only if they are in
     one of these (``None``: always). ``unread`` are the keys that the ``gaps`` may have."""
 
     captures: Mapping[str, pa.Table]
@@ -156,7 +156,7 @@ class Locator(Protocol):
 
     ``subsets`` are names of ``SUBSETS``. A locator that cannot tell subsets apart (the 2012 B-tree) serves ``warc``
     only. Faults are raised (``DataFault``, ``EnvironmentFault``): an answer is complete or an error. Captures that go
-    ``sink`` a sink as they are found are not in the answer; after an error they must be dropped.
+    into a ``sink`` as they are found are not in the answer; after an error they must be dropped.
     """
 
     name: str

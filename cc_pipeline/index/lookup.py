@@ -182,7 +182,7 @@ def look_up(
         pc.sum(pc.starts_with(table["condition_match"], OPEN)).as_py() or 0 for table in captures.values()
     )
     if undecided_count:
-        notes += (f"of {undecided_count:,} captures the index does not tell whether they are meant; their pages will",)
+        notes += (f"the index cannot decide the condition for {undecided_count:,} captures; their pages decide it",)
     return replace(
         result,
         captures=captures,

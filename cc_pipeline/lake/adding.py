@@ -441,7 +441,7 @@ class SliceReplacement:
         )
         if rows_read != pinned.rows:
             raise EnvironmentFault(
-                f"files of {lake.address(spec.name)} have other rows than the table's log says",
+                f"the number of rows in the files of {lake.address(spec.name)} differs from the table's log",
                 "Nothing was changed. Check whether something else wrote there.",
             )
         return written

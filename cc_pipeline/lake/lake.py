@@ -68,7 +68,7 @@ class TableSpec:
     the rows of a row group of its files.
 
     ``stage`` makes its slices again. A table that is none of the tables of its stage has one row per slice, written by
-    :func:`~cc_pipeline.lake.slice.note_slices`. ``removed_with`` says when the rows of a target in a crawl go; it means
+    :func:`~cc_pipeline.lake.slice.write_notes`. ``removed_with`` says when the rows of a target in a crawl go; it means
     nothing for tables without these two columns. A table that ``is_published`` nowhere is left out of copies.
     ``former_extension`` names the extension that made the table and is not in use: such a table is purged and swept,
     and neither merged nor shown."""
@@ -149,7 +149,8 @@ class Lake:
         self._lock = threading.Lock()
         #: The newest version of each table that this object has seen on disk.
         self._durable: dict[str, int] = {}
-        #: Blocks of :meth:`still` that are open, the tables looked at in them, and those that are looked at anyway.
+        #: Blocks of :meth:`hold_versions` that are open, the tables looked at in them, and those that are looked at
+        #: anyway.
         self._blocks = 0
         self._seen: dict[str, DeltaTable | None] = {}
         self._pins: dict[str, PinnedTable] = {}
@@ -620,7 +621,7 @@ class Lake:
     def open(
         self, spec: TableSpec, version: int | None = None, *, kept_handle: DeltaTable | None = None
     ) -> DeltaTable | None:
-        """Reads the log of a table, up to now or to ``version``; ``None`` if it does not exist. A ``kept`` handle reads
+        """Reads the log of a table, up to now or to ``version``; ``None`` if it does not exist. ``kept_handle`` reads
         only new entries. Raises ``EnvironmentFault``."""
         try:
             if kept_handle is None:
@@ -643,7 +644,7 @@ class Lake:
         return "://" not in self.root and entry.exists() and not entry.stat().st_size
 
     def _refuse_damaged_log(self, table: str) -> None:
-        """Raises ``TornTable`` if a file of a table's log is incomplete, so that nothing is built on it."""
+        """Raises ``DamagedTable`` if a file of a table's log is incomplete, so that nothing is built on it."""
         for damaged_file in find_damaged_log_files(self.file_system(), self.address(table), table):
             if not damaged_file.is_harmless:
                 raise damaged_file.fault()
@@ -706,7 +707,8 @@ class Lake:
                 make_durable_folder(Path(address) / "_delta_log")
             self.commit_durably(spec.name, _NO_TABLE, create)
         except (OSError, DeltaError) as error:
-            # another process may be making the table at this moment
+            # another process may be making the table at this moment: look again, also in a block of hold_versions
+            self.invalidate(spec.name)
             if not isinstance(error, CommitFailedError) or self.handle(spec) is None:
                 raise lake_fault(f"could not create {address}", error, PlaceFault) from error
 

@@ -52,7 +52,7 @@ def find_changed_slices(lake: Lake, table: str, old_version: int, commit_id: str
 
 
 def _find_repeating_targets(lake: Lake, table: str, where: dict[str, str | list[str]]) -> set[str]:
-    """The slugs of slices of one crawl with a repeated location."""
+    """The slugs of slices that have a location twice; ``where`` selects rows of one crawl."""
     slugs: dict[str, int] = {}
     targets, places = [np.zeros(0, np.int32)], [np.zeros(0, np.uint64)]
     for batch in _read_captures(lake, table, where):

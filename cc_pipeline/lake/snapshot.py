@@ -51,14 +51,14 @@ _COPY_FACTOR: Final = 2
 
 _PUBLICATION: Final = "main.publication"
 _PUBLICATION_NOTES: Final = {
-    "published_at": "When this file was built",
+    "published_at": "Time at which this file was built",
     "table_name": "Table of the lake",
-    "version": "Its Delta version shown here; -1: it does not exist yet",
-    "commit_id": "Digest of the table's id and of that version's entry in its log; a restored log differs in it",
-    "files": "Parquet files behind it",
-    "lake_rows": "Rows in them",
-    "published_rows": "Rows of the view of that name; null where nobody counted",
-    "build_digest": "Digest of how this file was made: version of the program, settings, place of the tables",
+    "version": "Delta version of the table that this file shows; -1: the table does not exist yet",
+    "commit_id": "Digest of the table's id and of that version's entry in its log; it differs after a log was restored",
+    "files": "Parquet files of that version",
+    "lake_rows": "Rows of these files",
+    "published_rows": "Rows of the view of that name; null if they were not counted",
+    "build_digest": "Digest of the inputs of this file: version of the program, settings, location of the tables",
 }
 #: Made only if something was left out.
 _LEFT_OUT: Final = "lake.left_out"

@@ -155,7 +155,7 @@ def plan_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
             versions_by_slug[target.slug] = target.version
         elif added[target.slug] not in stored_rows:
             raise UserInputError(
-                f"nobody added captures as {target.value!r} here; add them: cc-pipeline files captures FILE "
+                f"this home has no captures named {target.value!r}; add them: cc-pipeline files captures FILE "
                 f"--name {target.value}"
             )
         else:

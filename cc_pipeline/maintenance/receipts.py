@@ -201,8 +201,8 @@ def describe_leftovers(workspace: Workspace, receipt: Receipt, leftovers: Leftov
     lines = [
         f"{receipt.definition}: purged {receipt.begun[:10]}. It had {row_text}; {inventory.records:,} stored records "
         f"({inventory.bytes:,} bytes), {inventory.exports:,} exported files",
-        f"searched the rows of {leftovers.tables:,} tables, {leftovers.names:,} names of stored and exported files for "
-        f"{len(receipt.files):,} of the receipt, {leftovers.old_files:,} superseded files of tables, and cc.duckdb",
+        f"searched for its rows in {leftovers.tables:,} tables, {leftovers.old_files:,} superseded files of tables and "
+        f"cc.duckdb; searched for its {len(receipt.files):,} files among {leftovers.names:,} stored and exported files",
     ]
     lines += [f"LEFT: {count:,} rows in {table}" for table, count in leftovers.rows.items()]
     counts = [

@@ -123,7 +123,8 @@ def verify(
 
 
 def find_holders(lake: Lake, crawl: str, places: Mapping[Place, str]) -> list[str]:
-    """Returns the targets of ``crawl`` that have rows of any of ``places``."""
+    """Returns the targets of ``crawl`` that have a record at any of ``places`` (archive file and offset; the values are
+    not read)."""
     files = pa.array(sorted({file for file, _ in places}))
     slugs: set[str] = set()
     for batch in stream_crawl(lake, lake.pin("records"), crawl, ["target", "warc_filename", "warc_record_offset"]):

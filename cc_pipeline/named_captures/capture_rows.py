@@ -217,5 +217,5 @@ def _moment(value: Any) -> datetime | None:
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         raise _InvalidRow(
-            f"the time {str(value)[:50]!r} is not a moment like 2018-01-16T07:09:50 or 20180116070950"
+            f"the time {str(value)[:50]!r} cannot be read; write 20240131235959 or 2024-01-31T23:59:59Z"
         ) from None

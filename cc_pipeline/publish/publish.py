@@ -235,7 +235,7 @@ def _find_purged_slices(workspace: Workspace) -> list[Slice]:
         if purge.targets is None:
             raise EnvironmentFault(
                 f"a purge is under way, and its lease {purge.key} cannot be read",
-                "What was published stays. Run it again after the purge; a lease without a time ends after a day.",
+                "cc.duckdb is unchanged. Run it again after the purge; a lease without a time ends after a day.",
             )
         slugs |= purge.targets
     return [slice_ for slice_ in PARSE.list_slices(workspace.lake) if slice_.partition.target in slugs] if slugs else []

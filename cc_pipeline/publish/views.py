@@ -58,15 +58,15 @@ _FROM_RECORDS_FIRST = "(source_kind = 'records') DESC, target"
 _CAPTURE_TABLES = (
     _CaptureTable(
         "captures",
-        "One row per capture the index names, with every index column; ARC captures take time, status and digest from "
-        "their record.",
+        "One row per capture in the index, with every index column; ARC captures take time, "
+        "status and digest from their record.",
         CAPTURES_COLUMNS,
         order="target",
         replacement=_LANGUAGES,
     ),
     _CaptureTable(
         "records",
-        "One row per planned capture with one outcome, its reason, its digest check and where its bytes are.",
+        "One row per planned capture: its outcome, reason, digest check and the location of its bytes.",
         RECORD_COLUMNS,
         order="(outcome = 'fetched') DESC, target",
         distinct=", outcome",
@@ -193,7 +193,7 @@ def publication_views(withheld: Sequence[tuple[str, str, bool]], sharing: Sharin
             notes=notes_of(TARGETS_COLUMNS),
         ),
         _build_catalog_view(
-            "index_files", "file IS NULL", "Index files harvested, with their footer's facts.", INDEX_FILES_COLUMNS
+            "index_files", "file IS NULL", "Harvested index files, with values of their footers.", INDEX_FILES_COLUMNS
         ),
         _build_catalog_view(
             "row_groups",
@@ -210,7 +210,7 @@ def publication_views(withheld: Sequence[tuple[str, str, bool]], sharing: Sharin
         ViewSpec(
             "lookups",
             _select_targets("lookups", _LOOKUPS),
-            "How each (crawl, target) was located: by which index, and whether files of it could not be read.",
+            "Look-up of each (crawl, target): the index that was used, and whether files of it could not be read.",
             row_count_rule=("lookups", _count_folded_rows("lookups")),
             notes=notes_of(LOOKUPS_COLUMNS),
         ),
@@ -218,12 +218,12 @@ def publication_views(withheld: Sequence[tuple[str, str, bool]], sharing: Sharin
             "set_members",
             f"SELECT crawl, {WHOLE_TARGET} AS target, one.member, sum(one.captures)::BIGINT AS captures FROM "
             f"(SELECT crawl, target, unnest(members) AS one FROM {_select_slices('lookups')}) GROUP BY ALL",
-            "Members of located sets and how many captures each has: with 0 nothing was found.",
+            "Members of located sets with their number of captures; 0: nothing was found.",
             notes={
                 "crawl": CRAWL.note,
                 "target": "Slug of the set",
                 "member": "Definition of the member",
-                "captures": "Captures of the set that are the member's too; 0: nothing was found",
+                "captures": "Captures of the set that belong to the member; 0: nothing was found",
             },
         ),
         _build_withheld_view(withheld),
@@ -247,18 +247,20 @@ def publication_views(withheld: Sequence[tuple[str, str, bool]], sharing: Sharin
         ViewSpec(
             "quarantine",
             "SELECT * FROM main.records WHERE outcome = 'quarantined'",
-            "Records set aside, with the reason.",
+            "Quarantined records, with the reason.",
             notes=notes_of(RECORD_COLUMNS),
         ),
         ViewSpec(
             "fetches",
             _select_targets("fetches", _FETCHES),
-            "How each fetched partition stands: one row per target.",
+            "State of each fetched partition: one row per target.",
             row_count_rule=("fetches", _count_folded_rows("fetches")),
             notes=notes_of(FETCHES_COLUMNS),
         ),
-        _build_plain_view("source_files", "Files read whole: kind, place, crawl, key.", SOURCE_FILES_COLUMNS),
-        _build_plain_view("source_faults", "What in files read whole could not be read.", SOURCE_FAULTS_COLUMNS),
+        _build_plain_view(
+            "source_files", "Files that are read whole: kind, location, crawl, key.", SOURCE_FILES_COLUMNS
+        ),
+        _build_plain_view("source_faults", "Byte ranges of such files that could not be read.", SOURCE_FAULTS_COLUMNS),
     )
 
 
@@ -337,7 +339,7 @@ def _select_distinct(table: _CaptureTable, run_query: RunQuery) -> str:
         replacements.append(f"{todays_key('url_surtkey')} AS url_surtkey")
     replaced = f" REPLACE ({', '.join(replacements)})" if replacements else ""
     table_sql = _add_status(table, table_sql, run_query)
-    # ``meant`` depends on the target
+    # ``condition_match`` depends on the target
     plain = f"SELECT * EXCLUDE (target{'' if table.of_pages else ', condition_match'}){replaced} FROM {table_sql}"
     if hidden is None:
         return plain
@@ -432,11 +434,14 @@ def _select_capture_targets(run_query: RunQuery) -> str:
     if not run_query("SELECT 1 FROM lake.captures WHERE starts_with(condition_match, 'unknown') LIMIT 1"):
         return plain
     pages = (
-        f"(SELECT {_KEY}, target, condition_match AS is_final FROM lake.page_metadata WHERE condition_match IS "
+        f"(SELECT {_KEY}, target, condition_match AS page_match FROM lake.page_metadata WHERE condition_match IS "
         "NOT NULL)"
     )
     settled = template.format(
-        key=_KEY, whole=WHOLE_TARGET, meant="coalesce(is_final, condition_match) AS condition_match", captures=captures
+        key=_KEY,
+        whole=WHOLE_TARGET,
+        meant="coalesce(page_match, condition_match) AS condition_match",
+        captures=captures,
     )
     return f"{settled} LEFT JOIN {pages} USING ({_KEY}, target)"
 

@@ -172,7 +172,7 @@ class FetchRun:
         disk fails.
 
         Ranges are requested in the order of the plan. A file that seems to be missing or damaged waits until all others
-        were requested. Then one request decides whether its remaining ranges are requested too (see ``patience``).
+        were requested. Then one request decides whether its remaining ranges are requested too (see ``retry_policy``).
         """
         for row in self.outcomes.rows_to_fetch():
             key, offset = self._name(row)
@@ -223,7 +223,7 @@ class FetchRun:
         for planned in self._pending.deferred:
             for row in planned.rows:
                 if planned.key in missing_files:
-                    not_found_detail = "the file is not there: nothing else of it was asked for"
+                    not_found_detail = "the source does not have the file, so its other records were not requested"
                     self.outcomes.lose(
                         row, FaultKind.NOT_FOUND.value, not_found_detail, 0, settled=planned.key in settled
                     )

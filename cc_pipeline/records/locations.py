@@ -34,7 +34,9 @@ class LocationCollector:
     def places(self) -> LocationIndex:
         """Returns the distinct locations of all rows."""
         if len(self._files) > _MAX_FILES:
-            raise AssertionError(f"{len(self._files):,} files are more than a place can name")
+            raise AssertionError(
+                f"{len(self._files):,} archive files are too many to be numbered; at most {_MAX_FILES:,} are"
+            )
         # a single copy, since there may be millions
         self._keys = [np.concatenate(self._keys)]
         [keys] = self._keys

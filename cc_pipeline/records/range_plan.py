@@ -339,7 +339,7 @@ def check_budget(
     raise UserInputError(
         f"{subject} would read {price.bytes:,} bytes in {price.requests:,} requests ({price.captures:,} "
         f"captures{hours}), "
-        f"more than the {limits} allowed. What was located stays. To allow it, set {settings}, or run the command "
+        f"more than the {limits} allowed. Located captures are kept. To allow it, set {settings}, or run the command "
         "with --yes"
     )
 

@@ -24,8 +24,8 @@ _SAMPLE_FILES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class RangeRequest:
-    """A range to request, ``granted_tries`` times at most. ``alone``: a single record that was bad or not seen
-    before."""
+    """A range to request, ``granted_tries`` times at most. ``is_single_record``: a single record that was bad or not
+    seen before."""
 
     planned: PlannedRange
     granted_tries: int

@@ -27,26 +27,32 @@ RECORD_COLUMNS: Final = (
     Column("outcome", pa.string(), "fetched, quarantined or missing: exactly one per planned capture", nullable=False),
     Column("reason", pa.string(), "Why the outcome is not fetched; a closed list (docs/faults.md)"),
     Column("detail", pa.string(), "The reason in words, with figures"),
-    Column("digest_check", pa.string(), "match, mismatch, absent or unchecked: payload against the promised digest"),
+    Column(
+        "digest_check", pa.string(), "Payload compared with the expected digest: match, mismatch, absent or unchecked"
+    ),
     # what the record is
-    Column("record_type", pa.string(), "WARC type, or arc"),
+    Column("record_type", pa.string(), "WARC record type, or arc"),
     Column("payload_length", pa.int64(), "Bytes of the body as archived"),
-    Column("truncated", pa.string(), "Why the archive cut the body; null for a whole one"),
+    Column("truncated", pa.string(), "Why the archive cut the body; null for a complete one"),
     # where its bytes are: file relative to the lake's root, offset and length of an exact gzip member
-    Column("stored_file", pa.string(), "Where the bytes are kept, below the lake's root"),
-    Column("stored_offset", pa.int64(), "Byte at which the kept gzip member begins"),
-    Column("stored_length", pa.int64(), "Bytes of the kept gzip member"),
+    Column("stored_file", pa.string(), "File of the stored bytes, relative to the lake's root"),
+    Column("stored_offset", pa.int64(), "Byte at which the stored gzip member begins"),
+    Column("stored_length", pa.int64(), "Bytes of the stored gzip member"),
     # how it was had
-    Column("attempts", pa.int32(), "Requests it took", nullable=False),
-    Column("fetched_at", TIMESTAMP, "When we fetched it"),
-    Column("parser", pa.string(), "What read the record"),
+    Column("attempts", pa.int32(), "Requests that were sent for it", nullable=False),
+    Column("fetched_at", TIMESTAMP, "Time of our fetch"),
+    Column("parser", pa.string(), "Program that read the record"),
     # for captures that are not fetched: whether the outcome is final, and in how many runs they were requested while
     # the source gave others. For final ones in quarantine, the second is null if it is not known whether two requests
     # gave the same bytes
-    Column("is_final", pa.bool_(), "Whether asking again cannot change the outcome; null for fetched captures"),
-    Column("unsuccessful_runs", pa.int32(), "Runs that asked for it in vain while the source gave other captures"),
+    Column(
+        "is_final",
+        pa.bool_(),
+        "Whether the outcome is final: another request cannot change it; null for fetched captures",
+    ),
+    Column("unsuccessful_runs", pa.int32(), "Runs that requested it in vain while the source returned other captures"),
     # the place of the source that gave the bytes, without what lets somebody in
-    Column("served_by", pa.string(), "The place of the source that gave the bytes"),
+    Column("served_by", pa.string(), "Source or mirror that returned the bytes"),
 )
 RECORD_SCHEMA: Final = schema_of(RECORD_COLUMNS)
 #: The columns that a parse reads: where the bytes are, or why there are none, and the columns that its page repeats.

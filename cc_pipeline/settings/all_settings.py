@@ -87,195 +87,210 @@ class Settings:
     """
 
     source: str = setting(
-        help="root of a Common Crawl bucket: a folder (no link in it may lead out of it), `https://…`, "
-        "`s3://commoncrawl`, or any S3 place; [several](deployment.md#several-places-as-one-source) with a comma "
-        "and a space between them",
-        default_text="what the home remembers, else `https://data.commoncrawl.org`",
+        help="root of a Common Crawl bucket: a folder (none of its links may lead out of it), "
+        "`https://…`, `s3://commoncrawl`, or any other bucket; "
+        "[several](deployment.md#several-places-as-one-source) are separated by a comma and a "
+        "space",
+        default_text="the home's own, else `https://data.commoncrawl.org`",
         has_own_reader=True,
     )
     home: Path = setting(
-        help="folder of all local state. It remembers its places and refuses another source. The demo's is `demo` in "
-        "it",
+        help="folder of all local state. A home keeps its source and refuses another one. The demo's "
+        "home is `demo` in this folder",
         default_text="`data`",
         has_own_reader=True,
         is_of_this_machine=True,
         check=_storable,
     )
     lake: str = setting(
-        help="tables and stored records; may be `s3://bucket/prefix`",
+        help="root of the tables and stored records; may be `s3://bucket/prefix`",
         default_text="`<home>/lake`",
         has_own_reader=True,
         check=_storable,
     )
     collinfo: str = setting(
-        help="address or path of the list of crawls; Common Crawl's is read once a day, and not needed "
-        "([faults.md](faults.md#no-index-server))",
+        help="address or path of the list of crawls. Common Crawl's own list is read once a day, and "
+        "is optional ([faults.md](faults.md#no-index-server))",
         default_text="Common Crawl's own list, or `<source>/collinfo.json` for other sources",
         has_own_reader=True,
     )
     redirects: tuple[str, ...] = setting(
         (),
-        help="hosts that a web place may redirect to ([redirects](deployment.md#redirects))",
-        default_text="for Hugging Face its own, else none",
+        help="hosts that a web source may redirect to ([redirects](deployment.md#redirects))",
+        default_text="Hugging Face's own hosts for a source there, else none",
         check=_host_names,
     )
     record_mirror: bool = setting(
         False,
-        help="`yes`: at `https://data.commoncrawl.org`, requests for records of crawls from 2026 on are shared with "
-        "Common Crawl's mirror at Hugging Face, a third party, which was never seen live "
-        "([deployment.md](deployment.md#the-official-mirror-for-records))",
+        help="`yes`: the source `https://data.commoncrawl.org` shares requests for records of crawls "
+        "since 2026 with Common Crawl's mirror at Hugging Face, a third party. It was never "
+        "tested live ([deployment.md](deployment.md#the-official-mirror-for-records))",
     )
     lake_endpoint: str | None = setting(None, help="S3 endpoint of the lake, if it is not AWS", check=endpoint_problem)
     publish: str = setting(
         "views",
-        help="what `cc.duckdb` holds: `views`, or a `copy` of the rows ([a lake on S3](#a-lake-on-s3)); `none`: "
-        "another home on the lake publishes",
+        help="content of `cc.duckdb`: `views`, or a `copy` of the rows ([a lake on "
+        "S3](#a-lake-on-s3)). `none`: another home of the lake publishes",
         check=is_choice(*PUBLISH),
     )
-    contact: str = setting("", help="an address or page of yours, sent in the User-Agent. Please set it")
+    contact: str = setting("", help="your mail address or web page, sent in the User-Agent. Please set it")
     subsets: tuple[str, ...] = setting(
-        ("warc",), help="with commas: `warc`, `crawldiagnostics` (redirects, 404s …), `robotstxt`", check=_subsets
+        ("warc",),
+        help="subsets to fetch, comma-separated: `warc`, `crawldiagnostics` (redirects, 404s …), `robotstxt`",
+        check=_subsets,
     )
     # higher rooms know the kinds of index: a workspace refuses others
     index: str = setting(
-        "auto", help="how captures are looked up: `auto`, or [the kind of index](finding.md#which-index-is-used) to ask"
+        "auto", help="index that look-ups search: `auto`, or [a kind of index](finding.md#which-index-is-used)"
     )
     crawls: tuple[str, ...] = setting(
-        ("newest",), help="which crawls automation harvests and watched targets go to: `newest`, `all`, or crawl ids"
+        ("newest",),
+        help="crawls that automation harvests and extracts watched targets from: `newest`, `all`, or crawl ids",
     )
     rate: float | None = setting(
         None,
-        help="requests per second, per host of the source and for all processes of the home. More than 5 a second from "
-        "data.commoncrawl.org need `CC_PIPELINE_CONTACT`",
+        help="maximum requests per second to each host of the source, from all processes of the home. "
+        "More than 5 to data.commoncrawl.org need `CC_PIPELINE_CONTACT`",
         default_text="[by source](faults.md#the-budget-and-the-breaker)",
         check=is_above_zero,
     )
     concurrency: int | None = setting(
         None,
-        help="requests in flight, per host of the source and for all processes of the home. More than 4 from "
-        "data.commoncrawl.org need `CC_PIPELINE_CONTACT`",
+        help="maximum requests in flight to each host of the source, from all processes of the home. "
+        "More than 4 to data.commoncrawl.org need `CC_PIPELINE_CONTACT`",
         default_text="[by source](faults.md#the-budget-and-the-breaker)",
         check=is_above_zero,
     )
     budget: str | None = setting(
         None,
-        help="the file by which homes of one machine share a rate: those of several users, or of containers that have "
-        "a folder in common, name the same one, on a local disk, that all of them may write",
-        default_text="at Common Crawl a file of the user's (`~/.local/state/cc_pipeline`, or in `XDG_STATE_HOME`), "
-        "else `budget.sqlite` of the home",
+        help="file of the request budget. Homes of one machine that name the same file share its "
+        "rate, also those of several users or containers. The file is on a local disk, and "
+        "writable for all of them",
+        default_text="for Common Crawl a file of the user (`~/.local/state/cc_pipeline`, or in "
+        "`XDG_STATE_HOME`), else `budget.sqlite` in the home",
         is_of_this_machine=True,
     )
     wait: float | None = setting(
         None,
-        help="seconds that a source that refuses is waited for: 0 for not at all, `inf` for ever",
-        default_text="by who runs it",
+        help="seconds to wait for a source that refuses: 0 for none, `inf` for no limit",
+        default_text="7 days at a terminal, else 6 minutes",
         check=_seconds,
     )
     rate_shares: int = setting(
         1,
-        help="how many machines share the rate, each with a budget of its own and an even share; homes on one machine "
-        "that share a budget need none of it",
+        help="number of machines that share the rate. Each has its own budget and an even share. "
+        "Homes that share a budget on one machine do not need it",
         check=is_above_zero,
     )
     rate_source: str = setting(
         OWN_RATE,
-        help="who says when the next request may go: `own`, the budget of this machine, or, on all machines that share "
-        "the rate, the name of what an extension adds ([extensions.md](extensions.md))",
+        help="rate limiter that permits each request: `own`, the budget of this machine, or the name "
+        "of one that an extension adds, on all machines that share the rate "
+        "([extensions.md](extensions.md))",
         check=is_choice(OWN_RATE, joint="rate_sources"),
     )
     max_bytes: int = setting(
         20_000_000_000,
-        help="the most bytes that the fetches of one command, or of one run of a schedule, may cost together; `run "
-        "--yes` goes on whatever it costs",
+        help="maximum bytes of all fetches of one command, or of one scheduled run; `run --yes` ignores the limit",
         default_text="20 GB",
     )
-    max_requests: int = setting(200_000, help="the same for requests")
+    max_requests: int = setting(
+        200_000,
+        help="maximum requests of all fetches of one command, or of one scheduled run; `run --yes` ignores the limit",
+    )
     max_index_gaps: float = setting(
         0.0,
-        help="the share (0 to 1) of a subset's index files that may be unread; `--allow-gaps` means 1",
+        help="maximum share (0 to 1) of a subset's index files that may be unread; `--allow-gaps` means 1",
         check=is_share,
     )
     digest_policy: str = setting(
         "record",
-        help="a payload digest that differs from the index: `record` it, or `fail` the record into quarantine",
+        help="if a payload's digest differs from the index: `record` stores the mismatch, `fail` "
+        "quarantines the record",
         check=is_choice(*DIGEST_POLICIES),
         decides_rows=True,
     )
     max_pending: float = setting(
         0.01,
-        help="the share of a partition's captures (of at least 100) that may fail to come before a run ends with "
-        "status 3",
+        help="maximum share of a partition's captures (of at least 100) that may be pending; above it "
+        "a run ends with status 3",
         check=is_share,
     )
     max_lost: float = setting(
         0.05,
-        help="the share of a command's captures (of at least 100) that a source may have lost, and of a target's that "
-        "an index may drop, before that is doubted: status 3 ([faults.md](faults.md#what-counts-as-lost))",
+        help="maximum share of a command's captures (of at least 100) that a source may have lost, "
+        "and of a target's captures that an index may drop. Above it the losses are unconfirmed: "
+        "status 3 ([faults.md](faults.md#what-counts-as-lost))",
         check=is_share,
     )
     accept_losses: tuple[str, ...] = setting(
-        (), help="numbers of losses that you accept, as a run said them (`--accept-losses`)"
+        (), help="numbers of losses that you accept, as a run printed them (`--accept-losses`)"
     )
     extractor: str = setting(
         "fast",
-        help="main content: `fast`, `quality`, or `auto` ([measured](documents.md#measured))",
+        help="extractor of the main content: `fast`, `quality`, or `auto` ([measured](documents.md#measured))",
         check=is_choice(*EXTRACTORS),
         decides_rows=True,
     )
     markdown: bool = setting(False, help="whether `page_text.main_content_markdown` is filled", decides_rows=True)
-    workers: int = setting(0, help="processes that parse", default_text="one per core")
+    workers: int = setting(0, help="number of processes that parse", default_text="one per core")
     engine: str = setting(
         "local",
-        help="where records are fetched and pages parsed: `local`, or an engine that an [extension](extensions.md) "
-        "adds; `run --engine`, or the tag `cc_pipeline/engine` of a run in the UI, wins over it",
+        help="engine that fetches records and parses pages: `local`, or one that an "
+        "[extension](extensions.md) adds. `run --engine`, and the tag `cc_pipeline/engine` of a "
+        "run in the UI, override it",
         check=is_choice("local", joint="engines"),
     )
     backfill_hours: float = setting(
         1.0,
-        help="how much estimated work `backfill_missing` keeps in flight "
+        help="hours of estimated work that `backfill_missing` keeps in flight "
         "([dagster.md](dagster.md#sensors-and-schedules))",
         check=is_above_zero,
     )
-    backfill_per_tick: int = setting(2_000, help="most partitions that one tick of it asks for", check=is_above_zero)
-    partitions_per_run: int = setting(200, help="most partitions in one run", check=is_above_zero)
+    backfill_per_tick: int = setting(
+        2_000, help="maximum partitions that one tick of `backfill_missing` starts", check=is_above_zero
+    )
+    partitions_per_run: int = setting(200, help="maximum partitions in one run", check=is_above_zero)
     publish_every: float = setting(
-        10.0, help="minutes that `cc.duckdb` may be behind while runs go on", check=is_above_zero
+        10.0, help="maximum minutes that `cc.duckdb` may be behind while runs are in flight", check=is_above_zero
     )
     column_events: bool = setting(
         False,
-        help="columns and their lineage in Dagster's events, for [OpenLineage](dagster.md#inside-your-own-project)",
+        help="whether Dagster's events contain columns and their lineage, for "
+        "[OpenLineage](dagster.md#inside-your-own-project)",
     )
     history_days: int = setting(
         90,
-        help="days that Dagster's runs are kept, failed ones twice as long; 8 or more "
+        help="days that Dagster's runs are kept; failed runs are kept twice as long. 8 or more "
         "([dagster.md](dagster.md#history-has-an-end))",
         check=has_minimum(_MIN_HISTORY_DAYS, "schedules go by what failed in the last week"),
     )
     webhook: str = setting(
         "",
-        help="an `http(s)://` address that is told of failed runs (the reason, and the first ten failed partitions "
-        "with theirs) and of a source that refuses: a JSON document each, posted once. Redirects are not "
-        "followed, and the address is shown nowhere",
+        help="`http(s)://` address that receives one JSON document for each failed run (its reason, "
+        "and the first ten failed partitions with theirs) and for each source that refuses. "
+        "Redirects are not followed. The address is never shown",
         check=_web_address,
         is_secret=True,
     )
     ui_hosts: tuple[str, ...] = setting(
         (),
-        help="names by which browsers reach the UI, with commas (`ui.example.org`, `ui.example.org:8443`), beside "
-        "`localhost` and its own address; requests to other names are refused ([SECURITY.md](SECURITY.md#the-ui))",
+        help="host names by which browsers reach the UI, comma-separated (`ui.example.org`, "
+        "`ui.example.org:8443`). `localhost` and the UI's own address are always valid. Requests "
+        "to other names are refused ([SECURITY.md](SECURITY.md#the-ui))",
     )
     s3_endpoint: str | None = setting(
         None,
-        help="the endpoint of `s3://` sources, if it is not AWS; credentials come from the usual AWS chain",
+        help="endpoint of `s3://` sources, if it is not AWS. Credentials come from the usual AWS chain",
         check=endpoint_problem,
     )
-    s3_region: str = setting(DEFAULT_REGION, help="the region of `s3://` sources")
-    s3_anonymous: bool = setting(False, help="`yes`: requests to `s3://` sources are not signed")
+    s3_region: str = setting(DEFAULT_REGION, help="region of `s3://` sources")
+    s3_anonymous: bool = setting(False, help="`yes`: requests to `s3://` sources are unsigned")
     s3_places: tuple[str, ...] = setting(
         (),
-        help="buckets that are reached in another way: `s3://mine endpoint=https://s3.example:9000 region=eu-west-1 "
-        "profile=work, s3://commoncrawl anonymous=yes`. What is not said of such a bucket is the default (AWS, "
-        "`us-east-1`, signed), not what the three variables above say",
+        help="buckets with options of their own: `s3://mine endpoint=https://s3.example:9000 "
+        "region=eu-west-1 profile=work, s3://commoncrawl anonymous=yes`. A missing option has "
+        "its default (AWS, `us-east-1`, signed), not the value of the three variables above",
         check=buckets_problem,
     )
     source_access: Access = NO_ACCESS
@@ -415,15 +430,15 @@ class ProcessSettings:
     """Variables that are no settings of a run: extensions to leave out, owners of assets, and credentials for the
     source."""
 
-    without: tuple[str, ...] = setting((), help="names of extensions to leave out, with commas")
+    without: tuple[str, ...] = setting((), help="names of extensions to leave out, comma-separated")
     owners: tuple[str, ...] = setting(
-        ("team:cc-pipeline",), help="whose the assets are in the UI: mail addresses and `team:NAME`, with commas"
+        ("team:cc-pipeline",), help="owners of the assets in the UI: mail addresses and `team:NAME`, comma-separated"
     )
-    source_user: str = setting("", help="[credentials](#credentials) for an `http(s)://` source: the user")
-    source_password: str = setting("", help="the password of that user", is_secret=True)
-    source_query: str = setting("", help="credentials that are sent as a query", is_secret=True)
+    source_user: str = setting("", help="user name of the [credentials](#credentials) for an `http(s)://` source")
+    source_password: str = setting("", help="password of that user", is_secret=True)
+    source_query: str = setting("", help="credentials that are sent as the query of each request", is_secret=True)
     source_host: str = setting(
         "",
-        help="the one host that these credentials are for, with its port if it is not the usual one",
-        default_text="the only host there is",
+        help="host that receives these credentials, with its port if that is not the default; no other host does",
+        default_text="the source's host, if there is only one",
     )

@@ -85,7 +85,7 @@ def setting(
     value is not enough. ``check`` is called with every value except ``None`` and empty text. A secret (``is_secret``)
     is shown nowhere and sent to no other process. If rows depend on it (``decides_rows``), it belongs to the home once
     rows were made with it. A value of this machine (``is_of_this_machine``) is not sent to other processes. A setting
-    that ``has_own_reader`` has a reader of its own in the core.
+    that ``has_own_reader`` is read by its own code in the core, not by its type.
     """
     facts = Facts(
         help=help,

@@ -68,9 +68,8 @@ def open_store(
 
         if public_only and not may_be_public(host_of(root)):
             raise UserInputError(
-                f"{redact_address(root)} is of this machine or a private network, where nothing but the source and "
-                "its mirrors "
-                "is asked; copy it into a folder"
+                f"{redact_address(root)} is an address of this machine or a private network, which only the source and "
+                "its mirrors may have; download the file, and name its path"
             )
         client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(root), public_only=public_only)
         return HttpStore(root, client, own_access or access)
@@ -163,7 +162,7 @@ def _proxy_address(written: str, variable: str) -> str:
         raise UserInputError(
             f"{variable} is {redact_address(address)!r}, which is no address of an HTTP proxy; write "
             "http://host:port (SOCKS is "
-            "not spoken), or name the hosts that need none in NO_PROXY"
+            "not supported), or name the hosts that need none in NO_PROXY"
         )
     return address
 

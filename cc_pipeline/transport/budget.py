@@ -76,7 +76,7 @@ _RENEWAL: Final = 30.0
 class SlotReservation:
     """``count`` slots from ``start`` (seconds since the epoch), ``spacing`` seconds apart.
 
-    ``is_probe``: the host is blocked, and this request is the probe. ``calm``: a good answer would not change the
+    ``is_probe``: the host is blocked, and this request is the probe. ``is_calm``: a good answer would not change the
     host's state. ``sample`` is the key of an object that the host gave within a week. A slot expires ``life`` seconds
     after it was due."""
 

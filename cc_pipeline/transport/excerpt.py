@@ -1,6 +1,7 @@
 """Takes the bytes of a range out of an answer with the whole object: some objects are served whole despite a range.
 
-Belongs here: which bytes of such an answer are used. Not here: whether it is worth reading (``ByteRange.whole_up_to``).
+Belongs here: which bytes of such an answer are used. Not here: whether it is worth reading
+(``ByteRange.max_object_bytes``).
 """
 
 from __future__ import annotations

@@ -251,7 +251,7 @@ class MirrorSet:
         return answer
 
     def report_suspect(self, key: str) -> bool:
-        """As ``Doubts.report_suspect``. Called from any thread."""
+        """As ``SuspectObjects.report_suspect``. Called from any thread."""
         return self._suspects.report_suspect(key)
 
     async def read_whole(self, key: str, limit: int) -> MirrorAnswer:

@@ -101,7 +101,7 @@ class RangeBytes:
         """The ``total``. Raises ``EnvironmentFault`` if it is not known."""
         if self.total is None:
             raise EnvironmentFault(
-                f"the size of {self.key} is not known", "Use a source whose answers say how large a file is"
+                f"the size of {self.key} is not known", "Use a source whose responses give the size of a file"
             )
         return self.total
 

@@ -305,8 +305,8 @@ class RateLimiter:
         self._missed_since = self._missed_since or now
         if now - self._missed_since >= _WARN_AFTER:
             text = (
-                f"this machine is too busy: for {now - self._missed_since:.0f} s it missed each moment at which it may "
-                f"send to {host}, the last by {self._lateness:.2f} s; it goes on trying"
+                f"this machine is too busy: for {now - self._missed_since:.0f} s it missed every time slot for "
+                f"requests to {host}, the last by {self._lateness:.2f} s; it keeps trying"
             )
             progress.report(progress.WAITING, round(_RENEWAL), None, text)
 

@@ -34,7 +34,7 @@ class HostState:
     """One host's budget. ``rate`` (requests per second, ``None``: unlimited) is the current one, ``full_rate`` the one
     without refusals. ``breaker_open_until`` is the time of the next probe. Times are ``None`` when they are over.
     ``out``: the host has an outage, and its mirrors are used. The address was blocked last at ``blocked_at``, after
-    ``asked_before`` requests in the five minutes before."""
+    ``requests_before`` requests in the five minutes before."""
 
     host: str
     full_rate: float | None

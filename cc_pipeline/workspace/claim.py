@@ -82,6 +82,8 @@ def claim_home(settings: Settings) -> None:
         )
 
     def renewed(base_note: HomeNote | None) -> HomeNote:
+        """Returns the note (default: a new one) with the lake's tables, and with the configured places if there are
+        several."""
         note = base_note or HomeNote(settings.source, LAYOUT, mirrors=settings.mirrors)
         note = note.with_tables(copy.tables if copy is not None else ())
         if settings.mirrors and settings.sources != tuple(map(redact_address, note.places)):

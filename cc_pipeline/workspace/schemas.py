@@ -12,10 +12,10 @@ from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES, NAMED_CAPTURES_
 
 CRAWLS_COLUMNS: Final = (
     CRAWL,
-    Column("name", pa.string(), "As Common Crawl names it"),
+    Column("name", pa.string(), "Common Crawl's name of the crawl"),
     Column("era", pa.string(), "columnar, or arc for the crawls of 2008 to 2012", nullable=False),
-    Column("started", TIMESTAMP, "From collinfo.json, where it says"),
-    Column("ended", TIMESTAMP, "From collinfo.json, where it says"),
+    Column("started", TIMESTAMP, "From collinfo.json; null if it has none"),
+    Column("ended", TIMESTAMP, "From collinfo.json; null if it has none"),
     Column("cdx_api", pa.string(), "Address of the index server for this crawl"),
 )
 CRAWLS_SCHEMA: Final = schema_of(CRAWLS_COLUMNS)
@@ -29,24 +29,26 @@ INDEX_MANIFEST_COLUMNS: Final = (
 INDEX_MANIFEST_SCHEMA: Final = schema_of(INDEX_MANIFEST_COLUMNS)
 
 TARGETS_COLUMNS: Final = (
-    Column("slug", pa.string(), "Partition key: what the column target holds in other tables", nullable=False),
+    Column("slug", pa.string(), "Partition key: the value of the column target in other tables", nullable=False),
     Column("kind", pa.string(), "domain, host, url, prefix, tld, suffix, rev or set", nullable=False),
     Column(
         "definition",
         pa.string(),
-        "The target in full (docs/targets.md); of a large set how it begins, or its file",
+        "The whole target (docs/targets.md); for a large set its beginning, or its file",
         nullable=False,
     ),
-    Column("version", pa.string(), "Changes with the definition; captures of an older one are stale", nullable=False),
+    Column(
+        "version", pa.string(), "Changes with the definition; captures of an older version are stale", nullable=False
+    ),
     Column(
         "ranges",
         pa.list_(pa.struct([pa.field("start", pa.binary()), pa.field("end", pa.binary())])),
-        "SURT keys that its captures can have, of this definition and those before it; none of a divided set",
+        "SURT keys that its captures can have, by this and earlier definitions; empty for a divided set",
     ),
     Column(
         "parts",
         pa.int32(),
-        "Of a set of many members, into how many parts its slices are divided; each part has a row of its own",
+        "Number of parts into which the slices of a large set are divided; each part has its own row",
     ),
 )
 TARGETS_SCHEMA: Final = schema_of(TARGETS_COLUMNS)
@@ -65,41 +67,39 @@ LOOKUPS_COLUMNS: Final = (
     Column(
         "located_by",
         pa.string(),
-        "The kind of index that named it, as --index calls it; of a whole look-up also btree+zipnum",
+        "Kind of index that listed it, as in --index; btree+zipnum if a look-up used both",
         nullable=False,
     ),
-    Column("subsets", pa.list_(pa.string()), "The subsets that were looked up", nullable=False),
-    Column("complete", pa.bool_(), "False where index files could not be read, and that was allowed", nullable=False),
-    Column("index_files", pa.int64(), "Index files of these subsets; null where the answer is complete"),
+    Column("subsets", pa.list_(pa.string()), "Subsets that were looked up", nullable=False),
+    Column("complete", pa.bool_(), "False if index files could not be read, and that was allowed", nullable=False),
+    Column("index_files", pa.int64(), "Index files of these subsets; null if the look-up is complete"),
     Column("unread_files", pa.int64(), "Index files that could not be read", nullable=False),
     Column("unread", pa.list_(pa.string()), "Paths of at most 20 unread files", nullable=False),
     Column("captures", pa.int64(), "Captures found", nullable=False),
-    Column("looked_up_at", TIMESTAMP, "When", nullable=False),
-    Column("input_digest", pa.string(), "Digest of the captures that the look-up gave", nullable=False),
+    Column("looked_up_at", TIMESTAMP, "Time of the look-up", nullable=False),
+    Column("input_digest", pa.string(), "Digest of the captures that the look-up found", nullable=False),
     Column(
         "members",
         pa.list_(pa.struct([pa.field("member", pa.string()), pa.field("captures", pa.int64())])),
-        "Of a set, its members and how many captures each has",
+        "Members of a set, with the number of captures of each",
     ),
-    Column("definition", pa.string(), "The definition that was looked up, in full", nullable=False),
-    Column("index_version", pa.string(), "Version of the index that was asked", nullable=False),
+    Column("definition", pa.string(), "Whole definition that was looked up", nullable=False),
+    Column("index_version", pa.string(), "Version of the index that was searched", nullable=False),
     Column("record_bytes", pa.int64(), "Compressed bytes of all records", nullable=False),
-    Column("fetch_bytes", pa.int64(), "Bytes to ask for to get all records", nullable=False),
-    Column("fetch_requests", pa.int64(), "Requests to get all records", nullable=False),
-    Column("index_size", pa.int64(), "Files that the index lists; of ZipNum bytes of its cluster.idx"),
+    Column("fetch_bytes", pa.int64(), "Bytes to request for all records", nullable=False),
+    Column("fetch_requests", pa.int64(), "Requests for all records", nullable=False),
+    Column("index_size", pa.int64(), "Files that the index lists; for ZipNum the bytes of its cluster.idx"),
     Column(
         "unlisted",
         pa.int64(),
-        "Of the captures: no longer in the index that named them, which is doubted",
+        "Captures that the index listed earlier and lists no longer; this is unconfirmed",
         nullable=False,
     ),
-    Column(
-        "removal", pa.string(), "Names the answer that lacks captures; empty where nothing is lacking", nullable=False
-    ),
+    Column("removal", pa.string(), "Digest of the unlisted captures; empty if there are none", nullable=False),
     Column(
         "repeated",
         pa.int64(),
-        "Rows of the index for captures that it had named already; each is kept once",
+        "Repeated index rows of captures that were listed already; each capture is kept once",
         nullable=False,
     ),
 )
@@ -110,67 +110,71 @@ _STORED_FILES: Final = pa.list_(pa.struct([pa.field("file", pa.string()), pa.fie
 FETCHES_COLUMNS: Final = (
     CRAWL,
     Column("target", pa.string(), "Slug of the target", nullable=False),
-    Column("planned", pa.int64(), "Captures: the sum of fetched, quarantined and missing", nullable=False),
+    Column("planned", pa.int64(), "Planned captures: the sum of fetched, quarantined and missing", nullable=False),
     Column("fetched", pa.int64(), "Captures with that outcome", nullable=False),
     Column("quarantined", pa.int64(), "Captures with that outcome", nullable=False),
     Column("missing", pa.int64(), "Captures with that outcome", nullable=False),
-    Column("pending", pa.int64(), "Of those not fetched: to be asked for again", nullable=False),
+    Column("pending", pa.int64(), "Captures that are not fetched and will be requested again", nullable=False),
     Column(
         "retries_exhausted",
         pa.int64(),
-        "Of the pending: asked for so often that schedules no longer do",
+        "Pending captures that schedules no longer request, after too many attempts",
         nullable=False,
     ),
-    Column("reason", pa.string(), "The commonest reason of the pending"),
-    Column("example", pa.string(), "One of the pending, with its reason in words"),
+    Column("reason", pa.string(), "Most frequent reason of the pending captures"),
+    Column("example", pa.string(), "A pending capture, with its reason in words"),
     Column(
         "unsuccessful_runs",
         pa.int32(),
-        "Runs that asked for the pending in vain while the source gave others; the least of them",
+        "Runs that requested a pending capture in vain while the source returned others; the smallest number",
         nullable=False,
     ),
     Column(
         "runs_without_response",
         pa.int32(),
-        "Newest runs, one after the other, in which the source gave nothing at all",
+        "Latest consecutive runs in which the source returned nothing",
         nullable=False,
     ),
-    Column("last_attempt_at", TIMESTAMP, "When it was fetched last", nullable=False),
+    Column("last_attempt_at", TIMESTAMP, "Time of the last fetch", nullable=False),
     Column(
         "input_digest",
         pa.string(),
-        "Digest of what it was fetched from; a row counts while records has the same",
+        "Digest of the captures that were fetched; the row is valid while records has the same digest",
         nullable=False,
     ),
     Column("stored_bytes", pa.int64(), "Bytes of the stored records", nullable=False),
     Column(
         "stored_files",
         _STORED_FILES,
-        "Files with the stored records, and how many bytes of each are theirs",
+        "Files of the stored records, with the bytes that these use in each",
         nullable=False,
     ),
-    Column("lost_reason", pa.string(), "The commonest reason of those that are lost"),
+    Column("lost_reason", pa.string(), "Most frequent reason of the lost captures"),
     Column(
         "lost_top_file",
         pa.string(),
-        "The archive file in which most are lost: neither fetched nor to be asked for again",
+        "Archive file with the most lost captures (final, not fetched)",
     ),
-    Column("lost_in_top_file", pa.int64(), "Captures that are lost in that file", nullable=False),
+    Column("lost_in_top_file", pa.int64(), "Lost captures in that file", nullable=False),
     Column("losses", pa.string(), "Digest of the lost captures", nullable=False),
-    Column("losses_accepted", pa.string(), "Digest of the lost captures that were accepted; null where none were"),
-    Column("losses_unconfirmed", pa.bool_(), "Whether so much is lost that nobody believes it yet", nullable=False),
+    Column("losses_accepted", pa.string(), "Digest of the lost captures that were accepted; null if none were"),
+    Column(
+        "losses_unconfirmed", pa.bool_(), "Whether the losses are unconfirmed, since they are so many", nullable=False
+    ),
     Column(
         "mismatched",
         pa.int64(),
-        "Of the fetched: captures whose payload is not the one that the index names",
+        "Fetched captures with another payload digest than in the index",
         nullable=False,
     ),
     Column("mismatches", pa.string(), "Digest of the captures counted in mismatched", nullable=False),
-    Column("mismatches_confirmed", pa.string(), "Digest of those that a second fetch confirmed; null where none were"),
+    Column(
+        "mismatches_confirmed", pa.string(), "Digest of the mismatches that a second fetch confirmed; null if none were"
+    ),
     Column(
         "mismatches_unconfirmed",
         pa.bool_(),
-        "Whether they are so many that they are to be asked for once more",
+        "Whether the mismatches are unconfirmed, since they are so many: they are fetched once more",
         nullable=False,
     ),
     Column("second_looks", pa.int32(), "How often lost captures were fetched again", nullable=False),
@@ -184,7 +188,7 @@ SOURCE_FILES_COLUMNS: Final = (
     Column("source_kind", pa.string(), "records, sequencefile, wat or wet", nullable=False),
     Column("source_file", pa.string(), "Path, address, or key in the source", nullable=False),
     Column("crawl", pa.string(), "The crawl it belongs to", nullable=False),
-    Column("content_tag", pa.string(), "Of an archive file: its size and ETag when it was added"),
+    Column("content_tag", pa.string(), "Size and ETag of an archive file when it was added"),
 )
 SOURCE_FILES_SCHEMA: Final = schema_of(SOURCE_FILES_COLUMNS)
 
@@ -194,7 +198,7 @@ SOURCE_FAULTS_COLUMNS: Final = (
     Column("target", pa.string(), "Slug of the file", nullable=False),
     Column("source_kind", pa.string(), "records, sequencefile, wat or wet", nullable=False),
     Column("source_file", pa.string(), "Path, address, or key in the source", nullable=False),
-    Column("byte_offset", pa.int64(), "Where reading failed; null: the record or file as a whole"),
+    Column("byte_offset", pa.int64(), "Byte at which reading failed; null: the whole record or file"),
     Column("reason", pa.string(), "Why it could not be read", nullable=False),
 )
 SOURCE_FAULTS_SCHEMA: Final = schema_of(SOURCE_FAULTS_COLUMNS)

@@ -112,19 +112,22 @@ def _find_problem(specs: Sequence[TableSpec], owners: Mapping[str, str]) -> str:
             return f"it declares its table {spec.name} twice"
         may_go = "target" in spec.schema.names and spec.removed_with != "nothing"
         if may_go and (reason := _problem_of_rows(spec)):
-            return f"its table {spec.name} has rows of targets {reason}, so that no purge finds them"
+            return (
+                f"its table {spec.name} has rows of targets, but {reason}, so a purge cannot find them; mend that, or "
+                'declare removed_with="nothing"'
+            )
     return ""
 
 
 def _problem_of_rows(spec: TableSpec) -> str:
     """Returns why a purge cannot find the rows of targets in a table; empty if it can."""
     if spec.slice_columns != SLICE:
-        return "and other slice columns than crawl and target"
+        return "its slice columns are not crawl and target"
     if spec.stage is None:
-        return "and no stage"
+        return "no stage"
     example = Slice("crawl", "target")
     if spec.stage.parse_digest_name(spec.stage.digest_name(example)) != example:
-        return "and a stage whose digests are not named LABEL:{crawl}:{target}"
+        return "the digests of its stage are not named LABEL:{crawl}:{target}"
     return ""
 
 

@@ -422,7 +422,7 @@ def rate_source_of(settings: Settings) -> RateSourceOpener | None:
             return opener
     raise EnvironmentFault(
         f"no extension in use here adds the rate source {settings.rate_source!r}",
-        "cc-pipeline extensions says which there are; CC_PIPELINE_RATE_SOURCE=own is this machine's own.",
+        "cc-pipeline extensions lists the extensions; CC_PIPELINE_RATE_SOURCE=own is this machine's own.",
     )
 
 

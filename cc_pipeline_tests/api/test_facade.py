@@ -21,13 +21,16 @@ METHODS = [name for name in vars(cc_pipeline.Home) if not name.startswith("_")]
             lambda home: home.lookup("example.com", crawl="2018"),
             "home.lookup() has no keyword 'crawl'; did you mean 'crawls'?",
         ),
-        (lambda home: home.run("example.com", vai="zipnum"), "home.run() has no keyword 'vai'; did you mean 'via'?"),
+        (
+            lambda home: home.run("example.com", idnex="zipnum"),
+            "home.run() has no keyword 'idnex'; did you mean 'index'?",
+        ),
         (lambda home: home.get("example.com", time="2018"), "home.get() has no keyword 'time'; "),
         (
             lambda home: home.export("x.csv", table="captures"),
             "home.export() has no keyword 'table'; did you mean 'tables'?",
         ),
-        (lambda home: home.lookup("example.com", via="btree"), "via is a keyword of cc_pipeline.open()"),
+        (lambda home: home.lookup("example.com", index="btree"), "index is a keyword of cc_pipeline.open()"),
         (
             lambda home: cc_pipeline.open(engin="spark"),
             "cc_pipeline.open() has no keyword 'engin'; did you mean 'engine'?",

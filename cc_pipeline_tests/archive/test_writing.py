@@ -106,7 +106,7 @@ FIELDS = st.lists(
 
 @settings(max_examples=40)
 @given(
-    st.lists(st.tuples(FIELDS, st.binary(max_size=500), st.integers(100, 599)), min_size=1, max_size=6), st.booleans()
+    st.lists(st.tuples(FIELDS, st.binary(max_size=500), st.integers(200, 599)), min_size=1, max_size=6), st.booleans()
 )
 def test_what_warcio_writes(parts: list[tuple[list[tuple[str, str]], bytes, int]], gzipped: bool) -> None:
     stream = io.BytesIO()

@@ -142,7 +142,7 @@ def test_wrong_lines_of_a_sets_file_are_named_with_file_and_line(path: Path) -> 
     assert f"line 2: {members}, line 2: 'bad..domain'" in message
     for part in ("line 3: 'set:other = a.com' is a set", "line 4: 'rev:com.a, com.b' is a set", "line 6: 'co.uk'"):
         assert part in message
-    assert "line 3: the members of 'set:gone' are to stand in" in message
+    assert "line 3: the file with the members of 'set:gone' cannot be read" in message
     assert "line 4: " in message
     assert "empty.txt names no member of 'set:empty'" in message
     members.write_bytes(b"bbc.co.uk\nm\xfcnchen.de\n")

@@ -243,7 +243,7 @@ def test_captures_of_several_targets_are_counted_once_as_sql_does(home: Workspac
         [row] = published(home, counts)
         names = ("planned", "pending", "payloads other than indexed")
         assert tuple(found[name] for name in names) == (row[0], *row[2:])
-        assert int(found["planned"]) - int(found["pending"]) - int(found["is_final"]) == row[1]
+        assert int(found["planned"]) - int(found["pending"]) - int(found["final"]) == row[1]
         return tuple(row)
 
     planned, fetched, *_ = compare()

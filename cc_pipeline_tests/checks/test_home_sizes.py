@@ -1,4 +1,4 @@
-"""Bytes of a home by part, and which parts may go."""
+"""Bytes of a home by part, and which parts can be deleted."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def test_each_part_is_counted_once_and_says_whether_it_may_go(tmp_path: Path) ->
         "lake/records", "lake/tables", "cc.duckdb", "cache"
     ]  # fmt: skip
     [demo] = [text for text in found if "in demo:" in text]
-    assert demo.endswith("the demo, a home of its own; may go: make clean")
+    assert demo.endswith("the demo, which is its own home; can be deleted: make clean")
     [others] = [text for text in found if "in others:" in text]
     assert human_bytes(50_000) not in others
-    assert "there is no other copy" in found[0] and "may go" in found[2]
+    assert "there is no other copy" in found[0] and "can be deleted" in found[2]
 
 
 def test_where_there_is_no_home_there_is_no_size(tmp_path: Path) -> None:

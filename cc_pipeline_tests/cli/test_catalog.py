@@ -75,7 +75,7 @@ def test_doctor_shows_who_refuses_and_lets_a_person_try_again(cli: Cli, world: W
     )
     share = next(iter(budget_findings(shared)))
     assert (share.level, "2.5 requests/s and 32 at the same time here" in share.text) == ("ok", True)
-    assert next(iter(budget_findings(replace(shared, hosts=200)))).level == "note"
+    assert next(iter(budget_findings(replace(shared, rate_shares=200)))).level == "note"
     Budget(settings.budget_path, "data.example.org", SourceLimits(10.0, 8), None).close()
     assert (
         "10 requests/s, at most 8 at the same time" in cli("doctor", "--source", world.bucket, "--home", tmp_path).out

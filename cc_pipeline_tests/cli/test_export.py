@@ -133,7 +133,7 @@ def test_what_fails_leaves_nothing(cli: Cli, home: Path, tmp_path: Path, monkeyp
 def test_a_folder_that_could_not_be_replaced_is_still_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "folder"
     with whole_folder(out) as beside:
-        (beside / README).write_text("Handed on by x\n")
+        (beside / README).write_text("Exported by cc_pipeline/1\n")
     real, moved = os.replace, []
 
     def second_fails(source: Path, to: Path) -> None:

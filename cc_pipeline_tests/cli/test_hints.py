@@ -131,13 +131,16 @@ def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_pa
 def test_losses_that_nobody_has_are_not_accepted_in_silence(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
     said = cli("run", "-c", NEW, "example.com", "--accept-losses", "0a1b", "--home", home)
-    assert (said.status, "no losses have the number 0a1b. This home has no unconfirmed losses" in said.err) == (1, True)
+    assert (said.status, "no losses have the number 0a1b. This home has no unconfirmed losses" in said.told) == (
+        1,
+        True,
+    )
 
 
 def test_the_first_run_of_a_home_says_which_compiled_parts_are_missing(
     cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cc_pipeline.cli.run_report.lacks_compiled", lambda: "compiled parts: one is missing")
+    monkeypatch.setattr("cc_pipeline.cli.run_report.describe_missing_modules", lambda: "compiled parts: one is missing")
     wrong = ("run", "-c", "CC-MAIN-2013-99", "example.com", "--source", world.bucket)
     first = cli(*wrong, "--home", tmp_path / "new")
     assert (first.status, first.err.count("compiled parts: one is missing\n")) == (1, 1)

@@ -250,7 +250,7 @@ def test_a_purge_that_was_killed_goes_on_by_the_digest_that_it_was_begun_with(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(maintenance_purge.targets, "forget", killed)
+        patch.setattr(maintenance_purge.targets, "delete_definitions", killed)
         assert cli(*remove, "--plan", plan, "--home", home).status != 0
     assert plan_of(cli(*remove, "--dry-run", "--home", home)) != plan
     assert cli(*remove, "--plan", plan, "--home", home).status == 0
@@ -278,10 +278,10 @@ def test_the_cap_holds_where_targets_are_added(
     assert cli("targets", "add", "example.com", "--home", home).status == 0, "it is there already"
     assert cli("targets", "add", "one.org", "--home", home).status == 1, "with the set of the list there are five"
     said = cli("targets", "add", "two.org", "--home", home)
-    assert "put domains that belong together into a set" in said.err
+    assert "domains that belong together into a set" in said.told
     monkeypatch.setattr(partitions, "MAX_PARTITIONS", crawls * 3)
     # the cap comes before anything that is asked of each target
-    for asked in ("extraction.crawl_plan.look", "workspace.workspace.Workspace.register_targets"):
+    for asked in ("extraction.crawl_plan.plan_crawl", "workspace.workspace.Workspace.register_targets"):
         monkeypatch.setattr(f"cc_pipeline.{asked}", lambda *_: pytest.fail("the lake was asked"))
     ran = cli("run", "-c", NEW, "three.org", "--home", home)
     assert (ran.status, "into a set" in ran.err) == (1, True)

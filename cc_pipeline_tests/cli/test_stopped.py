@@ -150,7 +150,7 @@ def test_handlers_are_as_before_after_a_command(monkeypatch: pytest.MonkeyPatch)
 def test_a_second_signal_ends_a_slow_end_at_once() -> None:
     program = (
         "import os, signal, time\nfrom cc_pipeline import interruption\n"
-        "with interruption.watched():\n"
+        "with interruption.catch_signals():\n"
         "    try:\n        print('ready', flush=True); time.sleep(60)\n"
         "    finally:\n        print('ending', flush=True); time.sleep(60)\n"
     )

@@ -88,4 +88,4 @@ def test_partitions_of_a_run_go_to_the_engine_that_its_settings_name(
     there: Any = SimpleNamespace(settings=replace(SETTINGS, engine="elsewhere"))
     assert list(_extract(None, there, run, ["captures"])) == []  # type: ignore[arg-type]
     assert elsewhere.asked == [("CC-MAIN-2024-22", "example.com")]
-    assert begun == run.left
+    assert begun == run.remaining_keys

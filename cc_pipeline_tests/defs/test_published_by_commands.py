@@ -70,11 +70,21 @@ def test_a_publication_that_was_not_recorded_is_made_again(launcher: Launcher) -
 @pytest.mark.parametrize(
     ("place", "error", "family", "said"),
     [
-        ("defs.publication.record", sqlite3.OperationalError("attempt to write"), EnvironmentFault, "could not record"),
-        ("defs.publication.record", sqlite3.OperationalError("No space left"), PlaceFault, "the disk is full"),
+        (
+            "defs.publication.record_publication",
+            sqlite3.OperationalError("attempt to write"),
+            EnvironmentFault,
+            "could not record",
+        ),
+        (
+            "defs.publication.record_publication",
+            sqlite3.OperationalError("No space left"),
+            PlaceFault,
+            "the disk is full",
+        ),
         ("defs.publication.find_inputs", sqlite3.OperationalError("locked"), EnvironmentFault, "could not record"),
-        ("maintenance.maintenance.publish_warehouse", RuntimeError("a bug"), EnvironmentFault, "RuntimeError: a bug"),
-        ("maintenance.maintenance.publish_warehouse", OSError(28, "No space left"), PlaceFault, "No space left"),
+        ("maintenance.maintain.publish_warehouse", RuntimeError("a bug"), EnvironmentFault, "RuntimeError: a bug"),
+        ("maintenance.maintain.publish_warehouse", OSError(28, "No space left"), PlaceFault, "No space left"),
     ],
 )
 def test_whatever_fails_of_a_publication_is_a_fault(

@@ -131,7 +131,7 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
     assert "answers as usual" in tick()
     budget = Budget(workspace.settings.budget_path, host, SourceLimits(10.0, 8), RefusalPolicy(probes=(60.0,)))
     try:
-        budget.apply_event(forbidden(why="403"))
+        budget.apply_event(forbidden(reason="403"))
         assert f"{host} refuses (403)" in tick()
         tick()
         assert [one["event"] for one in told] == ["circuit breaker open"], "told once"
@@ -208,7 +208,7 @@ class TestPublication:
 
     def test_while_runs_go_on_only_when_the_file_is_old(self, tick, instance: dg.DagsterInstance) -> None:
         instance.add_run(listed_run(["A|x"]))
-        assert tick("a", 9) == "runs go on, and cc.duckdb is not 10 minutes old"
+        assert tick("a", 9) == "runs are in flight, and cc.duckdb is not 10 minutes old"
         assert tick("a", 11).run_key == "a:0"
         assert tick("a", None).run_key == "a:0"
 

@@ -34,7 +34,7 @@ URLS = RowFormat(summary="a line for each row", write=write_urls, suffixes=(".ur
 def hand_in(monkeypatch: pytest.MonkeyPatch, **handed_in: Mapping[str, Any]) -> dict[str, str]:
     """Lets extensions hand in formats, and gives what is refused."""
     refused: dict[str, str] = {}
-    monkeypatch.setattr(formats, "collect", lambda joint, taken: handed_in)
+    monkeypatch.setattr(formats, "collect", lambda joint, reserved_names: handed_in)
     monkeypatch.setattr(formats, "refuse", refused.__setitem__)
     return refused
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.bomb
 _PROGRAM = """
 import sys
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extraction.crawl_plan import look
+from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
 
@@ -30,9 +30,9 @@ with open_workspace(load_settings({}, home=home)) as workspace:
     workspace.register_targets(targets)
     assert workspace.lake.version("targets") == version
     assert [*workspace.targets(slugs)] == slugs
-    found = look(workspace, crawl, slugs)
-    assert [*found.current] == ["example.com"]
-    assert {todo.slice_.whole.target for todo in found.plan.todos} == {*slugs[1:]}
+    found = plan_crawl(workspace, crawl, slugs)
+    assert [*found.current_targets] == ["example.com"]
+    assert {todo.slice_.partition.target for todo in found.plan.slice_plans} == {*slugs[1:]}
 """
 
 

@@ -71,12 +71,12 @@ class Index:
         # whatever it lists, it is another one each time
         monkeypatch.setattr(locate, "columnar_versions", lambda *_: {(NEW, "warc"): digest_from_int(self.asked + 7)})
 
-    def _answer(self, *args: object, into, **options: object) -> LookupResult:
+    def _answer(self, *args: object, sink, **options: object) -> LookupResult:
         self.asked += 1
 
         def listed(slug: str, rows: pa.Table) -> None:
             for _ in range(self.repeats):
-                into(
+                sink(
                     slug,
                     rows.filter(pc.invert(pc.is_in(rows["warc_record_offset"], pa.array(self.hidden, pa.int64())))),
                 )
@@ -161,7 +161,7 @@ def test_few_of_many_go_and_are_said_to_and_more_wait(bucket: Bucket, tmp_path: 
     index.hidden = {every[3]}
     (report, *_) = extract(home, SITE)
     assert offsets(home) == [one for one in every if one != every[3]]
-    assert any("1 captures were taken out" in note for note in report.notes)
+    assert any("1 captures were removed" in note for note in report.notes)
     index.hidden = {*every[:5]}
     with pytest.raises(FetchIncomplete, match="no longer lists 4 of"):
         extract(home, SITE)
@@ -345,7 +345,7 @@ def test_what_is_believed_is_what_the_rules_say(
         before, unlisted = before + stays + gone, unlisted + gone
     others = {Slice(NEW, f"{SITE}~beside"): (5, Listing())} if has_others else {}
     total = before + 5 * has_others
-    shrank = {slice_ for slice_, one in removals.items() if one.now.unlisted_captures}
+    shrank = {slice_ for slice_, one in removals.items() if one.new_listing.unlisted_captures}
     is_shorter = any(shorter and gone for _, gone, shorter in slices)
     expected = shrank if unlisted and (is_shorter or unlisted == total or unlisted > allowed * total) else set()
     assert find_unconfirmed_removals(removals, others, allowed, ()) == expected

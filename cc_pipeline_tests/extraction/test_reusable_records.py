@@ -212,7 +212,7 @@ def test_bytes_that_go_while_pages_are_made_stop_it(workspace: Workspace, monkey
     fetch_captures(workspace, NEW, [part])
     [path] = stored_files(workspace)
     os.truncate(path, path.stat().st_size // 2)
-    monkeypatch.setattr("cc_pipeline.extraction.slice_state.slices_that_lost", lambda *_: {})
+    monkeypatch.setattr("cc_pipeline.extraction.slice_state.count_lost_records", lambda *_: {})
     with pytest.raises(EnvironmentFault, match=f"1 stored records of {part} in {NEW} are missing"):
         parse_records(workspace, NEW, [part])
     assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
@@ -242,7 +242,7 @@ def test_a_fetch_killed_between_its_commit_and_its_end_is_finished_by_the_next_o
 
     with monkeypatch.context() as stopped, pytest.raises(Killed):
         stopped.setattr(fetching, "retire_result_journals", killed)
-        stopped.setattr("cc_pipeline.records.file_leases.Lease.end", lambda _: None)
+        stopped.setattr("cc_pipeline.records.file_leases.FileLease.end", lambda _: None)
         fetch_captures(workspace, NEW, [other])
     # the process is gone
     [lease] = (folder / "leases").iterdir()

@@ -260,7 +260,7 @@ def test_rows_that_say_something_else_are_not_replaced_although_they_are_made_fr
     slice_ = Slice(NEW, GOES)
     stands = read_slice_states(workspace, [slice_])[slice_]
     assert stands.fetched is not None
-    other = replace(stands, fetched=replace(stands.fetched, versions={"records": "of another run"}))
+    other = replace(stands, fetched=replace(stands.fetched, content_digests={"records": "of another run"}))
     with hold_run_lease(workspace, {NEW: [GOES]}) as inputs:
         with inputs.replacing(FETCH, {slice_: stands}):
             inputs.check()

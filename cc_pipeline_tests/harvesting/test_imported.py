@@ -162,7 +162,7 @@ def without_last_group(tables: FooterTables) -> FooterTables:
 
 TAMPERED: dict[str, tuple[Change, str]] = {
     "a row group is left out": (
-        lambda t: replace(t, row_groups=t.row_groups.slice(1)), "row groups of .* rows, and others are in the catalog",
+        lambda t: replace(t, row_groups=t.row_groups.slice(1)), "row groups with .* rows; the catalog has others",
     ),
     "and its counts with it": (without_last_group, "is .* in the catalog and .* in the footer"),
     "an index file is left out": (
@@ -179,7 +179,7 @@ TAMPERED: dict[str, tuple[Change, str]] = {
         lambda t: replace(t, column_chunks=set_first(t.column_chunks, "chunk_offset", 5)), "chunk_offset is 5",
     ),
     "a chunk lies behind the file": (
-        lambda t: replace(t, column_chunks=set_first(t.column_chunks, "chunk_offset", 1 << 40)), "outside of its file",
+        lambda t: replace(t, column_chunks=set_first(t.column_chunks, "chunk_offset", 1 << 40)), "outside its file",
     ),
 }  # fmt: skip
 
@@ -235,7 +235,7 @@ def test_no_bytes_do_anything_but_be_refused(exported: tuple[Path, Workspace], t
         except (DataFault, UserInputError) as refused:
             assert "bad.parquet" in str(refused)
     pq.write_table(pa.table({"path": ["x"]}), file)
-    with pytest.raises(DataFault, match="nothing says which crawl"):
+    with pytest.raises(DataFault, match="no valid note that names its crawl"):
         read_catalog_file(file)
 
 

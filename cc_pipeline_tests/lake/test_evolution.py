@@ -45,6 +45,7 @@ RENAMING = Migration(2, "n is called number and has 64 bits", lambda lake: rewri
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of layout 1 with a table of two crawls; this version is at layout 2."""
     monkeypatch.setattr(homes, "LAYOUT", 2)
+    monkeypatch.setattr(homes, "OLDEST_LAYOUT", 1)
     folder = tmp_path / "home"
     folder.mkdir()
     write_note(folder, HomeNote("s3://bucket", 1))
@@ -209,6 +210,6 @@ def test_a_note_that_says_nothing_is_refused(tmp_path: Path, note: str) -> None:
         read_note(tmp_path)
 
 
-def test_a_note_without_a_layout_is_of_the_first(tmp_path: Path) -> None:
+def test_a_note_without_a_layout_has_the_oldest_one(tmp_path: Path) -> None:
     (tmp_path / "home.json").write_text(json.dumps({"source": "s3://b"}))
-    assert read_note(tmp_path) == HomeNote("s3://b", 1)
+    assert read_note(tmp_path) == HomeNote("s3://b", homes.OLDEST_LAYOUT)

@@ -9,6 +9,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake import lake as lakes
@@ -276,3 +278,19 @@ def test_files_replaced_by_a_handle_of_their_own_are_seen_in_a_still_lake(lake: 
         assert compact_due(lake, "things", tmp_path, Bounds(max_small_files=1)) == len(files)
         assert len(lake.pin("things").files) == 1
         assert len(content(lake)) == 5
+
+
+def test_a_table_that_another_process_makes_at_the_same_time_is_used(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = DeltaTable.create
+
+    def create(*given: object, **named: object) -> None:
+        real(*given, **named)
+        raise CommitFailedError("another process was first")
+
+    monkeypatch.setattr(DeltaTable, "create", create)
+    with lake.hold_versions():
+        assert lake.version("things") == -1
+        lake.prepare("things")
+        assert lake.version("things") == 0

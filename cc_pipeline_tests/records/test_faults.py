@@ -178,7 +178,9 @@ def test_persistent_faults_are_named_and_take_nothing_with_them(
         assert hit
         asked = Counter((hit.key, hit.range) for hit in server.hits)
         # it gave the others just now
-        result = fetch(server.url, captures, tmp_path, "c2", first.table, silent=kind in SILENT, witnessed=True)
+        result = fetch(
+            server.url, captures, tmp_path, "c2", first.table, silent=kind in SILENT, has_known_good_record=True
+        )
         fetched_twice = Counter((h.key, h.range) for h in server.hits)
     outcome = "quarantined" if kind in QUARANTINED else "missing"
     bad = [row for row in result.table.to_pylist() if row["outcome"] != "fetched"]
@@ -307,7 +309,7 @@ def test_a_file_that_is_gone_is_settled_only_where_the_source_answers(
             (root / path.name).write_bytes(path.read_bytes())
     for place, lake in ((str(root), "folder"), (None, "served")):
         with FaultServer(root) as server:
-            result = fetch(place or server.url, captures, tmp_path / lake, "c1", witnessed=witnessed)
+            result = fetch(place or server.url, captures, tmp_path / lake, "c1", has_known_good_record=witnessed)
             lost = [row for row in result.table.to_pylist() if row["outcome"] == "missing"]
             assert {(row["reason"], row["is_final"]) for row in lost} == {("not_found", settled)}
             assert {row["warc_filename"] for row in lost} == set(gone)

@@ -139,7 +139,7 @@ def test_a_payload_of_another_digest_is_taken_when_no_place_has_the_promised_one
     assert result.outcomes == {"fetched": RECORDS}
     assert pc.unique(result.table.column("digest_check")).to_pylist() == ["mismatch"]
     assert sum(len(server.hits) for server in both) <= 1.3 * RECORDS
-    result = fetch(both, captures, tmp_path / "c", fail_on_digest=True, witnessed=True)
+    result = fetch(both, captures, tmp_path / "c", fail_on_digest=True, has_known_good_record=True)
     assert result.outcomes == {"quarantined": RECORDS}
     assert pc.unique(result.table.column("is_final")).to_pylist() == [True]
 
@@ -161,20 +161,20 @@ def test_bad_bytes_are_settled_only_when_every_place_has_them(
     one, two = serve(true, true)
     for server in (one, two):
         server.set_rules([Rule("bit_flip", times=None)])
-    result = fetch([one, two], captures, tmp_path / "a", witnessed=True)
+    result = fetch([one, two], captures, tmp_path / "a", has_known_good_record=True)
     assert result.outcomes == {"quarantined": RECORDS}
     assert pc.unique(result.table.column("is_final")).to_pylist() == [True]
     # two places that differ have each to say it twice
     two.set_rules([Rule("truncated_gzip", times=None)])
-    result = fetch([one, two], captures, tmp_path / "b", witnessed=True)
+    result = fetch([one, two], captures, tmp_path / "b", has_known_good_record=True)
     assert pc.unique(result.table.column("is_final")).to_pylist() == [True]
     # one that says that it has no such file has no better bytes
     two.set_rules([Rule("404", times=None)])
-    result = fetch([one, two], captures, tmp_path / "c", witnessed=True)
+    result = fetch([one, two], captures, tmp_path / "c", has_known_good_record=True)
     assert pc.unique(result.table.column("is_final")).to_pylist() == [True]
     # but of one that does not answer nobody knows
     two.set_rules([Rule("500", times=None)])
-    result = fetch([one, two], captures, tmp_path / "d", witnessed=True)
+    result = fetch([one, two], captures, tmp_path / "d", has_known_good_record=True)
     assert pc.unique(result.table.column("is_final")).to_pylist() == [False]
 
 

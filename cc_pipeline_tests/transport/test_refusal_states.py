@@ -50,12 +50,12 @@ Front = Callable[[float], int]
 
 
 def forbidden(now: float, **values: object) -> Failed:
-    return Failed(**{"now": now, "sent": now, "kind": FaultKind.FORBIDDEN, "why": "status 403",
+    return Failed(**{"now": now, "sent": now, "kind": FaultKind.FORBIDDEN, "reason": "status 403",
                      "refusal": Refusal.ADDRESS, **values})  # type: ignore[arg-type]  # fmt: skip
 
 
 def busy(now: float, **values: object) -> Failed:
-    return Failed(**{"now": now, "sent": now, "kind": FaultKind.THROTTLED, "why": "status 503, SlowDown",
+    return Failed(**{"now": now, "sent": now, "kind": FaultKind.THROTTLED, "reason": "status 503, SlowDown",
                      "refusal": Refusal.CHANCE, **values})  # type: ignore[arg-type]  # fmt: skip
 
 
@@ -323,7 +323,7 @@ def test_probes_come_when_they_are_due() -> None:
 
 
 def test_a_refusal_that_may_be_of_one_object_is_probed_at_once() -> None:
-    blocked = Serving().next(forbidden(10, at_once=True), RULES)
+    blocked = Serving().next(forbidden(10, probes_at_once=True), RULES)
     assert blocked.admits(10) is False
     probed = blocked.next(Sent(10, 1), RULES)
     well = probed.next(Gave(11, 1, 10.5), RULES)
@@ -397,9 +397,9 @@ def test_objects_that_never_come_are_no_wave_while_they_are_asked_for_again() ->
     for number in range(3):
         state = state.next(busy(number), RULES)
     for number in range(30):
-        state = state.next(busy(3 + number / 5, again=True), RULES)
+        state = state.next(busy(3 + number / 5, is_repeat=True), RULES)
     assert isinstance(state, Serving)
-    assert isinstance(state.next(busy(3 + circuit_breaker.SLOW_WAVE, again=True), RULES), Blocked)
+    assert isinstance(state.next(busy(3 + circuit_breaker.SLOW_WAVE, is_repeat=True), RULES), Blocked)
 
 
 def test_what_another_machine_or_a_person_says() -> None:
@@ -418,7 +418,7 @@ def test_the_rate_of_a_blocked_host_is_the_one_that_follows() -> None:
     blocked = Serving().next(forbidden(10), RULES)
     assert blocked.rate_at(RULES, 11) == FRONT.cautious
     assert blocked.rate_at(replace(RULES, cautious=None), 11) == 2.5
-    of_one_object = Serving().next(forbidden(10, at_once=True), RULES)
+    of_one_object = Serving().next(forbidden(10, probes_at_once=True), RULES)
     assert of_one_object.rate_at(RULES, 11) == FRONT.rate
 
 
@@ -426,7 +426,7 @@ def test_a_person_who_has_a_host_asked_at_once_does_not_lift_its_caution() -> No
     reset = reset_by_user(Serving().next(forbidden(10), RULES), 20)
     assert reset.rate_at(RULES, 20) == FRONT.cautious
     assert reset.rate_at(RULES, 10 + circuit_breaker.CAUTION) == FRONT.rate
-    of_one_object = reset_by_user(Serving().next(forbidden(10, at_once=True), RULES), 20)
+    of_one_object = reset_by_user(Serving().next(forbidden(10, probes_at_once=True), RULES), 20)
     assert of_one_object.rate_at(RULES, 20) == FRONT.rate
 
 

@@ -324,8 +324,8 @@ def test_a_range_is_taken_out_of_a_whole_object_within_its_bound(tmp_path: Path,
         refused = 3 * (ERROR_BODY_BYTES + 1)
         assert transport.stats.bytes <= refused + offset + length, "the rest is not taken"
         # the bound, the expected ETag and the size hold
-        for other in ({"whole_up_to": offset + length - 1}, {"total": 9_999}, {"etag": '"another"'}):
+        for other in ({"max_object_bytes": offset + length - 1}, {"total": 9_999}, {"etag": '"another"'}):
             [fault] = transport.read_many([replace(asked, **other)])
             assert isinstance(fault, RangeFault)
             kinds = (FaultKind.WHOLE_OBJECT, FaultKind.CHANGED_OBJECT)
-            assert fault.kind is kinds["whole_up_to" not in other]
+            assert fault.kind is kinds["max_object_bytes" not in other]

@@ -19,8 +19,8 @@ from cc_pipeline.settings import Settings, load_settings
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Dagster: sensors and schedules that run watched targets on new crawls; maintenance; and the files that its "
-    "programs read (docs/dagster.md).",
+    help="Sensors and schedules that run watched targets on new crawls; maintenance; files for "
+    "Dagster (docs/dagster.md).",
 )
 _Yes = Annotated[bool | None, typer.Option("--yes/--no", help="Parse these pages again, or keep them.")]
 
@@ -111,8 +111,8 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
 def maintenance(home: options.Home = None) -> None:
     """Clean a home: the work of the schedules weekly_maintenance and history, for a home without a daemon.
 
-    Joins small files, publishes, and deletes files that were superseded a week ago. Then it deletes Dagster's runs that
-    are older than CC_PIPELINE_HISTORY_DAYS. Extracted rows are kept, and so is what Dagster knows of them.
+    Merges small files, publishes, and deletes files that were superseded a week ago. Then it deletes Dagster's runs
+    that are older than CC_PIPELINE_HISTORY_DAYS. Extracted rows and the states of their partitions are kept.
     """
     from cc_pipeline.defs.launcher import Launcher
     from cc_pipeline.workspace.workspace import open_workspace
@@ -125,7 +125,9 @@ def maintenance(home: options.Home = None) -> None:
 
 
 @app.command()
-def clean(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, home: options.Home = None) -> None:
+def clean(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False, home: options.Home = None
+) -> None:
     """Delete unknown partition keys: typed into the UI, without a definition and without rows.
 
     Crawls that the source does not list, and that have no rows, are deleted too. The keys are shown first.

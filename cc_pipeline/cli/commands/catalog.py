@@ -98,7 +98,7 @@ def _refuse_changes(sql: str) -> None:
 @app.command("export")
 def export_(
     crawl: options.Crawls,
-    out: Annotated[Path, typer.Option("--out", help="A folder: each crawl becomes CRAWL.catalog.parquet in it.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the files, one CRAWL.catalog.parquet per crawl.")],
     home: options.Home = None,
 ) -> None:
     """Export the catalog of crawls for others: one Parquet file per crawl, which its sha256 identifies.
@@ -141,7 +141,7 @@ def import_(
     believe_repaired: Annotated[
         bool,
         typer.Option(
-            "--trust-repaired-bounds", help="Also import key bounds that no footer confirms (of `index repair`)."
+            "--trust-repaired-bounds", help="Also import the key bounds of `index repair`, which no footer confirms."
         ),
     ] = False,
     source: options.Source = None,
@@ -176,7 +176,8 @@ def import_(
         if imported.unread:
             notice(
                 f"{imported.unread:,} of its {imported.files:,} files were not harvested by its author: look-ups miss "
-                f"their captures, and say so. To harvest them here: cc-pipeline index harvest --crawl {imported.crawl}"
+                "their captures, and report that. To harvest them here: "
+                f"cc-pipeline index harvest --crawl {imported.crawl}"
             )
     else:
         notice(f"{imported.crawl}: nothing was imported: this home has all its subsets already")

@@ -50,7 +50,7 @@ def doctor(
     ] = None,
     verify: Annotated[
         bool,
-        typer.Option("--verify", help="Also read stored records and compare them with their rows: a sample of them."),
+        typer.Option("--verify", help="Also read a sample of the stored records and compare them with their rows."),
     ] = False,
     everything: Annotated[bool, typer.Option("--all", help="With --verify: read all stored records.")] = False,
     repair: Annotated[
@@ -62,15 +62,17 @@ def doctor(
         ),
     ] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Only test the source: some ten requests, with the checks of a run.")
+        bool, typer.Option("--live", help="Only test the source: about ten requests, with the checks of a run.")
     ] = False,
     checks: Annotated[
-        bool, typer.Option("--checks", help="Only run every check of the tables and files, over the whole lake.")
+        bool, typer.Option("--checks", help="Only run all checks of tables and files, over the whole lake.")
     ] = False,
     migrate: Annotated[
-        bool, typer.Option("--migrate", help="Only bring a home of an older version to the layout of this one.")
+        bool, typer.Option("--migrate", help="Only migrate a home of an older version to the current layout.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --migrate: rewrite tables without asking first.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="With --migrate: do not ask for confirmation before tables are rewritten.")
+    ] = False,
 ) -> None:
     """Check settings, source, engine, disk, request budget, tables and stored files; say what to do about each problem.
 
@@ -117,9 +119,9 @@ def doctor(
     if live and (verify or repair):
         raise UserInputError("--live tests the source, --verify and --repair check this home; use one of them")
     if migrate and (live or verify or repair):
-        raise UserInputError("--migrate goes without --live, --verify and --repair")
+        raise UserInputError("--migrate cannot be combined with --live, --verify or --repair")
     if checks and (live or verify or repair or migrate):
-        raise UserInputError("--checks goes without --live, --verify, --repair and --migrate")
+        raise UserInputError("--checks cannot be combined with --live, --verify, --repair or --migrate")
     if checks:
         from cc_pipeline.checks.evaluate import evaluate_checks
         from cc_pipeline.home import read_note

@@ -39,7 +39,7 @@ def export(
     ] = None,
     allow_missing: Annotated[
         bool,
-        typer.Option("--allow-missing", help="End with status 0 although a file of records lacks planned captures."),
+        typer.Option("--allow-missing", help="End with status 0 even if a file of records lacks planned captures."),
     ] = False,
     creator: options.Creator = "",
     url: options.Address = "",

@@ -18,8 +18,8 @@ def extensions(
 ) -> None:
     """List the installed extensions: where each is from, what it adds, and what to do if one is broken.
 
-    An extension is a feature that can be left out: CC_PIPELINE_WITHOUT=NAME,NAME. Extensions of others come in packages
-    of their own. Tables of an extension that is left out stay in the home.
+    An extension is a feature that can be left out: CC_PIPELINE_WITHOUT=NAME,NAME. Other extensions are installed as
+    separate packages. Tables of an extension that is left out stay in the home.
 
     [bold]Examples[/]
 

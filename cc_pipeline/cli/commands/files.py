@@ -32,11 +32,11 @@ def add_captures(
     name: Annotated[str | None, typer.Option("--name", help="The name of the captures (default: the file's).")] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option("--column", metavar="COLUMN=NAME", help="What the file calls a column; may be repeated."),
+        typer.Option("--column", metavar="COLUMN=NAME", help="The file's name of a column; may be repeated."),
     ] = None,
     extend: Annotated[bool, typer.Option("--add", help="Add to the existing captures of this name.")] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace the existing captures of this name by those of the file.")
+        bool, typer.Option("--replace", help="Replace the existing captures of this name with those of the file.")
     ] = False,
     via: options.Via = None,
     subset: options.Subsets = None,
@@ -108,20 +108,22 @@ def add_captures(
 
 @app.command("add")
 def add_source(
-    files: Annotated[list[str], typer.Argument(help="Local files, or keys in the source; of kind warc addresses too.")],
+    files: Annotated[
+        list[str], typer.Argument(help="Local files, or keys in the source; for kind warc also addresses.")
+    ],
     kind: Annotated[str, typer.Option("--kind", help="sequencefile, wat, wet, or warc (ARC too).")],
     crawl: Annotated[
         str | None,
         typer.Option(
             "--crawl",
             "-c",
-            help="The crawl the files belong to, if they do not say so; of kind warc the collection they are added to.",
+            help="Crawl of the files, if they do not name it; for kind warc the collection to add them to.",
         ),
     ] = None,
     register_only: Annotated[
         bool, typer.Option("--register-only", help="Only register them; read or index them later from the UI.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Of kind warc: agree to the cost without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="For kind warc: do not ask for agreement to the cost.")] = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:

@@ -41,20 +41,21 @@ _FORM_BY_SUFFIX: Final = {".md": "markdown", ".txt": "text", ".json": "json", ".
 def get(
     url: Annotated[str, typer.Argument(metavar="URL", help="The address of a page.")],
     date: Annotated[
-        str | None, typer.Option("--at", help="The capture nearest to then: 2019, 2019-05, 2019-05-01 …")
+        str | None, typer.Option("--at", help="The capture nearest to this time: 2019, 2019-05, 2019-05-01 …")
     ] = None,
     crawl: options.MaybeCrawls = None,
     output: Annotated[
         str | None,
         typer.Option(
             "--format",
-            help="html (UTF-8, the default), markdown or text (its main content), json (texts, headers, links, the "
-            "record's place), warc (one gzip member), record (the archive's exact bytes), body (the body's).",
+            help="html (UTF-8, the default), markdown or text (its main content), json (texts, headers, "
+            "links, the record's location), warc (one gzip member), record (the archive's exact "
+            "bytes), body (the body's).",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file, not to standard output.")] = None,
     max_crawls: Annotated[
-        int, typer.Option("--max-crawls", min=1, help="Crawls to ask at most, the nearest first.")
+        int, typer.Option("--max-crawls", min=1, help="Maximum crawls to search, the nearest first.")
     ] = 10,
     via: options.Via = None,
     subset: options.Subsets = None,

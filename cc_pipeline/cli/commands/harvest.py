@@ -27,12 +27,12 @@ def harvest(
         Path | None,
         typer.Option(
             "--index-files",
-            help="A file with the keys of the crawl's index files, one a line, for a crawl without a path list.",
+            help="A file with the keys of the crawl's index files, one per line, for a crawl without a path list.",
         ),
     ] = None,
     subset: options.Subsets = None,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Check each file for a new version, one request each.")
+        bool, typer.Option("--refresh", help="Check each file for a new version, with one request each.")
     ] = False,
     allow_gaps: options.AllowGaps = False,
     wait: options.Wait = None,

@@ -111,7 +111,7 @@ def lookup(
     )
     if count:
         if out is not None or columns is not None or limit:
-            raise UserInputError("--count goes without --out, --columns and --limit")
+            raise UserInputError("--count cannot be combined with --out, --columns or --limit")
         with question_context as question:
             _print_counts(question, harvest, check_format(output or "table"))
         return

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cc_pipeline.records.range_plan import FetchEstimate
 
 AskFacts = Annotated[
-    bool, typer.Option("--facts", help="Show how large and important the hosts are, even if that costs requests.")
+    bool, typer.Option("--facts", help="Show size and rank of the hosts, even if that costs requests.")
 ]
 
 #: Maximum number of targets with lines of their own.

@@ -23,7 +23,7 @@ def settings(
     choice: Annotated[
         list[str] | None, typer.Argument(metavar="NAME=VALUE…", help=f"A new choice: {', '.join(CHOICES)}.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     home: options.Home = None,
 ) -> None:
     """Show the settings and where each comes from, or change one that belongs to the home.

@@ -20,7 +20,7 @@ from cc_pipeline.settings import load_settings
 def crawls(
     source: options.Source = None,
     home: options.Home = None,
-    limit: Annotated[int, typer.Option(help="How many, newest first; 0 for all.")] = 20,
+    limit: Annotated[int, typer.Option(help="The number of crawls to list, newest first; 0 lists all.")] = 20,
 ) -> None:
     """List the crawls of the source, newest first."""
     from cc_pipeline.harvesting.crawls import known_crawls
@@ -44,14 +44,14 @@ def crawls(
 def sql(
     query: Annotated[
         str | None,
-        typer.Argument(help="Statements, or @FILE with them, or - for standard input; without any a prompt opens."),
+        typer.Argument(help="Statements, @FILE with statements, or - for standard input. Without any, a prompt opens."),
     ] = None,
     home: options.Home = None,
     output: Annotated[
         str | None, typer.Option("--format", help="table, csv, jsonl or parquet (default: by --out, or table).")
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Short for --format csv.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Short for --format jsonl: an object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format jsonl: one object per line.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the result to this file.")] = None,
     catalog: Annotated[
         bool,
@@ -84,7 +84,7 @@ def sql(
     text = None if query is None else user_input.read_text_argument(query)
     if catalog:
         if text is None:
-            raise UserInputError("--catalog takes a query: there is no prompt of the catalog")
+            raise UserInputError('--catalog has no prompt; add a query, such as "FROM row_groups LIMIT 5"')
         query_catalog(settings, text, output_format, out)
         return
     with open_for_queries(settings) as connection:

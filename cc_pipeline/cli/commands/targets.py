@@ -278,14 +278,16 @@ def remove(
     plan: Annotated[
         str | None,
         typer.Option(
-            "--plan", metavar="DIGEST", help="With --purge: do not ask, if the plan still has this digest of --dry-run."
+            "--plan",
+            metavar="DIGEST",
+            help="With --purge: do not ask for confirmation if the plan still has this digest of --dry-run.",
         ),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check for leftovers of purged targets; status 1 if there are any.")
     ] = False,
     subset: Annotated[str | None, typer.Option("--subset", help="Delete only their captures in this subset.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. A purge needs --plan too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation. A purge also needs --plan.")] = False,
     home: options.Home = None,
 ) -> None:
     """Remove targets from the watch list. Extracted pages are kept, unless --purge deletes them.
@@ -312,7 +314,7 @@ def remove(
     if not purge and (now or dry_run or plan is not None):
         raise UserInputError("--now, --dry-run and --plan are for --purge: plain remove deletes no pages")
     if subset is not None and (purge or subset not in SUBSETS):
-        raise UserInputError(f"--subset takes one of {', '.join(SUBSETS)}, and goes without --purge")
+        raise UserInputError(f"--subset takes one of {', '.join(SUBSETS)}, and cannot be combined with --purge")
     settings = load_settings(home=home)
     targets = user_input.expand_lists(targets)
     watched_definitions = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}

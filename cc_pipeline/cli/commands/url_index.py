@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Indexes of crawls: footers of published ones, indexes and B-trees that are built here.",
+    help="Indexes of crawls: footers of published indexes; indexes and B-trees that are built here.",
 )
 app.command("harvest")(harvest.harvest)
 _Crawl = Annotated[str, typer.Option("--crawl", "-c", help="A crawl id; 'newest' works.")]
@@ -47,7 +47,7 @@ def build_index(
     crawl: Annotated[
         list[str], typer.Option("--crawl", "-c", help="CC-NEWS-YYYY-MM, or LOCAL-… of files add; may be repeated.")
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Agree to the cost without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for agreement to the cost.")] = False,
     max_files: Annotated[
         int | None,
         typer.Option("--max-files", min=1, help="Maximum archive files to read now; the next call continues."),
@@ -59,8 +59,8 @@ def build_index(
         str | None,
         typer.Option(
             "--arcs",
-            help="With --btree, for crawls of the ARC years: a list of ARC files, one key a line (plain or gzip). The "
-            "home keeps it.",
+            help="With --btree, for crawls of the ARC years: a list of ARC files, one key per line (plain "
+            "or gzip). The home keeps it.",
         ),
     ] = None,
     subset: options.Subsets = None,
@@ -87,7 +87,7 @@ def build_index(
     """
     if btree:
         if max_files is not None:
-            raise UserInputError("--max-files is for an index of CC-NEWS; a B-tree is built whole")
+            raise UserInputError("--max-files is only for an index of CC-NEWS; a B-tree always has all files")
         _build_btree(crawl, arcs, subset, source, home)
         return
     if arcs is not None or subset:

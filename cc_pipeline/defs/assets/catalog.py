@@ -81,7 +81,7 @@ def crawls(
 def index_manifest(
     context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace
 ) -> dg.MaterializeResult[None]:
-    """One row per index file that the crawl's path list names; no row for a crawl of the ARC years."""
+    """One row per index file in the crawl's path list; none for crawls of the ARC years."""
     reports = {crawl: commit_manifest(workspace, crawl) for crawl in read_planned_keys(context)}
     table_rows = workspace.lake.row_count("index_manifest")
     for crawl, report in reports.items():

@@ -54,7 +54,8 @@ _KINDS: dict[str, ExportKind] = {"text_sequencefile": "textData", "metadata_sequ
 def export_sequencefiles(
     context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace, config: SequenceFileConfig
 ) -> Yielded:
-    """Writes records as text and as metadata: both have the same records, in the same order and files."""
+    """Exports each partition as two sets of SequenceFiles, texts and metadata, with the same records in the same order
+    and files."""
     selected = {asset_name(namespace, key) for key in context.selected_asset_keys}
     assets = [asset for asset in _KINDS if asset in selected]
     options = ExportOptions(

@@ -102,12 +102,14 @@ def new_crawls(
     )
     if not decision.register and not decision.run:
         reason = (
-            f"the source does not answer ({source_faults[0]}), so these wait" if source_faults else "not published yet"
+            f"the source does not answer ({source_faults[0]}), so these crawls wait"
+            if source_faults
+            else "not published yet"
         )
         waiting = f"; {reason}: {', '.join(decision.waiting)}" if decision.waiting else ""
         abandoned = [crawl for crawl in requested if failures.get(crawl, 0) >= _MAX_FAILURES]
         abandoned_text = (
-            f"; failed {_MAX_FAILURES} times, so launch by hand: {', '.join(abandoned)}" if abandoned else ""
+            f"; failed {_MAX_FAILURES} times, so launch them by hand: {', '.join(abandoned)}" if abandoned else ""
         )
         return dg.SkipReason(f"no new crawl{waiting}{abandoned_text}{note}")
     cursor["requested"] = [*requested, *decision.run]
@@ -344,7 +346,7 @@ def publication(
     ):
         return dg.SkipReason("cc.duckdb is being published")
     if not lag.longer_than(minutes) and find_in_flight(instance, namespace).is_busy:
-        return dg.SkipReason(f"runs go on, and cc.duckdb is not {minutes:g} minutes old")
+        return dg.SkipReason(f"runs are in flight, and cc.duckdb is not {minutes:g} minutes old")
     # the same state of the tables is published again only after a failure, and a limited number of times
     state = {STATE_TAG: lag.state}
     failed = instance.get_runs_count(

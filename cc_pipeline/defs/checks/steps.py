@@ -35,7 +35,7 @@ def _make_left_failed_check(namespace: HomeNamespace) -> dg.AssetChecksDefinitio
     @dg.asset_check(
         asset=namespace.key("warehouse"),
         name=LEFT_FAILED,
-        description="Every partition that failed in the last week, in any run, was made since.",
+        description="Each partition that failed in any run of the last week was materialized since.",
     )
     def no_failed_partitions(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         check_result: dg.AssetCheckResult = load_later("cc_pipeline.defs.checks.check_runs.left_failed_result")(

@@ -52,7 +52,7 @@ _BODIES: Final = "cc_pipeline.defs.assets"
 class BuildConfig(dg.Config):
     """Agreement to the cost, and how many files are indexed."""
 
-    yes: bool = Field(default=False, description="I have seen the cost (a run without this shows it), and agree.")
+    yes: bool = Field(default=False, description="Agree to the cost. A run without it shows the cost.")
     most_files: int = Field(default=0, description="Archive files to index now; 0: all that are missing.")
 
 
@@ -67,7 +67,7 @@ class ExtractConfig(dg.Config):
 
     accept_losses: list[str] = Field(
         default_factory=list,
-        description="Numbers of losses, as shown by a run that left them unconfirmed; these captures are lost.",
+        description="Numbers of unconfirmed losses to accept, as a run printed them.",
     )
 
 
@@ -116,7 +116,7 @@ def catalog() -> list[Step]:
             asset(
                 "index_manifest",
                 ["deltalake"],
-                "One row per index file that the crawl's path list names; no row for a crawl of the ARC years.",
+                "One row per index file in the crawl's path list; none for crawls of the ARC years.",
                 deps=["crawls"],
                 external=[PATH_LISTS],
                 columns=INDEX_MANIFEST_COLUMNS,
@@ -128,8 +128,8 @@ def catalog() -> list[Step]:
             asset(
                 "index_footers",
                 ["parquet"],
-                "The raw footer of every index file of the wanted subsets (CC_PIPELINE_SUBSETS): fetched once, with "
-                "one request each, and kept in the home.",
+                "The raw footer of every index file of the selected subsets (CC_PIPELINE_SUBSETS): "
+                "fetched once, with one request each, and stored in the home.",
                 deps=["index_manifest", "built_index"],
                 external=[COLUMNAR_INDEX],
             ),
@@ -141,9 +141,10 @@ def catalog() -> list[Step]:
             asset(
                 "row_groups",
                 ["deltalake", "duckdb"],
-                "One row per row group: where it is, how large, and which keys it holds. Replaces the crawl in the "
-                "catalog.\n\nFails where index files could not be read (CC_PIPELINE_MAX_INDEX_GAPS), after everything "
-                "else is in the catalog.",
+                "One row per row group: its location, size and key range. Replaces the crawl in the "
+                "catalog.\n\n"
+                "Fails if index files could not be read (CC_PIPELINE_MAX_INDEX_GAPS), after all other "
+                "files are in the catalog.",
                 deps=["index_footers"],
                 columns=SHOWN_ROW_GROUPS_COLUMNS,
                 is_published=True,
@@ -167,18 +168,21 @@ def on_request() -> list[RecordedAsset]:
             "build_index",
             "built_index",
             ["parquet"],
-            "The columnar index of a month of CC-NEWS, or of WARC files that a person named: a Parquet file for each "
-            "of them.\n\nReads every archive file once (some 350 GB a month), so it shows the cost first, and needs "
-            "agreement in the run's configuration. A stopped build continues where it stopped.",
+            "The columnar index of a month of CC-NEWS, or of WARC files that a person named: one "
+            "Parquet file per archive file.\n\n"
+            "Reads every archive file once (some 350 GB a month). So a run shows the cost, and "
+            "builds only with agreement in its configuration. A stopped build continues where it "
+            "stopped.",
             external=[PATH_LISTS, ARCHIVES],
         ),
         recorded(
             "repair_statistics",
             "repaired_statistics",
             ["deltalake", "duckdb"],
-            "Key bounds of row groups that were published without any (13 crawls of 2017 and 2018, some later ones)."
-            "\n\nReads the key column of each such row group once: about 23 MB each in the real index. Until it has "
-            "run, every look-up reads these row groups.",
+            "Key bounds of row groups that were published without them (13 crawls of 2017 and 2018, "
+            "some later ones).\n\n"
+            "Reads the key column of each such row group once: about 23 MB each in the real index. "
+            "Without the bounds, every look-up reads these row groups.",
             deps=["row_groups"],
             external=[COLUMNAR_INDEX],
             table="row_groups",
@@ -223,7 +227,7 @@ def extraction() -> list[Step]:
         "feed_items": "One row per item of an RSS, Atom or JSON Feed.",
     }
     of_index = "One row per capture of the target in the crawl, with every column of the index."
-    of_bytes = "One row per planned capture with exactly one outcome; fetched bytes are kept as WARC or ARC."
+    of_bytes = "One row per planned capture with exactly one outcome; fetched bytes are stored as WARC or ARC."
     indexes = [COLUMNAR_INDEX, CLUSTER_INDEX, URL_INDEX_2012]
     return [
         Step(
@@ -234,10 +238,10 @@ def extraction() -> list[Step]:
                 *(asset(name, "content", "records", PARSER_VERSION, text) for name, text in pages.items()),
             ],
             config=ExtractConfig,
-            description="Looks targets up in the cheapest index their crawl has, fetches and verifies their "
-            "records, and parses each once.\n\nEvery partition is recorded when it is done, and fails by itself. "
-            "The four page tables come from one pass: where some of them are selected, all are written, and these "
-            "are recorded.",
+            description="Looks targets up in the cheapest index of their crawl, fetches and verifies their "
+            "records, and parses each once.\n\n"
+            "Each partition is recorded when it is done; a failed one does not stop the others. One "
+            "pass writes all four page tables, and records those that are selected.",
             partitions="pairs",
             backfill=BACKFILL,
             options={"can_subset": True},
@@ -262,8 +266,8 @@ def exports() -> list[Step]:
                 asset("metadata_sequencefile", metadata, "page_metadata"),
             ],
             config=SequenceFileConfig,
-            description="Writes records as text and as metadata: both have the same records, in the same order "
-            "and files.",
+            description="Exports each partition as two sets of SequenceFiles, texts and metadata, with the same "
+            "records in the same order and files.",
             partitions="pairs",
             backfill=BACKFILL,
             options={"can_subset": True},
@@ -280,7 +284,7 @@ def sources() -> list[Step]:
         "source_feed_items": ("feed_items", "Rows of feed_items from SequenceFiles of 2012."),
         "source_faults": (
             "source_faults",
-            "One row per stretch of a file that could not be read, with place and reason.",
+            "One row per byte range of a file that could not be read, with its location and the reason.",
         ),
     }
     columns = {**PAGE_COLUMNS, "source_faults": SOURCE_FAULTS_COLUMNS}
@@ -321,8 +325,9 @@ def analytics(published: Iterable[str]) -> list[Step]:
             asset(
                 "warehouse",
                 "duckdb",
-                "``cc.duckdb``: a view per table over the files of fixed versions. Each capture is there once.\n\n"
-                "Open the file read-only at any time, also while it is published again.",
+                "``cc.duckdb``: one view per table, over the files of a fixed version. Each capture is "
+                "there once.\n\n"
+                "The file can be opened read-only at any time, also during a publication.",
                 deps=[*published],
                 code_version=WAREHOUSE_VERSION,
             ),
@@ -356,8 +361,7 @@ def common_crawl() -> list[ExternalAsset]:
         ),
         spec(
             ARCHIVES,
-            "WARC files, ARC files before 2013: each record is a gzip member of its own, asked for by offset and "
-            "length.",
+            "WARC files; ARC files before 2013. Each record is its own gzip member, requested by offset and length.",
             f"{_SITE}/the-data/get-started",
             "all",
             "warc",
@@ -365,14 +369,14 @@ def common_crawl() -> list[ExternalAsset]:
         ),
         spec(
             PATH_LISTS,
-            "*.paths.gz of each crawl: the only directory of what was published.",
+            "*.paths.gz of each crawl: the only list of the published files.",
             "https://data.commoncrawl.org/crawl-data/index.html",
             "columnar",
             "file",
         ),
         spec(
             COLUMNAR_INDEX,
-            "The columnar URL index: some 900 Parquet files a crawl, a row a capture.",
+            "The columnar URL index: some 900 Parquet files per crawl, one row per capture.",
             f"{_SITE}/columnar-index",
             "columnar",
             "parquet",
@@ -381,7 +385,7 @@ def common_crawl() -> list[ExternalAsset]:
         ),
         spec(
             CLUSTER_INDEX,
-            "The sharded CDX index: cdx-*.gz behind cluster.idx, a line a capture.",
+            "The sharded CDX index (ZipNum): cluster.idx and cdx-*.gz, one line per capture.",
             f"{_SITE}/cdxj-index",
             "all",
             "file",
@@ -397,7 +401,7 @@ def common_crawl() -> list[ExternalAsset]:
         ),
         spec(
             WHOLE_FILES,
-            "Files that are read from begin to end: SequenceFiles of 2012, WAT and WET files.",
+            "Files that are read whole: SequenceFiles of 2012, WAT and WET files.",
             f"{_SITE}/the-data/get-started",
             "all",
             "hadoop",

@@ -32,13 +32,14 @@ _CONFIG: Final = {
     "source": dg.Field(
         str,
         default_value="",
-        description="Root of a Common Crawl bucket: folder, https:// or s3://; several with a comma and a space.",
+        description="Root of a Common Crawl bucket: a folder, https:// or s3://; several are separated by a "
+        "comma and a space.",
     ),
     "home": dg.Field(str, default_value="", description="Folder of all local state."),
     "engine": dg.Field(
         str,
         default_value="",
-        description="Where records are fetched and pages parsed: local, or the engine of an extension.",
+        description="Engine that fetches records and parses pages: local, or one of an extension.",
     ),
 }
 
@@ -276,7 +277,7 @@ def _check_everything(namespace: HomeNamespace, keys: Sequence[dg.AssetCheckKey]
         namespace.qualify(CHECK_EVERYTHING),
         dg.AssetSelection.checks(*keys),
         tags={CHECK_SCOPE_TAG: EVERYTHING, **namespace.tags},
-        description="Runs every check over the whole lake. By itself, a check examines recent changes.",
+        description="Runs every check over the whole lake. Automatic checks examine only recent changes.",
     )
 
 

@@ -48,43 +48,39 @@ class PartitionsConfig(dg.Config):
 class ExtractTargetsConfig(PartitionsConfig, ExtractConfig):
     """The tables and partitions to extract."""
 
-    tables: list[str] = Field(default=[], description="Names of tables, captures to feed_items; none: all of them.")
+    tables: list[str] = Field(default=[], description="Names of tables, captures to feed_items; empty: all.")
 
 
 class PurgeConfig(dg.Config):
     """The target to purge, and how."""
 
     target: str = Field(description="The target: its definition, its partition key, or the name of a set.")
-    dry_run: bool = Field(
-        default=True, description="Only log what would be deleted, and the plan's digest. False deletes it."
-    )
-    plan: str = Field(default="", description="With dry_run false: the digest of the dry run.")
-    now: bool = Field(
-        default=False, description="Delete at once: open connections to cc.duckdb have to be opened again."
-    )
+    dry_run: bool = Field(default=True, description="Only log the plan and its digest. False: delete.")
+    plan: str = Field(default="", description="Digest that the dry run printed; required if dry_run is false.")
+    now: bool = Field(default=False, description="Delete at once. Readers must open cc.duckdb again.")
 
 
 _OP_JOBS: Final = (
     OpJob(
         name="repair_statistics",
-        description="Computes key bounds of a crawl's row groups that have none; reads their whole key column. Records "
-        "repaired_statistics.",
+        description="Computes key bounds of a crawl's row groups without any. Reads their whole key column. "
+        "Records repaired_statistics.",
         function="cc_pipeline.defs.assets.catalog.repair_key_bounds",
         pool="catalog",
         partitions="crawl",
     ),
     OpJob(
         name="build_index",
-        description="Builds the index of a month of CC-NEWS, or of named WARC files; shows its cost and needs "
-        "agreement to it. Records built_index.",
+        description="Builds the index of a month of CC-NEWS, or of named WARC files. Shows the cost, and "
+        "needs agreement. Records built_index.",
         function="cc_pipeline.defs.assets.catalog.index_archives",
         config=BuildConfig,
         partitions="crawl",
     ),
     OpJob(
         name="build_url_index",
-        description="Builds a prefixed B-tree of a crawl's URLs; reads four columns of its whole index, or its ARC "
-        "files. Records url_index.",
+        description="Builds a prefixed B-tree of a crawl's URLs. Reads four columns of its whole index, or "
+        "its ARC files. Records url_index.",
         function="cc_pipeline.defs.assets.catalog.index_urls",
         partitions="crawl",
     ),
@@ -96,8 +92,8 @@ _OP_JOBS: Final = (
     ),
     OpJob(
         name="purge_target_job",
-        description="Deletes a target and what was extracted of it. First it only shows what would be deleted "
-        "(dry_run), and its digest.",
+        description="Purges a target: its definition, rows and bytes. The first run only shows the plan and "
+        "its digest (dry_run).",
         function="cc_pipeline.defs.purging.purge_one_target",
         config=PurgeConfig,
         pool="warehouse",
@@ -116,7 +112,7 @@ JOBS: Final = (*_ASSET_JOBS, *_OP_JOBS)
 #: Deletes old runs of the whole instance, so only the single home of an instance has this job.
 TRIM_HISTORY: Final = OpJob(
     name="trim_history",
-    description="Deletes Dagster's runs older than CC_PIPELINE_HISTORY_DAYS; the records of partitions stay.",
+    description="Deletes Dagster's runs older than CC_PIPELINE_HISTORY_DAYS; the states of partitions are kept.",
     function="cc_pipeline.defs.history.forget_old_runs",
     pool="history",
 )

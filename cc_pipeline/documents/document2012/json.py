@@ -188,6 +188,8 @@ def archive_info(page: PageInput) -> dict[str, int | None] | None:
 
 
 def _name_numbers(name: str) -> tuple[int | None, int | None, int | None]:
+    """Returns segment, date (milliseconds) and number from the key of an ARC or WARC file; ``None`` for each that it
+    lacks."""
     segment_match = _SEGMENT.search(name)
     segment = int(segment_match.group(1)) if segment_match else None
     if arc := _ARC_NAME.search(name):

@@ -22,8 +22,8 @@ Absolute = Callable[[Element, str], str]
 
 
 def read_extension(holder: Feed | FeedItem, element: Element, text: str | None, absolute: Absolute) -> None:
-    """Reads an extension element into the extension's own fields, and into those of the format's own elements if these
-    are empty; categories add up."""
+    """Reads an iTunes or Media RSS element into the podcast or media fields of ``holder``; other elements are ignored.
+    Its values also fill empty fields of ``holder`` such as the authors; its categories are added."""
     namespace, name = local_name(element)
     if namespace.lower().endswith(_ITUNES_END):
         _read_itunes(holder, element, name, text, absolute)

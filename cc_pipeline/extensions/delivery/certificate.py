@@ -40,7 +40,7 @@ FORMAT: Final = "cc_pipeline certificate"
 VERSION: Final = 1
 INDEXES: Final = ("parquet", "zipnum")
 #: Outcome of a capture that this home never requested. All other outcomes are those of ``records``.
-NOT_REQUESTED: Final = "not asked"
+NOT_REQUESTED: Final = "not requested"
 #: Reasons why an index was not asked. They replace the error's own text, which may name a path of the home.
 _NO_ANSWER: Final[Mapping[type[Exception], str]] = {
     NoSuchIndex: "the crawl has none here",
@@ -60,13 +60,13 @@ _SCHEMA: Final = pa.schema(
     ]
 )  # fmt: skip
 PROVES: Final = (
-    "Of the targets and crawls named, each capture that the columnar index or ZipNum lists is named in the file of "
-    "captures, with what became of it. Where both were asked without holes, neither lists a capture that the other "
-    "lacks, but for those counted as such."
+    "The file of captures has every capture of the named targets and crawls that the columnar index or ZipNum lists, "
+    "with its outcome. If both indexes were searched without gaps, they list the same captures, except for those that "
+    "are counted as listed by only one."
 )
 PROVES_NOT: Final = (
-    "Both indexes are made of the same logs of a crawl, so what those lack is in neither. Pages that the crawler did "
-    "not visit are in no index. The certificate is not signed: whoever can change it can write another one."
+    "Both indexes are made from the same logs of a crawl, so captures that the logs lack are in neither. Pages that "
+    "the crawler did not visit are in no index. The certificate is not signed: anyone who can change it can replace it."
 )
 
 
@@ -96,12 +96,12 @@ class CertifiedCrawl:
     def findings(self) -> list[str]:
         """Sentences about everything that makes the crawl incomplete; empty if the crawl is complete."""
         messages = [
-            f"{kind} was not asked: {index.not_asked}" for kind, index in self.indexes.items() if index.not_asked
+            f"{kind} was not searched: {index.not_asked}" for kind, index in self.indexes.items() if index.not_asked
         ]
         messages += [
-            f"{kind} has holes: {unread_file}" for kind, index in self.indexes.items() for unread_file in index.holes
+            f"{kind} has gaps: {unread_file}" for kind, index in self.indexes.items() for unread_file in index.holes
         ]
-        messages += [f"{count:,} captures are in {kind} alone" for kind, count in self.only.items() if count]
+        messages += [f"{count:,} captures are in {kind} only" for kind, count in self.only.items() if count]
         messages += [
             f"{count:,} captures are {name}" for name, count in self.outcomes.items() if name != "fetched" and count
         ]
@@ -184,7 +184,7 @@ def _query_indexes(
                 for subsets, subset_targets in by_subsets(targets, workspace.settings.subsets).items()
             ]
         except (*_NO_ANSWER,) as fault:
-            on_message(f"{crawl}: {kind} was not asked: {fault}")
+            on_message(f"{crawl}: {kind} was not searched: {fault}")
             indexes[kind] = QueriedIndex(
                 not_asked=next(reason for fault_class, reason in _NO_ANSWER.items() if isinstance(fault, fault_class))
             )
@@ -330,14 +330,14 @@ _PAGE: Final = """<!doctype html>
 td,th{border:1px solid #bbb;padding:.2em .6em;text-align:left}code{word-break:break-all}</style>
 <h1>{{ "Complete" if document.complete else "Not complete" }}</h1>
 <p>{{ document.targets | join(", ") }}</p>
-<table><tr><th>crawl<th>columnar index<th>ZipNum<th>in one alone<th>what became of the captures<th>findings</tr>
+<table><tr><th>crawl<th>columnar index<th>ZipNum<th>in one only<th>outcomes<th>findings</tr>
 {% for one in document.crawls %}<tr><td>{{ one.crawl }}
 {% for kind in ("parquet", "zipnum") %}<td>{{ one.indexes[kind].not_asked or one.indexes[kind].captures }}{% endfor %}
 <td>{{ one.only.parquet + one.only.zipnum }}
 <td>{% for name, count in one.outcomes.items() %}{{ count }} {{ name }}{{ ", " if not loop.last }}{% endfor %}
 <td>{{ one.findings | join("; ") or "none" }}</tr>
 {% endfor %}</table>
-{% if named %}<h2>The first captures that are not as they should be</h2><table>
+{% if named %}<h2>The first captures with findings</h2><table>
 <tr><th>URL<th>file<th>offset<th>columnar index<th>ZipNum<th>outcome</tr>
 {% for one in named %}<tr><td>{{ one.url }}<td>{{ one.warc_filename }}<td>{{ one.warc_record_offset }}
 <td>{{ one.in_parquet }}<td>{{ one.in_zipnum }}<td>{{ one.outcome }} {{ one.reason or "" }}</tr>

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Records as WARC files at a place of your own, verified, with a certificate (docs/extensions/delivery.md).",
+    help="Verified WARC files in your own bucket or folder, with a certificate (docs/extensions/delivery.md).",
 )
 #: Uploads, or files read to verify, at the same time, unless ``--parallel`` says otherwise.
 _DEFAULT_UPLOADS = 4
@@ -43,7 +43,7 @@ def copy(
     crawl: options.Crawls,
     to: Annotated[str, typer.Option("--to", help="Destination: s3://bucket/prefix, or a folder.")],
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="End with status 0 although planned captures are not there.")
+        bool, typer.Option("--allow-missing", help="End with status 0 even if planned captures are missing.")
     ] = False,
     parallel: Annotated[
         int | None,
@@ -51,15 +51,16 @@ def copy(
             "--parallel",
             min=1,
             max=256,
-            help="Requests to the source, and uploads, at the same time (default: the source's own limit; 4 uploads).",
+            help="Concurrent requests to the source, and concurrent uploads (default: the source's own "
+            "limit; 4 uploads).",
         ),
     ] = None,
     convert: Annotated[str | None, typer.Option("--convert", help="warc: also write ARC records as WARC.")] = None,
     part_mb: Annotated[
-        int, typer.Option("--part-mb", min=1, max=4000, help="Largest size of a new file, in MB.")
+        int, typer.Option("--part-mb", min=1, max=4000, help="Maximum size of a new file, in MB.")
     ] = 128,
     endpoint: Annotated[
-        str | None, typer.Option("--endpoint", help="S3 endpoint of the place, if it is not AWS.")
+        str | None, typer.Option("--endpoint", help="S3 endpoint of the bucket, if it is not AWS.")
     ] = None,
     via: options.Via = None,
     subset: options.Subsets = None,
@@ -69,13 +70,13 @@ def copy(
 ) -> None:
     """Copy the records of domains to a bucket or folder of your own, as standard WARC files.
 
-    The command finds, fetches and verifies records as `run` does, and keeps them in the lake. Then it writes them to
+    The command finds, fetches and verifies records as `run` does, and stores them in the lake. Then it writes them to
     the destination in files of at most --part-mb. Each file has a Parquet list of its captures beside it. A manifest
-    names all files with their SHA-256, and every planned capture that is not there with the reason. You can stop the
-    command at any time: run again, it fetches only records that the lake lacks, replaces files that are not what the
-    manifest says, and sends only records that the destination lacks. S3 credentials come from the usual AWS chain.
+    lists all files with their SHA-256, and every missing capture with the reason. You can stop the command at any time:
+    run again, it fetches only records that the lake lacks, replaces files that differ from the manifest, and sends only
+    records that the destination lacks. S3 credentials come from the usual AWS chain.
 
-    It ends with status 3 while planned captures are not there. `cc-pipeline delivery verify` checks a destination.
+    It ends with status 3 while planned captures are missing. `cc-pipeline delivery verify` checks a destination.
 
     [bold]Examples[/]
 
@@ -261,24 +262,24 @@ def _finish_copy(
 def verify(
     place: Annotated[str, typer.Argument(metavar="PLACE", help="A folder or s3://bucket/prefix that copy wrote to.")],
     certificate: Annotated[
-        Path | None, typer.Option("--certificate", help="Hold this certificate (.json) against the delivery instead.")
+        Path | None, typer.Option("--certificate", help="Compare the delivery with this certificate (.json) instead.")
     ] = None,
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="End with status 0 although planned captures are not there.")
+        bool, typer.Option("--allow-missing", help="End with status 0 even if planned captures are missing.")
     ] = False,
     parallel: Annotated[
-        int, typer.Option("--parallel", min=1, max=256, help="Files to read at the same time.")
+        int, typer.Option("--parallel", min=1, max=256, help="Number of files to read at the same time.")
     ] = _DEFAULT_UPLOADS,
     endpoint: Annotated[
-        str | None, typer.Option("--endpoint", help="S3 endpoint of the place, if it is not AWS.")
+        str | None, typer.Option("--endpoint", help="S3 endpoint of the bucket, if it is not AWS.")
     ] = None,
     home: options.Home = None,
 ) -> None:
-    """Check the deliveries in a place against their manifests, or against a certificate, reading every byte.
+    """Check the deliveries in a bucket or folder against their manifests, or against a certificate. Reads every byte.
 
-    Ends with status 1 when something is not what a manifest or the certificate says, 3 when captures are not there. A
-    certificate is held against a delivery byte by byte: each capture that it calls fetched is looked for. It says what
-    it proves, and what not.
+    Ends with status 1 if anything differs from a manifest or the certificate, 3 if planned captures are missing. With a
+    certificate, every capture that it lists as fetched must be in the delivery. The certificate states what it proves,
+    and what not.
 
     [bold]Examples[/]
 
@@ -368,17 +369,21 @@ def certify_(
     targets: options.Targets,
     crawl: options.Crawls,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The certificate (.json); its captures and its page lie beside it.")
+        Path,
+        typer.Option(
+            "--out", "-o", help="The certificate (.json); its list of captures and its page are written beside it."
+        ),
     ],
     subset: options.Subsets = None,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Certify what the columnar index and ZipNum each list of targets, and what became of each capture.
+    """Certify which captures of targets the columnar index and ZipNum list, and the outcome of each capture.
 
-    Both indexes are asked, whatever was asked before. The certificate counts captures that only one of them lists, and
-    those fetched, missing, quarantined or never asked for; it names holes. It ends with status 3 where something is not
-    complete. `cc-pipeline delivery verify --certificate` holds it against a delivery.
+    Both indexes are searched, whatever earlier look-ups used. The certificate counts captures that only one of them
+    lists, and captures that were fetched, missing, quarantined or never requested. It lists index gaps. The command
+    ends with status 3 if anything is incomplete. `cc-pipeline delivery verify --certificate` compares the certificate
+    with a delivery.
 
     [bold]Examples[/]
 

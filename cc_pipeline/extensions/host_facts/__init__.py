@@ -70,7 +70,7 @@ def _sweep(workspace: Workspace) -> int:
 
 EXTENSION = Extension(
     name="host_facts",
-    summary="sizes, ranks and links of hosts, and data of your own by host, domain or URL",
+    summary="sizes, ranks and links of hosts, and your own data by host, domain or URL",
     tables=_tables,
     views=_views,
     commands=_commands,

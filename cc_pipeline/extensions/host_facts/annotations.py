@@ -55,9 +55,8 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True)
 class JoinDefinition:
-    """A join file: ``described`` is the definition of a dataset (without a name), ``unpacked`` a table that must be
-    converted to become the dataset's file.
-    """
+    """A join file: ``definition`` is the definition of a dataset (without a name), ``source_table`` a table that must
+    be converted to become the dataset's file."""
 
     definition: dict[str, Any]
     source_table: SourceTable | None = None
@@ -237,7 +236,7 @@ def read_action(document: object, file: str, arguments: Sequence[str] = ()) -> A
     argument outside quotes that is not a number.
     """
     if not isinstance(document, dict):
-        raise UserInputError(f"{file}: is no list of fields")
+        raise UserInputError(f"{file} must have fields with values (YAML)")
     for name in document:
         if name not in _ACTION_FIELDS:
             raise UserInputError(f"{file}: field {str(name)[:60]} is not known; known are: {', '.join(_ACTION_FIELDS)}")
@@ -250,7 +249,7 @@ def read_action(document: object, file: str, arguments: Sequence[str] = ()) -> A
     form = _SQL.fullmatch(" ".join(document["sql"].split()))
     if form is None:
         raise UserInputError(
-            f"{file}: field sql is not run here; it must be SELECT {{columns}} FROM joined WHERE {{where}}, perhaps "
+            f"{file}: field sql must be SELECT {{columns}} FROM joined WHERE {{where}}, perhaps "
             "with ORDER BY columns and LIMIT. For other questions: cc-pipeline sql"
         )
     columns = (

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="What is known of hosts and URLs: sizes, ranks, links, and data of your own (docs/extensions/host_facts.md).",
+    help="Facts of hosts and URLs: sizes, ranks, links, and your own data (docs/extensions/host_facts.md).",
 )
 #: Columns that fit a terminal. All columns are in csv and jsonl, or can be named with --columns.
 _TERMINAL_COLUMNS = ("crawl", "host", "fetch_200", "fetch_gone", "robots_200", "hcrank10", "prank10",
@@ -48,7 +48,8 @@ def facts(
         list[str] | None,
         typer.Option(
             "--dataset",
-            help="A dataset to ask; may be repeated (default: host-index, degrees, converted ranks, and those added).",
+            help="A dataset to search; may be repeated (default: host-index, degrees, converted ranks, "
+            "and added datasets).",
         ),
     ] = None,
     hosts: options.Hosts = None,
@@ -61,23 +62,21 @@ def facts(
     columns: Annotated[str | None, typer.Option("--columns", help="Comma-separated columns, or 'all'.")] = None,
     captures: Annotated[
         bool,
-        typer.Option(
-            "--captures", help="A row a capture, of datasets keyed by URL (gneissweb-urls); for located ones."
-        ),
+        typer.Option("--captures", help="One row per located capture, from datasets keyed by URL (gneissweb-urls)."),
     ] = False,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Write them down too, as the table host_facts of cc.duckdb.")
+        bool, typer.Option("--keep", help="Also store the facts in the table host_facts of cc.duckdb.")
     ] = False,
-    price: Annotated[bool, typer.Option("--estimate", help="Only say what the look-up would read.")] = False,
+    price: Annotated[bool, typer.Option("--estimate", help="Only print what the look-up would read.")] = False,
     output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
     allow_gaps: options.AllowGaps = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    r"""Show what datasets say of a site's hosts: size, ranks, robots.txt, links, and what you added.
+    r"""Show facts of a site's hosts from datasets: size, ranks, robots.txt, links, and your own data.
 
-    The first question about a crawl fetches the footers of a dataset's files (some 30 requests). What it cost goes to
-    standard error. An answer is kept: asked again, it costs nothing.
+    The first look-up in a crawl fetches the footers of a dataset's files (some 30 requests). The cost is printed to
+    standard error. Results are stored: a repeated look-up sends no requests.
 
     [bold]Examples[/]
 
@@ -104,7 +103,7 @@ def facts(
     ) as question, progress_bars():  # fmt: skip
         if captures:
             located = _facts_of_captures(question, dataset or ["gneissweb-urls"], applied_action, columns)
-            _write("what is known of the captures", located, output)
+            _write("facts of the captures", located, output)
             return
         datasets_by_crawl = {
             crawl_id: _datasets_to_ask(datasets_for_crawl(question.workspace, crawl_id), dataset, applied_action)
@@ -123,7 +122,7 @@ def facts(
                 answers.append(_columns(table, columns, applied_action, output))
         if keep:
             _store_facts(question, [] if dataset is None else dataset)
-    _write("what is known of the hosts", answers, output)
+    _write("facts of the hosts", answers, output)
 
 
 def _write(title: str, answers: Sequence[pa.Table], output: str) -> None:
@@ -193,7 +192,10 @@ def report_cost(crawl: str, target: str, facts_found: Facts) -> None:
     if not facts_found.table.num_rows and not facts_found.gaps:
         notice(f"{crawl}: no host of {target} is known to {', '.join(facts_found.versions)}")
     for name, gaps in facts_found.gaps.items():
-        warn(f"{crawl}: {len(gaps):,} files of {name} could not be read: {gaps[0]}")
+        warn(
+            f"{crawl}: {len(gaps):,} files of {name} could not be read, so rows may be missing; the first: {gaps[0]}. "
+            "They are fetched again after ten minutes: run this again then"
+        )
 
 
 def _datasets_to_ask(
@@ -229,7 +231,7 @@ def _action(file: Path | None, arguments: Sequence[str], where: str | None) -> A
     if file is None:
         return None if where is None else Action(parse_filter(where), ())
     if where is not None:
-        raise UserInputError("--hosts and --action both say which hosts are meant; give one of them")
+        raise UserInputError("--hosts and --action both select hosts; give one of them")
     return read_action(read_yaml(read_definition(file), str(file)), str(file), arguments)
 
 
@@ -299,13 +301,13 @@ def _show_estimates(
                      cost.likely_bytes)
                 )  # fmt: skip
     columns = ["crawl", "dataset", "what", "files", "row groups", "requests", "bytes at most", "bytes likely"]
-    write_rows("what it would cost", columns, rows, output)
+    write_rows("cost estimate", columns, rows, output)
 
 
 @app.command("datasets")
 def list_(output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
           home: options.Home = None) -> None:  # fmt: skip
-    """List the datasets that this home knows: those that come with the program, and those that were added."""
+    """List the datasets of this home: those of the program, and those that were added."""
     from cc_pipeline.extensions.host_facts.registered_datasets import known_datasets
 
     check_format(output)
@@ -331,12 +333,12 @@ def list_(output: Annotated[str, typer.Option("--format", help="table, csv or js
 @app.command()
 def add(
     file: Annotated[Path, typer.Argument(help="A YAML file: a dataset, or a join of cc-index-annotations.")],
-    name: Annotated[str | None, typer.Option("--name", help="What it is called here.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the dataset in this home.")] = None,
     home: options.Home = None,
 ) -> None:
-    """Add data of your own that is keyed by host, registered domain or URL: a list of sites, scores, labels.
+    """Add your own data by host, registered domain or URL: a list of sites, scores, labels.
 
-    It is kept in the home. A CSV or JSON table becomes Parquet there.
+    The data is stored in the home, as Parquet if the table is CSV or JSON.
 
     [bold]Examples[/]
 
@@ -348,13 +350,13 @@ def add(
 
     added = add_dataset(load_settings(home=home), file, name)
     columns = added.columns()
-    gives = "all its columns" if columns is None else ", ".join(columns) or "no column: it filters"
+    gives = "all its columns" if columns is None else ", ".join(columns) or "no column: it only filters"
     notice(f"{added.name} was added to this home, with {gives}")
 
 
 @app.command()
-def remove(name: Annotated[str, typer.Argument(help="A dataset that was added.")], home: options.Home = None) -> None:
-    """Forget a dataset that was added. Facts that a run wrote down stay."""
+def remove(name: Annotated[str, typer.Argument(help="Name of an added dataset.")], home: options.Home = None) -> None:
+    """Remove an added dataset. Facts that a run stored are kept."""
     from cc_pipeline.extensions.host_facts.registered_datasets import remove_dataset
 
     remove_dataset(load_settings(home=home), name)
@@ -365,18 +367,21 @@ def remove(name: Annotated[str, typer.Argument(help="A dataset that was added.")
 def ranks(
     release: Annotated[
         str | None,
-        typer.Argument(metavar="RELEASE", help="A release, such as cc-main-2026-may-jun-jul; none: what is here."),
+        typer.Argument(
+            metavar="RELEASE",
+            help="A release, such as cc-main-2026-may-jun-jul; without it, converted releases are listed.",
+        ),
     ] = None,
     level: Annotated[str, typer.Option("--level", help="host or domain.")] = "host",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
     """Read the ranks of a release of Common Crawl's web graph into this home.
 
-    They are published as one file of gigabytes, in the order of rank. This command shows what reading it costs, asks,
-    and keeps the ranks by host. Look-ups then take a few kilobytes. The datasets host-ranks and domain-ranks answer
-    from them, for the crawls that the release spans. A stopped conversion leaves nothing behind.
+    The ranks are published as one file of gigabytes, in the order of rank. This command shows the cost of reading it,
+    asks for confirmation, and stores the ranks by host. Look-ups then read a few kilobytes. The datasets host-ranks and
+    domain-ranks use the stored ranks, for the crawls that the release spans. A stopped conversion leaves no files.
 
     [bold]Examples[/]
 

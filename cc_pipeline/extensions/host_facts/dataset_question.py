@@ -43,7 +43,7 @@ class Facts:
     """Rows of all datasets, with their cost and their gaps.
 
     ``gaps`` are the unreadable files by dataset: rows may be missing. ``absent`` are the datasets without rows of the
-    crawl. ``kept`` are those whose answer was cached. ``versions`` are digests of the files of each answer, and
+    crawl. ``from_cache`` are those whose answer was cached. ``versions`` are digests of the files of each answer, and
     ``files`` their number.
     """
 

@@ -38,7 +38,7 @@ _BODIES: Final = "cc_pipeline.extensions.host_facts.assets"
 class FactsConfig(dg.Config):
     """The datasets to ask; by default the host index, degrees, and the home's own datasets about hosts or domains."""
 
-    datasets: list[str] = Field(default=[], description="Names of datasets; none: the usual ones.")
+    datasets: list[str] = Field(default=[], description="Names of datasets; empty: the default ones.")
 
 
 class FillFactsConfig(PartitionsConfig, FactsConfig):
@@ -48,14 +48,14 @@ class FillFactsConfig(PartitionsConfig, FactsConfig):
 class AnnotationConfig(dg.Config):
     """The crawls whose files are read, for a dataset with files by crawl."""
 
-    crawls: list[str] = Field(default=[], description="Crawl ids; none: the newest that is harvested here.")
+    crawls: list[str] = Field(default=[], description="Crawl ids; empty: the newest harvested one.")
 
 
 JOBS: Final = (
     OpJob(
         name="fill_facts_of_targets",
-        description="Writes down what datasets keyed by host say of the hosts of any targets in any crawls. Records "
-        "host_facts.",
+        description="Stores facts of hosts, of any targets in any crawls, from datasets keyed by host. "
+        "Records host_facts.",
         function=f"{_BODIES}.fill_facts_listed",
         config=FillFactsConfig,
         takes_partition_list=True,
@@ -69,8 +69,8 @@ def make_definitions(added: Mapping[str, "RegisteredDataset"]) -> HomeDefinition
         name="host_facts",
         group="facts",
         kinds=["deltalake", "parquet"],
-        description="One row per host of the target, with what datasets keyed by host say of it in the crawl. "
-        "\n\nIt asks a server of others for each host.",
+        description="One row per host of the target in the crawl, with facts from datasets keyed by host.\n\n"
+        "It sends requests to another party's server for each host.",
         deps=[asset_of(name) for name in added],
         external=[*KEYED],
         columns=HOST_FACTS_COLUMNS,
@@ -118,7 +118,7 @@ def _common_crawl() -> list[ExternalAsset]:
     return [
         external(
             HOST_INDEX,
-            "The host index: a row a host of the web graph, with its ranks and how its fetches went.",
+            "The host index: one row per host of the web graph, with its ranks and the results of its fetches.",
             "https://github.com/commoncrawl/cc-host-index",
         ),
         external(

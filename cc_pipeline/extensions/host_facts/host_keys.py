@@ -127,7 +127,7 @@ class HostRanges:
         self._surt = RangeSet(key_range for span in self._spans for key_range in _surt_ranges(span))
 
     def ranges_in(self, form: HostForm, www: WwwRule = "folded") -> tuple[KeyRange, ...]:
-        """Ranges of keys of a column that may belong to these hosts; ``holds`` decides.
+        """Ranges of keys of a column that may belong to these hosts; ``contains`` decides.
 
         Plain hosts are not sorted by domain: their range may contain all keys.
         """

@@ -38,7 +38,7 @@ _NAME_SEPARATOR: Final = re.compile(r"[^a-z0-9_]+")
 
 @dataclass(frozen=True, slots=True)
 class HostChoice:
-    """The part of ``target`` in a crawl that a filter selects: ``narrowed`` (``None``: nothing). Of the known
+    """The part of ``target`` in a crawl that a filter selects: ``narrowed_target`` (``None``: nothing). Of the known
     ``hosts``, ``matched`` match; ``undecided`` hosts cannot be decided, because facts are missing. ``unnameable``
     hosts match, but no target can name them.
     """

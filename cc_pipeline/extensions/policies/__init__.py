@@ -48,7 +48,7 @@ def _definitions(_placement: HomeNamespace) -> HomeDefinitions:
 
 EXTENSION = Extension(
     name="policies",
-    summary="what sites and pages ask of robots, and data sets of texts that respect it",
+    summary="usage preferences of sites and pages for robots, and data sets of texts that respect them",
     tables=_tables,
     views=_views,
     macros=_macros,

@@ -19,31 +19,31 @@ from cc_pipeline.terminal import escape_controls
 _MAX_VALUE_CHARACTERS: Final = 80
 #: The columns of a data set, in their order, and what each holds.
 COLUMNS: Final = {
-    "url": "the address that was captured",
-    "title": "the page's title",
-    "language": "ISO 639-3 code of its first language, as CLD2 reads it or the index says; null: unknown",
-    "fetch_time": "when Common Crawl fetched it, UTC",
-    "text": "its main text, without menus and footers; unchanged by the filters",
-    "extractor": "what found the main text",
-    "words": "words of the text",
-    "domain": "the registered domain of the address",
-    "crawl": "the crawl that has the capture",
-    "warc_filename": "the archive file of its record, below the root of the source",
-    "warc_record_offset": "byte at which the record begins there",
+    "url": "URL of the page, as captured",
+    "title": "title of the page",
+    "language": "ISO 639-3 code of its first language, by CLD2 or the index; null: unknown",
+    "fetch_time": "time of Common Crawl's fetch, UTC",
+    "text": "main text, without menus and footers; filters do not change it",
+    "extractor": "program that extracted the main text",
+    "words": "number of words in the text",
+    "domain": "registered domain of the URL",
+    "crawl": "crawl of the capture",
+    "warc_filename": "archive file of its record, relative to the root of the source",
+    "warc_record_offset": "byte of that file at which the record begins",
     "warc_record_length": "bytes of the record, one gzip member",
-    "content_digest": "SHA-1 of the captured payload, base 32, as the index has it",
+    "content_digest": "SHA-1 of the payload, base32, from the index",
 }
 _LIMITS: Final = (
-    "Common Crawl fetches a sample of a site: pages it never visited, pages behind a login, and pages that robots.txt "
-    "shut it out of are not here. A page that is not here may have existed.",
+    "Common Crawl fetches a sample of a site: pages that it never visited, pages behind a login, and pages that "
+    "robots.txt disallowed are missing. A missing page may have existed.",
     "The crawler cuts large payloads (at 500 KiB until 2012, at 1 MiB and later at more since 2013); such a text ends "
     "early.",
-    "Main texts, languages and the figures behind the rules are found by programs, and are wrong for some pages.",
-    "Personal data, copyrighted texts and falsehoods are in it as they were on the pages; nothing was redacted. "
-    "Rights stay with whoever wrote a page; Common Crawl's terms of use hold.",
-    "Copies were looked for within this data set alone, not against others.",
+    "Programs find main texts, languages and the metrics of the rules. They are wrong for some pages.",
+    "The texts contain personal data, copyrighted texts and falsehoods as on the pages; nothing was redacted. "
+    "Authors keep their rights; Common Crawl's terms of use apply.",
+    "Copies were removed within this data set only, not against other data sets.",
 )
-_PREFERENCES_IGNORED: Final = "Wishes of sites on the use of their texts were not considered (no --respect)."
+_PREFERENCES_IGNORED: Final = "Usage preferences of sites were not considered (no --respect)."
 
 
 def card_sections(
@@ -51,7 +51,7 @@ def card_sections(
 ) -> str:
     """Markdown with the columns and the first row of ``data``, the limits, and the command that made ``out``."""
     row = _first_row(data)
-    lines = ["", "## Columns, and the first row", "", "| column | what it is | in the first row |", "|---|---|---|"]
+    lines = ["", "## Columns, and the first row", "", "| column | description | first row |", "|---|---|---|"]
     lines += [f"| `{name}` | {meaning} | {_markdown_value(row.get(name))} |" for name, meaning in COLUMNS.items()]
     lines += ["", "## Limits", ""]
     lines += [f"- {limit}" for limit in (*_LIMITS, *(() if recipe.respect else (_PREFERENCES_IGNORED,)))]

@@ -42,11 +42,11 @@ def policies(
     wait: options.Wait = None,
     yes: options.Yes = False,
 ) -> None:
-    """Get the robots.txt captures of targets' hosts, read them, and publish what they ask of robots.
+    """Fetch and read the robots.txt captures of targets' hosts, and publish their rules for robots.
 
     Fills the table site_policies: rules, Content-Signal, Content-Usage, RSL licences and Crawl-delay, with the capture
-    that each was read from. Of pages and prefixes the robots.txt of their hosts are meant. A page that is captured was
-    allowed to Common Crawl's own robot, CCBot; the table has what was said to others, and of uses. Then ask:
+    that each was read from. For pages and prefixes, the robots.txt of their hosts is read. Common Crawl's own robot,
+    CCBot, was allowed to fetch every captured page; the table has the rules for other robots and for uses. Then query:
 
       cc-pipeline sql "FROM consent_timeline('example.com')"
 
@@ -111,46 +111,53 @@ def _crawls_of(settings: Settings, targets: tuple[Target, ...]) -> list[str]:
 def dataset(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
     targets: Annotated[
-        list[str] | None, typer.Argument(metavar="TARGET…", help="Pages of these targets (default: all there are).")
+        list[str] | None, typer.Argument(metavar="TARGET…", help="Only pages of these targets (default: all).")
     ] = None,
     crawl: options.HomeCrawls = None,
     language: Annotated[
         list[str] | None, typer.Option("--language", "-l", help="en, de, eng …; may be repeated (default: all).")
     ] = None,
     words: Annotated[
-        str, typer.Option("--words", metavar="MIN..MAX", help="Words of a main text: at least .. at most.")
+        str,
+        typer.Option("--words", metavar="MIN..MAX", help="Minimum and maximum words of a main text, as in 50..100000."),
     ] = "50..100000",
     rules: Annotated[
         str, typer.Option("--rules", help="gopher, fineweb, c4, c4-tfds, figures: some with commas, or none.")
     ] = "gopher,c4",
     near: Annotated[
-        float, typer.Option("--near", help="Share of five-word runs in common of near copies; 0 keeps them.")
+        float,
+        typer.Option(
+            "--near", help="Share of common five-word runs from which pages are near copies; 0 keeps near copies."
+        ),
     ] = 0.8,
-    keep_copies: Annotated[bool, typer.Option("--keep-copies", help="Keep exact copies too.")] = False,
+    keep_copies: Annotated[bool, typer.Option("--keep-copies", help="Also keep exact copies.")] = False,
     respect: Annotated[
         str,
-        typer.Option("--respect", help="Leave out what is said no to: tdm, noai, ai-train, ai-input, search, gptbot …"),
+        typer.Option(
+            "--respect",
+            help="Leave out pages that disallow any of these: tdm, noai, ai-train, ai-input, search, gptbot …",
+        ),
     ] = "",
     as_of: Annotated[
-        str, typer.Option("--as-of", help="By what was said at the fetch, or by the latest capture: fetch, latest.")
+        str, typer.Option("--as-of", help="Time of the preferences: fetch, or latest (the newest capture).")
     ] = "fetch",
     known_only: Annotated[
-        bool, typer.Option("--known-only", help="With --respect: leave out too what nothing is known of.")
+        bool, typer.Option("--known-only", help="With --respect: also leave out pages without known preferences.")
     ] = False,
     output: Annotated[str, typer.Option("--format", help="parquet or jsonl.")] = "parquet",
     creator: options.Creator = "",
     url: options.Address = "",
     home: options.Home = None,
 ) -> None:
-    """Make a data set of published pages' main texts: languages, length, the rules of Gopher and C4, no copies.
+    """Make a data set of published main texts, filtered by language, length and rules of Gopher and C4, without copies.
 
-    The folder has the texts with where each came from, a datasheet of what each filter took, what became of each
-    target (targets.csv), a Croissant document, and a README that is a card for Hugging Face. It appears whole or not at
-    all.
+    The folder has the texts with their origin, a datasheet with the pages that each filter removed, the outcome of each
+    target (targets.csv), a Croissant document, and a README that is a card for Hugging Face. A failed command leaves no
+    folder.
 
-    --respect asks robots.txt (read by cc-pipeline policies), headers and pages. A robot's name asks whether rules keep
-    it from a page. Every page that is captured was allowed to Common Crawl's own robot, CCBot, and what is unknown
-    stays, counted, unless --known-only.
+    --respect reads robots.txt (fetched by cc-pipeline policies), headers and pages. With a robot's name it leaves out
+    pages that this robot may not fetch. Common Crawl's own robot, CCBot, was allowed to fetch every captured page.
+    Pages without known preferences are kept and counted, unless --known-only.
 
     [bold]Examples[/]
 
@@ -179,7 +186,7 @@ def dataset(
         creator=creator,
         url=url,
     )
-    show_export("what each filter took", export)
+    show_export("pages that each filter removed", export)
 
 
 COMMANDS = {"policies": Command(policies, FEATURES, 40), "dataset": Command(dataset, FEATURES, 50)}

@@ -56,8 +56,12 @@ METRIC_RULES: Final = (
     ("ellipsis_lines", "quality.ellipsis_lines <= 0.3", "at most 0.3 of the lines end with an ellipsis"),
     ("alphabetic_words", "quality.alphabetic_words >= 0.8", "at least 0.8 of the words have a letter"),
     ("stop_words", "language <> 'eng' OR quality.stop_words >= 2", "at least two of eight stop words (English)"),
-    ("duplicate_lines", "quality.duplicate_lines <= 0.3", "at most 0.3 of the lines occurred before"),
-    ("duplicate_line_characters", "quality.duplicate_line_characters <= 0.2", "at most 0.2 of the characters in such"),
+    ("duplicate_lines", "quality.duplicate_lines <= 0.3", "at most 0.3 of the lines are repetitions"),
+    (
+        "duplicate_line_characters",
+        "quality.duplicate_line_characters <= 0.2",
+        "at most 0.2 of the characters in repeated lines",
+    ),
     *(
         (
             name,
@@ -245,7 +249,7 @@ def _build_tests(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
     yield "main_text", "quality.words > 0", "has a main text"
     for preference in recipe.respect:
         description = (
-            f"{describe_preference(preference)}, and that is known"
+            f"{describe_preference(preference)}, and its preference is known"
             if recipe.known_only
             else describe_preference(preference)
         )
@@ -336,17 +340,17 @@ def _drop_near_copies(
 
 def build_datasheet(filtered: FilterResult, recipe: Recipe) -> tuple[str, dict[str, Any]]:
     """The counts of each filter, as Markdown and as JSON."""
-    lines = ["## What each filter took", "", "| filter | a page has to | came | taken | alone it would take |"]
+    lines = ["## Pages that each filter removed", "", "| filter | condition | pages | removed | removed if alone |"]
     lines.append("|---|---|---|---|---|")
     for step in filtered.steps:
         removed_alone = "" if step.removed_alone is None else f"{step.removed_alone:,}"
         lines.append(f"| {step.name} | {step.meaning} | {step.page_count:,} | {step.removed:,} | {removed_alone} |")
-    lines.append(f"| **left** | | {filtered.kept_pages:,} | | |")
-    lines += ["", f"{filtered.kept_pages:,} of {filtered.pages:,} pages are left, with {filtered.words:,} words.", ""]
+    lines.append(f"| **kept** | | {filtered.kept_pages:,} | | |")
+    lines += ["", f"{filtered.kept_pages:,} of {filtered.pages:,} pages are kept, with {filtered.words:,} words.", ""]
     lines.append(
-        "Of copies the one with the most words is kept, of equally long ones the newest. Texts are not changed:"
+        "The copy with the most words is kept; of equally long copies, the newest. Texts are not changed: lines that C4"
     )
-    lines.append("lines that C4 would drop do not count, and stay. A page without a figure fails its filter.")
+    lines.append("would drop are kept, but not counted. A page without a metric fails the filter of that metric.")
     if filtered.not_applied:
         lines += ["", "| language | rules without a threshold for it, not applied |", "|---|---|"]
         lines += [f"| {name} | {', '.join(rules)} |" for name, rules in filtered.not_applied.items()]

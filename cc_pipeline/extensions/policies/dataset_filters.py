@@ -254,12 +254,21 @@ GOPHER: Final = (
         lambda page: len(_STOP_WORDS.intersection(page.words)) >= 2,
         only_languages=frozenset(("eng",)),
     ),
-    Rule("duplicate_paragraphs", "at most 0.3 of the paragraphs occurred before", _has_few_repeated_paragraphs),
-    Rule("duplicate_paragraph_characters", "at most 0.2 of the characters in such", _has_short_repeated_paragraphs),
-    Rule("duplicate_lines", "at most 0.3 of the lines occurred before", _has_few_repeated_lines),
-    Rule("duplicate_line_characters", "at most 0.2 of the characters in such", _has_short_repeated_lines),
+    Rule("duplicate_paragraphs", "at most 0.3 of the paragraphs are repetitions", _has_few_repeated_paragraphs),
+    Rule(
+        "duplicate_paragraph_characters",
+        "at most 0.2 of the characters in repeated paragraphs",
+        _has_short_repeated_paragraphs,
+    ),
+    Rule("duplicate_lines", "at most 0.3 of the lines are repetitions", _has_few_repeated_lines),
+    Rule("duplicate_line_characters", "at most 0.2 of the characters in repeated lines", _has_short_repeated_lines),
     *_run_rules("top_{}gram", "at most {} of the characters in the most frequent {} words", _top_run_share, TOP_RUNS),
-    *_run_rules("duplicate_{}grams", "at most {} in repeated runs of {} words", _repeated_run_share, REPEATED_RUNS),
+    *_run_rules(
+        "duplicate_{}grams",
+        "at most {} of the characters in repeated runs of {} words",
+        _repeated_run_share,
+        REPEATED_RUNS,
+    ),
 )
 
 FINEWEB: Final = (
@@ -279,7 +288,7 @@ FINEWEB: Final = (
     ),
     Rule(
         "duplicate_characters",
-        "at most 0.01 of the characters in lines that occurred before",
+        "at most 0.01 of the characters in repeated lines",
         lambda page: _count_repeated(page.nonblank_lines)[1] / (len(page.text.replace("\n", "")) or 1) <= 0.01,
     ),
     Rule(

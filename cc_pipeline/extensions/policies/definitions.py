@@ -17,8 +17,8 @@ def define() -> HomeDefinitions:
         name="site_policies",
         group="content",
         kinds=["deltalake"],
-        description="One row per robots.txt capture of the target's hosts in the crawl, with rules and signals. Made "
-        "on request.",
+        description="One row per robots.txt capture of the target's hosts in the crawl, with rules and "
+        "signals. Only made on request.",
         deps=["records"],
         code_version=VERSION,
         columns=SITE_POLICIES_COLUMNS,

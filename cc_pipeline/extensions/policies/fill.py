@@ -275,7 +275,7 @@ def _fill_state(answer: _RobotsCapture, page: PageInput, bodies: _Bodies) -> Non
 
 
 def origin_of(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port of a URL. ``policies/consent.py`` does the same in SQL."""
+    """Scheme, host and port of a URL. ``policies/policy_queries.py`` does the same in SQL."""
     match = _ORIGIN.match(url)
     scheme, authority = (match[1].lower(), match[2].lower()) if match else ("", "")
     port_match = _PORT.search(authority)

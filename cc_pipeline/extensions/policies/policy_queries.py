@@ -1,7 +1,7 @@
 """SQL queries of the usage preferences of sites and pages: those at the time of a fetch, and those of the newest
 capture.
 
-``main.site_policies`` has the lines of robots.txt captures, ``main.page_policies_query`` the preferences in pages and
+``main.site_policies`` has the lines of robots.txt captures, ``main.page_policies`` the preferences in pages and
 headers. A page's robots.txt is that of its scheme, host and port. Common Crawl fetches it before the pages of a
 segment, so the robots.txt of the page's own segment is preferred, then the last earlier one, then the first later one:
 ``basis`` has which.
@@ -92,7 +92,7 @@ def pattern_matches(pattern: str, path: str) -> str:
 
 def robots_ctes(pages: str, table: Scope) -> str:
     """Common table expressions that join each row of ``pages`` (``page``, ``scheme``, ``host``, ``port``, ``crawl``,
-    ``segment_expression``, ``fetched``) with two robots.txt captures: the one in force at the fetch (struct ``robots``)
+    ``segment``, ``fetched``) with two robots.txt captures: the one in force at the fetch (struct ``robots``)
     and the newest one (struct ``newest``). Both are null if there is none.
 
     ``basis`` is segment, earlier, later or none. ``gap_seconds`` is how much earlier than the page the robots.txt was
@@ -213,7 +213,7 @@ def page_policies_query() -> str:
             FROM (SELECT {key}, name, unnest(string_split(
                     CASE name WHEN 'content-signal' THEN lower(value) ELSE value END, ',')) AS part
                 FROM headers WHERE name <> 'link') WHERE contains(part, '=')),
-        condition_match AS (
+        signals AS (
             SELECT *, CASE name || ': ' || label {labels} END AS about, CASE name || ': ' || word {words} END AS said
             FROM labels)
         SELECT {key}, agent, 'robots' AS signal, value, source, CASE value {robots_cases} END AS uses,
@@ -225,7 +225,7 @@ def page_policies_query() -> str:
         SELECT {key}, '*', 'tdm-policy', tdm_policy, NULL, NULL, NULL
             FROM main.page_metadata WHERE tdm_policy IS NOT NULL UNION ALL
         SELECT {key}, '*', name, label || '=' || word, 'header', CASE WHEN said IS NOT NULL THEN about END,
-            CASE WHEN about IS NOT NULL THEN said END FROM condition_match UNION ALL
+            CASE WHEN about IS NOT NULL THEN said END FROM signals UNION ALL
         SELECT {key}, '*', {in_header}, regexp_extract(value, '<([^>]*)>', 1), 'header', NULL, NULL
             FROM (SELECT {key}, unnest(regexp_extract_all(value, '<[^>]*>[^<]*')) AS value FROM headers
                 WHERE name = 'link') WHERE regexp_matches(lower(value), 'rel="?[^";]*\\blicense\\b') UNION ALL

@@ -1,8 +1,8 @@
 """Parses a robots.txt into rules and signals, by RFC 9309.
 
 Signals are ``Content-Signal`` (Cloudflare, 2025), ``Content-Usage`` (draft-ietf-aipref-attach), ``License`` (RSL 1.0)
-and ``Crawl-delay``. DuckDB matches rules with paths (``policies/consent.py``), so that exported files can answer too.
-So this module returns rows, which no library does (docs/decisions/0009-robots-txt-as-rows.md).
+and ``Crawl-delay``. DuckDB matches rules with paths (``policies/policy_queries.py``), so that exported files can answer
+too. So this module returns rows, which no library does (docs/decisions/0009-robots-txt-as-rows.md).
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def normal_pattern(value: str) -> str:
 
 def _normal(text: str) -> str:
     """Escapes octets outside of ASCII and unescapes other characters, except those with a meaning: ``%``, ``*``, ``$``,
-    ``#``, and ``/`` and ``?`` in a path. ``policies/consent.py`` does the same in SQL.
+    ``#``, and ``/`` and ``?`` in a path. ``policies/policy_queries.py`` does the same in SQL.
     """
     octets = text.encode("utf-8", "surrogateescape")
     plain = "".join(chr(octet) if 0x20 < octet < 0x7F else f"%{octet:02X}" for octet in octets)

@@ -18,25 +18,25 @@ VERSION: Final = "1"
 SITE_POLICIES_COLUMNS: Final = (
     CRAWL,
     TARGET,
-    Column("robots", pa.string(), "Names one robots.txt capture: rows with the same one are its lines", nullable=False),
+    Column("robots", pa.string(), "Id of a robots.txt capture; rows with the same id are its lines", nullable=False),
     Column(
         "scheme",
         pa.string(),
-        "Of the origin that was asked; its rules hold for this scheme, host and port alone",
+        "Scheme of the requested origin; rules are valid for this scheme, host and port only",
         nullable=False,
     ),
-    Column("host", pa.string(), "Of the origin, in lower case", nullable=False),
-    Column("port", pa.int32(), "Of the origin; 443 or 80 where the address has none", nullable=False),
-    Column("segment", pa.string(), "Segment of the crawl, whose pages were fetched after it", nullable=False),
-    Column("fetch_time", TIMESTAMP, "When the origin was asked"),
-    Column("fetch_status", pa.int16(), "What the origin answered, before redirects"),
-    Column("state", pa.string(), "What became of the request, in the words of value", nullable=False),
-    Column("content_digest", pa.string(), "SHA-1 of the body that was read, in base32; null where none was"),
+    Column("host", pa.string(), "Host of the origin, in lower case", nullable=False),
+    Column("port", pa.int32(), "Port of the origin; 443 or 80 if the address has none", nullable=False),
+    Column("segment", pa.string(), "Segment of the crawl; its pages were fetched after the robots.txt", nullable=False),
+    Column("fetch_time", TIMESTAMP, "Time of the request to the origin"),
+    Column("fetch_status", pa.int16(), "HTTP status of the origin, before redirects"),
+    Column("state", pa.string(), "Result of the request, in the terms of value", nullable=False),
+    Column("content_digest", pa.string(), "SHA-1 of the body that was read, in base32; null if none was"),
     Column("url", pa.string(), "Address of the robots.txt"),
     DOMAIN,
-    Column("read_from", pa.string(), "Address that was read: another one behind redirects"),
-    Column("warc_filename", pa.string(), "The archive file of the capture that was read", nullable=False),
-    Column("warc_record_offset", pa.int64(), "Where in it", nullable=False),
+    Column("read_from", pa.string(), "Address that was read; it differs from url after redirects"),
+    Column("warc_filename", pa.string(), "Archive file of the capture that was read", nullable=False),
+    Column("warc_record_offset", pa.int64(), "Byte at which its record begins", nullable=False),
     Column("warc_record_length", pa.int64(), "Bytes of its record", nullable=False),
     Column(
         "lines",
@@ -53,7 +53,7 @@ SITE_POLICIES_COLUMNS: Final = (
                 ]
             )
         ),
-        "Lines of the body, at its first capture in the slice",
+        "Lines of the body, in the row of its first capture in the slice",
     ),
 )
 SITE_POLICIES_SCHEMA: Final = schema_of(SITE_POLICIES_COLUMNS)

@@ -2,7 +2,7 @@
 pages that a preference removes and those for which nothing is known.
 
 A verdict does not decide what may be done with a page. Common Crawl's own robot was allowed to fetch every captured
-page, so rules tell what other robots may fetch, and signals tell about uses (``policies/consent.py``).
+page, so rules tell what other robots may fetch, and signals tell about uses (``policies/policy_queries.py``).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ JudgmentTime = Literal["fetch", "latest"]
 #: Other directives have no effect on noai.
 _PAGE_SIGNALS: Final = {
     "tdm": ("tdm-reservation", ("1",), ("0",), "does not reserve text and data mining (TDMRep)"),
-    "noai": ("robots", ("noai", "noml"), ("",), "does not say noai"),
+    "noai": ("robots", ("noai", "noml"), ("",), "has no noai or noml"),
 }
 #: Names of uses.
 _USE_NAMES: Final = {**{use: use for use in USES}, "ai-train": "train"}
 _AGENT = re.compile(r"\*|[a-z0-9_.-]+")
 _PLACE: Final = (*CAPTURE, "url")
-#: The table of answers that :func:`beside` creates.
+#: The table of answers that :func:`join_preferences` creates.
 TABLE: Final = "sieve.main.consent"
 
 
@@ -65,8 +65,8 @@ def describe_preference(preference: str) -> str:
     if preference in _PAGE_SIGNALS:
         return _PAGE_SIGNALS[preference][3]
     if preference in _USE_NAMES:
-        return f"is not said to be kept from this use ({preference})"
-    return f"robots.txt does not keep {'other robots' if preference == '*' else preference} from it"
+        return f"no signal disallows this use ({preference})"
+    return f"robots.txt does not disallow {'other robots' if preference == '*' else preference}"
 
 
 def preference_condition(preference: str, *, known_only: bool) -> str:
@@ -189,15 +189,15 @@ def count_unknown(connection: duckdb.DuckDBPyConnection, kept_pages: str, prefer
 
 def describe_preferences(seen: PreferenceCounts, unanswered: dict[str, int], as_of: JudgmentTime) -> list[str]:
     """The counts of preferences as Markdown."""
-    basis_text = "when each page was fetched" if as_of == "fetch" else "by the newest captures that this home knows"
+    basis_text = "at the fetch of each page" if as_of == "fetch" else "in the newest captures of this home"
     lines = [
         "",
-        "## What was asked of robots",
+        "## Usage preferences",
         "",
-        f"Judged by what was said {basis_text}. All pages before filters:",
+        f"Preferences {basis_text}. Pages before all filters:",
         "",
     ]
-    lines += ["| wish | said no | said yes | unknown | unknown among those left |", "|---|---|---|---|---|"]
+    lines += ["| preference | disallowed | allowed | unknown | unknown among kept pages |", "|---|---|---|---|---|"]
     for preference, counts_by_answer in seen.said.items():
         counts = [
             f"{count:,}"
@@ -211,15 +211,15 @@ def describe_preferences(seen: PreferenceCounts, unanswered: dict[str, int], as_
         lines.append(f"| {preference} | {' | '.join(counts)} |")
     basis = ", ".join(f"{name} {count:,}" for name, count in seen.basis.items())
     agreement = ", ".join(f"{name} {count:,}" for name, count in seen.agreement.items())
-    lines += ["", f"Where a page's robots.txt is from: {basis} (its segment of the crawl, an earlier or later capture,"]
-    lines += [f"none). Those before and after it: {agreement}.", "", *_READING_NOTES]
+    lines += ["", f"Origin of a page's robots.txt: {basis} (its segment of the crawl, an earlier or later capture,"]
+    lines += [f"none). Captures before and after it: {agreement}.", "", *_READING_NOTES]
     return lines
 
 
 _READING_NOTES: Final = (
-    "Unknown is neither yes nor no: no robots.txt was captured, it was answered with an error, or nothing was said of",
-    "it. A page that is captured was allowed to Common Crawl's own robot, CCBot: a filter by other robots leaves out",
-    "pages that these were kept from, and a filter by use those for which a signal says no. Terms that are only linked",
+    "Unknown is neither allow nor disallow: no robots.txt was captured, the request failed, or it has no rule for it.",
+    "Common Crawl's own robot, CCBot, was allowed to fetch every captured page. A filter by another robot leaves out",
+    "pages that this robot may not fetch; a filter by use leaves out pages whose signal disallows it. Linked terms",
     "(RSL, a policy for text and data mining) were not read, nor were tdmrep.json, ai.txt and trust.txt.",
 )
 

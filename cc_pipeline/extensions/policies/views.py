@@ -1,4 +1,4 @@
-"""The views ``site_policies`` and ``page_policies_query``, and the macros that evaluate them for a page or a site."""
+"""The views ``site_policies`` and ``page_policies``, and the macros that evaluate them for a page or a site."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ _SITE_POLICIES = """
     FROM held JOIN said USING (crawl, target, content_digest)"""
 #: Descriptions of the columns that only views have.
 _SITE_POLICIES_NOTES: Final = {
-    "agent": "Token of the robot in lower case, * for those without a group; null: it stands before any group",
+    "agent": "Token of the robot in lower case, * for robots without a group; null: the line is before any group",
     "signal": "robots.txt (the capture's own row), user-agent (a group has this robot), allow, disallow, "
     "content-signal, content-usage, license, crawl-delay, cut",
     "path": "Pattern of a rule in normal form; null: all paths",
-    "value": "As written; of the row robots.txt: read, unavailable (4xx), unreachable (5xx), unresolved (redirects "
-    "to what is not archived), no robots.txt (a page), cut, unreadable",
-    "uses": "What it speaks of: access, search, ai-input, train",
+    "value": "Value as written; in the row robots.txt: read, unavailable (4xx), unreachable (5xx), "
+    "unresolved (redirects to a page that is not archived), no robots.txt (a page), cut, "
+    "unreadable",
+    "uses": "Uses that the line concerns: access, search, ai-input, train",
     "permission": "allow or disallow; null: neither",
     "line": "Number of the line",
 }
 _PAGE_POLICIES_NOTES: Final = {
-    "agent": "The robot it is said to; * for all",
+    "agent": "Robot that the signal is for; * for all",
     "signal": "robots (meta or X-Robots-Tag), tdm-reservation, tdm-policy, content-signal, content-usage, rsl, "
     "creative-commons, license (another one)",
-    "value": "As said; of licences the address",
+    "value": "Value as written; for a licence its address",
     "source": "meta, header or link; null: either",
-    "uses": "What it speaks of: search, ai-input, train; null: of none of them",
+    "uses": "Uses that the signal concerns: search, ai-input, train; null: none of them",
     "permission": "allow or disallow; null: neither",
 }
 
@@ -53,13 +54,13 @@ VIEWS: Final = (
     ViewSpec(
         "site_policies",
         _SITE_POLICIES,
-        "What robots.txt captures say: a row for each line and robot it is for, and one for each capture.",
+        "Content of robots.txt captures: a row for each line and robot that it is for, and one for each capture.",
         notes=notes_of(SITE_POLICIES_COLUMNS) | _SITE_POLICIES_NOTES,
     ),
     ViewSpec(
         "page_policies",
         policy_queries.page_policies_query(),
-        "What pages and their headers say to robots of how they may be used.",
+        "Usage preferences of pages for robots, from the pages and their headers.",
         notes=notes_of(KEY_COLUMNS) | _PAGE_POLICIES_NOTES,
     ),
 )
@@ -68,13 +69,13 @@ MACROS: Final = (
         "policy_of",
         ("page", "moment"),
         policy_queries.policy_query("page", "moment", sql.qualify),
-        "policy_of(page, moment): what robots.txt and the page said of access and uses when a URL was fetched, and "
-        "what they say by the newest captures known: allow, disallow or unknown.",
+        "policy_of(page, moment): access and uses of a URL by its robots.txt and page, at the "
+        "fetch and by the newest known captures: allow, disallow or unknown.",
     ),
     MacroSpec(
         "consent_timeline",
         BY_SITE,
         policy_queries.consent_timeline(select_site_rows),
-        "consent_timeline(site := NULL): stretches of time in which an origin's robots.txt said the same, and what.",
+        "consent_timeline(site := NULL): periods in which an origin's robots.txt was the same, with its content.",
     ),
 )

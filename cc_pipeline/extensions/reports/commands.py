@@ -24,14 +24,15 @@ def report(
         Path | None, typer.Option("--out", "-o", help="The file to write (default: reports/ in the home).")
     ] = None,
     before: Annotated[
-        str | None, typer.Option("--from", help="With --to: the earlier crawl of what changed (default: the last two).")
+        str | None,
+        typer.Option("--from", help="With --to: the earlier of two compared crawls (default: the last two)."),
     ] = None,
-    after: Annotated[str | None, typer.Option("--to", help="With --from: the later crawl.")] = None,
+    after: Annotated[str | None, typer.Option("--to", help="With --from: the later of two compared crawls.")] = None,
     output: Annotated[
-        str, typer.Option("--format", help="html, or text: only what changed from --from to --to, in words.")
+        str, typer.Option("--format", help="html, or text: only the changes from --from to --to.")
     ] = "html",
     details: Annotated[
-        bool, typer.Option("--details", help="With --format text: every page, with the paragraphs that differ.")
+        bool, typer.Option("--details", help="With --format text: list every page, with the paragraphs that differ.")
     ] = False,
     home: options.Home = None,
 ) -> None:

@@ -9,8 +9,9 @@ _REPORT: Final = Asset(
     name="report",
     group="analytics",
     kinds=["html"],
-    description="A page about a target, from what was published last: one HTML file in ``reports/`` of the home.\n\n"
-    "It covers all crawls, so its partitions are targets alone.",
+    description="A page about a target, from the last publication: one HTML file in ``reports/`` of the "
+    "home.\n\n"
+    "It covers all crawls, so its partitions are targets only.",
     deps=["warehouse"],
 )
 DEFINITIONS: Final = HomeDefinitions(

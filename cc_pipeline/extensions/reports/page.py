@@ -155,7 +155,7 @@ def _changes(findings: Findings) -> Changes | None:
         )
         for (before, after), counts in pairs.items()
     ]
-    drawn = draw_chart(columns, "Pages by what became of them") if columns else None
+    drawn = draw_chart(columns, "Pages by change") if columns else None
     return Changes(drawn, *findings.between, Counter(findings.became))
 
 

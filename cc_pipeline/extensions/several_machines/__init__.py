@@ -43,7 +43,7 @@ def _doctor(workspace: Workspace) -> Iterator[Finding]:
 
 EXTENSION = Extension(
     name="several_machines",
-    summary="several hosts with PostgreSQL: one rate for all, runs spread among them, the files of a team",
+    summary="several hosts with PostgreSQL: a shared rate, runs spread over the hosts, files for a team",
     needs={"dagster_postgres": "several-machines", "psycopg2": "several-machines"},
     rate_sources=_rate_sources,
     launchers=_launchers,

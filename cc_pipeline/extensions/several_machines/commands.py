@@ -33,20 +33,20 @@ def group() -> None:
 def init(
     folder: Annotated[Path | None, typer.Argument(help="Folder of the files (default: the current one).")] = None,
     lake: Annotated[str | None, typer.Option(metavar="S3", help="s3://bucket/prefix of tables and records.")] = None,
-    logs: Annotated[str | None, typer.Option(metavar="S3", help="s3://bucket/prefix of what runs print.")] = None,
-    endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="The S3 server of both, if it is not AWS.")
-    ] = None,
+    logs: Annotated[str | None, typer.Option(metavar="S3", help="s3://bucket/prefix of the logs of runs.")] = None,
+    endpoint: Annotated[str | None, typer.Option(metavar="URL", help="S3 endpoint of both, if it is not AWS.")] = None,
     hosts: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Hosts that fetch, as NAME or NAME:PORT with commas; the first publishes."),
+        typer.Option(
+            metavar="NAMES", help="Hosts that fetch, comma-separated, as NAME or NAME:PORT; the first publishes."
+        ),
     ] = None,
 ) -> None:
-    r"""Write the folder of an instance for several people, which is its home too. Existing files stay as they are.
+    r"""Write the folder of an instance for several people, which is also its home. Existing files are kept.
 
-    It has a dagster.yaml (PostgreSQL, queued runs, compute logs on S3), a workspace.yaml, a .env for settings and
-    secrets, and an example for Docker. docs/extensions/several_machines.md goes on from there. Source, contact
-    and region are taken from CC_PIPELINE_SOURCE, CC_PIPELINE_CONTACT and CC_PIPELINE_S3_REGION.
+    The folder has a dagster.yaml (PostgreSQL, queued runs, compute logs on S3), a workspace.yaml, a .env for settings
+    and secrets, and an example for Docker. docs/extensions/several_machines.md has the next steps. Source, contact and
+    region are taken from CC_PIPELINE_SOURCE, CC_PIPELINE_CONTACT and CC_PIPELINE_S3_REGION.
 
     [bold]Examples[/]
 

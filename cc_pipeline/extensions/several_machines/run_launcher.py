@@ -20,8 +20,8 @@ from cc_pipeline.processes import this_machine
 _CONFIG = {
     "hosts": dg.Field(
         [{"host": dg.StringSource, "port": dg.IntSource}],
-        description="Code servers of the same definitions, each on a host with a home of its own; the first keeps the "
-        "house: it harvests, publishes and exports.",
+        description="Code servers with the same definitions, each on a host with its own home. The first "
+        "also harvests, publishes and exports.",
     )
 }
 

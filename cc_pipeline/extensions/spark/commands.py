@@ -23,11 +23,9 @@ def task(
     plan: Annotated[
         str, typer.Argument(metavar="PLAN", help="The task: a file, or an object s3://bucket/key, that ends in .json.")
     ],
-    out: Annotated[
-        str | None, typer.Option("--out", help="Where the result is written (default: beside the plan).")
-    ] = None,
+    out: Annotated[str | None, typer.Option("--out", help="File for the result (default: beside the plan).")] = None,
     endpoint: Annotated[str, typer.Option("--endpoint", help="S3 endpoint of the plan, if it is not AWS.")] = "",
-    region: Annotated[str, typer.Option("--region", help="Its region.")] = "us-east-1",
+    region: Annotated[str, typer.Option("--region", help="Region of that endpoint.")] = "us-east-1",
 ) -> None:
     """Do one task of a fetch or a parse: what a worker on Spark does, without Spark (experimental).
 

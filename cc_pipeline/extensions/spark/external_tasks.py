@@ -66,7 +66,7 @@ class ExternalTaskEngine(TaskEngine):
 
         def waiting() -> None:
             interruption.check()
-            progress.report("wait for other tasks of this home", 0, 1, "")
+            progress.report("waiting for other tasks of this home", 0, 1, "")
 
         path = settings.home / LOCK
         with disk_trouble(path), locked(path, waiting=waiting), share_budget(settings.budget_path, hosts, self.workers):

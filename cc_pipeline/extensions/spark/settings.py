@@ -12,9 +12,9 @@ class SparkSettings:
     """``master`` is the address of a cluster as ``spark-submit`` takes it. ``workers`` is the most processes of the
     cluster that may fetch at the same time."""
 
-    master: str = setting("", help="the cluster: `spark://…`, `yarn`, `k8s://…`, `local[2]`")
+    master: str = setting("", help="address of the cluster: `spark://…`, `yarn`, `k8s://…`, `local[2]`")
     workers: int = setting(
         0,
-        help="the most processes of the cluster that may fetch at the same time; none starts without the number",
+        help="maximum processes of the cluster that fetch at the same time; required",
         default_text="–",
     )

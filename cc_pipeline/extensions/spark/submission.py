@@ -139,8 +139,8 @@ def _make_by_job(
         job.settle()
     if missing:
         raise EnvironmentFault(
-            f"the Spark job at {settings.settings_of(SparkSettings).master} said nothing of {len(missing):,} of "
-            f"{len(partitions):,} partitions",
+            f"the Spark job at {settings.settings_of(SparkSettings).master} reported no result of {len(missing):,} "
+            f"of {len(partitions):,} partitions",
             RUN_AGAIN,
         )
 
@@ -153,7 +153,7 @@ def _lock_job(home: Path) -> Iterator[int]:
 
     def waiting() -> None:
         interruption.check()
-        progress.report("wait for another job on Spark", 0, 1, "")
+        progress.report("waiting for another job on Spark", 0, 1, "")
 
     with ExitStack() as stack:
         with disk_trouble(home / _LOCK):

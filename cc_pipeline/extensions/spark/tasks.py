@@ -98,7 +98,7 @@ class Job:
 
 @dataclass(frozen=True)
 class FetchJob(Job):
-    """The common fields of a fetch, see :class:`~cc_pipeline.extraction.engine.ToFetch`. ``closed`` are the open
+    """The common fields of a fetch, see :class:`~cc_pipeline.extraction.engine.FetchRequest`. ``closed`` are the open
     circuit breakers.
     """
 

@@ -154,7 +154,7 @@ class BlockSource:
         data, total = self._read_top(HEADER.size + FIRST_BLOCKS * BLOCK_SIZE)
         if total is None:
             raise EnvironmentFault(
-                f"the size of {self.key} is not known", "Use a source whose answers say how large a file is"
+                f"the size of {self.key} is not known", "Use a source whose responses give the size of a file"
             )
         layout = read_header(data, total, self.key)
         complete_blocks = min(layout.blocks, (len(data) - HEADER.size) // layout.block_size)
@@ -189,7 +189,7 @@ class BlockSource:
                 DataKind.LENGTH_MISMATCH,
                 self.key,
                 offset,
-                f"{len(data)} bytes came where {count * size} were asked for",
+                f"the answer has {len(data)} bytes instead of {count * size}",
             )
         return [data[start : start + size] for start in range(0, len(data), size)]
 

@@ -85,9 +85,12 @@ def read_catalog_file(path: Path) -> CatalogFile:
             crawl, footer_digests = _note(path, (file.schema_arrow.metadata or {}).get(_NOTE))
             plain = sum(file.metadata.row_group(n).total_byte_size for n in range(file.num_row_groups))
             if file.metadata.num_rows > _MAX_ROWS or plain > _MAX_PLAIN_BYTES:
-                raise _malformed(path, f"{file.metadata.num_rows:,} rows in {plain:,} bytes are more than a crawl has")
+                raise _malformed(
+                    path,
+                    f"{file.metadata.num_rows:,} rows in {plain:,} bytes are more than the catalog of any crawl has",
+                )
             if not file.schema_arrow.remove_metadata().equals(SCHEMA):
-                raise _malformed(path, "its columns are not those of a catalog")
+                raise _malformed(path, "its columns differ from those of a catalog")
             table = file.read()
     # pyarrow raises UnicodeDecodeError for a column's name that is no UTF-8
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -103,20 +106,20 @@ def read_catalog_file(path: Path) -> CatalogFile:
 
 
 def _malformed(path: Path, reason: str) -> DataFault:
-    return DataFault(DataKind.MALFORMED, path.name, None, f"it is no catalog of a crawl: {reason}")
+    return DataFault(DataKind.MALFORMED, path.name, None, f"no valid catalog file ({reason}); export it again")
 
 
 def _note(path: Path, raw: bytes | None) -> tuple[str, dict[str, str]]:
     try:
         note = json.loads(raw or b"null")
         if not isinstance(note, dict) or not isinstance(note["input_digest"], dict):
-            raise ValueError("nothing says what it is of")
+            raise ValueError("it has no note")
         if (note["format"], note["decoder"]) != (FORMAT, DECODER):
             raise UserInputError(f"{path.name} was written by another version of cc_pipeline: export it again")
         crawl, footer_digests = note["crawl"], {str(key): str(value) for key, value in note["input_digest"].items()}
         validate_crawl_id(crawl)
     except (ValueError, KeyError, TypeError) as error:
-        raise _malformed(path, "nothing says which crawl it is of") from error
+        raise _malformed(path, "it has no valid note that names its crawl") from error
     return crawl, footer_digests
 
 
@@ -126,13 +129,13 @@ def _check_kinds(path: Path, content: CatalogFile) -> None:
     # one of three, or all three
     has_odd_count = pc.xor(pc.xor(kinds["coverage"], kinds["file"]), kinds["row_group"])
     if not pc.all(pc.and_(has_odd_count, pc.invert(pc.and_(kinds["coverage"], kinds["file"])))).as_py():
-        raise _malformed(path, "a row is not of one subset, index file or row group")
+        raise _malformed(path, "a row describes none or several of: subset, index file, row group")
     if pc.any(pc.equal(kinds["coverage"], pc.is_valid(content.rows["path"]))).as_py():
-        raise _malformed(path, "a row of an index file or a row group has no path, or one of a subset has one")
+        raise _malformed(path, "the row of an index file or row group has no path, or the row of a subset has one")
     for kind, names in (("coverage", ["subset"]), ("file", ["path"]), ("row_group", ["path", "row_group"])):
         kind_rows = content.rows.filter(kinds[kind]).select(names)
         if len(kind_rows.group_by(names).aggregate([])) != len(kind_rows):
-            raise _malformed(path, f"two rows of its {kind.replace('_', ' ')}s are of the same")
+            raise _malformed(path, f"two rows describe the same {kind.replace('_', ' ')}")
 
 
 def _check(path: Path, content: CatalogFile, tables: FooterTables) -> None:
@@ -140,9 +143,9 @@ def _check(path: Path, content: CatalogFile, tables: FooterTables) -> None:
     files, groups, chunks = tables.index_files, tables.row_groups, tables.column_chunks
     for row in files.select(["subset", "path", "part"]).to_pylist():
         if place(row["path"]) != (content.crawl, row["subset"], row["part"]):
-            raise _malformed(path, f"{row['path']} is no index file of {content.crawl}, {row['subset']}")
+            raise _malformed(path, f"{row['path']} is not an index file of {content.crawl}, {row['subset']}")
     if {*content.footer_digests} != {*files["subset"].to_pylist()}:
-        raise _malformed(path, "the subsets of its files are not those in its note")
+        raise _malformed(path, "its index files are of other subsets than its note lists")
     group_counts = groups.group_by("path").aggregate([("rows", "sum"), ("row_group", "count"), ("row_group", "max")])
     counts_by_path = {row["path"]: row for row in group_counts.to_pylist()}
     for row in files.select(["path", "outcome", "rows", "row_groups"]).to_pylist():
@@ -154,10 +157,10 @@ def _check(path: Path, content: CatalogFile, tables: FooterTables) -> None:
         ):
             rows, row_groups = expected_counts
             raise _malformed(
-                path, f"{row['path']} has {row_groups} row groups of {rows} rows, and others are in the catalog"
+                path, f"{row['path']} should have {row_groups} row groups with {rows} rows; the catalog has others"
             )
     if counts_by_path:
-        raise _malformed(path, f"{min(counts_by_path)} has row groups, and is no index file of the catalog")
+        raise _malformed(path, f"{min(counts_by_path)} has row groups, but is not among the index files of the catalog")
     places = {(row["path"], row["subset"], row["part"]) for row in files.select(["path", "subset", "part"]).to_pylist()}
     group_places = groups.select(["path", "subset", "part"]).group_by(["path", "subset", "part"]).aggregate([])
     if not {(row["path"], row["subset"], row["part"]) for row in group_places.to_pylist()} <= places:
@@ -167,7 +170,7 @@ def _check(path: Path, content: CatalogFile, tables: FooterTables) -> None:
     limits = pa.array([sizes[name] for name in chunks["path"].to_pylist()], pa.int64())
     smallest_values = pc.min_element_wise(chunks["chunk_offset"], chunks["compressed_bytes"])
     if pc.any(pc.or_(pc.greater(ends, limits), pc.less(smallest_values, 0))).as_py():
-        raise _malformed(path, "a column chunk lies outside of its file")
+        raise _malformed(path, "a column chunk lies outside its file")
     low, high = groups[f"{KEY_COLUMN}_min"], groups[f"{KEY_COLUMN}_max"]
     if pc.any(pc.greater(low, high)).as_py():
         raise _malformed(path, "the smallest key of a row group is above its largest")

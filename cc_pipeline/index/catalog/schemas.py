@@ -31,16 +31,16 @@ INDEX_FILES_COLUMNS: Final = (
     Column("part", pa.int32(), "Number of the file within its subset"),
     Column("outcome", pa.string(), "decoded or failed", nullable=False),
     Column("reason", pa.string(), "Why the footer could not be read or decoded"),
-    Column("fault_offset", pa.int64(), "Where in the file decoding failed"),
+    Column("fault_offset", pa.int64(), "Byte of the file at which decoding failed"),
     Column("file_size", pa.int64(), "Bytes of the file"),
-    Column("etag", pa.string(), "As the source gave it"),
+    Column("etag", pa.string(), "ETag as returned by the source"),
     Column("footer_bytes", pa.int64(), "Bytes of the footer"),
-    Column("rows", pa.int64(), "Rows of the file, by its footer"),
-    Column("row_groups", pa.int32(), "Row groups the footer lists"),
-    Column("created_by", pa.string(), "The writer, as it names itself"),
-    Column("schema_digest", pa.string(), "The same for files with the same columns"),
+    Column("rows", pa.int64(), "Rows of the file, from its footer"),
+    Column("row_groups", pa.int32(), "Row groups in the footer"),
+    Column("created_by", pa.string(), "Program that wrote the file, as it names itself"),
+    Column("schema_digest", pa.string(), "Digest of the columns; equal for files with the same columns"),
     Column("columns", pa.list_(pa.string()), "Leaf columns in order, with physical type, repetition and meaning"),
-    Column("harvested_at", TIMESTAMP, "When the footer was fetched"),
+    Column("harvested_at", TIMESTAMP, "Time of the footer's fetch"),
 )
 INDEX_FILES_SCHEMA: Final = schema_of(INDEX_FILES_COLUMNS)
 
@@ -78,19 +78,19 @@ COVERAGE_COLUMNS: Final = (
     ),
     Column("harvested", pa.int64(), "Files whose footer was read", nullable=False),
     Column("failed", pa.int64(), "Files whose footer could not be read or decoded", nullable=False),
-    Column("missing", pa.int64(), "Files that the source lacks, or that were not asked for yet", nullable=False),
+    Column("missing", pa.int64(), "Files that the source lacks, or that were not requested yet", nullable=False),
     Column("row_groups", pa.int64(), "Row groups of harvested files", nullable=False),
     Column("rows", pa.int64(), "Rows of harvested files", nullable=False),
     Column(
         "without_statistics",
         pa.int64(),
-        "Row groups without key bounds: read by every look-up until repaired",
+        "Row groups without key bounds; every look-up reads them until they are repaired",
         nullable=False,
     ),
     Column(
         "reason",
         pa.string(),
-        "Why there are no files of this subset; or imported: and the sha256 of the file its rows came from",
+        "Why there are no files of this subset; or imported: with the sha256 of the imported file",
     ),
 )
 COVERAGE_SCHEMA: Final = schema_of(COVERAGE_COLUMNS)
@@ -103,33 +103,33 @@ _ROW_GROUPS: Final = (
     Column("part", pa.int32(), "Number of the file within its subset"),
     Column("row_group", pa.int32(), "Number of the row group within the file", nullable=False),
     Column("rows", pa.int64(), "Rows in the row group", nullable=False),
-    Column("total_bytes", pa.int64(), "Bytes of the row group uncompressed"),
-    Column("compressed_bytes", pa.int64(), "Bytes of the row group as stored", nullable=False),
-    Column("data_offset", pa.int64(), "Byte of the file where its data begin"),
-    Column("data_end", pa.int64(), "Byte of the file where its data end"),
+    Column("total_bytes", pa.int64(), "Uncompressed bytes of the row group"),
+    Column("compressed_bytes", pa.int64(), "Compressed bytes of the row group", nullable=False),
+    Column("data_offset", pa.int64(), "Byte of the file at which its data begins"),
+    Column("data_end", pa.int64(), "Byte of the file at which its data ends"),
 )
 _KEY_CHUNK: Final = (
-    Column("key_chunk_offset", pa.int64(), "Byte where the chunk of url_surtkey begins"),
+    Column("key_chunk_offset", pa.int64(), "Byte at which the chunk of url_surtkey begins"),
     Column("key_chunk_bytes", pa.int64(), "Bytes of the chunk of url_surtkey"),
     Column(
-        "key_offset_index_offset", pa.int64(), "Byte where that chunk's offset index begins; null where there is none"
+        "key_offset_index_offset", pa.int64(), "Byte at which that chunk's offset index begins; null if there is none"
     ),
-    Column("key_offset_index_length", pa.int64(), "Bytes of that chunk's offset index; null where there is none"),
+    Column("key_offset_index_length", pa.int64(), "Bytes of that chunk's offset index; null if there is none"),
     Column(
-        "key_column_index_offset", pa.int64(), "Byte where that chunk's column index begins; null where there is none"
+        "key_column_index_offset", pa.int64(), "Byte at which that chunk's column index begins; null if there is none"
     ),
-    Column("key_column_index_length", pa.int64(), "Bytes of that chunk's column index; null where there is none"),
+    Column("key_column_index_length", pa.int64(), "Bytes of that chunk's column index; null if there is none"),
 )
 #: The location of a row group's key column, which a look-up reads first. Shown in ``row_groups``, stored in the chunks.
 KEY_CHUNK_FIELDS: Final = tuple(column.name for column in _KEY_CHUNK)
 
-_FROM_STATISTICS: Final = "Where the bounds came from: statistics or deprecated_statistics"
+_FROM_STATISTICS: Final = "Origin of the bounds: statistics or deprecated_statistics"
 #: Descriptions of a column's bounds: its smallest and largest value, and their source.
 _BOUND_NOTES: Final = {
     KEY_COLUMN: (
-        "Lowest key of the row group; null means unknown, and unknown is never pruned",
-        "Highest key of the row group; null means unknown",
-        "Where the bounds came from: statistics, deprecated_statistics or repaired",
+        "Lowest key of the row group; null: unknown, so the row group is never pruned",
+        "Highest key of the row group; null: unknown",
+        "Origin of the bounds: statistics, deprecated_statistics or repaired",
     ),
     "fetch_time": ("First fetch in the row group", "Last fetch in the row group", _FROM_STATISTICS),
     "url_host_registered_domain": (
@@ -138,7 +138,7 @@ _BOUND_NOTES: Final = {
         _FROM_STATISTICS,
     ),
 }
-_CUT: Final = "Whether the bound is known to be cut; null: the writer did not say"
+_CUT: Final = "Whether the bound is truncated; null: the writer did not say"
 
 
 def _bounds(column: str) -> tuple[Column, ...]:
@@ -151,7 +151,7 @@ def _bounds(column: str) -> tuple[Column, ...]:
         Column(f"{column}_source", pa.string(), source),
         Column(f"{column}_min_truncated", pa.bool_(), _CUT),
         Column(f"{column}_max_truncated", pa.bool_(), _CUT),
-        Column(f"{column}_nulls", pa.int64(), "Nulls by the statistics"),
+        Column(f"{column}_nulls", pa.int64(), "Number of nulls, from the statistics"),
     )
 
 

@@ -215,7 +215,7 @@ class Cluster:
             self._learn(low, high, aim - PROBE // 2, PROBE)
 
     def _place(self, start: bytes) -> int | None:
-        """Returns the result of ``_before`` if it is known without reading."""
+        """Returns the result of ``_find_start`` if it is known without reading."""
         left, right = self._neighbours(start)
         if left is None:
             return 0 if (right.at == 0 if right else self._size == 0) else None
@@ -338,15 +338,17 @@ class Cluster:
                 self.bytes_read += len(answer.data)
                 if answer.total is None:
                     raise EnvironmentFault(
-                        f"the size of {self.key} is not known", "Use a source whose answers say how large a file is"
+                        f"the size of {self.key} is not known", "Use a source whose responses give the size of a file"
                     )
                 self._size = answer.total
             return self._size
 
     def _read(self, offset: int, length: int) -> bytes:
+        """Returns ``length`` bytes of ``cluster.idx`` from ``offset`` on, and counts the read. Raises ``DataFault`` if
+        the answer has another length, or if the size of the file has changed."""
         answer = self._reader.read(self.key, offset, length)
         if len(answer.data) != length or answer.total not in (None, self._size):
-            mismatch = f"{len(answer.data)} bytes of {answer.total} came where {length} of {self._size} were asked for"
+            mismatch = f"the answer has {len(answer.data)} bytes of {answer.total} instead of {length} of {self._size}"
             raise DataFault(DataKind.LENGTH_MISMATCH, self.key, offset, mismatch)
         with self._lock:
             self.reads += 1

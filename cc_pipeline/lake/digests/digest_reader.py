@@ -212,7 +212,7 @@ class FoldedFile:
 
 
 class FoldedDigests:
-    """The folded digests of one table, in its ``folder`` on ``files``.
+    """The folded digests of one table, in its ``folder`` on ``list_files``.
 
     Every method raises ``OSError``, ``pa.ArrowException`` or ``ValueError`` for files that cannot be read.
     """

@@ -55,7 +55,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_character_is_read_often(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
-    for name in ("_STRING", "_CDATA", "_LINE", "_TO_THE_END"):
+    for name in ("_JSON_STRING", "_CDATA", "_LINE", "_TO_THE_END"):
         monkeypatch.setattr(json_repair, name, _Counted(getattr(json_repair, name), counts))
     text = SHAPES[shape](20_000)
     repaired(text)

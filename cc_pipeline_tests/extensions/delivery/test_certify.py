@@ -97,14 +97,14 @@ def test_a_hole_in_one_index_and_captures_of_the_other_alone_are_named(
     said = cli("delivery", "certify", SITE, "-c", NEW, "--out", tmp_path / "holes.json", *words)
     assert said.status == 3, said
     [crawl] = of(tmp_path / "holes.json")["crawls"]
-    assert any("parquet has holes: 1 of 2 index files" in one for one in crawl["findings"])
+    assert any("parquet has gaps: 1 of 2 index files" in one for one in crawl["findings"])
     assert crawl["only"]["zipnum"] > 0 == crawl["only"]["parquet"]
-    assert crawl["outcomes"] == {"not asked": crawl["indexes"]["zipnum"]["captures"]}
+    assert crawl["outcomes"] == {"not requested": crawl["indexes"]["zipnum"]["captures"]}
     (root / f"cc-index/collections/{NEW}/indexes/cluster.idx").unlink()
     said = cli("delivery", "certify", SITE, "-c", NEW, "--out", tmp_path / "one.json", *words)
     assert said.status == 3
     [crawl] = of(tmp_path / "one.json")["crawls"]
-    assert any(one.startswith("zipnum was not asked") for one in crawl["findings"])
+    assert any(one.startswith("zipnum was not searched") for one in crawl["findings"])
     # nobody knows what it would have said
     assert (crawl["indexes"]["zipnum"]["captures"], crawl["indexes"]["zipnum"]["version"]) == (None, None)
     bucket, made = certified
@@ -125,7 +125,7 @@ def test_a_record_that_is_gone_is_named(cli: Cli, certified: tuple[Path, Path], 
     said = cli("delivery", "certify", SITE, "-c", NEW, "--out", out, "--home", home, "--source", bucket)
     assert said.status == 3
     [crawl] = of(out)["crawls"]
-    assert crawl["findings"] == ["1 captures are not asked"]
+    assert crawl["findings"] == ["1 captures are not requested"]
     assert str(gone["warc_record_offset"]) in (tmp_path / "gone.html").read_text("utf-8")
 
 

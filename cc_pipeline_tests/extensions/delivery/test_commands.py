@@ -107,7 +107,7 @@ def test_nothing_is_delivered_over_holes(cli: Cli, world: World, tmp_path: Path)
         server.set_rules([HOLE])
         said = cli(*copied, "--allow-missing")
         assert said.status == 0, said.err
-        assert "another index, which is complete, was asked" in said.err
+        assert "a complete index was used instead" in said.err
 
 
 def test_what_defaults_leave_out_is_said_and_flags_change_no_environment(

@@ -274,7 +274,7 @@ def repeated(value: str, count: int) -> pa.DictionaryArray:
 
 @pytest.mark.parametrize(
     ("bound", "most", "said", "read"),
-    [("MOST_ROWS", 2_000, "more than 2,000 rows", {"k"}), ("MOST_HELD", 300_000, "in memory", {"k", "n"})],
+    [("MAX_RESULT_ROWS", 2_000, "more than 2,000 rows", {"k"}), ("MAX_RESULT_BYTES", 300_000, "in memory", {"k", "n"})],
 )
 def test_a_few_bytes_that_stand_for_many_rows_are_left_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, said: str, read: set[str]

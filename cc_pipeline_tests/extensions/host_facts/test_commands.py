@@ -91,7 +91,7 @@ def test_no_request_is_sent_for_facts_that_nobody_asked_for(
 
 def test_a_source_without_facts_is_no_reason_not_to_plan(cli: Cli, used: Path) -> None:
     said = cli("plan", "example.org", "-c", NEW, "--facts", "--home", used)
-    assert (said.status, "cannot be told: the path list" in said.told) == (0, True), said.err
+    assert (said.status, "are not available: the path list" in said.told) == (0, True), said.err
     assert cli("facts", "show", "example.org", "-c", NEW, "--home", used).status == 1
 
 

@@ -173,7 +173,7 @@ def test_a_data_set_leaves_out_what_a_wish_names(asking: Workspace, asked: Asked
         }
         assert found.preference_counts is not None and sum(found.preference_counts.basis.values()) == found.pages
     (tmp_path / "known").mkdir()
-    _, known = sieved_of(asking, tmp_path / "known", respect=("gptbot",), as_of=as_of, known=True)
+    _, known = sieved_of(asking, tmp_path / "known", respect=("gptbot",), as_of=as_of, known_only=True)
     assert known == {(u, at) for u, at in every if asked.said(u, at, "gptbot", as_of) == "allow"}
     assert known and not any(UNREAD in url for url, _ in known)
 

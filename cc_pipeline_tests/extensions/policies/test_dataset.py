@@ -83,7 +83,7 @@ def test_the_datasheet_says_what_each_filter_took(cli: Cli, home: Path, tmp_path
     for row in rows:
         assert by_place[row["crawl"], row["warc_filename"], row["warc_record_offset"]]["main_content"] == row["text"]
     readme = (out / "README.md").read_text("utf-8")
-    assert "What each filter took" in readme and str(home) not in readme
+    assert "Pages that each filter removed" in readme and str(home) not in readme
     for one in sheet["filters"]:
         assert f"| {one['name']} |" in readme
     # the card has each column with its meaning and a value, the limits, and the command, which makes the same again

@@ -1,4 +1,4 @@
-"""Data sets from Python: what each filter took, and words that mean nothing."""
+"""Data sets from Python: the pages that each filter removed, and words that mean nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_data_set_says_what_each_filter_took(used: Home, tmp_path: Path) -> No
     ("words", "said"),
     [
         ({"rules": "golf"}, "'golf' names no rules"),
-        ({"languages": "klingon"}, "'klingon' is no language"),
+        ({"languages": "klingon"}, "'klingon' is not a language"),
         ({"as_of": "never"}, "not 'never'"),
         ({"targets": "set:nobody"}, "set:nobody was not run"),
     ],

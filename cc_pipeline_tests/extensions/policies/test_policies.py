@@ -39,7 +39,7 @@ def test_robots_txt_is_asked_for_on_request_only_where_a_crawl_keeps_it(
     assert made.status == 0, made.err
     sheet = json.loads((out / "datasheet.json").read_text("utf-8"))
     assert set(sheet["asked_of_robots"]["said"]) == {"gptbot", "tdm"}
-    assert "What was asked of robots" in (out / "README.md").read_text("utf-8")
+    assert "Usage preferences" in (out / "README.md").read_text("utf-8")
     # said again, nothing is read again
     again = cli("policies", PREFIX, "--home", home)
     assert again.status == 0 and "policies " not in again.told

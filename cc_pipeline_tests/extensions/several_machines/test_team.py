@@ -208,11 +208,11 @@ import json, os, sys
 from pathlib import Path
 import dagster as dg
 from cc_pipeline.defs.instance import SERVER_TAG
-from cc_pipeline.defs.instance import instance_in
+from cc_pipeline.defs.instance import open_instance_in
 @dg.job
 def lost(): pass
 server = json.dumps({"host": "127.0.0.1", "port": int(os.environ["CC_PIPELINE_CODE_PORT"])})
-with instance_in(Path(os.environ["DAGSTER_HOME"])) as instance:
+with open_instance_in(Path(os.environ["DAGSTER_HOME"])) as instance:
     started = dg.DagsterRunStatus.STARTED
     sys.stdout.write(instance.create_run_for_job(lost, tags={SERVER_TAG: server}, status=started).run_id)
 """

@@ -38,7 +38,7 @@ def test_partitions_that_share_a_report_share_it_there_too() -> None:
         PartitionResult("C", "a", {"records": REPORT, "page_text": other}),
         PartitionResult("C", "b", {"records": REPORT}),
     ]
-    found = told(*(("made", made) for made in mades))
+    found = told(*(("send_partition", made) for made in mades))
     assert found == mades
     assert found[0].reports["records"] is found[1].reports["records"]
     assert isinstance(found[0].reports["records"].notes, tuple)

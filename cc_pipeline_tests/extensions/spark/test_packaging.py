@@ -19,14 +19,14 @@ pytestmark = [pytest.mark.process, pytest.mark.xdist_group(GROUP)]
 ASK = """
 import json, sys
 from pyspark import SparkContext
-from cc_pipeline.extensions.spark.code_check import ask_workers
+from cc_pipeline.extensions.spark.code_check import describe_worker_processes
 from cc_pipeline.errors import EnvironmentFault
 with SparkContext(appName="ask") as context:
     for context.pythonExec in sys.argv[1:]:
         try:
-            print(json.dumps(ask_workers(context, 2)))
+            print(json.dumps(describe_worker_processes(context, 2)))
         except EnvironmentFault as fault:
-            print(json.dumps({"what": fault.what, "advice": fault.advice}))
+            print(json.dumps({"what": fault.problem, "advice": fault.advice}))
 """
 
 

@@ -220,7 +220,7 @@ def test_nothing_secret_travels_and_nothing_of_this_machine(tmp_path: Path, monk
                 assert mine.source_access == Access("me", "pa55word")
                 assert mine.home == tmp_path / "executor" / "cc-pipeline"
                 assert mine.budget_path.is_relative_to(mine.home), "its share is its own"
-                apart = {"home", "hosts", "budget", "source_access", "webhook"}
+                apart = {"home", "rate_shares", "budget", "source_access", "webhook"}
                 for one in fields(settings):
                     assert one.name in apart or getattr(mine, one.name) == getattr(settings, one.name)
 
@@ -229,7 +229,7 @@ def test_the_driver_reads_what_it_is_given_and_who_it_is(tmp_path: Path, monkeyp
     monkeypatch.setenv("CC_PIPELINE_EXTRACTOR", "quality")
     monkeypatch.setenv("CC_PIPELINE_SOURCE_USER", "me")
     monkeypatch.setenv("CC_PIPELINE_SOURCE_PASSWORD", "pa55word")
-    given = {"SOURCE": "https://data.example/cc", "LAKE": "s3://lake/here", "RATE": "", "HOSTS": "3"}
+    given = {"SOURCE": "https://data.example/cc", "LAKE": "s3://lake/here", "RATE": "", "RATE_SHARES": "3"}
     settings = read_job_settings(given, tmp_path)
     assert (settings.extractor, settings.rate, settings.rate_shares) == ("fast", None, 3)
     assert settings.source_access == Access("me", "pa55word")

@@ -221,7 +221,7 @@ def test_a_cut_file_is_an_error(cut: int) -> None:
 def test_bytes_that_do_not_come_are_an_error() -> None:
     content = _file([(b"key-%05d" % number, _value(number)) for number in range(30000)], 65536)
     memory = Memory(content[:-10], len(content))
-    with pytest.raises(DataFault, match="bytes came where"):
+    with pytest.raises(DataFault, match=r"the answer has .* bytes instead of"):
         list(BTree(memory, "tree").prefix(b"key"))
 
 

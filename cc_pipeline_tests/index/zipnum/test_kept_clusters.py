@@ -57,7 +57,7 @@ def asked(server: FaultServer, home: Path, crawl: str, host: int, clusters: Clus
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # as 110 MB are to the stretches of a real file
-    for name, value in (("PROBE", 500), ("WHOLE", 1000), ("STRETCH", 300)):
+    for name, value in (("PROBE", 500), ("WHOLE_READ_BYTES", 1000), ("FIRST_READ_BYTES", 300)):
         monkeypatch.setattr(f"cc_pipeline.index.zipnum.cluster.{name}", value)
     monkeypatch.setattr(kept_module, "_TAIL", 200)
     bucket(tmp_path / "bucket", CRAWL, range(2000))

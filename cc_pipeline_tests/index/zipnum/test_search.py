@@ -55,7 +55,7 @@ def test_members_are_those_of_a_plain_bisection(
     keys = sorted([*keys, *[keys[0]] * equal])
     ranges = RangeSet(prefix_range(key) for key in asked)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in zip(("PROBE", "WHOLE", "STRETCH"), sizes, strict=True):
+        for name, value in zip(("PROBE", "WHOLE_READ_BYTES", "FIRST_READ_BYTES"), sizes, strict=True):
             patch.setattr(cluster_search, name, value)
         memory = Memory(b"".join(lines(keys)))
         cluster = Cluster(memory, "cluster.idx", guide=lambda: Marks(marks))
@@ -77,7 +77,7 @@ def test_members_are_those_of_a_plain_bisection(
 def test_a_file_that_is_not_sorted_is_an_error_or_never_seen(keys: list[bytes], chance: random.Random) -> None:
     chance.shuffle(keys)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("PROBE", 200), ("WHOLE", 400), ("STRETCH", 200)):
+        for name, value in (("PROBE", 200), ("WHOLE_READ_BYTES", 400), ("FIRST_READ_BYTES", 200)):
             patch.setattr(cluster_search, name, value)
         cluster = Cluster(Memory(b"".join(lines(keys))), "cluster.idx")
         try:
@@ -120,7 +120,7 @@ def test_few_reads_find_a_key_and_fewer_once_more_is_known() -> None:
     chance = random.Random(3)
     with pytest.MonkeyPatch.context() as patch:
         # as 110 MB are to the stretches of a real file
-        for name in ("PROBE", "WHOLE", "STRETCH"):
+        for name in ("PROBE", "WHOLE_READ_BYTES", "FIRST_READ_BYTES"):
             patch.setattr(cluster_search, name, getattr(cluster_search, name) // 16)
         bisections = math.ceil(math.log2(len(memory.content) / cluster_search.WHOLE_READ_BYTES)) + 1
         cold, guided, warm = [], [], []
@@ -149,7 +149,7 @@ def test_a_span_that_is_not_what_was_read_before_is_an_error() -> None:
     again = Cluster(memory, "cluster.idx", len(other), stored_spans=[span], load=lambda _: other)
     assert len(list(again.members([KeyRange(b"b", None)]))) == 3, "it has its lines"
     told = cluster_search.Span(span.at, span.end, span.first, span.last)
-    with pytest.raises(DataFault, match="not those that were read before"):
+    with pytest.raises(DataFault, match="differ from those that were read before"):
         list(
             Cluster(memory, "c", len(other), stored_spans=[told], load=lambda _: other).members([KeyRange(b"b", None)])
         )
