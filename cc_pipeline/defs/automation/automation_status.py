@@ -10,9 +10,6 @@ from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.internals import Instigator, is_running, read_last_tick, switch
 from cc_pipeline.defs.partitions import SUMMARY_TAG
 
-#: How messages begin that are Dagster's own. They say nothing to a user; "skipped" says as much.
-_WORDS_OF_DAGSTER = ("Sensor function returned an empty result", "Initiating ")
-
 
 @dataclass(frozen=True, slots=True)
 class AutomationStatus:
@@ -48,7 +45,9 @@ def read_automation_statuses(instance: dg.DagsterInstance) -> Iterable[Automatio
         last = datetime.fromtimestamp(tick.timestamp, UTC) if tick is not None else None
         message = ""
         if tick is not None:
-            told = "" if tick.message.startswith(_WORDS_OF_DAGSTER) else tick.message
+            # a sensor of runs has no message of its own: Dagster's is about its cursor
+            is_cursor_note = isinstance(automation, dg.RunStatusSensorDefinition) and tick.status == "SKIPPED"
+            told = "" if is_cursor_note else tick.message
             message = told or _describe_requests(instance, tick.runs) or tick.status.lower()
         yield AutomationStatus(
             automation.name, is_enabled, last, message, _find_next_tick(automation, last) if is_enabled else None
