@@ -300,12 +300,12 @@ def _run_part(
 
 def _find_withheld(workspace: Workspace, slices: Collection[Slice]) -> list[EnvironmentFault]:
     """Returns why some of the partitions of ``slices`` were not published; empty if all were."""
-    from cc_pipeline.checks.outputs import held_back_verdict
+    from cc_pipeline.checks.outputs import withheld_verdict
     from cc_pipeline.checks.scope import key_of
 
     if workspace.settings.publish == "none":
         return []
-    verdict = held_back_verdict(workspace)
+    verdict = withheld_verdict(workspace)
     withheld_keys = {*map(key_of, slices)} & {*verdict.wrong}
     return [EnvironmentFault(verdict.message, verdict.advice)] if withheld_keys else []
 

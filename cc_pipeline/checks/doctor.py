@@ -19,7 +19,7 @@ from cc_pipeline.checks.conservation import conservation_verdict
 from cc_pipeline.checks.extensions import extension_findings
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.home_sizes import size_findings
-from cc_pipeline.checks.outputs import held_back_verdict, publication_verdict, published_files_verdict
+from cc_pipeline.checks.outputs import publication_verdict, published_files_verdict, withheld_verdict
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import missing_captures_verdict
 from cc_pipeline.documents.html import tree_builder
@@ -47,7 +47,7 @@ from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, ope
 
 #: Free bytes below which the disk is reported: records and tables need gigabytes.
 _LOW_DISK = 5_000_000_000
-#: Files of a table above which maintenance merges them (``maintenance.MAX_FILES``).
+#: Files of a table above which maintenance merges them (``maintain.py``).
 _MANY_FILES = 2_000
 _MAX_NAMES = 5
 #: The level of a finding, by the severity of a check's result.
@@ -267,8 +267,7 @@ def _check_tables(workspace: Workspace) -> Iterator[Finding]:
                 "note",
                 spec.name,
                 f"{text}, of the extension {spec.former_extension}, which is not in use: cc.duckdb does not show "
-                "them; a purge "
-                "removes those of its target",
+                "them; a purge removes those of its target",
                 "See why with: cc-pipeline extensions",
             )
             continue
@@ -328,7 +327,7 @@ def _check_publication(workspace: Workspace) -> Iterator[Finding]:
     try:
         publication = publication_verdict(workspace)
         files = [published_files_verdict(workspace, Scope())] if publication.passed else []
-        other_verdicts = [held_back_verdict(workspace), *files]
+        other_verdicts = [withheld_verdict(workspace), *files]
     except CcPipelineError as error:
         yield Finding("bad", "cc.duckdb", str(error))
         return

@@ -94,9 +94,9 @@ def refuse_unpublished(workspace: Workspace, initial_lag: PublicationLag | None 
         raise EnvironmentFault(verdict.message, verdict.advice)
 
 
-def held_back_verdict(workspace: Workspace) -> CheckResult:
+def withheld_verdict(workspace: Workspace) -> CheckResult:
     """Checks which slices publications leave out, with the commands to run: an error if there are any."""
-    name = "held_back"
+    name = "withheld"
     interrupted, repeating = find_partial_slices(workspace), find_repeating_slices(workspace)
     if not interrupted and not repeating:
         return CheckResult(name, "ok", "all slices are published")
@@ -109,8 +109,7 @@ def held_back_verdict(workspace: Workspace) -> CheckResult:
     if interrupted:
         problems.append(
             f"a parse of {abbreviate_keys({*map(key_of, interrupted)})} was killed between two commits, so its pages "
-            "are of two "
-            "runs"
+            "are of two runs"
         )
         advice.append("Parse them again: cc-pipeline run … --crawl … (a file read whole: cc-pipeline files add).")
     wrong = tuple(sorted({key_of(slice_) for slice_ in (*interrupted, *repeating)}))

@@ -52,8 +52,7 @@ def texts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     if textless:
         message = (
             f"most HTML pages of {len(textless):,} partitions have no main text ({abbreviate_keys(textless)}): "
-            "perhaps scripts "
-            "write them, or another CC_PIPELINE_EXTRACTOR finds more"
+            "perhaps scripts write them, or another CC_PIPELINE_EXTRACTOR finds more"
         )
         return CheckResult(name, "warn", message, metrics, tuple(textless))
     message = f"{pages.total():,} HTML pages have their text, {empty.total():,} of them without a main one"

@@ -160,7 +160,7 @@ def missing_captures_verdict(lake: Lake) -> CheckResult:
     settled = planned - fetched - pending
     metrics: dict[str, int | float | str] = {
         "planned": planned, "pending": pending, "final": settled, "not here": share(pending + settled, planned),
-        "payloads other than indexed": mismatched, "doubted slices": unconfirmed,
+        "payloads other than indexed": mismatched, "unconfirmed slices": unconfirmed,
         "no longer in the index": vanished,
     }  # fmt: skip
     if not pending and not unconfirmed and not vanished and settled * 100 < max(planned, 1):

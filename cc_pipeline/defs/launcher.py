@@ -226,7 +226,7 @@ class Launcher:
     def build_index(self, crawl: str, max_files: int | None = None) -> LaunchedRun:
         """Materializes ``built_index`` of a crawl, at most ``max_files`` files of it. Its cost was agreed to."""
         self._add("crawl", [crawl])
-        agreed = {"ops": {"index_archives": {"config": {"yes": True, "most_files": max_files or 0}}}}
+        agreed = {"ops": {"index_archives": {"config": {"yes": True, "max_files": max_files or 0}}}}
         return self._run("build_index", crawl, partition_key=crawl, config=agreed)
 
     def build_url_index(self, crawl: str) -> LaunchedRun:

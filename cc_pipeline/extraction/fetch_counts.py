@@ -68,7 +68,8 @@ class FetchSummary(FetchCounts):
     """The note of a slice after a fetch; see the columns of ``fetches``. ``runs_without_response`` is the number of
     last runs in which the source gave nothing, ``second_looks`` that of rechecks which confirmed the losses.
     ``losses_accepted`` is the digest of the losses that a person accepted, ``mismatches_confirmed`` that of the
-    payloads that came twice. Losses or mismatches may be ``doubted``: too many to be believed."""
+    payloads that came twice. Losses or mismatches may be unconfirmed: too many to be accepted without a second
+    fetch."""
 
     runs_without_response: int
     last_attempt_at: datetime

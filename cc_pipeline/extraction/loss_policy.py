@@ -1,6 +1,6 @@
 """The policy on losses: when an incomplete fetch is an error, which losses are believed, and when to ask again.
 
-Pending captures are an error above a share of a target's captures. Losses and digest mismatches are doubted above a
+Pending captures are an error above a share of a target's captures. Losses and digest mismatches are unconfirmed above a
 share of all captures of a command: a source may give the same wrong answer twice. They are believed when a person
 accepts them, or, for payloads, when the same bytes came once more.
 """
@@ -20,8 +20,8 @@ from cc_pipeline.extraction.fetch_counts import FetchCounts, FetchSummary, Slice
 from cc_pipeline.lake.slice import Slice, StageReport
 from cc_pipeline.records.verification import KNOWN_BAD_DIGESTS
 
-#: Wait of schedules before they retry pending or doubted captures: this long after the first time, then twice as long
-#: each time, up to the maximum.
+#: Wait of schedules before they retry pending or unconfirmed captures: this long after the first time, then twice as
+#: long each time, up to the maximum.
 _FIRST_DELAY: Final = timedelta(minutes=30)
 _MAX_DELAY: Final = timedelta(days=2)
 #: Wait before a lost file is rechecked; schedules wait twice as long each time.
@@ -31,10 +31,10 @@ MAX_RECHECKED_FILES: Final = 20
 _MAX_RECHECK_DELAY: Final = timedelta(days=64)
 #: Shares are taken of at least so many captures, so that one of a few is no failure.
 MIN_CAPTURES: Final = 100
-#: So many losses without a fetched capture are doubted, whatever the share.
+#: So many losses without a fetched capture are unconfirmed, whatever the share.
 MANY_LOSSES: Final = 10
-#: The share of payloads with another digest above which they are doubted. Of 441 records of Common Crawl that we have
-#: none is one, of 793 real records of all archives two are.
+#: The share of payloads with another digest above which they are unconfirmed. Of 441 records of Common Crawl that we
+#: have none is one, of 793 real records of all archives two are.
 MAX_MISMATCH_SHARE: Final = 0.05
 #: Columns of ``fetches`` that are fields of ``FetchCounts``.
 _COUNT_COLUMNS: Final = tuple(name for name in FetchCounts.__slots__ if name != "stored")
@@ -62,7 +62,7 @@ class LossAssessment:
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Whether any losses or mismatches are doubted."""
+        """Whether any losses or mismatches are unconfirmed."""
         return self.losses_unconfirmed or self.mismatches_unconfirmed
 
 
@@ -116,7 +116,8 @@ def assess_losses(
     fetched_twice: Collection[Slice],
 ) -> dict[Slice, LossAssessment]:
     """Assesses the losses of the slices in ``counts_by_slice``, among all that the ``command`` fetched, and adds them
-    to it. Unchanged losses that were doubted ``last_fetches`` stay doubted, however few captures a command asks for.
+    to it. Unchanged losses that were unconfirmed ``last_fetches`` stay unconfirmed, however few captures a command asks
+    for.
 
     ``allowed`` is the share of captures that may be lost. A person accepts the losses of the slices ``accepted``; the
     payloads of the slices ``fetched_twice`` were fetched once more.
@@ -181,8 +182,8 @@ def build_incomplete_error(
     allowed: float,
     source: str,
 ) -> FetchIncomplete | None:
-    """The error to raise if targets lack more than the share ``allowed``, or their losses are doubted, with the numbers
-    and the advice. Its ``report`` is not set yet."""
+    """The error to raise if targets lack more than the share ``allowed``, or their losses are unconfirmed, with the
+    numbers and the advice. Its ``report`` is not set yet."""
     targets = sum_by_target(counts_by_slice.values())
     over_limit = [counts for counts in targets if exceeds_pending_limit(counts, allowed)]
     lost = {slice_.partition for slice_, assessment in assessments.items() if assessment.losses_unconfirmed}
@@ -295,6 +296,6 @@ def next_recheck_time(note: FetchSummary) -> datetime | None:
 
 
 def needs_recheck(note: FetchSummary) -> bool:
-    """Whether a slice has losses that nobody accepted, or mismatches that were doubted and came twice alike."""
+    """Whether a slice has losses that nobody accepted, or mismatches that were unconfirmed and came twice alike."""
     lost = note.settled > 0 and note.lost_in_top_file > 0 and note.losses_accepted != note.losses
     return lost or (note.mismatched > 0 and note.mismatches_confirmed == note.mismatches)

@@ -189,8 +189,7 @@ class RunInputs:
                 if current_digests[slice_] != expected_digest:
                     raise InputsChanged(
                         f"{stage.main_table} of {slice_.partition.target} in {slice_.crawl} changed during this run, "
-                        "which "
-                        "reads them",
+                        "which reads them",
                         "Run it again: fetched records are kept and used.",
                     )
             self._expected_versions[stage.main_table] = version
@@ -210,8 +209,7 @@ class RunInputs:
             if current_pair != previous_states[slice_].replaced_digests(stage):
                 raise InputsChanged(
                     f"{stage.main_table} of {slice_.partition.target} in {slice_.crawl} was written by another run "
-                    "at the "
-                    "same time",
+                    "at the same time",
                     "Run it again: fetched records are kept and used.",
                 )
         self._replaced_version = version

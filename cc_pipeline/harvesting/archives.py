@@ -178,8 +178,7 @@ def _location(text: str) -> str:
     if holds_access(text):
         raise UserInputError(
             f"{redact_address(text)!r} has credentials or a query in it, which would be stored with every capture; "
-            "download the "
-            "file, or name it without them"
+            "download the file, or name it without them"
         )
     return text
 

@@ -76,7 +76,6 @@ MACROS: Final[tuple[MacroSpec, ...]] = (
         ("of_crawl", *BY_SITE, "min_similarity := 0.8", "min_words := 20"),
         sql.near_duplicates("of_crawl", "min_similarity", "min_words", select_site_rows),
         "near_duplicates(of_crawl, site := NULL, min_similarity := 0.8, min_words := 20): pages with the same main "
-        "text, "
-        "then such that share a part of their five-word runs.",
+        "text, then such that share a part of their five-word runs.",
     ),
 )

@@ -175,8 +175,8 @@ class Outcomes:
         self.set_aside(row, _outcome("missing", reason, detail, attempts), settled=settled)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields one row per capture that has an outcome, in the captures' order (``RECORD_SCHEMA``). Their ``rounds``
-        do not count this run yet."""
+        """Yields one row per capture that has an outcome, in the captures' order (``RECORD_SCHEMA``). Their
+        ``unsuccessful_runs`` do not count this run yet."""
         finished_rows = [row for row in range(self._rows) if self.name(row) in self.by_name]
         for start in range(0, len(finished_rows), _BATCH):
             rows = [self._row(row) for row in finished_rows[start : start + _BATCH]]
@@ -208,7 +208,7 @@ def is_settled(row: Row) -> bool:
 
 
 def with_this_round(records: pa.RecordBatch) -> pa.RecordBatch:
-    """Counts a run in which the source gave something in the ``rounds`` of pending captures.
+    """Counts a run in which the source gave something in the ``unsuccessful_runs`` of pending captures.
 
     Whether it did is known only at the end of the run, when most rows are in a spill file.
     """

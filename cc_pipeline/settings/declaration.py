@@ -210,8 +210,7 @@ def _names(kind: type, extension: str) -> list[str]:
     if invalid_fields:
         raise TypeError(
             f"{', '.join(sorted(invalid_fields))}: each field must be setting(default, help=…), read by its type, "
-            "without "
-            "decides_rows"
+            "without decides_rows"
         )
     return [declaration.name for declaration in declared]
 

@@ -161,8 +161,7 @@ def _proxy_address(written: str, variable: str) -> str:
     if not is_usable:
         raise UserInputError(
             f"{variable} is {redact_address(address)!r}, which is no address of an HTTP proxy; write "
-            "http://host:port (SOCKS is "
-            "not supported), or name the hosts that need none in NO_PROXY"
+            "http://host:port (SOCKS is not supported), or name the hosts that need none in NO_PROXY"
         )
     return address
 

@@ -54,13 +54,13 @@ class RetryPolicy:
 class ByteRange:
     """Bytes to read: ``length`` bytes from ``offset``, or the last ``length`` when ``offset`` is ``None``.
 
-    The object must still have the ETag ``etag``, as the transport gave it (or one of several, ``faults.any_of``), and
-    ``total`` bytes. ``tag`` is returned untouched with the bytes or the fault. ``tries`` lowers the number of attempts
-    at one place (``None``: as in the retry policy). ``avoid`` are places (``RangeBytes.source``) that are tried only if
-    no other has the bytes. ``ends`` are the offsets, in order, at which records of an explicit range end: a transport
-    with one place gives a long range in pieces that end there (``pieces.py``).
-    ``may_be_short``: if the object ends before the range, the bytes up to its end are enough. ``max_object_bytes``: if
-    a place sends the whole object instead, a range that ends within so many bytes is taken out of it."""
+    The object must still have the ETag ``etag``, as the transport gave it (or one of several, ``faults.join_etags``),
+    and ``total`` bytes. ``tag`` is returned untouched with the bytes or the fault. ``tries`` lowers the number of
+    attempts at one place (``None``: as in the retry policy). ``avoid`` are places (``RangeBytes.source``) that are
+    tried only if no other has the bytes. ``ends`` are the offsets, in order, at which records of an explicit range end:
+    a transport with one place gives a long range in pieces that end there (``pieces.py``). ``may_be_short``: if the
+    object ends before the range, the bytes up to its end are enough. ``max_object_bytes``: if a place sends the whole
+    object instead, a range that ends within so many bytes is taken out of it."""
 
     key: str
     offset: int | None

@@ -133,8 +133,7 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
     ):
         raise UserInputError(
             f"the lake {lake.source} holds tables of {lake_note.source}, not of {redact_address(source)}. Set "
-            "CC_PIPELINE_LAKE "
-            "to "
+            "CC_PIPELINE_LAKE to "
             "another place for this source, or use that lake with a home of its source"
         )
     refuse_unknown_layout(f"the lake {lake.source}", lake_note)

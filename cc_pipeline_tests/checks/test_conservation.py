@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from cc_pipeline.checks.conservation import conservation_verdict, count_balance
 from cc_pipeline.checks.doctor import examine
-from cc_pipeline.checks.outputs import held_back_verdict
+from cc_pipeline.checks.outputs import withheld_verdict
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import missing_captures_verdict
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -156,7 +156,7 @@ def test_a_capture_that_is_there_twice_holds_its_slice_back(home: Workspace, tab
     assert "twice" in conservation_verdict(home, Scope()).message
     broken(home)
     publish(home)
-    found = held_back_verdict(home)
+    found = withheld_verdict(home)
     assert (found.severity, found.wrong) == ("error", (KEY,))
     assert "doctor --repair" in found.advice
     for view in PER_CAPTURE:
@@ -173,7 +173,7 @@ def test_a_capture_that_is_there_twice_holds_its_slice_back(home: Workspace, tab
     assert find_repeating_slices(home) == {}
     assert conservation_verdict(home, Scope()).passed
     publish(home)
-    assert held_back_verdict(home).passed
+    assert withheld_verdict(home).passed
 
 
 def test_rows_that_another_program_added_are_found_too(home: Workspace) -> None:

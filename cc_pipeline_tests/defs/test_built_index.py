@@ -39,7 +39,7 @@ def test_a_run_without_a_yes_says_the_price_and_one_with_it_builds(workspace: Wo
         assert not refused.success
         assert "2 archive files have to be read whole" in failure_of(refused) and '"yes": true' in failure_of(refused)
         assert shards(workspace) == []
-        yes = {"yes": True, "most_files": 1}
+        yes = {"yes": True, "max_files": 1}
         built = execute(launcher.instance, workspace, "build_index", key=MONTH, index_archives=yes)
         [event] = built.get_asset_materialization_events()
         assert len(shards(workspace)) == 1

@@ -223,8 +223,7 @@ def _report_purge(report: PurgeReport) -> None:
     if report.fetching_crawls:
         _print(
             f"fetches that are running in {', '.join(report.fetching_crawls)} still use some files; maintenance "
-            "deletes "
-            "those later"
+            "deletes those later"
         )
 
 

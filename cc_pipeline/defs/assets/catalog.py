@@ -39,7 +39,7 @@ def index_archives(
     """Records ``built_index``: a Parquet file for each archive file. A stopped build goes on where it stopped."""
 
     def build(crawl: str) -> dict[str, Described]:
-        report = build_index(workspace, crawl, agreed=config.yes, max_files=config.most_files or None)
+        report = build_index(workspace, crawl, agreed=config.yes, max_files=config.max_files or None)
         crawl_metadata = to_metadata(report.per_target[crawl]) | crawl_links(workspace, crawl)
         return {"built_index": (row_counts(report.rows) | stage_metadata(report) | crawl_metadata, None)}
 

@@ -53,7 +53,7 @@ class BuildConfig(dg.Config):
     """Agreement to the cost, and how many files are indexed."""
 
     yes: bool = Field(default=False, description="Agree to the cost. A run without it shows the cost.")
-    most_files: int = Field(default=0, description="Archive files to index now; 0: all that are missing.")
+    max_files: int = Field(default=0, description="Archive files to index now; 0: all that are missing.")
 
 
 class FootersConfig(dg.Config):

@@ -98,8 +98,7 @@ def join_preferences(
     ]
     pages_query = (
         f"SELECT page, {policy_queries.origin_columns('url')}, crawl, {policy_queries.segment_expression()} AS "
-        "segment, fetch_time "
-        "AS fetched "
+        "segment, fetch_time AS fetched "
         "FROM sieve.main.asked"
     )
     robots_struct = "robots" if as_of == "fetch" else "newest"

@@ -129,8 +129,7 @@ def _find_java_problems() -> Iterator[EnvironmentFault]:
     if version_match is None:
         yield EnvironmentFault(
             f"Spark needs Java {_MIN_JAVA} or newer, and {java} -version ends with status {java_process.returncode} "
-            "and "
-            "names no version",
+            "and names no version",
             advice,
         )
     # Java 8 calls itself 1.8
