@@ -174,13 +174,17 @@ def _make_skipped_fault(
 
 
 def _read_named_crawls(settings: Settings, targets: Sequence[Target]) -> Mapping[str, Collection[str]]:
-    """Returns the crawls of each of ``targets`` whose captures a person listed."""
+    """Returns the crawls of each of ``targets`` whose captures a person listed. Raises ``UserInputError`` for a name
+    under which nobody added any: it has no crawl, so no part of the run would refuse it."""
+    from cc_pipeline.lake.target_definitions import plan_versions
     from cc_pipeline.named_captures.adding import list_named_captures
     from cc_pipeline.workspace.workspace import open_workspace
 
-    if not any(target.kind == GIVEN_KIND for target in targets):
+    named_targets = [target for target in targets if target.kind == GIVEN_KIND]
+    if not named_targets:
         return {}
     with open_workspace(settings) as workspace:
+        plan_versions(workspace.lake, named_targets)
         return list_named_captures(workspace.lake)
 
 

@@ -391,7 +391,7 @@ def check_statistics(row_groups: pa.Table) -> CheckResult:
     sources = row_groups[f"{KEY_COLUMN}_source"]
     metrics: dict[str, int | float | str] = {"row_groups": total}
     for entry in pc.value_counts(sources).to_pylist():
-        metrics[entry["values"] or "none"] = entry["counts"]
+        metrics[entry["values"] or "without bounds"] = entry["counts"]
     unbounded = sources.null_count
     if unbounded:
         message = (

@@ -11,7 +11,7 @@ import pytest
 from cc_pipeline.api import target_runs
 from cc_pipeline.api.target_runs import Part, run_targets
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, SourceRefuses
+from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, SourceRefuses, UserInputError
 from cc_pipeline.settings import load_settings
 
 CRAWLS = [f"CC-MAIN-20{year}-10" for year in range(25, 13, -1)]
@@ -68,3 +68,12 @@ def test_a_full_disk_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         run(tmp_path, monkeypatch, {3: PlaceFault("the disk is full", "")})
     asked, lasts, troubles = run(tmp_path, monkeypatch, {})
     assert (asked, lasts, troubles) == (CRAWLS, [False] * 11 + [True], [])
+
+
+def test_captures_that_nobody_added_are_refused_though_no_crawl_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target_runs, "_resolve_selection", lambda *_: (tuple(CRAWLS), True))
+    settings = load_settings({}, source=str(tmp_path), home=str(tmp_path / "home"))
+    with pytest.raises(UserInputError, match="nobody added captures as 'mine'"):
+        run_targets(settings, ["all"], [parse_target("captures:mine")])

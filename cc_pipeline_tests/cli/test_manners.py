@@ -43,6 +43,15 @@ def test_help_says_what_a_command_does(cli: Cli, command: tuple[str, ...]) -> No
     assert " ".join(command) not in NEEDS_EXAMPLES or "Examples" in said.out
 
 
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_examples_fit_a_terminal_of_80_columns(command: tuple[str, ...]) -> None:
+    found = WHOLE.commands[command[0]]
+    found = getattr(found, "commands", {})[command[1]] if len(command) > 1 else found
+    examples = (found.help or "").partition("Examples[/]")[2]
+    # a wrapped example can no longer be pasted; help has a margin of a column at each side
+    assert [line for line in examples.splitlines() if line.startswith("  ") and len(line) > 78] == []
+
+
 def test_what_needs_examples_is_there() -> None:
     assert {*NEEDS_EXAMPLES} <= {" ".join(command) for command in commands()}
 

@@ -70,7 +70,6 @@ def test_all_ship_off_and_one_command_turns_them_on_and_off(instance: dg.Dagster
         assert state.status is InstigatorStatus.RUNNING
     found = {one.name: one for one in read_automation_statuses(instance)}
     assert all(one.is_enabled and one.next is not None for one in found.values())
-    assert found["backfill_missing"].kind == "schedule"
     assert found["backfill_missing"].next.minute in (0, 30)
     assert set(set_all_automations(instance, is_enabled=False)) == SET
     assert not any(one.is_enabled for one in read_automation_statuses(instance))
@@ -80,10 +79,15 @@ def test_what_the_last_tick_said_is_shown(instance: dg.DagsterInstance) -> None:
     run = instance.add_run(dg.DagsterRun("extract_domain", tags={SUMMARY_TAG: "starts 3 partitions"}))
     for name, at, more in (
         ("watch_list", 100.0, {"status": TickStatus.SKIPPED, "skip_reason": "nothing new"}),
+        (
+            "failed_runs",
+            150.0,
+            {"status": TickStatus.SKIPPED, "skip_reason": "Initiating failed_runs. Set cursor to x"},
+        ),
         ("backfill_missing", 200.0, {"status": TickStatus.SUCCESS, "run_ids": [run.run_id]}),
     ):
         origin = of_the_ui(name)
-        kind = "SENSOR" if name == "watch_list" else "SCHEDULE"
+        kind = "SCHEDULE" if name == "backfill_missing" else "SENSOR"
         instance.create_tick(
             TickData(
                 instigator_origin_id=origin.get_id(),
@@ -98,6 +102,7 @@ def test_what_the_last_tick_said_is_shown(instance: dg.DagsterInstance) -> None:
     assert found["watch_list"].last_message == "nothing new", f"get_ticks: {_MOVED}"
     assert found["watch_list"].last is not None
     assert found["watch_list"].last.timestamp() == 100.0
+    assert found["failed_runs"].last_message == "skipped", "what Dagster says to itself is no message"
     assert found["backfill_missing"].last_message == "1 runs: starts 3 partitions"
     assert found["publication"].last is None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -41,7 +41,7 @@ def disable(home: options.Home = None) -> None:
 
 @app.command()
 def status(home: options.Home = None) -> None:
-    """Show each sensor and schedule: whether it is on, its last tick with its message, and its next tick."""
+    """Show each sensor and schedule: whether it is on, its last tick and what it said, and its next tick (in UTC)."""
     from cc_pipeline.defs.automation.automation_status import read_automation_statuses
     from cc_pipeline.defs.instance import find_silent_servers, open_instance
 
@@ -54,7 +54,6 @@ def status(home: options.Home = None) -> None:
     rows = [
         (
             automation.name,
-            automation.kind,
             "on" if automation.is_enabled else "off",
             _format_time(automation.last),
             automation.last_message,
@@ -62,7 +61,7 @@ def status(home: options.Home = None) -> None:
         )
         for automation in automations
     ]
-    show_table("automation", ["name", "kind", "", "last tick", "said", "next"], rows)
+    show_table("automation", ["name", "", "last", "said", "next"], rows)
     if not any(automation.is_enabled for automation in automations):
         console.print("all are off; turn them on with: cc-pipeline automation on")
     for server, runs in silent.items():
@@ -164,7 +163,10 @@ def _switch_all(settings: Settings, *, enable: bool) -> None:
 
 
 def _format_time(moment: datetime | None) -> str:
-    return f"{moment:%Y-%m-%d %H:%M}" if moment is not None else ""
+    """Formats a moment as a time of day in UTC, with the day if that is not today."""
+    if moment is None:
+        return ""
+    return f"{moment:%H:%M}" if moment.date() == datetime.now(UTC).date() else f"{moment:%Y-%m-%d %H:%M}"
 
 
 COMMANDS = {"automation": Command(app, FEATURES, 80)}

@@ -109,7 +109,7 @@ def export_(
 
       cc-pipeline catalog export --crawl CC-MAIN-2024-22 --out catalogs
 
-      cc-pipeline catalog export -c CC-MAIN-2024-22 -c CC-MAIN-2018-05 --out catalogs
+      cc-pipeline catalog export -c CC-MAIN-2024-22 -c CC-MAIN-2018-05 --out here
     """
     from cc_pipeline.api.run_steps import resolve_crawls
     from cc_pipeline.errors import disk_trouble
@@ -157,7 +157,7 @@ def import_(
 
       cc-pipeline catalog import catalogs/CC-MAIN-2024-22.catalog.parquet
 
-      cc-pipeline catalog import https://example.org/CC-MAIN-2024-22.catalog.parquet --digest 3f5a…
+      cc-pipeline catalog import https://example.org/22.catalog.parquet
     """
     from cc_pipeline.harvesting.imported_catalog import FOOTERS, import_catalog
     from cc_pipeline.workspace.workspace import open_workspace

@@ -59,7 +59,7 @@ def export(
 
       cc-pipeline export example.com --table page_text --out pages.parquet
 
-      cc-pipeline export --query "SELECT url, title FROM page_text" --out titles.jsonl
+      cc-pipeline export --query "SELECT url, title FROM page_text" --out some.csv
 
       cc-pipeline export example.com --format metadata-json --out example.tsv
     """

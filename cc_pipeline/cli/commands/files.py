@@ -47,7 +47,7 @@ def add_captures(
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Make captures that you name one by one a target: captures:NAME.
+    r"""Make captures that you name one by one a target: captures:NAME.
 
     A row has a location (warc_filename, warc_record_offset, and warc_record_length if it is known), or a URL with the
     time or the crawl of its capture, which is looked up in the index first. Columns may have the names of Athena, of
@@ -62,9 +62,11 @@ def add_captures(
 
       cc-pipeline files captures athena.csv --name swiss-pdf
 
-      cdxt --cc --from 2024 iter 'example.com/*' --jsonl | cc-pipeline files captures - --name example
+      cdxt --cc --from 2024 iter 'example.com/*' --jsonl \
+        | cc-pipeline files captures - --name example
 
-      cc-pipeline files captures mine.csv --column warc_filename=path --column warc_record_offset=start
+      cc-pipeline files captures mine.csv --column warc_filename=path \
+        --column warc_record_offset=start
 
       cc-pipeline run captures:rows -c CC-MAIN-2024-22
     """
@@ -125,7 +127,7 @@ def add_source(
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Read whole SequenceFiles of 2012, WAT or WET files, and publish cc.duckdb with their pages.
+    r"""Read whole SequenceFiles of 2012, WAT or WET files, and publish cc.duckdb with their pages.
 
     For WARC and ARC files an index is built instead. They become a collection that every command accepts as a crawl.
     Records are fetched from the files where they are.
@@ -134,13 +136,14 @@ def add_source(
 
       cc-pipeline files add metadata-00000 textData-00000 --kind sequencefile
 
-      cc-pipeline files add crawl-data/CC-MAIN-2024-22/segments/…/wat/….warc.wat.gz --kind wat
+      cc-pipeline files add crawl-data/CC-MAIN-2024-22/…/….warc.wat.gz --kind wat
 
       cc-pipeline files add texts.warc.wet.gz --kind wet --crawl CC-MAIN-2024-22
 
-      cc-pipeline files add *.warc.gz https://example.org/more.warc.gz --kind warc --crawl press
+      cc-pipeline files add *.warc.gz https://example.org/more.warc.gz \
+        --kind warc --crawl press
 
-      cc-pipeline run example.com --crawl LOCAL-press      (the pages of a site in them)
+      cc-pipeline run example.com --crawl LOCAL-press  (the pages of a site)
     """
     from cc_pipeline.defs.launcher import Launcher
     from cc_pipeline.derived_files.files import identify

@@ -110,7 +110,7 @@ def repair(crawl: options.Crawls, source: options.Source = None, home: options.H
 
       cc-pipeline index repair --crawl CC-MAIN-2018-05
 
-      cc-pipeline catalog coverage        (shows which crawls need it: without_statistics)
+      cc-pipeline catalog coverage    (without_statistics: which crawls need it)
     """
     from cc_pipeline.defs.launcher import Launcher
     from cc_pipeline.workspace.workspace import open_workspace

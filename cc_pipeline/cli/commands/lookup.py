@@ -65,7 +65,7 @@ def lookup(
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Find the captures of targets in crawls, in the cheapest index or in the one that --index names.
+    r"""Find the captures of targets in crawls, in the cheapest index or in the one that --index names.
 
     Captures go to standard output (or --out). Notes about what was read, and about gaps, go to standard error.
 
@@ -73,17 +73,19 @@ def lookup(
 
       cc-pipeline lookup example.com --crawl CC-MAIN-2024-22
 
-      cc-pipeline lookup url:http://example.com/ -c CC-MAIN-2012 --index btree --format jsonl
+      cc-pipeline lookup example.com -c CC-MAIN-2012 --index btree --format jsonl
 
-      cc-pipeline lookup suffix:gov.uk -c newest --where "status=200 and mime=text/html" --out gov.parquet
+      cc-pipeline lookup suffix:gov.uk -c newest \
+        --where "status=200 and mime=text/html" --out gov.parquet
 
       cc-pipeline lookup example.com example.org -c 2018..2024 --count
 
-      cc-pipeline lookup example.com -c newest --format csv --columns url,fetch_time | head
+      cc-pipeline lookup example.com -c newest --columns url,fetch_time | head
 
       cc-pipeline lookup url:example.com/about -c 2018..2024 --out about.parquet
 
-      cc-pipeline lookup '* where mime=application/pdf and tld=ch' -c newest --out swiss.parquet
+      cc-pipeline lookup '* where mime=application/pdf and tld=ch' -c newest \
+        --out swiss.parquet
 
     Crawls are searched one after the other, the newest first, and each result is written at once. A crawl without an
     index is skipped with a note. If the index of a crawl cannot be read, the command names it and ends with status 3.

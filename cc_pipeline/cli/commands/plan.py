@@ -61,9 +61,9 @@ def plan(
 
       cc-pipeline plan example.com -c CC-MAIN-2025-18 --facts
 
-      cc-pipeline plan suffix:gov.uk -c newest --hosts "prank10 > 5 and fetch_200 > 100"
+      cc-pipeline plan suffix:gov.uk -c newest --hosts "prank10 > 5"
 
-      cc-pipeline plan suffix:gov.uk example.org -c newest -c CC-MAIN-2018-05 --index parquet --locate
+      cc-pipeline plan suffix:gov.uk -c newest --index parquet --locate
     """
     check_format(output)
     with open_question(

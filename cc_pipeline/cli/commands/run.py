@@ -71,7 +71,7 @@ def run(
         typer.Option("--refetch", help="Only fetch quarantined and missing records again, also those that are final."),
     ] = False,
 ) -> None:
-    """Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
+    r"""Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
 
     Ends with status 3 if the source did not return everything: run the same command again, it fetches only the rest.
     If the source refuses requests, the command waits; Ctrl-C keeps everything fetched. New targets found in no crawl
@@ -81,22 +81,24 @@ def run(
 
       cc-pipeline run example.com --crawl CC-MAIN-2024-22
 
-      cc-pipeline run example.com host:www.example.org -c newest --subset warc --subset robotstxt
+      cc-pipeline run example.com host:www.example.org -c newest \
+        --subset warc --subset robotstxt
 
       cc-pipeline run prefix:http://www.example.com/blog/ -c CC-MAIN-2012
 
-      cc-pipeline run example.com -c 2018..2024                  (crawl by crawl, the newest first)
+      cc-pipeline run example.com -c 2018..2024           (the newest first)
 
-      cc-pipeline run example.com -c all                         (then: cc-pipeline export example.com --table page_text
-                                                                  --out example.jsonl, all its texts in one file)
+      cc-pipeline run example.com -c all
 
-      cc-pipeline run "set:press = @press.txt" -c newest         (one member per line)
+      cc-pipeline export example.com --table page_text --out example.jsonl
 
-      cc-pipeline run @sites.txt -c newest --watched             (one target per line, and the watch list)
+      cc-pipeline run "set:press = @press.txt" -c newest  (one member per line)
 
-      cc-pipeline run suffix:gov.uk -c newest --hosts "prank10 > 5 and fetch_200 > 100"
+      cc-pipeline run @sites.txt -c newest --watched      (and the watch list)
 
-      cc-pipeline run publisher.com -c CC-NEWS-2026-05           (prints the cost of building its index first)
+      cc-pipeline run suffix:gov.uk -c newest --hosts "prank10 > 5"
+
+      cc-pipeline run publisher.com -c CC-NEWS-2026-05    (prints the cost first)
 
       cc-pipeline run example.com -c newest --refetch
     """

@@ -64,7 +64,7 @@ def sql(
 
     [bold]Examples[/]
 
-      cc-pipeline sql "SELECT crawl, count(*) FROM captures GROUP BY ALL ORDER BY ALL"
+      cc-pipeline sql "SELECT crawl, count(*) FROM captures GROUP BY ALL"
 
       cc-pipeline sql --csv "SELECT url, title FROM page_text" > titles.csv
 
@@ -72,7 +72,7 @@ def sql(
 
       cc-pipeline sql @questions.sql
 
-      cc-pipeline sql --catalog "SELECT crawl, count(*), sum(rows) FROM row_groups GROUP BY crawl ORDER BY crawl"
+      cc-pipeline sql --catalog "SELECT crawl, path, rows FROM row_groups"
     """
     from cc_pipeline.cli.sql_results import choose_format, run_statements
     from cc_pipeline.lake.published_file import open_for_queries, translate_errors

@@ -244,9 +244,11 @@ def add(targets: _Texts, home: options.Home = None) -> None:
 
       cc-pipeline targets add example.com münchen.de
 
-      cc-pipeline targets add host:www.example.org suffix:gov.uk "set:press = bbc.co.uk, nytimes.com"
+      cc-pipeline targets add host:www.example.org suffix:gov.uk
 
-      cc-pipeline targets add "set:press = @press.txt"      (a file beside domains.txt, one member per line)
+      cc-pipeline targets add "set:press = bbc.co.uk, nytimes.com"
+
+      cc-pipeline targets add "set:press = @press.txt"  (beside domains.txt)
     """
     settings = load_settings(home=home)
     parsed = user_input.read_targets(targets, settings, settings.watch_list_path.parent)
@@ -300,9 +302,9 @@ def remove(
 
       cc-pipeline targets remove example.com --purge
 
-      cc-pipeline targets remove example.com --purge --plan DIGEST       (without confirmation: the digest of --dry-run)
+      cc-pipeline targets remove example.com --purge --plan DIGEST
 
-      cc-pipeline targets remove example.com --verify       (after a purge, from any home of the lake)
+      cc-pipeline targets remove example.com --verify  (after a purge)
 
       cc-pipeline targets remove example.com --subset robotstxt
     """

@@ -83,7 +83,7 @@ def build_index(
 
       cc-pipeline index build --btree --crawl CC-MAIN-2024-22
 
-      cc-pipeline index build --btree --crawl CC-MAIN-2009-2010 --arcs arc-files.txt
+      cc-pipeline index build --btree -c CC-MAIN-2009-2010 --arcs arc-files.txt
     """
     if btree:
         if max_files is not None:
@@ -156,7 +156,7 @@ def search(
 
       cc-pipeline index search rev:com.nytimes --crawl CC-MAIN-2012 --limit 20
 
-      cc-pipeline index search url:http://example.com/ -c CC-MAIN-2024-22 --format jsonl
+      cc-pipeline index search url:example.com/ -c CC-MAIN-2024-22 --format jsonl
     """
     from cc_pipeline.harvesting.url_index import archive_names
     from cc_pipeline.index.lookup import open_locators

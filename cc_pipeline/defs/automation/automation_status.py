@@ -13,11 +13,10 @@ from cc_pipeline.defs.partitions import SUMMARY_TAG
 
 @dataclass(frozen=True, slots=True)
 class AutomationStatus:
-    """The state of a sensor or schedule (``kind``), with the message of its last tick (``last_message``). ``next`` is
+    """The state of a sensor or schedule, with the message of its last tick (``last_message``). ``next`` is
     the time of the next tick; ``None`` while it is off."""
 
     name: str
-    kind: str
     is_enabled: bool
     last: datetime | None
     last_message: str
@@ -44,12 +43,14 @@ def read_automation_statuses(instance: dg.DagsterInstance) -> Iterable[Automatio
     for automation in list_automations():
         is_enabled, tick = is_running(instance, automation), read_last_tick(instance, automation)
         last = datetime.fromtimestamp(tick.timestamp, UTC) if tick is not None else None
-        kind = "sensor" if isinstance(automation, dg.SensorDefinition) else "schedule"
         message = ""
         if tick is not None:
-            message = tick.message or _describe_requests(instance, tick.runs) or tick.status.lower()
+            # a sensor of runs has no message of its own: Dagster's is about its cursor
+            is_cursor_note = isinstance(automation, dg.RunStatusSensorDefinition) and tick.status == "SKIPPED"
+            told = "" if is_cursor_note else tick.message
+            message = told or _describe_requests(instance, tick.runs) or tick.status.lower()
         yield AutomationStatus(
-            automation.name, kind, is_enabled, last, message, _find_next_tick(automation, last) if is_enabled else None
+            automation.name, is_enabled, last, message, _find_next_tick(automation, last) if is_enabled else None
         )
 
 

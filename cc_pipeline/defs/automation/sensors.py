@@ -205,7 +205,8 @@ def watch_list(
         return dg.SkipReason(f"{refused}{note}")
     if watched.note is not None:
         context.log.warning(watched.note)
-    return dg.SensorResult(dynamic_partitions_requests=[namespace.target.build_add_request(new)])
+    added = f"added {len(new):,} targets of the watch list as partitions{note}"
+    return dg.SensorResult(skip_reason=added, dynamic_partitions_requests=[namespace.target.build_add_request(new)])
 
 
 @sensor(seconds=86_400, job="harvest_crawl")

@@ -80,9 +80,9 @@ def copy(
 
     [bold]Examples[/]
 
-      cc-pipeline delivery copy example.com --crawl CC-MAIN-2024-22 --to s3://my-bucket/common_crawl --parallel 8
+      cc-pipeline delivery copy example.com -c CC-MAIN-2024-22 --to s3://bucket/cc
 
-      cc-pipeline delivery copy "rev:com.nytimes.blogs" -c CC-MAIN-2012 --to ./blogs --convert warc
+      cc-pipeline delivery copy example.com -c CC-MAIN-2012 --to a --convert warc
     """
     if convert not in (None, "warc"):
         raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
@@ -387,7 +387,7 @@ def certify_(
 
     [bold]Examples[/]
 
-      cc-pipeline delivery certify example.com -c CC-MAIN-2024-22 --out example.json
+      cc-pipeline delivery certify example.com -c CC-MAIN-2024-22 --out proof.json
     """
     if out.suffix != ".json":
         raise UserInputError(f"--out is {out}; a certificate is a .json file, with others beside it")

@@ -73,7 +73,7 @@ def facts(
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Show facts of a site's hosts from datasets: size, ranks, robots.txt, links, and your own data.
+    r"""Show facts of a site's hosts from datasets: size, ranks, robots.txt, links, and your own data.
 
     The first look-up in a crawl fetches the footers of a dataset's files (some 30 requests). The cost is printed to
     standard error. Results are stored: a repeated look-up sends no requests.
@@ -82,11 +82,14 @@ def facts(
 
       cc-pipeline facts show example.com -c CC-MAIN-2025-18
 
-      cc-pipeline facts show suffix:gov.uk -c newest --hosts "prank10 > 5 and fetch_200 > 100" --format csv
+      cc-pipeline facts show suffix:gov.uk -c newest \
+        --hosts "prank10 > 5 and fetch_200 > 100" --format csv
 
-      cc-pipeline facts show example.com -c CC-MAIN-2024-18 --captures --dataset gneissweb-urls --format csv
+      cc-pipeline facts show example.com -c CC-MAIN-2024-18 --captures \
+        --dataset gneissweb-urls --format csv
 
-      cc-pipeline facts show example.com -c 2024..2025 --dataset host-index --columns crawl,host,fetch_200
+      cc-pipeline facts show example.com -c 2024..2025 \
+        --dataset host-index --columns crawl,host,fetch_200
     """
     from cc_pipeline.extensions.host_facts.dataset_question import refuse_gaps
     from cc_pipeline.extensions.host_facts.host_selection import datasets_for_crawl, facts_of

@@ -52,9 +52,9 @@ def policies(
 
     [bold]Examples[/]
 
-      cc-pipeline policies example.com                     (in the crawls that the home has of it)
+      cc-pipeline policies example.com          (in the crawls that are here)
 
-      cc-pipeline policies prefix:https://www.example.com/blog/ --crawl CC-MAIN-2024-22
+      cc-pipeline policies prefix:https://www.example.com/blog/ -c CC-MAIN-2024-22
 
       cc-pipeline policies @sites.txt -c 2023..2024
     """
@@ -163,9 +163,9 @@ def dataset(
 
       cc-pipeline dataset set:press --language en --language de --out corpus
 
-      cc-pipeline dataset set:press --respect tdm,ai-train,gptbot --as-of latest --out corpus
+      cc-pipeline dataset set:press --respect tdm,noai --as-of latest --out corpus
 
-      cc-pipeline dataset -l fra --words 200.. --rules gopher --near 0.7 --format jsonl --out francais
+      cc-pipeline dataset -l fra --words 200.. --near 0.7 --format jsonl --out fra
     """
     from cc_pipeline.extensions.policies.dataset_export import make_dataset
 

@@ -36,7 +36,7 @@ def report(
     ] = False,
     home: options.Home = None,
 ) -> None:
-    """Write a page about a target: one HTML file with everything in it, from what was published last.
+    r"""Write a page about a target: one HTML file with everything in it, from what was published last.
 
     Captures over time, what changed, languages, link neighbours, feeds, what is missing and why. The file needs nothing
     beside it and no network, and prints.
@@ -55,7 +55,8 @@ def report(
 
       cc-pipeline report @sites.txt          (a page for each line)
 
-      cc-pipeline report example.com --from CC-MAIN-2018-05 --to CC-MAIN-2024-22 --format text
+      cc-pipeline report example.com --from CC-MAIN-2018-05 --to CC-MAIN-2024-22 \
+        --format text
     """
     from cc_pipeline.extensions.reports.api import reports
 

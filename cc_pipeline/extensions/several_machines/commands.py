@@ -42,7 +42,7 @@ def init(
         ),
     ] = None,
 ) -> None:
-    """Write the folder of an instance for several people, which is also its home. Existing files are kept.
+    r"""Write the folder of an instance for several people, which is also its home. Existing files are kept.
 
     The folder has a dagster.yaml (PostgreSQL, queued runs, compute logs on S3), a workspace.yaml, a .env for settings
     and secrets, and an example for Docker. docs/extensions/several_machines.md has the next steps. Source, contact and
@@ -50,11 +50,13 @@ def init(
 
     [bold]Examples[/]
 
-      cc-pipeline team init /srv/cc_pipeline --lake s3://our-lake/cc --logs s3://our-logs/cc
+      cc-pipeline team init /srv/cc --lake s3://lake/cc --logs s3://logs/cc
 
-      cc-pipeline team init . --lake s3://lake/cc --logs s3://logs/cc --endpoint http://minio:9000
+      cc-pipeline team init . --lake s3://lake/cc --logs s3://logs/cc \
+        --endpoint http://minio:9000
 
-      cc-pipeline team init . --lake s3://lake/cc --logs s3://logs/cc --hosts one.internal,two.internal
+      cc-pipeline team init . --lake s3://lake/cc --logs s3://logs/cc \
+        --hosts one.internal,two.internal
     """
     place = Path.cwd() if folder is None else folder.expanduser().resolve()
     print_written(_write_team(place, lake, logs, endpoint or "", _parse_hosts(hosts)))

@@ -35,7 +35,7 @@ def task(
 
     [bold]Examples[/]
 
-      cc-pipeline task s3://bucket/lake/records/CC-MAIN-2024-22/plans/4f1e/000003.json
+      cc-pipeline task s3://bucket/records/CC-MAIN-2024-22/plans/4f1e/000003.json
 
       cc-pipeline task /mnt/lake/records/CC-MAIN-2024-22/plans/4f1e/000003.json
     """

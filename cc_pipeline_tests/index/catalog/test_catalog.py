@@ -240,7 +240,7 @@ def test_checks_tell_good_from_bad():
         [{"url_surtkey_min": b"a", "url_surtkey_max": b"c"}, {"url_surtkey_min": b"b", "url_surtkey_max": b"d"}, {}]
     )
     assert check_sortedness(overlapping).metrics == {"pairs": 1, "overlapping": 1}
-    assert check_statistics(overlapping).metrics["none"] == 1
+    assert check_statistics(overlapping).metrics["without bounds"] == 1
     assert "nothing to mend" in check_sortedness(overlapping).message
     assert "job repair_statistics" in check_statistics(overlapping).message
     assert check_sortedness(row_groups([])).passed
