@@ -153,7 +153,7 @@ def test_a_capture_that_is_there_twice_holds_its_slice_back(home: Workspace, tab
     home.lake.commit(table, pa.concat_tables([rows, rows]), [MINE.where], {})
     assert find_slices_with_repeats(home.lake, table) == {MINE}
     assert find_repeating_slices(home) == {MINE: (table,)}
-    assert "twice" in conservation_verdict(home, Scope()).message
+    assert "repeated" in conservation_verdict(home, Scope()).message
     broken(home)
     publish(home)
     found = withheld_verdict(home)
