@@ -249,7 +249,7 @@ _PARTS: tuple[tuple[str, object, str], ...] = (
     ("scan", tree, "body_text"),
     ("links", tree, "_finish_links"),
     ("json_ld", about, "json_ld"),
-    ("marks", Marks, "look"),
+    ("marks", Marks, "collect"),
     ("marks", Marks, "structured"),
     ("dates", about, "published"),
     ("dates", about, "modified"),

@@ -267,13 +267,13 @@ def test_a_reader_of_before_reads_until_the_retention_has_passed(
 #: What is stopped, in the order of the steps, and whether behind its first call or before it.
 STEPS: list[tuple[object, str, bool]] = [
     (purging, "write_note", True),
-    (purging, "hold", True),
-    (purging, "empty_slices", True),
+    (purging, "record_inventory", True),
+    (purging, "empty_notes", True),
     (purging.Stage, "empty", True),
-    (purging.targets, "forget", False),
+    (purging.targets, "delete_definitions", False),
     (purging, "publish_warehouse", False),
-    (record_moves, "write_again", True),
-    (record_moves, "_follow", True),
+    (record_moves, "rewrite_file", True),
+    (record_moves, "_relocate_rows", True),
     (purging, "vacuum_now", False),
     (purging, "end_note", False),
 ]

@@ -37,7 +37,7 @@ POLICY = RefusalPolicy(probes=(50.0, 150.0))
 
 def refused(path: Path) -> None:
     budget = Budget(path, HOST, LIMITS, POLICY)
-    budget.apply_event(forbidden(reason="403 from it"))
+    budget.apply_event(forbidden(why="403 from it"))
     budget.close()
 
 

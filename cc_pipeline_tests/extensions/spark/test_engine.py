@@ -249,7 +249,7 @@ def test_what_a_killed_driver_left_is_taken_over(
     assert len(find_unnamed_files(mine)) >= 2
     found = made(mine, slugs, spark(), PAGES)
     reports = [one.reports["records"] for one in found.values()]
-    assert all("taken over" in note for report in reports for note in report.notes[:1])
+    assert all("adopted" in note for report in reports for note in report.notes[:1])
     if at == "its commit":
         assert {report.requests for report in reports} == {0}
     assert_same(again(bucket, local, tmp_path / "local"), mine, slugs)
@@ -269,7 +269,7 @@ def test_a_purge_takes_what_lost_tasks_and_killed_drivers_left(
         raise Killed
 
     plans = tmp_path / "home" / "lake" / "records" / NEW / "plans"
-    for room, step in ((engine, "_fetched"), (engine, "_kept")):
+    for room, step in ((engine, "_merge_task_results"), (engine, "_write_kept_pages")):
         with monkeypatch.context() as patched, pytest.raises(Killed):
             # as one that is killed: its process does none of this
             patched.setattr(Plans, "delete", lambda _: None)
