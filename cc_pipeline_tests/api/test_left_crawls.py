@@ -75,5 +75,5 @@ def test_captures_that_nobody_added_are_refused_though_no_crawl_has_them(
 ) -> None:
     monkeypatch.setattr(target_runs, "_resolve_selection", lambda *_: (tuple(CRAWLS), True))
     settings = load_settings({}, source=str(tmp_path), home=str(tmp_path / "home"))
-    with pytest.raises(UserInputError, match="nobody added captures as 'mine'"):
+    with pytest.raises(UserInputError, match="this home has no captures named 'mine'"):
         run_targets(settings, ["all"], [parse_target("captures:mine")])

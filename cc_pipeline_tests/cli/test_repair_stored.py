@@ -55,7 +55,7 @@ def test_damaged_records_are_found_by_reading_them_and_repaired(cli: Cli, home: 
     said = cli("doctor", "--verify", "--all", "--home", home)
     assert said.status == 1
     assert "1 are damaged" in said.shown
-    assert "give both" in cli("doctor", "--all", "--home", home).told
+    assert "--all is an option of --verify" in cli("doctor", "--all", "--home", home).told
     said = cli("doctor", "--verify", "--all", "--repair", "--home", home)
     assert said.status == 0, said.out
     said = cli("doctor", "--verify", "--all", "--home", home)
