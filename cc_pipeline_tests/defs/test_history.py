@@ -249,7 +249,7 @@ def test_it_is_the_same_on_postgresql(settings: Settings) -> None:
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("step", ["delete_files", "delete_notes_of", "delete_strays", "note"])
+@pytest.mark.parametrize("step", ["delete_files", "delete_notes_of", "delete_orphaned_notes", "write_notes"])
 def test_it_may_be_killed_anywhere(settings: Settings, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plain: Callable[..., object] = getattr(history, step)
 

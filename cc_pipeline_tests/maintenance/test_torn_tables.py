@@ -265,7 +265,7 @@ def test_a_torn_definition_names_no_slices(workspace: Workspace) -> None:
 @pytest.mark.matrix
 @pytest.mark.parametrize(
     ("kind", "at"),
-    [("entry", "_write"), ("entry", "_set_aside"), ("rows", "_set_aside"), ("rows", "commit_actions")],
+    [("entry", "_write"), ("entry", "_keep_copy"), ("rows", "_keep_copy"), ("rows", "commit_actions")],
 )
 def test_a_repair_that_is_killed_goes_on(
     world: World, workspace: Workspace, kind: str, at: str, monkeypatch: pytest.MonkeyPatch
