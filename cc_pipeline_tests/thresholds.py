@@ -74,57 +74,19 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
 #: shown, what is drawn, sizes beyond which there is a fault, prices, shares that people are told, and what only says
 #: how much is asked or held in a buffer at the same time.
 STAYS: Final = frozenset(
-    {
-        *(
-            "COMPRESSION_LEVEL",
-            "DEFAULT_ROTATION",
-            "LEAST_CAPTURES",
-            "LARGEST_JOURNAL",
-            "LIFE",
-            "LOOKS",
-            "MANY",
-            "MAX_RECORD_BYTES",
-        ),
-        *("MISMATCHED", "MOST_ROUNDS", "MOST_TRIES", "PLANS", "RETENTION_FLOOR_HOURS", "RETENTION_HOURS"),
-        *(
-            "RETENTION_SECONDS",
-            "SAMPLE",
-            "_AHEAD",
-            "_ALL_MEMBERS",
-            "_BLINK",
-            "_BOUND_BYTES",
-            "_BUFFER",
-            "_BYTES_AT_ONCE",
-        ),
-        *("_CLOSED", "_CLUSTER_BYTES", "_COMMIT_TRIES", "_DAY_SECONDS", "_DIGEST_HEX", "_DOUBT", "_ETAGS", "_EXTRA"),
-        *(
-            "_FARTHEST",
-            "_FEW",
-            "_FILES",
-            "_FOLLOWED",
-            "_FOOTER_BYTES",
-            "_FORGOTTEN",
-            "_FOR_THE_END",
-            "_GONE",
-            "_GROWS",
-            "_HEAD",
-            "_ID_CHARACTERS",
-        ),
-        *("_KEPT", "_LARGEST", "_LARGEST_NOTE", "_LARGE_BUFFER", "_LONGEST", "_LONG_TEXT"),
-        *(
-            "_MAX_BLOCK",
-            "_MEMBERS",
-            "_MEMBER_BYTES",
-            "_MOST",
-            "_MOST_STEPS",
-            "_NAMED",
-            "_NONE_YET",
-            "_NO_OFFSET",
-            "_PARALLEL",
-        ),
-        *("_PATIENCE", "_PROBES", "_RANDOM", "_RANGES_AN_EXTRA", "_RENEWALS", "_SAMPLE", "_SECONDS", "_SMALL", "_SUMS"),
-        *("_SWELLING", "_TELLING", "_TRAILER", "_TRIES", "_UNKNOWN", "_WIDE", "_WITNESSES"),
-    }
+    """
+    DEFAULT_ROTATION LARGEST_JOURNAL LIFE MANY_LOSSES MAX_MISMATCH_SHARE MAX_PLANS MAX_RECHECKED_FILES
+    MAX_RECORD_BYTES MAX_ROUNDS MAX_TRIES MIN_CAPTURES RETENTION_FLOOR_HOURS RETENTION_HOURS RETENTION_SECONDS
+    SAMPLE _ABANDONED_AFTER _ALL_MEMBERS _BLINK _BUCKETS _BUFFER _BYTES_AT_ONCE _CLOSED _CLUSTER_BYTES
+    _COMMIT_TRIES _COPY_FACTOR _DAY_SECONDS _DIGEST_HEX _DIGEST_MASK _ETAGS _EXTRA _FARTHEST _FEW_FILES _FILES
+    _FOOTER_BYTES _FORGET_SECONDS _FOR_THE_END _GROWS _HEAD _HEAD_BYTES _ID_CHARACTERS _LARGEST _LARGE_BUFFER
+    _LOCK_WAIT_SECONDS _LONG_TEXT _MAX_ATTEMPTS _MAX_BLOCK _MAX_JSON_BYTES _MAX_LEASE_BYTES _MAX_LIST_BYTES
+    _MAX_NAMED_SLICES _MAX_NAMED_TARGETS _MAX_NOTE_BYTES _MAX_SECONDS _MAX_SOURCES _MAX_STEPS
+    _MAX_SYNCED_ENTRIES _MAX_THREADS _MEMBERS _MEMBER_BYTES _MIN_LABEL_LETTERS _MISSING_SIZE _NO_OFFSET
+    _NO_TABLE _OUTLINED_MEMBERS _PARALLEL _PARALLEL_FILES _PARALLEL_FOOTERS _PARALLEL_READS _PENDING_PER_THREAD
+    _PROBES _RANDOM _RANGES_AN_EXTRA _RENEWALS _RETAINED_LISTS _SAMPLE_FILES _SUSPECT_AFTER _TRAILER _TRIES
+    _UNKNOWN_SIZE _UNPROVEN_TRIES _WIDE_SHARE
+    """.split()
 )
 #: Groups of partitions as small.
 SMALL_ENGINE: Final = LocalEngine(partitions=2, captures=40)
