@@ -11,10 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -119,7 +121,9 @@ def everything(home: Path) -> Iterator[tuple[Path, bytes]]:
                 yield path, member.content
                 at += member.consumed
         if path.name.endswith(".parquet") and "tables" in path.parts:
-            yield path, repr(pq.read_table(path, partitioning=None).to_pydict()).encode()
+            # a purge that is killed while it writes the rows that stay leaves a file without an end
+            with suppress(pa.ArrowInvalid):
+                yield path, repr(pq.read_table(path, partitioning=None).to_pydict()).encode()
 
 
 def traces(home: Path, wanted: list[bytes]) -> list[str]:

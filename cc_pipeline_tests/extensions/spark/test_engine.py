@@ -274,7 +274,7 @@ def test_a_purge_takes_what_lost_tasks_and_killed_drivers_left(
             # as one that is killed: its process does none of this
             patched.setattr(Plans, "delete", lambda _: None)
             patched.setattr(room, step, killed)
-            if step == "_fetched":
+            if step == "_merge_task_results":
                 fetch_captures(mine, NEW, [goes], engine=spark(), replay=True)
             else:
                 patched.setattr(plan, "PARSER_VERSION", str(int(PARSER_VERSION) + 1))
