@@ -229,7 +229,7 @@ def b_tree(report: Report, work: Path) -> None:
         "started = time.perf_counter()\n"
         "with Transport(sys.argv[1]) as transport:\n"
         "    about = build_from_columnar(sys.argv[2], ['warc'], transport, Footers(transport, [sys.argv[3]]),"
-        " Path(sys.argv[4])).about\n"
+        " Path(sys.argv[4])).metadata\n"
         "seconds = time.perf_counter() - started\n"
         "status = Path('/proc/self/status').read_text()\n"
         "peak = int(status.split('VmHWM:')[1].split()[0]) / 1024\n"

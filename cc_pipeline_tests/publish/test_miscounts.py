@@ -142,7 +142,7 @@ def test_a_file_that_is_brought_back_is_published_again(bucket: Bucket, tmp_path
     assert shown(workspace) != before
     path.with_suffix(".away").rename(path)
     verdict = publication_verdict(workspace)
-    assert (verdict.severity, "by now" in verdict.message) == ("error", True)
+    assert (verdict.severity, "correct now" in verdict.message) == ("error", True)
     publish(workspace)
     assert shown(workspace) == before
     assert publication_verdict(workspace).passed
