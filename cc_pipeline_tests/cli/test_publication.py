@@ -84,7 +84,7 @@ def test_after_a_failed_publication_nothing_ends_well_until_the_next(
         assert cli(*run).status == 1
     said = cli("doctor", "--home", home)
     assert said.status == 1
-    assert "does not show the lake as it is" in said.shown
+    assert "is out of date: tables changed since it was written" in said.shown
     assert (cli(*run).status, shown(home, OTHER)) == (0, len(world.truth.captures_of(NEW, subset="warc", domain=OTHER)))
     # nothing is to be made, and the file is damaged in its place
     path = home / "cc.duckdb"

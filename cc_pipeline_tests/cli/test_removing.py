@@ -97,11 +97,11 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
     looked = cli("doctor", "--verify", "--all", "--home", home)
     assert looked.status == 0, looked.out
     again = cli("targets", "remove", "example.com", "--purge", "--plan", plan, "--home", home)
-    assert (again.status, "no target here is called 'example.com'" in again.err) == (1, True)
+    assert (again.status, "this home has no target 'example.com'" in again.err) == (1, True)
     looked = cli("targets", "remove", "example.com", "--verify", "--home", home)
     assert (looked.status, "LEFT" in looked.out, "no leftovers" in looked.out) == (0, False, True), looked.err
     strange = cli("targets", "remove", "example.net", "--verify", "--home", home)
-    assert (strange.status, "no target here is called" in strange.err) == (1, True), "green only where it looked"
+    assert (strange.status, "this home has no target" in strange.err) == (1, True), "green only where it looked"
     assert cli("run", "-c", NEW, "example.com", "--home", home).status == 0
     looked = cli("targets", "remove", "example.com", "--verify", "--home", home)
     assert (looked.status, "rows in page_text" in looked.out) == (1, True)
