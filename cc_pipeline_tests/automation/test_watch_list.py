@@ -178,7 +178,7 @@ class TestWhatIsRight:
         assert found.note is not None
         assert "line 2: '..'" in found.note
         assert "line 3:" in found.note
-        assert "the other 2 targets count" in found.note
+        assert "the other 2 targets are watched" in found.note
         with pytest.raises(UserInputError):
             watch_list.read(path)
 
