@@ -163,7 +163,7 @@ def test_a_list_that_stays_is_parsed_once(path: Path, monkeypatch: pytest.Monkey
 
 
 def test_text_without_a_folder_reads_no_file() -> None:
-    with pytest.raises(UserInputError, match="write it into the watch list"):
+    with pytest.raises(UserInputError, match="write the members out instead"):
         parse_target("set:press = @press.txt")
 
 
