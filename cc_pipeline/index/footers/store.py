@@ -89,6 +89,12 @@ class FooterStore:
             raise UserInputError(f"{crawl!r} is no name of a crawl")
         return self.folder / crawl
 
+    def crawls(self) -> tuple[str, ...]:
+        """Returns the crawls that have a folder."""
+        if not self.folder.is_dir():
+            return ()
+        return tuple(sorted(child.name for child in self.folder.iterdir() if child.is_dir()))
+
 
 class CrawlFooters:
     """The index of one crawl's footers: the last entry written for each path counts."""
