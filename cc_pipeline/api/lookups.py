@@ -58,15 +58,17 @@ def open_lookup(
     targets; the slugs of the targets stay the same.
 
     Claims the home, because its catalog must never answer for another source. Raises ``UserInputError`` for text that
-    is no crawl or condition, and for a home of another source.
+    is no crawl or condition, for captures that nobody added, and for a home of another source.
     """
     parsed = tuple(targets)
     if where:
         parsed = tuple(replace(target.where_too(where), slug=target.slug) for target in parsed)
     claim_home(settings)
+    from cc_pipeline.lake.target_definitions import plan_versions
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace:
+        plan_versions(workspace.lake, parsed)  # refuses captures that nobody added, which no index lists
         crawl_ids = resolve_crawls(workspace, crawls)
         yield LookupRequest(workspace, tuple(crawl_ids), parsed)
 

@@ -229,6 +229,7 @@ def refuse_unknown(
         else slugs
     )
     refused = [target for target in unknown_targets if target.slug in singly] if known_slugs else unknown_targets
+    refuse_unnamed_captures(settings, refused)
     for target in refused:
         label = f"set:{target.value}" if target.kind == "set" else target.definition
         raise UserInputError(
@@ -239,6 +240,17 @@ def refuse_unknown(
             f"this home has no captures of {len(unknown_targets):,} of {len(targets):,} targets, such as "
             f"{unknown_targets[0].definition}: these were not run, or no crawl that was run has them"
         )
+
+
+def refuse_unnamed_captures(settings: Settings, targets: Iterable[Target]) -> None:
+    """Raises ``UserInputError`` for a target ``captures:NAME`` if nobody added captures under this name."""
+    from cc_pipeline.commoncrawl.target import GIVEN_KIND
+    from cc_pipeline.lake.target_definitions import plan_versions
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    if named_targets := [target for target in targets if target.kind == GIVEN_KIND]:
+        with open_workspace(settings) as workspace:
+            plan_versions(workspace.lake, named_targets)
 
 
 def _suggest_alternative(connection: DuckDBPyConnection, settings: Settings, target: Target, label: str) -> str:

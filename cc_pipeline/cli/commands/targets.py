@@ -257,6 +257,7 @@ def add(targets: _Texts, home: options.Home = None) -> None:
     settings = load_settings(home=home)
     parsed = user_input.read_targets(targets, settings, settings.watch_list_path.parent)
     claim_home(settings)
+    user_input.refuse_unnamed_captures(settings, parsed)
     _refuse_too_many(settings, [*watch_list.read(settings.watch_list_path), *parsed])
     added = watch_list.add(settings.watch_list_path, parsed)
     if len(parsed) > _MAX_NAMED_TARGETS:
@@ -373,6 +374,7 @@ def block(
 
     settings = load_settings(home=home)
     parsed = user_input.read_targets(targets or (), settings)
+    user_input.refuse_unnamed_captures(settings, parsed)
     with open_workspace(settings) as workspace:
         blocklist = blocked.block(workspace, parsed, reason) if parsed else blocked.read_blocklist(workspace)
     for site_block in blocklist.blocks:
