@@ -188,8 +188,8 @@ def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         return CheckResult(name, "error", message, metrics)
     if newer and datetime.now(UTC) - published_at > _MAX_LAG:
         message = (
-            f"published at {published_at:%Y-%m-%d %H:%M} UTC; {abbreviate_keys(newer)} changed since: "
-            "materialize warehouse"
+            f"cc.duckdb was published at {published_at:%Y-%m-%d %H:%M} UTC, and {abbreviate_keys(newer)} changed "
+            "since: materialize warehouse"
         )
         return CheckResult(name, "warn", message, metrics)
     changes_text = f"; {abbreviate_keys(newer)} changed since" if newer else ", up to date"

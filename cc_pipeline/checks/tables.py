@@ -77,7 +77,9 @@ def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         else:
             sound += 1
     return (
-        join_results(name, verdicts) if verdicts else CheckResult(name, "ok", f"{sound:,} path lists are as expected")
+        join_results(name, verdicts)
+        if verdicts
+        else CheckResult(name, "ok", f"{sound:,} path lists name each file once, and the catalog has the same files")
     )
 
 

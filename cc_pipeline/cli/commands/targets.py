@@ -385,7 +385,7 @@ def block(
 
 @app.command()
 def unblock(targets: _Texts, home: options.Home = None) -> None:
-    """Unblock sites. Targets that left them out fetch them in their next run."""
+    """Unblock sites. The next run of each target fetches its captures of these sites."""
     from cc_pipeline.extraction import blocklist as blocked
     from cc_pipeline.workspace.workspace import open_workspace
 
