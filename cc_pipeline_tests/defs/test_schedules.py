@@ -356,7 +356,7 @@ def test_a_source_that_is_down_is_a_skip_and_nothing_is_asked_for(
     gone.materialized("row_groups", NEW)
     said = reason(gone.tick())
     assert "does not answer" in said
-    assert "8 partitions wait for it" in said
+    assert "8 partitions wait for the source" in said
 
 
 def test_an_older_parsers_pages_have_a_price_and_wait_for_a_yes(
