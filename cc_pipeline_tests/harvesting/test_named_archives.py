@@ -155,7 +155,7 @@ def test_a_file_that_changed_is_indexed_again_when_it_is_added_again(
 def test_what_cannot_be_added(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:
     workspace = workspace_of(news[0], tmp_path)
     for wrong in ("/nowhere/a.warc.gz", "crawl-data/none.warc.gz"):
-        with pytest.raises(UserInputError, match=r"not a file|neither a file here nor"):
+        with pytest.raises(UserInputError, match=r"not a file|neither a file on this machine nor"):
             register_archives(workspace, [wrong], PRESS)
     with pytest.raises(UserInputError, match="credentials") as refused:
         register_archives(workspace, ["https://me:secret@example.org/a.warc.gz"], PRESS)
