@@ -166,25 +166,21 @@ def listed_files(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int
     """
     stats = workspace.transport.stats
     requests, read = stats.requests, stats.bytes
-    index_files, notes = _files_of(workspace, crawl)
-    files = sorted(index_files, key=lambda file: (file.subset, file.path))
-    return files, stats.requests - requests, stats.bytes - read, notes
-
-
-def _files_of(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], tuple[str, ...]]:
-    if index_is_built(crawl):
-        shards, notes = list_archives(workspace, crawl)
-        return [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in shards], notes
-    key = path_list_key(crawl, "cc-index-table")
-    user_list = read_user_list(workspace.settings, crawl)
+    key, user_list = path_list_key(crawl, "cc-index-table"), read_user_list(workspace.settings, crawl)
     try:
-        if user_list is None:
-            return read_path_list(workspace, key, lambda data: parse_index_list(data, key, crawl))
-        return parse_index_list(user_list, key, crawl)
+        if index_is_built(crawl):
+            shards, notes = list_archives(workspace, crawl)
+            files = [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in shards]
+        elif user_list is None:
+            files, notes = read_path_list(workspace, key, lambda data: parse_index_list(data, key, crawl))
+        else:
+            files, notes = parse_index_list(user_list, key, crawl)
     except SourceRefuses:
         raise
     except RangeFault as fault:
         raise _path_list_fault(crawl, key, fault) from fault
+    files.sort(key=lambda file: (file.subset, file.path))
+    return files, stats.requests - requests, stats.bytes - read, notes
 
 
 def _path_list_fault(crawl: str, key: str, fault: RangeFault) -> EnvironmentFault:
@@ -230,7 +226,8 @@ def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) 
     transport, store = workspace.index_place(crawl), FooterStore(workspace.settings.footers_path)
     stats = transport.stats
     requests, read = stats.requests, stats.bytes
-    absent: Mapping[str, str] = _not_built(workspace, crawl) if index_is_built(crawl) else {}
+    missing = built_index(workspace, crawl).missing if index_is_built(crawl) else []
+    absent = {shard.key: f"{shard.filename} is not indexed yet" for shard in missing}
     available_paths = [path for path in paths if path not in absent]
     policy = HarvestPolicy(refresh=refresh)
     report = harvest_crawl(crawl, available_paths, transport, store, policy, report_corrupt=transport.report_corrupt)
@@ -245,11 +242,6 @@ def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) 
         seconds=report.seconds,
         notes=notes,
     )
-
-
-def _not_built(workspace: Workspace, crawl: str) -> dict[str, str]:
-    """Returns the index files of ``crawl`` that are still to be built, and the reason of each."""
-    return {shard.key: f"{shard.filename} is not indexed yet" for shard in built_index(workspace, crawl).missing}
 
 
 def _store_failures(store: FooterStore, crawl: str, absent: Mapping[str, str]) -> None:
