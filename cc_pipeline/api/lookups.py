@@ -82,7 +82,7 @@ def find_index_sources(
     ``via`` needs a harvest that the home does not have.
     """
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
-    from cc_pipeline.extraction.locate import index_sources
+    from cc_pipeline.harvesting.index_sources import index_sources
     from cc_pipeline.index.gaps import subset_flags
     from cc_pipeline.index.locators import AUTO, PARQUET, btree_way, index_kinds
     from cc_pipeline.index.lookup import open_locators
