@@ -121,27 +121,9 @@ class ArcFile:
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class ArcPointer:
-    """The 32 bytes of a B-tree for a capture: its ARC file, and offset and length (bytes) of its gzip member."""
-
-    segment_id: int
-    file_date_ms: int
-    partition: int
-    offset: int
-    length: int
-
-    def file(self, crawl: str) -> ArcFile:
-        """Returns the ARC file of ``crawl`` that this points into."""
-        return ArcFile(crawl, self.segment_id, self.file_date_ms, self.partition)
-
-
-def arc_key(file: ArcFile | ArcPointer, crawl: str = "CC-MAIN-2012") -> str:
-    """Returns the key of an ARC file; ``crawl`` is the crawl of a pointer.
-
-    Raises ``UserInputError`` for a crawl without ARC files, ``DataFault`` for an impossible date.
-    """
-    arc = file.file(crawl) if isinstance(file, ArcPointer) else file
+def arc_key(arc: ArcFile) -> str:
+    """Returns the key of an ARC file. Raises ``UserInputError`` for a crawl without ARC files, ``DataFault`` for an
+    impossible date."""
     folder = ARC_CRAWLS.get(arc.crawl)
     if folder is None:
         raise UserInputError(f"{arc.crawl} has no ARC files; those that have: {', '.join(ARC_CRAWLS)}")

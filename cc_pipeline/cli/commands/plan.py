@@ -112,7 +112,7 @@ def _plan_rows(
         for subsets, subset_targets in by_subsets(lookup_targets, settings.subsets).items():
             sources = find_index_sources(question.workspace, crawl, settings.index, harvest=harvest)
             lookup_price = price_lookup(crawl, subsets, subset_targets, sources, via=settings.index)
-            likely = lookup_price.bytes if lookup_price.likely_bytes is None else lookup_price.likely_bytes
+            likely = lookup_price.expected_bytes
             rows.append(
                 (crawl, "look-up", None, lookup_price.files, lookup_price.row_groups, lookup_price.requests,
                  lookup_price.bytes, likely, _seconds(rate, lookup_price.requests), lookup_price.reason)
