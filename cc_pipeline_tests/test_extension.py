@@ -49,7 +49,7 @@ def test_what_is_wrong_with_a_home_costs_an_extension_nothing_later(monkeypatch:
         return ["a check"]
 
     install(monkeypatch, Extension(name="looks", summary="Looks.", checks=look))  # type: ignore[arg-type]
-    with pytest.warns(UserWarning, match="the extension looks contributes no checks now: the disk is away"):
+    with pytest.warns(UserWarning, match="checks of the extension looks are missing in this run: the disk is away"):
         assert collect("checks", load_settings({})) == {}
     assert problems() == {}
     assert collect("checks", load_settings({})) == {"looks": ("a check",)}

@@ -203,7 +203,7 @@ def test_a_pause_that_the_list_asked_for_is_not_waited_out(bucket: Bucket, tmp_p
             while not any(state.paused_until for state in budget_state(workspace.settings.budget_path)):
                 time.sleep(0.01)  # what a refusal asks for is written behind it
             workspace.close()
-        assert "nothing is sent before" in (workspace.crawl_list.note or "")
+        assert "no request is sent before" in (workspace.crawl_list.note or "")
         assert len(dead.hits) == 1
 
 
