@@ -61,7 +61,9 @@ def read_bounds(
     ``data`` is the chunk with its dictionary, read at ``offset`` of ``source``. Raises ``DataFault``.
     """
     if layout.physical != "BYTE_ARRAY":
-        raise DataFault(DataKind.UNSUPPORTED, source, offset, f"column {layout.name} is {layout.physical}, no strings")
+        raise DataFault(
+            DataKind.UNSUPPORTED, source, offset, f"column {layout.name} has type {layout.physical}, not text"
+        )
     low: bytes | None = None
     high: bytes | None = None
     for batch in decode_batches(layout, data, rows, _BATCH_ROWS, source=source, offset=offset):
@@ -232,7 +234,7 @@ class _Run:
             self.failed.append((group.path, group.row_group, fault.reason))
             return
         if bounds is None:
-            self.failed.append((group.path, group.row_group, "all its keys are null"))
+            self.failed.append((group.path, group.row_group, "all keys of the row group are null"))
             return
         size = -1 if group.file_size is None else group.file_size
         read = KeyBounds(group.path, group.etag, group.row_group, *bounds, size=size, footer=group.footer)
@@ -244,8 +246,8 @@ class _Run:
         self.lost += fault.kind in ENVIRONMENT_KINDS
         if fault.kind is FaultKind.BREAKER_OPEN or self.lost >= _MAX_SOURCE_FAULTS:
             raise (SourceRefuses if isinstance(fault, SourceRefuses) else EnvironmentFault)(
-                f"the repair stopped at {group.path}: {fault.kind.value}, {fault.detail}",
-                "Stored bounds stay. Run it again; it continues from there.",
+                f"the repair of key bounds stopped at {group.path}: {fault.kind.value}, {fault.detail}",
+                "Repaired row groups are kept. Run the command again: the repair continues from there.",
             ) from fault
 
 
@@ -265,7 +267,7 @@ def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> R
             chunk = group.chunks.get(KEY_COLUMN)
             column = rows.schema.column(KEY_COLUMN)
             if chunk is None or column is None:
-                unrepairable.append((path, group.row_group, f"it has no column {KEY_COLUMN}"))
+                unrepairable.append((path, group.row_group, f"the row group has no column {KEY_COLUMN}"))
             elif chunk.is_encrypted or chunk.is_in_other_file:
                 unrepairable.append((path, group.row_group, f"column {KEY_COLUMN} is encrypted or in another file"))
             else:

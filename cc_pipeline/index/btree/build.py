@@ -173,7 +173,10 @@ def _arc_items(
         return
     if stored.length is None or stored.inner_offset:
         raise DataFault(
-            DataKind.UNSUPPORTED, key, stored.offset, f"the record of {stored.record.url} has no gzip member of its own"
+            DataKind.UNSUPPORTED,
+            key,
+            stored.offset,
+            f"the record of {stored.record.url} has no gzip member of its own, so it is not indexed",
         )
     yield _item(stored.record.url, pack_pointer(*file, stored.offset, stored.length), block_size)
 
@@ -187,7 +190,9 @@ def _item(url: str, pointer: bytes, block_size: int) -> bytes:
     else:
         key = btree_key(url)
     if len(key) + 1 + POINTER.size > block_size:
-        raise UnfitItem(DataKind.TOO_LARGE, "url index", None, f"the key of {url[:100]!r}… has {len(key)} bytes")
+        raise UnfitItem(
+            DataKind.TOO_LARGE, "url index", None, f"the key of {url[:100]!r}… is too long: {len(key)} bytes"
+        )
     return key + b"\0" + pointer
 
 
