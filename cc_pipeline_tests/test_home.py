@@ -52,7 +52,7 @@ def test_another_source_is_refused_whatever_became_of_the_note(
     with pytest.raises(UserInputError, match="holds tables of"):
         workspace_of(other, home).lake.read("targets")
     (home / NOTE).write_text(json.dumps({"source": str(other), "layout": LAYOUT}))
-    with pytest.raises(UserInputError, match=f"at a new address, delete .*{LAKE_NOTE}"):
+    with pytest.raises(UserInputError, match=f"are the same source, delete .*{LAKE_NOTE}"):
         workspace_of(other, home).lake.read("targets")
     (home / "lake" / LAKE_NOTE).unlink()
     assert workspace_of(other, home).lake.read("targets").num_rows == 0

@@ -58,15 +58,17 @@ def open_lookup(
     targets; the slugs of the targets stay the same.
 
     Claims the home, because its catalog must never answer for another source. Raises ``UserInputError`` for text that
-    is no crawl or condition, and for a home of another source.
+    is no crawl or condition, for captures that nobody added, and for a home of another source.
     """
     parsed = tuple(targets)
     if where:
         parsed = tuple(replace(target.where_too(where), slug=target.slug) for target in parsed)
     claim_home(settings)
+    from cc_pipeline.lake.target_definitions import plan_versions
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace:
+        plan_versions(workspace.lake, parsed)  # refuses captures that nobody added, which no index lists
         crawl_ids = resolve_crawls(workspace, crawls)
         yield LookupRequest(workspace, tuple(crawl_ids), parsed)
 
@@ -99,9 +101,9 @@ def find_index_sources(
                 get_reporter().note(refusal.problem)
         elif is_unharvested and via == PARQUET.name:
             raise EnvironmentFault(
-                f"the index of {crawl} has not been harvested",
-                f"Harvest it: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}   (or add --harvest to "
-                "this command)",
+                f"the index of {crawl} has not been harvested: this home does not know yet which index files to read",
+                f"Harvest the index once: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}   (or add "
+                "--harvest to this command)",
             )
     sources = index_sources(workspace, crawl)
     kind = index_kinds().get(via)
@@ -203,7 +205,7 @@ def look_up_each_crawl(
                 raise
             problem = fault.problem if isinstance(fault, EnvironmentFault) else str(fault)
             if isinstance(fault, NoIndex):
-                get_reporter().note(f"{crawl} is left out: {problem}")
+                get_reporter().note(f"{crawl} is skipped: {problem}")
             else:
                 get_reporter().note(f"{crawl} could not be searched: {problem}")
                 failed.append(crawl)
@@ -216,7 +218,7 @@ def refuse_failed(question: LookupRequest, failed: Sequence[str]) -> None:
     if failed:
         raise Incomplete(
             f"{len(failed)} of {len(question.crawls)} crawls could not be searched: {', '.join(failed)}",
-            f"Ask them again: -c {' -c '.join(failed)}",
+            f"The results lack the captures of these crawls. Search them again: -c {' -c '.join(failed)}",
         )
 
 

@@ -527,11 +527,13 @@ def _group_by_query(
 def _enlarge_batches(rows: OrderedRows, columns: Sequence[str] = CAPTURES_SCHEMA.names) -> Iterator[pa.RecordBatch]:
     """``columns`` in large batches. The writer's threads share batches, and keep order only within one."""
     waiting: list[pa.RecordBatch] = []
+    waiting_bytes = 0
     for batch in rows.batches():
         waiting.append(batch.select(columns))
-        if sum(waiting_batch.nbytes for waiting_batch in waiting) >= _WRITE_BATCH_BYTES:
+        waiting_bytes += waiting[-1].nbytes
+        if waiting_bytes >= _WRITE_BATCH_BYTES:
             yield pa.concat_batches(waiting)
-            waiting = []
+            waiting, waiting_bytes = [], 0
     if waiting:
         yield pa.concat_batches(waiting)
 

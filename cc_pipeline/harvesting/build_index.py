@@ -16,8 +16,18 @@ from cc_pipeline.archive.gzip_members import Readable
 from cc_pipeline.commoncrawl.crawls import index_is_built, news_month
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, SourceRefuses, UserInputError
 from cc_pipeline.harvesting.archives import BuiltIndex, built_index
-from cc_pipeline.index.archive_rows import VERSION, Shard, Tally, batches_of, index_rows, packed, write_shard
-from cc_pipeline.index.sorting import ExternalSort
+from cc_pipeline.index.archive_rows import (
+    BUILT_SCHEMA,
+    ORDER,
+    VERSION,
+    Row,
+    Shard,
+    Tally,
+    index_rows,
+    row_batch,
+    write_shard,
+)
+from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import BUILT, Metrics, Slice, StageReport
 from cc_pipeline.records.file_leases import is_orphaned_part_file
 from cc_pipeline.transport.faults import FaultKind, RangeFault
@@ -37,8 +47,8 @@ _MAX_FAILURES_IN_ROW: Final = 3
 #: Missing files after which a build of some of the files ends: each costs a request.
 _MAX_ABSENT_FILES: Final = 100
 _MAX_SHOWN: Final = 5
-#: Rows between two checks for an interruption.
-_CHECK_EVERY: Final = 256
+#: Rows sorted together, and between two checks for an interruption. A row has at most some 80 KB.
+_BATCH_ROWS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +267,7 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _BuildCou
     tally, faults = Tally(), list[DataFault]()
     with ExitStack() as stack:
         folder = stack.enter_context(workspace.scratch_folder("built-index"))
-        rows = stack.enter_context(ExternalSort(folder))
+        rows = OrderedRows(BUILT_SCHEMA, ORDER, folder)
         with ReadAheadStream(place, shard.filename, info.size, info.etag) as stream:
             try:
                 _read(stream, shard, rows, tally, faults)
@@ -274,7 +284,7 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _BuildCou
             "faults": tally.faults,
         }
         path = folder / "index.parquet"
-        write_shard(batches_of(rows.items()), index_metadata, path)
+        write_shard(rows.drain(), index_metadata, path)
         # first, so that after a kill in between the file is read again, with its faults
         _commit_faults(workspace, crawl, shard, faults)
         # another process may have written the same bytes meanwhile: its object stays, with the ETag that readers know
@@ -288,14 +298,20 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _BuildCou
     counts.notes += [str(fault) for fault in faults[: max(0, _MAX_SHOWN - len(counts.notes))]]
 
 
-def _read(stream: Readable, shard: Shard, rows: ExternalSort, tally: Tally, faults: list[DataFault]) -> None:
+def _read(stream: Readable, shard: Shard, rows: OrderedRows, tally: Tally, faults: list[DataFault]) -> None:
+    batch: list[Row] = []
     for row_or_fault in index_rows(stream, shard.filename, shard.segment, tally):
-        if not tally.rows % _CHECK_EVERY:
+        if not tally.rows % _BATCH_ROWS:
             interruption.check()
         if not isinstance(row_or_fault, DataFault):
-            rows.add(packed(row_or_fault))
+            batch.append(row_or_fault)
         elif len(faults) < MAX_FAULT_ROWS:
             faults.append(row_or_fault)
+        if len(batch) == _BATCH_ROWS:
+            rows.add(row_batch(batch))
+            batch = []
+    if batch:
+        rows.add(row_batch(batch))
 
 
 def _as_file_fault(fault: RangeFault) -> _ArchiveFileFault:

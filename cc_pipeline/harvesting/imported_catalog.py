@@ -130,12 +130,19 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
     _compare_lists(workspace, file, content, new)
     rows, unbounded = _select_subsets(content.rows, new), 0
     if not believe_repaired:
-        rows, unbounded = _unconfirmed(rows)
+        # bounds that a repair read from values are in no footer
+        repaired = _is_repaired(rows)
+        rows, unbounded = _without_bounds(rows, repaired), pc.sum(repaired).as_py() or 0
     tables = replace(content, rows=rows).tables()
     drawn = _sample_files(tables.index_files)
     with workspace.scratch_folder("import") as folder:
         store = FooterStore(folder)
-        _refuse_unread(crawl, harvest_crawl(crawl, drawn, workspace.index_place(crawl), store).failed)
+        for path, reason in harvest_crawl(crawl, drawn, workspace.index_place(crawl), store).failed:
+            raise EnvironmentFault(
+                f"{path} could not be compared with the source: {reason}",
+                "Run the same command again. If it fails again, harvest this source: cc-pipeline index harvest --crawl "
+                f"{crawl}",
+            )
         _compare_footers(file, crawl, drawn, store, tables)
     _commit(workspace, slice_, rows, new, stored_subsets, digest)
     files = tables.index_files
@@ -150,16 +157,6 @@ def _sample_files(index_files: pa.Table) -> list[str]:
     decoded = files["path"].to_pylist()
     empty = files.filter(pc.equal(files["row_groups"], 0))["path"].to_pylist()
     return [*dict.fromkeys([*empty, *SystemRandom().sample(decoded, min(FOOTERS, len(decoded)))])]
-
-
-def _refuse_unread(crawl: str, failed: Sequence[tuple[str, str]]) -> None:
-    """Raises ``EnvironmentFault`` if the footer of a drawn file could not be read."""
-    for path, reason in failed:
-        raise EnvironmentFault(
-            f"{path} could not be compared with the source: {reason}",
-            "Run the same command again. If it fails again, harvest this source: cc-pipeline index harvest --crawl "
-            f"{crawl}",
-        )
 
 
 def _compare_lists(workspace: Workspace, file: Path, content: CatalogFile, subsets: Sequence[str]) -> None:
@@ -177,16 +174,6 @@ def _compare_lists(workspace: Workspace, file: Path, content: CatalogFile, subse
 
 def _select_subsets(rows: pa.Table, subsets: Sequence[str]) -> pa.Table:
     return rows.filter(pc.is_in(rows["subset"], pa.array(subsets, pa.string())))
-
-
-def _unconfirmed(rows: pa.Table) -> tuple[pa.Table, int]:
-    """Returns ``rows`` without key bounds that are in no footer, and the number of their row groups."""
-    repaired = pc.fill_null(pc.equal(rows[f"{KEY_COLUMN}_source"], REPAIRED), False)
-    for name in _BOUNDS:
-        field = rows.schema.field(name)
-        bounds = pc.if_else(repaired, pa.scalar(None, field.type), rows[name])
-        rows = rows.set_column(rows.schema.get_field_index(name), field, bounds)
-    return rows, pc.sum(repaired).as_py() or 0
 
 
 def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: FooterStore, tables: FooterTables) -> None:
@@ -208,16 +195,18 @@ def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: Footer
         )
         if name == "row_groups":
             # bounds that a repair read from values are in no footer
-            believed = pc.fill_null(pc.equal(catalog_table[f"{KEY_COLUMN}_source"], REPAIRED), False)
-            if pc.any(believed).as_py():
-                catalog_table, footer_table = (
-                    _without_bounds(table, believed) for table in (catalog_table, footer_table)
-                )
+            believed = _is_repaired(catalog_table)
+            catalog_table, footer_table = (_without_bounds(table, believed) for table in (catalog_table, footer_table))
         if not catalog_table.equals(footer_table):
             raise DataFault(DataKind.MISMATCH, file.name, None, _first_difference(catalog_table, footer_table, name))
 
 
+def _is_repaired(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.fill_null(pc.equal(rows[f"{KEY_COLUMN}_source"], REPAIRED), False)
+
+
 def _without_bounds(table: pa.Table, where: pa.ChunkedArray) -> pa.Table:
+    """Returns ``table`` without key bounds in the rows ``where``; unchanged if it has another number of rows."""
     if len(table) != len(where):
         return table
     for name in _BOUNDS:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import marshal
-import struct
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -48,20 +46,14 @@ Row = tuple[Any, ...]
 
 #: Types of records that hold a page. A revisit has no payload, a request and metadata describe other records.
 _HOLDING: Final = frozenset({"response", "resource", "arc"})
-_BATCH_ROWS: Final = 1_024
-_BATCH_BYTES: Final = 8 << 20
 #: Maximum characters of a URL in an index. Servers accept some 8,000; a record's header may have a million.
 _MAX_URL_CHARACTERS: Final = 1 << 14
 _SHA1_CHARACTERS: Final = 32
 _PREFIX: Final = "<urn:uuid:"
-_KEY, _TIME, _OFFSET = (BUILT_SCHEMA.get_field_index(n) for n in ("url_surtkey", "fetch_time", "warc_record_offset"))
-#: Follows the key of a packed row: its time and offset, which sort, then the row, then the length of the sorting part.
-_SORT_SUFFIX = struct.Struct(">QQ")
-_LENGTH = struct.Struct("<I")
+#: The columns by which an index is sorted.
+ORDER: Final = ("url_surtkey", "fetch_time", "warc_record_offset")
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-#: Makes times before 1970 sort before others.
-_EPOCH: Final = 1 << 62
 
 #: The key of the metadata in a file's footer: what the file was made from.
 METADATA_KEY: Final = b"cc_pipeline.built"
@@ -160,27 +152,11 @@ def _with_sharing(records: Iterable[StoredRecord | DataFault]) -> Iterator[tuple
         yield previous, False
 
 
-def packed(row: Row) -> bytes:
-    """Returns a row as bytes that sort in the order of an index: by key, then by time and offset."""
-    moment = row[_TIME]
-    head = row[_KEY].encode("utf-8", "surrogatepass") + b"\0"
-    head += _SORT_SUFFIX.pack(0 if moment is None else moment + _EPOCH, row[_OFFSET])
-    return b"".join((head, marshal.dumps(row), _LENGTH.pack(len(head))))
-
-
-def batches_of(items: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-    """Yields packed rows as batches of ``BUILT_SCHEMA``, in their order."""
-    rows: list[Row] = []
-    size = 0
-    for item in items:
-        [length] = _LENGTH.unpack_from(item, len(item) - _LENGTH.size)
-        rows.append(marshal.loads(memoryview(item)[length : -_LENGTH.size]))
-        size += len(item)
-        if len(rows) == _BATCH_ROWS or size > _BATCH_BYTES:
-            yield _batch(rows)
-            rows, size = [], 0
-    if rows:
-        yield _batch(rows)
+def row_batch(rows: list[Row]) -> pa.RecordBatch:
+    """Returns rows as a batch of ``BUILT_SCHEMA``."""
+    columns = zip(*rows, strict=True)
+    arrays = [_to_arrow(values, kind.type) for values, kind in zip(columns, BUILT_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=BUILT_SCHEMA)
 
 
 def _unfit(stored: StoredRecord, filename: str, is_shared: bool) -> DataFault | None:
@@ -243,12 +219,6 @@ def _record_id(record: ArchivedRecord) -> bytes | None:
         return uuid.UUID(header_value[len(_PREFIX) :].rstrip(">")).bytes
     except ValueError:
         return None
-
-
-def _batch(rows: list[Row]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    arrays = [_to_arrow(values, kind.type) for values, kind in zip(columns, BUILT_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=BUILT_SCHEMA)
 
 
 def _to_arrow(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:

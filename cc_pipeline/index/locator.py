@@ -125,6 +125,11 @@ class LookupEstimate:
     index: str | None = None
     reason: str | None = None
 
+    @property
+    def expected_bytes(self) -> int:
+        """The estimate for a small target if there is one, else the upper bound."""
+        return self.bytes if self.likely_bytes is None else self.likely_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
@@ -174,8 +179,7 @@ class NoSuchIndex(UserInputError):
 
 def weight(price: LookupEstimate) -> int:
     """Returns an estimate as one number of bytes, requests included."""
-    size = price.bytes if price.likely_bytes is None else price.likely_bytes
-    return size + price.requests * REQUEST_BYTES
+    return price.expected_bytes + price.requests * REQUEST_BYTES
 
 
 def choose(
@@ -226,5 +230,4 @@ def choose(
 
 
 def _estimate(price: LookupEstimate) -> str:
-    size = price.bytes if price.likely_bytes is None else price.likely_bytes
-    return f"estimated at {price.requests:,} requests and {human_bytes(size)}"
+    return f"estimated at {price.requests:,} requests and {human_bytes(price.expected_bytes)}"

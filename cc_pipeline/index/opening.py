@@ -71,6 +71,11 @@ class IndexSearch:
     missing_subsets: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def available(self) -> dict[str, Callable[[], Locator]]:
+        """The functions that open the locators, by kind."""
+        return {name: index.open for name, index in self.open_indexes.items()}
+
     @cached_property
     def built_tree(self) -> BTreeLocator | None:
         """The B-tree of the crawl that was built in the home."""

@@ -126,7 +126,7 @@ def test_a_broken_extension_is_named_and_costs_only_itself(tmp_path: Path) -> No
     for name in ("taken (toy-taken)", "odd (toy-odd)", "unloaded (toy-unloaded)", "clashing (toy-clashing)"):
         assert f"bad  extension  {name}" in told
     assert "note extension  lacking (toy-lacking)" in told
-    assert "bad  extension  lacking cannot examine this home: ZeroDivisionError" in told
+    assert "bad  extension  the doctor checks of the extension lacking failed: ZeroDivisionError" in told
 
 
 def test_the_list_says_why_a_setting_cannot_be_used(tmp_path: Path) -> None:

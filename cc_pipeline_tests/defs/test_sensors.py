@@ -121,7 +121,7 @@ def test_a_harvest_that_failed_is_asked_for_again_but_not_for_ever(
         keys += [request.run_key for request in answer.run_requests or ()]
         ran(instance, NEW, dg.DagsterRunStatus.FAILURE)
     assert len(set(keys)) == 3, "a key that was used is not run again"
-    assert reason(ticks.tick()) == f"no new crawl; failed 3 times, so launch them by hand: {NEW}"
+    assert reason(ticks.tick()) == f"no new crawl; the harvest failed 3 times and must be launched by hand: {NEW}"
     ran(instance, NEW, dg.DagsterRunStatus.SUCCESS)
     assert reason(ticks.tick()) == "no new crawl"
 

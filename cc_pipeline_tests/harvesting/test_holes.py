@@ -190,7 +190,7 @@ def test_counting_that_fails_or_is_dear_is_a_sentence(
         workspace = harvested(server.url, tmp_path)
         server.set_rules([Rule("403", key="cc-index/*", times=None)])
         (note,) = describe_omitted_captures(workspace, [parse_target(SITE)], [NEW])
-        assert "was not counted" in note
+        assert "were not counted" in note
         monkeypatch.setattr("cc_pipeline.checks.omissions._MAX_BYTES", 1)
         (note,) = describe_omitted_captures(workspace_of(bucket[0], tmp_path / "b"), [parse_target(SITE)], [NEW])
         assert "would read about" in note

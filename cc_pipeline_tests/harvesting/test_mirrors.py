@@ -50,7 +50,9 @@ def test_a_run_is_complete_whenever_one_place_is_whole(
     # the home knows its places, in their order
     assert load_settings({"CC_PIPELINE_HOME": str(tmp_path)}).sources == workspace.settings.sources
     workspace.close()
-    told = {finding.topic for finding in budget_findings(workspace.settings) if "does not answer since" in finding.text}
+    told = {
+        finding.topic for finding in budget_findings(workspace.settings) if "has not answered since" in finding.text
+    }
     assert told == {"mirrors"}
     stands = {finding.level for finding in examine(workspace.settings) if finding.topic == "mirrors"}
     assert stands == {"ok", "note"}

@@ -30,9 +30,11 @@ from cc_pipeline.extensions.delivery.inventory import read_manifest
 from cc_pipeline.extensions.delivery.manifest import key_in, parse_manifest_name, read_table
 from cc_pipeline.extensions.delivery.verification import verify_place
 from cc_pipeline.extraction.locate import index_sources
+from cc_pipeline.harvesting.catalog import columnar_versions
 from cc_pipeline.index.gaps import MissingHarvest
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
+from cc_pipeline.lake.digests.digest import combine_digests
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -73,8 +75,7 @@ PROVES_NOT: Final = (
 @dataclass(frozen=True, slots=True)
 class QueriedIndex:
     """The answer of one index: its number of captures, its version, the files it could not read, or why it was not
-    asked. ``captures`` and ``version`` are ``None`` if they are not known: an index that was not asked may list
-    captures, and an index without captures names no version.
+    asked. ``captures`` and ``version`` are ``None`` if it was not asked: it may list captures.
     """
 
     captures: int | None = None
@@ -197,7 +198,8 @@ def _query_indexes(
         captures_by_index[kind] = rows.take(first["row_min"])
         gaps = [lookup.gaps for lookup in lookups if lookup.gaps is not None]
         unread_files = tuple(dict.fromkeys(f"{gap.summary} could not be read: {gap.file_summary}" for gap in gaps))
-        indexes[kind] = QueriedIndex(len(captures_by_index[kind]), lookups[0].index_version or None, unread_files)
+        version = lookups[0].index_version or _harvest_version(workspace, crawl)
+        indexes[kind] = QueriedIndex(len(captures_by_index[kind]), version, unread_files)
     left, right = captures_by_index["parquet"], captures_by_index["zipnum"]
     index_flags = left.select(_KEY).append_column("in_parquet", pa.array([True] * len(left), pa.bool_())).join(
         right.select(_KEY).append_column("in_zipnum", pa.array([True] * len(right), pa.bool_())),
@@ -216,6 +218,13 @@ def _query_indexes(
             all_captures.schema.get_field_index(name), name, pc.fill_null(all_captures[name], False)
         )
     return all_captures, indexes
+
+
+def _harvest_version(workspace: Workspace, crawl: str) -> str:
+    """The version of the harvested columnar index: a digest of its row groups of the requested subsets. Its look-ups
+    name no version, since the home knows it without a request."""
+    versions = columnar_versions(workspace.lake, [crawl])
+    return combine_digests(versions[crawl, subset] for subset in workspace.settings.subsets)
 
 
 def _with_outcomes(workspace: Workspace, crawl: str, rows: pa.Table) -> pa.Table:

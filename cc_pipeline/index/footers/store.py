@@ -12,7 +12,6 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -136,13 +135,6 @@ class CrawlFooters:
             raw[_HEAD.size + place.note :], entry.footer_bytes + TRAILER_BYTES, asbytes=True
         )
         return footer
-
-    def footers(self) -> Iterator[tuple[FooterEntry, bytes]]:
-        """Yields every harvested file with its footer, in the order they were stored."""
-        for path, place in sorted(self._places.items(), key=lambda item: (item[1].segment, item[1].offset)):
-            if not self.entries[path].failed:
-                del place
-                yield self.entries[path], self.footer(path)
 
     def _scan(self, number: int, segment: Path) -> int:
         """Reads the heads of a segment and returns the end of its last complete entry."""
