@@ -46,12 +46,11 @@ from cc_pipeline.extraction.removals import (
 from cc_pipeline.extraction.run_inputs import GroupState, RunInputs, run_and_replan
 from cc_pipeline.extraction.slice_selection import build_slice_requests, empty_obsolete_slices, find_obsolete_slices
 from cc_pipeline.extraction.slice_state import SliceState, read_slice_states
-from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions, open_catalog
-from cc_pipeline.harvesting.crawls import has_cluster
+from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions
+from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.locator import NAME_SEPARATOR, NAMED_CAPTURES, CaptureSink, LookupResult
 from cc_pipeline.index.locators import AUTO, PARQUET, index_kinds
-from cc_pipeline.index.lookup import IndexSources, look_up, outside_notes
-from cc_pipeline.index.opening import URL_INDEXES
+from cc_pipeline.index.lookup import look_up, outside_notes
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, count_written
 from cc_pipeline.lake.streaming import stream_rows
@@ -70,24 +69,6 @@ _REMOVED_MESSAGE = "{n:,} captures were removed from {crawl}: its index no longe
 _REPEATED_MESSAGE = "the index of {crawl} lists captures twice: {n:,} more rows of captures of {slug} were ignored"
 #: Targets with repeated captures that the report names.
 _MAX_NAMED_TARGETS = 5
-
-
-def index_sources(workspace: Workspace, crawl: str) -> IndexSources:
-    """The indexes of ``crawl`` in a workspace."""
-    settings = workspace.settings
-    return IndexSources(
-        workspace.index_place(crawl),
-        catalog=partial(open_catalog, workspace.lake),
-        url_indexes=settings.home / URL_INDEXES,
-        footers=settings.footers_path,
-        cache=settings.cache_path / "page-indexes",
-        max_gaps=settings.max_index_gaps,
-        clusters=workspace.clusters,
-        has_cluster=partial(has_cluster, workspace),
-        max_requests=settings.max_requests,
-        max_bytes=settings.max_bytes,
-        home=settings.home,
-    )
 
 
 def find_captures(

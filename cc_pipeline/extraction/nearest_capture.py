@@ -20,9 +20,8 @@ from cc_pipeline.commoncrawl.surt import KeyRule
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extraction.blocklist import read_blocklist
-from cc_pipeline.extraction.locate import index_sources
-from cc_pipeline.harvesting.crawl_index import is_published
-from cc_pipeline.harvesting.crawls import known_crawls
+from cc_pipeline.harvesting.crawls import is_published, known_crawls
+from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.home import read_note
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up

@@ -25,7 +25,7 @@ from cc_pipeline.commoncrawl.paths import (
 )
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses, UserInputError, disk_trouble
 from cc_pipeline.harvesting.path_lists import read_path_list
-from cc_pipeline.index.archive_rows import Shard, folder_of, shard_of
+from cc_pipeline.index.shards import Shard, folder_of, shard_of
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import RangeFault

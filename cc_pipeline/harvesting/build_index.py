@@ -16,17 +16,8 @@ from cc_pipeline.archive.gzip_members import Readable
 from cc_pipeline.commoncrawl.crawls import index_is_built, news_month
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, SourceRefuses, UserInputError
 from cc_pipeline.harvesting.archives import BuiltIndex, built_index
-from cc_pipeline.index.archive_rows import (
-    BUILT_SCHEMA,
-    ORDER,
-    VERSION,
-    Row,
-    Shard,
-    Tally,
-    index_rows,
-    row_batch,
-    write_shard,
-)
+from cc_pipeline.index.archive_rows import BUILT_SCHEMA, ORDER, Row, Tally, index_rows, row_batch, write_shard
+from cc_pipeline.index.shards import VERSION, Shard
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import BUILT, Metrics, Slice, StageReport
 from cc_pipeline.records.file_leases import is_orphaned_part_file

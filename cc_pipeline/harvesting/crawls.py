@@ -19,7 +19,7 @@ from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, Crawl, age, crawl_of, unlisted_crawl, validate_crawl_id
 from cc_pipeline.commoncrawl.paths import cluster_key, is_path_list, published_key, segments_key
 from cc_pipeline.errors import EnvironmentFault, SourceRefuses, UserInputError
-from cc_pipeline.harvesting.archives import first_user_key
+from cc_pipeline.harvesting.archives import first_user_key, has_archives
 from cc_pipeline.harvesting.path_lists import path_list_exists
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import HARVEST, Slice, StageReport
@@ -273,3 +273,22 @@ def _remember(settings: Settings, answer: Probe, folder_name: str = _CRAWLS) -> 
     # if it cannot be written, the next command sends the request again
     with suppress(OSError):
         write_whole(path, json.dumps(document))
+
+
+def is_published(workspace: Workspace, crawl: str) -> bool:
+    """Whether a crawl can be run: its path list exists, or it is of the ARC years, whose data never changes.
+
+    For a harvested crawl no request is sent, and for a crawl that was found at the source none for a day. A collection
+    is published once it has files. Raises ``EnvironmentFault`` if the source does not answer.
+    """
+    if find_crawl(workspace, crawl).era == "arc":
+        return True
+    if HARVEST.was_committed(workspace.lake, Slice(crawl)):
+        return True
+    if evidence(workspace.settings, crawl) is None:
+        return has_archives(workspace, crawl)
+    # an announced crawl may appear at any time, so only its presence is cached
+    answer = probe(workspace, crawl, believe=("there",))
+    if answer.state == "unknown":
+        raise unknown_crawl_error(workspace, answer)
+    return answer.state == "there"

@@ -14,8 +14,7 @@ from cc_pipeline.extraction.locate import find_captures
 from cc_pipeline.extraction.nearest_capture import find_nearest_capture
 from cc_pipeline.harvesting.archives import collection_id, register_archives
 from cc_pipeline.harvesting.build_index import build_index
-from cc_pipeline.harvesting.crawl_index import is_published
-from cc_pipeline.harvesting.crawls import find_crawl
+from cc_pipeline.harvesting.crawls import find_crawl, is_published
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.archive import builders

@@ -16,8 +16,7 @@ from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.commoncrawl import crawls as packaged
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.harvesting.crawl_index import is_published
-from cc_pipeline.harvesting.crawls import commit_crawls, crawls_are_listed, find_crawl, known_crawls
+from cc_pipeline.harvesting.crawls import commit_crawls, crawls_are_listed, find_crawl, is_published, known_crawls
 from cc_pipeline.settings import load_settings, source_addresses
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.ranges import RetryPolicy

@@ -29,8 +29,8 @@ from cc_pipeline.export.provenance import Provenance
 from cc_pipeline.extensions.delivery.inventory import read_manifest
 from cc_pipeline.extensions.delivery.manifest import key_in, parse_manifest_name, read_table
 from cc_pipeline.extensions.delivery.verification import verify_place
-from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.harvesting.catalog import columnar_versions
+from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.gaps import MissingHarvest
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
