@@ -120,7 +120,7 @@ def test_files_that_a_person_added_are_named_and_not_the_source(bucket: Bucket, 
     path.write_bytes(builders.members(records))
     workspace = workspace_of(bucket[0], tmp_path / "home")
     made(workspace, [str(path)])
-    with pytest.raises(EnvironmentFault, match=r"from the files of LOCAL-press have another payload"):
+    with pytest.raises(EnvironmentFault, match=r"from the files of LOCAL-press differ from the digest"):
         extract(workspace, "odd.example", crawl=PRESS)
 
 

@@ -75,10 +75,10 @@ def test_an_index_that_only_a_person_may_choose_is_named(bring: Callable[..., li
 def test_an_extension_with_a_name_that_is_taken_is_refused(bring: Callable[..., list[str]]) -> None:
     refused = bring(toy("zipnum"), toy("other"))
     assert (list(index_kinds()), len(refused)) == (["parquet", "zipnum", "btree", "other"], 1)
-    assert "first: locators: the name zipnum is taken" in refused
+    assert "first: locators: the name zipnum is already used" in refused
     refused = bring(toy("auto"), toy("other"))
     assert "auto" not in index_kinds()
-    assert refused == ["first: locators: the name auto is taken"]
+    assert refused == ["first: locators: the name auto is already used"]
 
 
 def test_an_extension_that_brings_no_kind_is_refused(bring: Callable[..., list[str]]) -> None:

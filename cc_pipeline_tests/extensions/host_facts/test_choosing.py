@@ -224,7 +224,7 @@ def test_lists_of_ones_own_join_on_hosts_and_on_registered_domains(
     assert chosen.matched
     remove_dataset(workspace.settings, "tranco")
     assert "tranco" not in known_datasets(workspace.settings)
-    for name, said in (("host-index", "comes with this program"), ("tranco", "none was added to this home")):
+    for name, said in (("host-index", "cannot be removed"), ("tranco", "no dataset was added to this home")):
         with pytest.raises(UserInputError, match=said):
             remove_dataset(workspace.settings, name)
 

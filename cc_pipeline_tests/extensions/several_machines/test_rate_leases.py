@@ -322,7 +322,10 @@ def test_while_nobody_gives_leases_nothing_is_sent_and_it_is_said(tmp_path: Path
         fast = PlaceOptions(
             rate=50.0, rate_source=fake.open, budget_path=tmp_path / "c.sqlite", refusals=RefusalPolicy(wait=0.0)
         )
-        with Transport(server.url, fast) as impatient, pytest.raises(EnvironmentFault, match="leased from"):
+        with (
+            Transport(server.url, fast) as impatient,
+            pytest.raises(EnvironmentFault, match="gives out the request rate"),
+        ):
             impatient.read("f", 0, 3)
         assert len(server.hits) == sent
 
