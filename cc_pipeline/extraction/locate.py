@@ -63,10 +63,10 @@ _WRITE_BATCH_BYTES = 2 << 20
 #: The index to ask, and for which subsets.
 _IndexQuery: TypeAlias = tuple[str, tuple[str, ...]]
 _RETAINED_MESSAGE = (
-    "{n:,} captures stay in {crawl} although this answer does not list them: other index files named them"
+    "{n:,} captures are kept in {crawl}, although this lookup did not list them: they are from other index files"
 )
 _REMOVED_MESSAGE = "{n:,} captures were removed from {crawl}: its index no longer lists them"
-_REPEATED_MESSAGE = "the index of {crawl} lists captures twice: {n:,} more rows of captures of {slug} were ignored"
+_REPEATED_MESSAGE = "the index of {crawl} lists captures of {slug} more than once: {n:,} extra rows were ignored"
 #: Targets with repeated captures that the report names.
 _MAX_NAMED_TARGETS = 5
 
@@ -122,7 +122,7 @@ def refuse_unharvested(workspace: Workspace, indexes: Mapping[tuple[str, str], I
             subset_note = "" if subset == PLAIN else f" ({subset})"
             raise EnvironmentFault(
                 f"the index of {crawl}{subset_note} has not been harvested",
-                "First materialize row_groups of the crawl (the harvest_crawl job).",
+                f"Harvest it first: the job harvest_crawl, or cc-pipeline index harvest --crawl {crawl}",
             )
 
 
@@ -344,7 +344,7 @@ def _write_notes(totals: _LookupTotals, crawl: str) -> Iterator[str]:
     for slug, count in sorted(totals.repeated.items())[:_MAX_NAMED_TARGETS]:
         yield _REPEATED_MESSAGE.format(n=count, crawl=crawl, slug=slug)
     if len(totals.repeated) > _MAX_NAMED_TARGETS:
-        yield f"the indexes of {len(totals.repeated) - _MAX_NAMED_TARGETS:,} more targets repeat rows too"
+        yield f"the index lists captures of {len(totals.repeated) - _MAX_NAMED_TARGETS:,} more targets more than once"
 
 
 def _ask_index(

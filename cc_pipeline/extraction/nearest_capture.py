@@ -152,7 +152,7 @@ def _search_crawl(
 ) -> tuple[Nearest | None, CrawlLookup]:
     stored = _find_stored(workspace, crawl, target, period)
     if stored is not None:
-        return stored, CrawlLookup(crawl, 1, "it is in this home")
+        return stored, CrawlLookup(crawl, 1, "the capture is in this home")
     sources = replace(index_sources(workspace, crawl), columns=COLUMNS)
     settings = workspace.settings
     try:
@@ -160,7 +160,10 @@ def _search_crawl(
     except NoSuchIndex as no_index:
         is_available = is_published(workspace, crawl)
         return None, CrawlLookup(
-            crawl, 0, str(no_index) if is_available else "it is announced and not published yet", not is_available
+            crawl,
+            0,
+            str(no_index) if is_available else "the crawl is announced, but not published yet",
+            not is_available,
         )
     rows = lookup.captures[target.slug].to_pylist()
     problems: list[str] = []

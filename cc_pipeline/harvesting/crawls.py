@@ -84,7 +84,7 @@ def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
     ):
         # neither the list nor the crawl exists: probably the source is wrong, and not the id
         raise crawl_list.fault
-    asked_hint = f" (it was asked {ago(answer.answered_at)})" if answer.remembered else ""
+    asked_hint = f" (checked {ago(answer.answered_at)})" if answer.remembered else ""
     newest = ", ".join(crawl.id for crawl in crawl_list.crawls[:5]) or "none"
     raise UserInputError(
         f"{crawl_id!r} is not a crawl of {workspace.settings.source}{asked_hint}; the newest are {newest}. "
@@ -178,7 +178,7 @@ def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("th
     settings = workspace.settings
     key = evidence(settings, crawl)
     if key is None:
-        return Probe(crawl, "unknown", datetime.now(UTC), "it has no path list by which it could be found")
+        return Probe(crawl, "unknown", datetime.now(UTC), "it has no list of files that could be checked")
     cached_answer = _remembered(settings, crawl)
     if cached_answer is not None and cached_answer.state in believe:
         return cached_answer
@@ -215,11 +215,11 @@ def unknown_crawl_error(workspace: Workspace, answer: Probe) -> EnvironmentFault
     retry_hint = ""
     if answer.remembered:
         next_attempt = answer.answered_at + _ANSWER_LIFE["unknown"]
-        retry_hint = f" The source is asked again after {next_attempt:%H:%M} UTC."
+        retry_hint = f" The next check is possible after {next_attempt:%H:%M} UTC."
     return (SourceRefuses if answer.not_now else EnvironmentFault)(
-        f"whether {workspace.settings.source} has {answer.crawl} is unknown: {answer.reason} (asked "
+        f"it is not known whether {workspace.settings.source} has {answer.crawl}: {answer.reason} (checked "
         f"{ago(answer.answered_at)})",
-        "The crawl may well exist. Check CC_PIPELINE_SOURCE and the network (cc-pipeline doctor), or run it again "
+        "The crawl may exist. Check CC_PIPELINE_SOURCE and the network (cc-pipeline doctor), or run it again "
         f"later.{retry_hint}",
     )
 

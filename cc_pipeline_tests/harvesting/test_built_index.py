@@ -367,7 +367,7 @@ workspace = workspace_of(sys.argv[1], Path(sys.argv[2]))
 workspace.lake.read("source_files")
 before = own_peak()
 report = build_index(workspace, "CC-NEWS-2026-05", agreed=True)
-print(report.per_target["CC-NEWS-2026-05"]["captures in those indexed now"], own_peak() - before)
+print(report.per_target["CC-NEWS-2026-05"]["captures indexed now"], own_peak() - before)
 """
 
 

@@ -101,7 +101,7 @@ def test_absent_is_said_only_of_404_and_remembered_for_a_day(bucket: Bucket, tmp
             workspace = workspace_of(server.url, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
             with pytest.raises(UserInputError, match=f"{LATER}.*is not a crawl of") as refused:
                 find_crawl(workspace, LATER)
-        assert "it was asked less than a minute ago" in str(refused.value)
+        assert "checked less than a minute ago" in str(refused.value)
         [noted] = (tmp_path / "cache" / "crawls").iterdir()
         noted.write_text(noted.read_text().replace('"at": "20', '"at": "19'))
         with pytest.raises(UserInputError):
@@ -202,7 +202,7 @@ def test_a_pause_that_the_list_asked_for_is_not_waited_out(bucket: Bucket, tmp_p
             while not any(state.paused_until for state in budget_state(workspace.settings.budget_path)):
                 time.sleep(0.01)  # what a refusal asks for is written behind it
             workspace.close()
-        assert "nothing is sent before" in (workspace.crawl_list.note or "")
+        assert "no request is sent before" in (workspace.crawl_list.note or "")
         assert len(dead.hits) == 1
 
 

@@ -289,15 +289,15 @@ class ParquetLocator:
                         raise EnvironmentFault(
                             f"{rows:,} rows of row group {number} of {path} are in one mirror's file and not in "
                             "another's",
-                            "Look up again: the mirror with the bad file is used last.",
+                            "Run the lookup again: the mirror with the bad file is used last.",
                         )
                 return
             except DataFault as fault:
                 if fault.kind in _CHANGED_FILE_KINDS:
                     file = next(query.place.file for query in queries if query.place.file.path == fault.source)
                     raise EnvironmentFault(
-                        f"{fault.source} is not the file any more whose footer was harvested: {fault.reason}",
-                        "It was published again, or this home does not have its footer. Harvest it again: "
+                        f"{fault.source} differs from the file whose footer was harvested: {fault.reason}",
+                        "The file was published again, or this home does not have its footer. Harvest it again: "
                         f"cc-pipeline index harvest --crawl {file.crawl}{subset_flags([file.subset])} --refresh",
                     ) from fault
                 # the range was read, but its content is wrong: another place may have it right
