@@ -223,7 +223,6 @@ def kill_all_kinds(home: Home, kinds: Sequence[str]) -> Outcome:
         hit: dict[str, tuple[str, str]] = {}
         for kind in kinds:
             hit[kind] = _kill_one(home, instance, kind, before | {root for pair in hit.values() for root in pair})
-        home.source.scene.held = ""
         server = home.loaded()
         home.wait_until(lambda: backfill_status(server, asked) not in ("REQUESTED", "FAILING"), "the backfill ends")
         home.wait_until(
@@ -239,8 +238,7 @@ def kill_all_kinds(home: Home, kinds: Sequence[str]) -> Outcome:
 
 
 def _kill_one(home: Home, instance: dg.DagsterInstance, kind: str, before: Collection[str]) -> tuple[str, str]:
-    """Kills and starts again while a run of both fetches that no kill has hit ``before``; gives the ids of the two.
-    Where their workers were killed, the next two are held."""
+    """Kills and starts again while a run of both fetches that no kill has hit ``before``; gives the ids of the two."""
     home.source.scene.held = "*.warc.gz"
 
     def fetching() -> dict[bool, dg.DagsterRun]:
@@ -254,8 +252,7 @@ def _kill_one(home: Home, instance: dg.DagsterInstance, kind: str, before: Colle
     ids = (found[True].run_id, found[False].run_id)
     marks = read_workers(instance, ids)
     home.kill(KILLS[kind], [int(mark.partition("-")[0]) for mark in marks.values()])
-    if WORKERS not in KILLS[kind]:
-        home.source.scene.held = ""
+    home.source.scene.held = ""
     home.start(*(name for name in KILLS[kind] if name in home.commands))
 
     def ended() -> bool:
