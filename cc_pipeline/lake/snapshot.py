@@ -267,6 +267,8 @@ def publish(
                 connection.execute(f"SET memory_limit = '{_VIEWS_MEMORY}'")
                 if s3 is not None:
                     enable_s3_reads(connection, s3)
+            # hundreds of small statements, and each transaction is a write to the disk
+            connection.execute("BEGIN")
             connection.execute("CREATE SCHEMA lake")
 
             def run_query(query: str) -> list[tuple[Any, ...]]:
@@ -277,8 +279,6 @@ def publish(
                 kind = "VIEW" if copying is None else "TABLE"
                 comment = f"Rows of {pinned.spec.name} as the stages wrote them: version {pinned.version}."
                 connection.execute(f"COMMENT ON {kind} lake.{pinned.spec.name} IS {quote_literal(comment)}")
-            # the rest is hundreds of small statements, and each transaction is a write to the disk
-            connection.execute("BEGIN")
             rows = _make_views(connection, run_query, tables, views)
             make_macros(connection, macros)
             connection.execute("COMMIT")
