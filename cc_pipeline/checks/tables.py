@@ -16,10 +16,10 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.slice_slugs import defined_slug, is_named_captures
 from cc_pipeline.errors import IndexIncomplete, UserInputError
 from cc_pipeline.extraction.fetch_counts import is_unsettled, share
-from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.reusable_records import find_sharing
 from cc_pipeline.harvesting.catalog import read_catalog_table, read_catalog_tables, read_subsets
 from cc_pipeline.harvesting.crawl_index import requested_subsets
+from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.catalog.schemas import DECODED, KEY_COLUMN
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult
