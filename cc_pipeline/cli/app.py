@@ -144,7 +144,7 @@ app = build_app()
 _EXIT_INCOMPLETE = 3
 #: Allocations between two garbage collections: loading a library makes a million objects without cycles.
 _GC_THRESHOLD = 50_000
-_DISK_FULL_ADVICE = "Free some space. Then run it again: committed work is kept."
+_DISK_FULL_ADVICE = "Free some space. Then run the command again: committed work is kept."
 
 
 def main() -> None:

@@ -69,7 +69,10 @@ def read_host(raw: str, typed: str | None = None) -> str:
         if not _LABEL.fullmatch(label):
             raise UserInputError(f"{quoted} is not a host name: {_label_reason(label)}")
     if host.rsplit(".", 1)[-1].isdigit() and not _is_ipv4(host):
-        raise UserInputError(f"{quoted} is neither a name nor a complete IP address; write 1.2.3.4 with four numbers")
+        raise UserInputError(
+            f"{quoted} is neither a host name nor a complete IP address; write an address with four numbers, as in "
+            "1.2.3.4"
+        )
     return host
 
 

@@ -145,7 +145,7 @@ def parse_arc_key(address: str) -> ArcFile:
         file = ArcFile(_CRAWL_OF_FOLDER[match[1]], 0, int(match[6]), int(match[7]))
         if file.file_date_ms < _MAX_MS and arc_key(file) == key:
             return file
-        raise DataFault(DataKind.MALFORMED, key, None, "its folders do not agree with its name")
+        raise DataFault(DataKind.MALFORMED, key, None, "the folders in the key do not match the file's name")
     raise DataFault(DataKind.MALFORMED, key, None, "is no ARC file of parse-output, crawl-001 or crawl-002")
 
 
@@ -295,7 +295,7 @@ def describe_faulty_lines(faults: Sequence[DataFault], source: str) -> tuple[str
         return ()
     lines = "1 line" if len(faults) == 1 else f"{len(faults):,} lines"
     examples = "; ".join(str(fault) for fault in faults[:_NAMED_LINES])
-    return (f"{lines} of {source} cannot be used and are left out: {examples}",)
+    return (f"{lines} of {source} cannot be read and are skipped: {examples}",)
 
 
 def _lines(
