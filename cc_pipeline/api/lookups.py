@@ -82,7 +82,7 @@ def find_index_sources(
     ``via`` needs a harvest that the home does not have.
     """
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
-    from cc_pipeline.extraction.locate import index_sources
+    from cc_pipeline.harvesting.index_sources import index_sources
     from cc_pipeline.index.gaps import subset_flags
     from cc_pipeline.index.locators import AUTO, PARQUET, btree_way, index_kinds
     from cc_pipeline.index.lookup import open_locators
@@ -153,13 +153,15 @@ def look_up_captures(
     look-up."""
 
     from cc_pipeline.commoncrawl.target import by_subsets
-    from cc_pipeline.extraction.locate import load_named_captures
     from cc_pipeline.index.lookup import look_up
 
     settings = lookup_request.settings
     started = time.monotonic()
-    named_targets = [target for target in lookup_request.targets if target.kind == GIVEN_KIND]
-    answers = [load_named_captures(lookup_request.workspace, crawl, named_targets)] if named_targets else []
+    answers = []
+    if named_targets := [target for target in lookup_request.targets if target.kind == GIVEN_KIND]:
+        from cc_pipeline.extraction.locate import load_named_captures
+
+        answers.append(load_named_captures(lookup_request.workspace, crawl, named_targets))
     if indexed_targets := [target for target in lookup_request.targets if target.kind != GIVEN_KIND]:
         # a harvest shows its own progress bars
         sources = find_index_sources(lookup_request.workspace, crawl, settings.index, columns=read, harvest=harvest)

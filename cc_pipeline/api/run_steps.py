@@ -90,8 +90,7 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
     Raises ``UserInputError`` for a crawl that the source does not have or has only announced.
     """
     from cc_pipeline.commoncrawl.crawls import index_is_built, is_selection, select
-    from cc_pipeline.harvesting.crawl_index import is_published
-    from cc_pipeline.harvesting.crawls import find_crawl, known_crawls
+    from cc_pipeline.harvesting.crawls import find_crawl, is_published, known_crawls
 
     source = workspace.settings.source
     crawl_ids: list[str] = []
@@ -141,7 +140,7 @@ def _describe_missing(crawl: str, source: str) -> str:
 def _drop_unpublished(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:
     """Returns ``crawls`` (newest first) without those that are only announced. Crawls older than the first published
     one are not checked: that would cost a request for each. A crawl whose state the source does not tell is kept."""
-    from cc_pipeline.harvesting.crawl_index import is_published
+    from cc_pipeline.harvesting.crawls import is_published
 
     unknown_crawls: list[str] = []
     for place, crawl in enumerate(crawls):

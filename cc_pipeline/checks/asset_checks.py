@@ -237,7 +237,7 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
     """Each archive file in the list of a crawl without a published index has an index in this home, and all of it was
     read."""
     from cc_pipeline.commoncrawl.crawls import index_is_built
-    from cc_pipeline.index.archive_rows import folder_of
+    from cc_pipeline.index.shards import folder_of
     from cc_pipeline.lake.slice import MANIFEST
     from cc_pipeline.lake.streaming import count_rows
 

@@ -15,9 +15,9 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.lookup_notes import describe_gaps
 from cc_pipeline.extraction.slice_selection import expand_targets
+from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.gaps import MissingHarvest
 from cc_pipeline.index.lookup import look_up
 from cc_pipeline.workspace.workspace import Workspace

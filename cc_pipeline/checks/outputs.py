@@ -189,7 +189,7 @@ def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     if newer and datetime.now(UTC) - published_at > _MAX_LAG:
         message = (
             f"cc.duckdb was published at {published_at:%Y-%m-%d %H:%M} UTC, and {abbreviate_keys(newer)} changed "
-            "since. {_PUBLISH}"
+            f"since. {_PUBLISH}"
         )
         return CheckResult(name, "warn", message, metrics)
     changes_text = f"; {abbreviate_keys(newer)} changed since" if newer else ", up to date"

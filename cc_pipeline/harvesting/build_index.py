@@ -16,27 +16,17 @@ from cc_pipeline.archive.gzip_members import Readable
 from cc_pipeline.commoncrawl.crawls import index_is_built, news_month
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, SourceRefuses, UserInputError
 from cc_pipeline.harvesting.archives import BuiltIndex, built_index
-from cc_pipeline.index.archive_rows import (
-    BUILT_SCHEMA,
-    ORDER,
-    VERSION,
-    Row,
-    Shard,
-    Tally,
-    index_rows,
-    row_batch,
-    write_shard,
-)
+from cc_pipeline.index.archive_rows import BUILT_SCHEMA, ORDER, Row, Tally, index_rows, row_batch, write_shard
+from cc_pipeline.index.shards import VERSION, Shard
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import BUILT, Metrics, Slice, StageReport
 from cc_pipeline.records.file_leases import is_orphaned_part_file
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.ranges import ObjectInfo
 from cc_pipeline.transport.read_ahead import PIECE, ReadAheadStream
 from cc_pipeline.workspace.source_files import ARCHIVE, FAULTS, MAX_FAULT_ROWS, SourceFile
 from cc_pipeline.workspace.workspace import Workspace, rate_now
 
-_REVISITS: Final = "{:,} revisits are not indexed: they hold no page, they name one fetched before"
+_REVISITS: Final = "{:,} revisits are not indexed: a revisit has no page, only a reference to an earlier capture"
 #: Files whose size is requested for the cost estimate; the others count with their average.
 _ASKED_SIZES: Final = 12
 #: Bytes of an archive file that one process indexes in a second; measured: some 25 MB/s.
@@ -118,8 +108,17 @@ def estimate_build(workspace: Workspace, index: BuiltIndex, max_files: int | Non
 def _sizes(workspace: Workspace, crawl: str, shards: Sequence[Shard]) -> tuple[list[int | None], bool]:
     """Returns the sizes of at most a dozen archive files, ``None`` for a missing one, and whether these are all."""
     step = max(1, math.ceil(len(shards) / _ASKED_SIZES))
-    infos = [_head(workspace, crawl, shard) for shard in shards[::step]]
-    return [None if info is None else info.size or 0 for info in infos], step == 1
+    sizes: list[int | None] = []
+    for shard in shards[::step]:
+        try:
+            info = workspace.archives(crawl).head(shard.filename)
+        except RangeFault as fault:
+            raise EnvironmentFault(
+                f"the size of {shard.filename} cannot be read ({fault.kind.value}: {fault.detail})",
+                "Check the source and the network, then run it again.",
+            ) from fault
+        sizes.append(None if info is None else info.size or 0)
+    return sizes, step == 1
 
 
 def _pieces(size: int) -> int:
@@ -193,7 +192,7 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, max_f
         raise Incomplete(
             f"{len(counts.failed):,} of {len(index.shards):,} archive files of {crawl} could not be read: "
             f"{'; '.join(counts.failed[:_MAX_SHOWN])}",
-            "The others are indexed. To ask for these again, run the same command again.",
+            "The other files are indexed. To read the failed files again, run the same command.",
         )
     spent = workspace.archives(crawl).stats
     return StageReport(
@@ -216,9 +215,9 @@ def _metrics(index: BuiltIndex, counts: _BuildCounts) -> Metrics:
         "indexed before": len(index.shards) - len(index.missing),
         "indexed now": len(counts.files),
         "to be indexed": len(index.missing) - len(counts.files),
-        "captures in those indexed now": counts.rows,
-        "revisits in them, which are not indexed": counts.revisits,
-        "stretches that could not be read": counts.faults,
+        "captures indexed now": counts.rows,
+        "revisits, not indexed": counts.revisits,
+        "parts that could not be read": counts.faults,
     }
 
 
@@ -235,20 +234,10 @@ class _ArchiveFileFault(Exception):
 
 def _stopped(family: type[EnvironmentFault], crawl: str, counts: _BuildCounts, planned_count: int) -> EnvironmentFault:
     return family(
-        f"the index of {crawl} was stopped after {len(counts.files):,} of {planned_count:,} files: "
+        f"building the index of {crawl} stopped after {len(counts.files):,} of {planned_count:,} files: "
         f"{'; '.join(counts.failed[-_MAX_FAILURES_IN_ROW:])}",
-        "What was built stays. Check the source and the network, then run the same command again.",
+        "Indexed files are kept. Check the source and the network, then run the same command again.",
     )
-
-
-def _head(workspace: Workspace, crawl: str, shard: Shard) -> ObjectInfo | None:
-    try:
-        return workspace.archives(crawl).head(shard.filename)
-    except RangeFault as fault:
-        raise EnvironmentFault(
-            f"the size of {shard.filename} cannot be read ({fault.kind.value}: {fault.detail})",
-            "Check the source and the network, then run it again.",
-        ) from fault
 
 
 def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _BuildCounts) -> None:
@@ -261,9 +250,9 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _BuildCou
     except RangeFault as fault:
         raise _as_file_fault(fault) from fault
     if info is None:
-        raise _ArchiveFileFault("the source does not have it", absent=True)
+        raise _ArchiveFileFault("the source does not have the file", absent=True)
     if not info.size:
-        raise _ArchiveFileFault("it is empty, or the source does not give its size", absent=True)
+        raise _ArchiveFileFault("the file is empty, or the source does not tell its size", absent=True)
     tally, faults = Tally(), list[DataFault]()
     with ExitStack() as stack:
         folder = stack.enter_context(workspace.scratch_folder("built-index"))

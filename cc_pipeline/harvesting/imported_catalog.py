@@ -112,11 +112,11 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
     with file.open("rb") as handle:
         digest = file_digest(handle, "sha256").hexdigest()
     if sha256 and digest != sha256.lower():
-        raise DataFault(DataKind.MISMATCH, file.name, None, f"its sha256 is {digest}, and not {sha256}")
+        raise DataFault(DataKind.MISMATCH, file.name, None, f"the SHA-256 of the file is {digest}, not {sha256}")
     content = read_catalog_file(file)
     crawl, slice_, lake = content.crawl, Slice(content.crawl), workspace.lake
     if crawl in ARC_CRAWLS or index_is_built(crawl):
-        raise UserInputError(f"{crawl} has no published index, so its catalog can only be built here")
+        raise UserInputError(f"{crawl} has no published index, so no catalog can be imported: build the index")
     commit_manifest(workspace, crawl)
     stored_subsets = [harvested.subset for harvested in read_subsets(lake, crawl)]
     if stored_subsets and not is_harvest_current(lake, crawl):
@@ -185,7 +185,7 @@ def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: Footer
         if is_changed_etag(etags.get(path, etag), etag):
             raise EnvironmentFault(
                 f"{path} has another ETag at this source than at the source of the catalog",
-                "This source is a copy of that one, or the file was published again since. Look-ups compare ETags, so "
+                "This source is a copy of the other, or the file was published again. Lookups compare ETags, so "
                 f"harvest this source: cc-pipeline index harvest --crawl {crawl}",
             )
     for name, order in (("index_files", ["path"]), ("row_groups", ["path", "row_group"]),
@@ -231,8 +231,8 @@ def _first_difference(catalog_table: pa.Table, footer_table: pa.Table, table: st
                     f" row group {catalog_row['row_group']}" if "row_group" in catalog_row else ""
                 )
                 return f"{row_group}: {name} is {catalog_row[name]!r} in the catalog and {value!r} in the footer"
-    counts = f"{len(catalog_table):,} rows of {table} for the compared files, the footers have {len(footer_table):,}"
-    return f"the catalog has {counts}"
+    counts = f"{len(catalog_table):,} rows of {table}, their footers {len(footer_table):,}"
+    return f"for the compared files, the catalog has {counts}"
 
 
 def _commit(

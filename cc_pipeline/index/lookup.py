@@ -148,7 +148,7 @@ def look_up(
         locator, reason, gaps = _choose(search, targets)
         if max_bytes is not None and (price := weight(locator.price(crawl, subsets, targets))) > max_bytes:
             raise UserInputError(
-                f"the look-up would read about {price / 1e6:,.0f} MB, more than {max_bytes / 1e6:,.0f}"
+                f"the lookup would read about {price / 1e6:,.0f} MB, more than the {max_bytes / 1e6:,.0f} MB allowed"
             )
         index_names: set[str] = set()
         noting_sink = None if sink is None else partial(_noting, sink, index_names)
@@ -159,7 +159,7 @@ def look_up(
                 raise
             locator, reason = (
                 search.open_indexes[ZIPNUM.name].open(),
-                f"zipnum, since {fault.key} comes whole ({fault.detail})",
+                f"zipnum, since the source sends {fault.key} only as a whole ({fault.detail})",
             )
             result = locator.locate(crawl, subsets, targets, noting_sink)
         if result.unread and via == AUTO:
@@ -182,7 +182,10 @@ def look_up(
         pc.sum(pc.starts_with(table["condition_match"], OPEN)).as_py() or 0 for table in captures.values()
     )
     if undecided_count:
-        notes += (f"the index cannot decide the condition for {undecided_count:,} captures; their pages decide it",)
+        notes += (
+            f"the index cannot decide whether {undecided_count:,} captures meet the condition: their pages decide it "
+            "when they are parsed",
+        )
     return replace(
         result,
         captures=captures,
@@ -239,7 +242,7 @@ def _choose(search: IndexSearch, targets: Sequence[Target]) -> tuple[Locator, st
         for name, kind in index_kinds().items():
             alternative = search.open_indexes.get(name) if kind.by_itself and name != PARQUET.name else None
             if alternative is not None and (alternative.subsets is None or set(subsets) <= set(alternative.subsets)):
-                return alternative.open(), f"{name}, which is whole, while {gaps.summary} could not be read", None
+                return alternative.open(), f"{name}, which is complete, since {gaps.summary} could not be read", None
     if PARQUET.name not in available or not gaps.allowed(search.sources.max_gaps):
         raise index_incomplete([gaps])
     return available[PARQUET.name](), f"parquet, although {gaps.summary} could not be read", gaps
@@ -261,7 +264,7 @@ def _with_columnar(
     limits = ((price.requests, sources.max_requests), (price.expected_bytes, sources.max_bytes))
     if any(limit is not None and cost > limit for cost, limit in limits):
         over_limit = (
-            f"the columnar index would tell, at about {price.requests:,} requests and "
+            f"reading them from the columnar index takes about {price.requests:,} requests and "
             f"{human_bytes(price.expected_bytes)}, more than CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES allows"
         )
         return replace(result, gaps=replace(gaps, unasked=over_limit))
@@ -269,7 +272,7 @@ def _with_columnar(
         columnar_result = columnar.locate(crawl, subsets, targets, sink, keys)
     except DataFault as fault:
         return replace(result, gaps=replace(gaps, unasked=f"the columnar index cannot be read either ({fault})"))
-    note = f"{gaps.summary} could not be read ({gaps.file_summary}): the columnar index was asked for their captures"
+    note = f"{gaps.summary} could not be read ({gaps.file_summary}): their captures come from the columnar index"
     return LookupResult(
         {slug: united(table, result.captures[slug]) for slug, table in columnar_result.captures.items()},
         result.requests + columnar_result.requests,
@@ -325,7 +328,7 @@ def _valid_segments(transport: Transport) -> tuple[frozenset[str] | None, tuple[
     except RangeFault as fault:
         if fault.kind is not FaultKind.NOT_FOUND:
             raise
-        return None, (f"there is no {key}: captures of all segments are taken",)
+        return None, (f"the source has no {key}, the list of valid segments: captures of all segments are used",)
     return frozenset(map(str, segments)), describe_faulty_lines(faults, key)
 
 
@@ -341,7 +344,7 @@ def counts_for_segments(
 
 def outside_notes(count: int) -> tuple[str, ...]:
     """Returns notes on so many captures of other segments."""
-    return (f"{count} captures of segments outside {segments_key(CRAWL_2012)} are left out",) if count else ()
+    return (f"{count} captures are left out: {segments_key(CRAWL_2012)} does not list their segments",) if count else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-from cc_pipeline.index.etag_aliases import RangeReader, same_files
+from cc_pipeline.index.etag_aliases import same_files
 from cc_pipeline.index.footers.decode import ColumnChunk, codec_number, decode_footer
 from cc_pipeline.index.footers.statistics import REPAIRED
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore, footer_digest
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_batches
+from cc_pipeline.index.parquet.fetch import ManyReader
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, is_changed_etag
 from cc_pipeline.transport.ranges import ByteRange
 
@@ -61,7 +62,9 @@ def read_bounds(
     ``data`` is the chunk with its dictionary, read at ``offset`` of ``source``. Raises ``DataFault``.
     """
     if layout.physical != "BYTE_ARRAY":
-        raise DataFault(DataKind.UNSUPPORTED, source, offset, f"column {layout.name} is {layout.physical}, no strings")
+        raise DataFault(
+            DataKind.UNSUPPORTED, source, offset, f"column {layout.name} has type {layout.physical}, not text"
+        )
     low: bytes | None = None
     high: bytes | None = None
     for batch in decode_batches(layout, data, rows, _BATCH_ROWS, source=source, offset=offset):
@@ -224,7 +227,7 @@ def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> R
                 continue
             chunk = group.chunks.get(KEY_COLUMN)
             if chunk is None or column is None:
-                unrepairable.append((path, group.row_group, f"it has no column {KEY_COLUMN}"))
+                unrepairable.append((path, group.row_group, f"the row group has no column {KEY_COLUMN}"))
             elif chunk.is_encrypted or chunk.is_in_other_file:
                 unrepairable.append((path, group.row_group, f"column {KEY_COLUMN} is encrypted or in another file"))
             else:
@@ -236,7 +239,7 @@ def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> R
 def repair_row_groups(
     crawl: str,
     index_files: Sequence[str],
-    transport: RangeReader,
+    transport: ManyReader,
     store: FooterStore,
     *,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
@@ -263,8 +266,8 @@ def repair_row_groups(
             source_faults += outcome.kind in ENVIRONMENT_KINDS
             if outcome.kind is FaultKind.BREAKER_OPEN or source_faults >= _MAX_SOURCE_FAULTS:
                 raise (SourceRefuses if isinstance(outcome, SourceRefuses) else EnvironmentFault)(
-                    f"the repair stopped at {group.path}: {outcome.kind.value}, {outcome.detail}",
-                    "Stored bounds stay. Run it again; it continues from there.",
+                    f"the repair of key bounds stopped at {group.path}: {outcome.kind.value}, {outcome.detail}",
+                    "Repaired row groups are kept. Run the command again: the repair continues from there.",
                 ) from outcome
         else:
             size += len(outcome.data)
@@ -289,7 +292,7 @@ def _repair(group: UnboundedRowGroup, data: bytes, log: Path) -> str:
     except DataFault as fault:
         return fault.reason
     if extremes is None:
-        return "all its keys are null"
+        return "all keys of the row group are null"
     size = -1 if group.file_size is None else group.file_size
     add_to_log(log, KeyBounds(group.path, group.etag, group.row_group, *extremes, size=size, footer=group.footer))
     return ""

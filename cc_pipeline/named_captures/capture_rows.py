@@ -15,9 +15,9 @@ from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.paths import WarcFile, current_key, parse_arc_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import DataFault, UserInputError
-from cc_pipeline.index.archive_rows import is_arc
 from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.locator import NAMED_CAPTURES
+from cc_pipeline.index.shards import is_arc
 from cc_pipeline.named_captures.reading import Chunk, RejectedRows
 from cc_pipeline.records.range_plan import MAX_RECORD_BYTES
 

@@ -118,7 +118,7 @@ def test_a_broken_extension_is_named_and_costs_only_itself(tmp_path: Path) -> No
         "clashing": "broken",
     }  # fmt: skip
     assert "the core has the job 'maintenance' already" in found["clashing"]["problem"]
-    assert "the name run is taken" in found["taken"]["problem"]
+    assert "the name run is already used" in found["taken"]["problem"]
     assert "complex" in found["odd"]["problem"]
     assert "a_library_that_is_nowhere" in found["unloaded"]["problem"]
     assert "pip install nowhere>=1" in found["lacking"]["to_do"]

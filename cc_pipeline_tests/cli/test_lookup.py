@@ -122,7 +122,7 @@ def test_filters_are_applied_and_what_an_index_cannot_say_is_told(cli: Cli, worl
         if c.fetch_status == 404
     ]
     assert places(rows) == expected(tuple(truth))
-    assert "the index cannot decide the condition" in cli(*arguments, "-c", ARC).err
+    assert "the index cannot decide whether" in cli(*arguments, "-c", ARC).err
 
 
 def test_an_index_that_is_not_harvested_is_named_with_the_command(cli: Cli, world: World, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_torn_commit_is_said_by_every_command_and_taken_back(cli: Cli, home: P
     said = cli("doctor", "--home", home)
     assert said.status == 1
     # long paths are broken where the terminal ends
-    assert f"the last commit of records is torn: {entry} is empty".replace(" ", "") in said.shown.replace(" ", "")
+    assert f"the last commit of records is incomplete: {entry} is empty".replace(" ", "") in said.shown.replace(" ", "")
     said = cli("doctor", "--repair", "--home", home)
     assert "1 slices must be rebuilt" in said.shown
     assert f"cc-pipeline run example.com --crawl {NEW}" in said.shown

@@ -237,7 +237,7 @@ def test_the_public_list_is_asked_for_once_a_day(
     home = tmp_path / "home"
     (home / "cache").mkdir(parents=True)
     (home / "cache" / "collinfo.json").write_bytes((bucket[0] / "collinfo.json").read_bytes())
-    monkeypatch.setattr("cc_pipeline.harvesting.crawl_index.is_published", lambda workspace, crawl: True)
+    monkeypatch.setattr("cc_pipeline.harvesting.crawls.is_published", lambda workspace, crawl: True)
     # the default source: a fresh copy is at hand, so nothing is sent
     assert asked(Ticks(new_crawls, instance, load_settings(home=str(home))).tick()) == [NEW]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.harvesting.crawl_index import commit_manifest, is_published
-from cc_pipeline.harvesting.crawls import commit_crawls, find_crawl, known_crawls, probe
+from cc_pipeline.harvesting.crawl_index import commit_manifest
+from cc_pipeline.harvesting.crawls import commit_crawls, find_crawl, is_published, known_crawls, probe
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     ANNOUNCED,

@@ -52,7 +52,9 @@ def test_another_index_that_is_whole_answers(bucket: Bucket, server: FaultServer
     workspace = harvested(server.url, tmp_path)
     located, *_ = extract(workspace, SITE)
     assert found_in(workspace) == truth_of(bucket)
-    assert f"index: zipnum, which is whole, while 1 of 2 index files of {NEW} warc could not be read" in located.notes
+    assert (
+        f"index: zipnum, which is complete, since 1 of 2 index files of {NEW} warc could not be read" in located.notes
+    )
     assert row_of(workspace) | {"located_by": "zipnum", "complete": True, "unread": []} == row_of(workspace)
     assert located.per_target[SITE]["index complete"] == "yes"
     assert find_incomplete_slices(workspace) == {}

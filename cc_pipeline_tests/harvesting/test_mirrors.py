@@ -13,7 +13,7 @@ from cc_pipeline.checks.doctor import budget_findings, examine
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.harvesting.archives import archive_files
 from cc_pipeline.harvesting.catalog import read_catalog_table
-from cc_pipeline.index.archive_rows import shard_of
+from cc_pipeline.index.shards import shard_of
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, Bucket, closed_port, extract, harvested, workspace_of

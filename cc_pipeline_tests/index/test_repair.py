@@ -136,7 +136,7 @@ def test_a_sick_place_stops_the_repair_and_what_was_read_is_kept(tmp_path: Path)
     reader, store = harvested(tmp_path, dict.fromkeys(keys, unmarked()))
     for key in keys[2:]:
         reader.faults[key] = range_fault(FaultKind.TIMEOUT, key, 0, 1, "silence", 6)
-    with pytest.raises(EnvironmentFault, match="repair stopped"):
+    with pytest.raises(EnvironmentFault, match="repair of key bounds stopped"):
         repair_row_groups(CRAWL, keys, reader, store)
     reader.faults.clear()
     report = repair_row_groups(CRAWL, keys, reader, store)
@@ -198,7 +198,7 @@ def test_the_log_survives_a_torn_line(tmp_path: Path):
 
 def test_wrong_type_and_wrong_count_are_faults():
     layout, pages, rows, offset = chunk_of(parquet_bytes(index_table(30), 30, compression="none"))
-    with pytest.raises(DataFault, match="no strings"):
+    with pytest.raises(DataFault, match="not text"):
         read_bounds(ColumnLayout("k", "INT64", "required", 0), pages, rows, source="x", offset=offset)
     with pytest.raises(DataFault, match="hold 30 of 31"):
         read_bounds(layout, pages, 31, source="x", offset=offset)

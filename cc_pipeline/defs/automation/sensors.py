@@ -59,7 +59,7 @@ def new_crawls(
     known at release are no news: without a copy, only crawls that CC_PIPELINE_CRAWLS names are looked up.
     """
     with LOADING:
-        from cc_pipeline.harvesting.crawl_index import is_published
+        from cc_pipeline.harvesting.crawls import is_published
 
     # the list is fetched once a day
     crawl_list = workspace.crawl_list

@@ -163,7 +163,9 @@ def _item(url: str, pointer: bytes, block_size: int) -> bytes:
     else:
         key = btree_key(url)
     if len(key) + 1 + POINTER.size > block_size:
-        raise UnfitItem(DataKind.TOO_LARGE, "url index", None, f"the key of {url[:100]!r}… has {len(key)} bytes")
+        raise UnfitItem(
+            DataKind.TOO_LARGE, "url index", None, f"the key of {url[:100]!r}… is too long: {len(key)} bytes"
+        )
     return key + b"\0" + pointer
 
 

@@ -71,7 +71,7 @@ class _Crawl:
             except (OSError, pa.ArrowException) as error:
                 raise EnvironmentFault(
                     f"could not read the catalog of {self.name} at {address}: {error}",
-                    "Look at the lake: cc-pipeline doctor",
+                    "Check the lake: cc-pipeline doctor",
                 ) from error
         rows = pa.concat_tables(tables)
         return rows.append_column(CATALOG_SCHEMA.field("crawl"), pa.repeat(pa.scalar(self.name), rows.num_rows))
