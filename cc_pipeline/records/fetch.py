@@ -144,15 +144,12 @@ def fetch_planned(
     stored: set[str | None] = set()
     held_rows, left_rows = MergeReader(planned.stored_rows), MergeReader(planned.journaled_rows)
     try:
-        for group, is_last in _mark_last(group_by_file(planned.captures, options.group)):
+        for group in group_by_file(planned.captures, options.group):
             run.begin(group)
             end = tuple(group.column(name)[-1].as_py() for name in PLACE_NAME)
             counts = run.take(_rows(held_rows.upto(*end)), _rows(left_rows.upto(*end)))
             reused, adopted = reused + counts[0], adopted + counts[1]
             run.fetch(writer)
-            # captures without an answer are carried on up to one group, so that memory stays flat
-            if is_last or run.carried > options.group:
-                run.finish(writer)
             run.conclude()
             for batch in run.outcomes.batches():
                 outcomes.update(batch.column("outcome").to_pylist())
@@ -270,16 +267,6 @@ class MergeReader:
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
     for batch in batches:
         yield from batch.to_pylist()
-
-
-def _mark_last(groups: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
-    previous: pa.Table | None = None
-    for group in groups:
-        if previous is not None:
-            yield previous, False
-        previous = group
-    if previous is not None:
-        yield previous, True
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:

@@ -76,10 +76,10 @@ def open_verifier_pool(threads: int | None) -> Iterator[tuple[Executor, int]]:
 class FetchRun:
     """Gives every distinct (file, offset) among captures one outcome, group by group.
 
-    ``begin`` starts a group, ``fetch`` requests it once. Captures that failed are carried on and requested again at the
-    end, by ``finish``, so that a failing file does not delay the others. ``outcomes`` has the outcomes of the group and
-    of carried captures. ``fetched`` counts the good records read so far. ``known_good_records`` has one known-good
-    record of each place, whose digest does not contradict the index.
+    ``begin`` starts a group, ``fetch`` requests it. Captures that failed are requested again at its end, so that a
+    failing file does not delay the others. ``outcomes`` has the outcomes of the group. ``fetched`` counts the good
+    records read so far. ``known_good_records`` has one known-good record of each place, whose digest does not
+    contradict the index.
 
     Fetching runs in the transport's thread, storing in the caller's. If there are enough cores, a few threads inflate
     and compute digests (both release the interpreter's lock).
@@ -123,20 +123,13 @@ class FetchRun:
         """Whether the source gave anything final for a capture, or no request was sent."""
         return self._gave or not self.has_asked_source
 
-    @property
-    def carried(self) -> int:
-        """Captures that have no outcome yet."""
-        return len(self.outcomes.first_rows) - len(self.outcomes.by_name)
-
     def begin(self, captures: pa.Table) -> None:
-        """Starts a group of ``captures``, all of them new; captures without an outcome are carried on."""
+        """Starts a group of ``captures``."""
         self._finished_count += len(self.outcomes.by_name)
         self.unchanged += self.outcomes.unchanged
-        rows = self.outcomes.rows_without()
-        self._pending = self._pending.renumbered({row: place for place, row in enumerate(rows)})
-        if rows:
-            captures = pa.concat_tables([self._captures.take(pa.array(rows)), captures])
-        self.outcomes, self._captures = self.outcomes.carried_on(captures), captures
+        # free the old group first: two groups would double peak memory
+        self.outcomes.clear()
+        self.outcomes, self._captures = Outcomes(captures), captures
         self._columns, self._name = self.outcomes.columns, self.outcomes.name
 
     def take(self, stored_rows: Iterable[Row], journaled_rows: Iterable[Row]) -> tuple[int, int]:
@@ -168,8 +161,7 @@ class FetchRun:
         return bool(row["reason"] != "digest_mismatch")
 
     def fetch(self, writer: SegmentWriter) -> None:
-        """Reads and stores the captures without an outcome, except carried ones. Raises ``EnvironmentFault`` if the
-        disk fails.
+        """Reads and stores the captures of the group without an outcome. Raises ``EnvironmentFault`` if the disk fails.
 
         Ranges are requested in the order of the plan. A file that seems to be missing or damaged waits until all others
         were requested. Then one request decides whether its remaining ranges are requested too (see ``retry_policy``).
@@ -190,11 +182,11 @@ class FetchRun:
             self.retry_policy.add_ranges(ranges)
             with open_verifier_pool(self.options.examiners) as (pool, max_pending):
                 self._pass(self._scheduler().request_in_order(ranges), writer, pool, max_pending)
+        if self.outcomes.rows_to_fetch():
+            self._finish(writer)
 
-    def finish(self, writer: SegmentWriter) -> None:
-        """Requests failed captures again, and gives every capture an outcome. Raises as ``fetch``."""
-        if not self.carried:
-            return
+    def _finish(self, writer: SegmentWriter) -> None:
+        """Requests failed captures again, and gives every capture an outcome."""
         scheduler = self._scheduler()
         with open_verifier_pool(self.options.examiners) as (pool, max_pending):
             self._pass(scheduler.request_samples(), writer, pool, max_pending)

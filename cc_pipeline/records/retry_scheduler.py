@@ -82,7 +82,7 @@ def compare_marks(
 
 @dataclass(slots=True)
 class Pending:
-    """The captures without an outcome; rows are numbers in the current table of captures. ``deferred`` ranges were not
+    """The captures without an outcome; rows are numbers in the table of captures. ``deferred`` ranges were not
     requested, ``unread`` ones failed, ``retry_rows`` are single records to request, ``bad`` are the bad ones among
     them. ``past_the_end`` are records that the source placed once after the end of their file."""
 
@@ -125,21 +125,6 @@ class Pending:
         bad = self.bad.pop(row, None)
         if bad is not None and bad.data is not None:
             self._stored_bytes -= len(bad.data)
-
-    def renumbered(self, number: Mapping[int, int]) -> Pending:
-        """Returns the same captures with new row numbers: ``number`` maps the old ones of all pending rows."""
-
-        def moved(planned: PlannedRange) -> PlannedRange:
-            return replace(planned, rows=tuple(number[row] for row in planned.rows))
-
-        return Pending(
-            [moved(planned) for planned in self.deferred],
-            [(moved(planned), fault) for planned, fault in self.unread],
-            [number[row] for row in self.retry_rows],
-            {number[row]: bad for row, bad in self.bad.items() if row in number},
-            {number[row] for row in self.past_the_end if row in number},
-            self._stored_bytes,
-        )
 
 
 @dataclass(frozen=True, slots=True)
