@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.processes import usable_cores
+from cc_pipeline.records.capture_states import Arrival, BadRecord, Pending, RangeRequest, RetryScheduler, compare_marks
 from cc_pipeline.records.known_good import find
 from cc_pipeline.records.outcomes import Outcomes, columns_of_url, is_settled, outcome_of
 from cc_pipeline.records.range_plan import (
@@ -27,7 +28,6 @@ from cc_pipeline.records.range_plan import (
     usable,
 )
 from cc_pipeline.records.retry_policy import FetchRetryPolicy
-from cc_pipeline.records.retry_scheduler import Arrival, BadRecord, Pending, RangeRequest, RetryScheduler, compare_marks
 from cc_pipeline.records.segments import Row, SegmentWriter
 from cc_pipeline.records.verification import KNOWN_BAD_DIGESTS, ExpectedRecord, VerificationResult, verify_record
 from cc_pipeline.records.wrap import wrap_member

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.archive.record import sha1_base32
+from cc_pipeline.records.capture_states import Pending
 from cc_pipeline.records.fetch import Planned, fetch_records
 from cc_pipeline.records.locations import LocationCollector
 from cc_pipeline.records.range_plan import (
@@ -22,7 +23,6 @@ from cc_pipeline.records.range_plan import (
     plan_ranges,
     split_range,
 )
-from cc_pipeline.records.retry_scheduler import Pending
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.transport.mirror import PlaceOptions
