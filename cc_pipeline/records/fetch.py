@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.records.fetch_run import FetchRun, Halt, Progress
+from cc_pipeline.records.capture_states import Halt
+from cc_pipeline.records.fetch_run import FetchRun, Progress
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, LocationIndex
 from cc_pipeline.records.outcomes import HELD_COLUMNS
 from cc_pipeline.records.range_plan import Order, group_by_file
@@ -125,7 +126,6 @@ def fetch_planned(
     """
     crawl, options, planned_count = order.crawl, order.options, len(planned.places)
     files = sum(1 for _ in planned.places.files) if planned_count > options.group else 0
-    run = FetchRun(transport, crawl, options, progress, planned_count, files, halt)
     info = {
         "software": options.software,
         "format": "WARC File Format 1.0",
@@ -137,32 +137,30 @@ def fetch_planned(
     writer = SegmentWriter(
         storage, crawl, order.commit, lambda kind, name: segment_head(kind, name, info), options.rotation
     )
+    run = FetchRun(transport, crawl, options, writer, progress, planned_count, files, halt)
     started = time.monotonic()
     stats_before = replace(transport.stats, served=transport.stats.served.copy())
-    reused = adopted = 0
-    outcomes: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     stored: set[str | None] = set()
     held_rows, left_rows = MergeReader(planned.stored_rows), MergeReader(planned.journaled_rows)
     try:
         for group in group_by_file(planned.captures, options.group):
-            run.begin(group)
             end = tuple(group.column(name)[-1].as_py() for name in PLACE_NAME)
-            counts = run.take(_rows(held_rows.upto(*end)), _rows(left_rows.upto(*end)))
-            reused, adopted = reused + counts[0], adopted + counts[1]
-            run.fetch(writer)
-            run.conclude()
-            for batch in run.outcomes.batches():
-                outcomes.update(batch.column("outcome").to_pylist())
+            outcomes = run.fetch_group(group, _rows(held_rows.upto(*end)), _rows(left_rows.upto(*end)))
+            for batch in outcomes.batches():
+                counts.update(batch.column("outcome").to_pylist())
                 stored.update(pc.unique(batch.column("stored_file")).to_pylist())
                 keep(batch)
+            # two groups would double peak memory
+            del outcomes
     finally:
         writer.close()
     if halt is not None:
         # reports the last refusal too
         halt(run.retry_policy.is_refused)
     return RecordsResult(
-        reused=reused,
-        adopted=adopted,
+        reused=run.reused,
+        adopted=run.adopted,
         requests=transport.stats.requests - stats_before.requests,
         bytes=transport.stats.bytes - stats_before.bytes,
         seconds=time.monotonic() - started,
@@ -172,10 +170,10 @@ def fetch_planned(
         fetched=run.fetched,
         answered=run.answered,
         has_asked_source=run.has_asked_source,
-        outcomes=outcomes,
+        outcomes=counts,
         notes=_mirror_notes(transport, stats_before.served),
         known_good_records=run.known_good_records,
-        unchanged=run.unchanged + run.outcomes.unchanged,
+        unchanged=run.unchanged,
     )
 
 

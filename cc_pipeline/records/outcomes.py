@@ -78,18 +78,11 @@ class Outcomes:
         """Returns the rows, one for each capture, that have no outcome yet."""
         return [row for name, row in self.first_rows.items() if name not in self.by_name]
 
-    def clear(self) -> None:
-        """Frees the memory. This object is unusable afterwards."""
-        for ended in (self.by_name, self.first_rows, self.columns):
-            ended.clear()
-
-    def take(
-        self, rows: Iterable[Row], usable: Callable[[Row], bool], stays: Callable[[Row], bool] | None = None
-    ) -> int:
+    def take(self, rows: Iterable[Row], usable: Callable[[Row], bool], stays: Callable[[Row], bool]) -> int:
         """Takes the outcome of ``rows`` that are ``usable`` and have stored bytes or are final; returns for how many
         captures.
 
-        Of the other rows it stores the number of rounds, and the rows that ``stays`` accepts (default: final ones).
+        Of the other rows it stores the number of rounds, and the rows that ``stays`` accepts.
         These stay if nothing better comes. A loss that was recorded with another length is ignored.
         """
         taken_count = 0
@@ -103,7 +96,7 @@ class Outcomes:
             if row.get("is_final") is False:
                 self._rounds[name] = max(self._rounds.get(name, 0), row.get("unsuccessful_runs") or 0)
             if not usable(row) or (row["stored_file"] is None and not row.get("is_final")):
-                if (stays or is_settled)(row):
+                if stays(row):
                     self._previous[name] = self._stored_outcome(row)
                 continue
             self.by_name[name] = self._stored_outcome(row)
