@@ -305,8 +305,7 @@ def _count_by_reason(lost: pa.Table) -> list[dict[str, Any]]:
 
 def unsettled_rows(records: pa.Table) -> pa.Table:
     """The rows of ``records`` that are to be asked for again."""
-    lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
-    return lost.filter(_is_pending(lost))
+    return records.filter(is_unsettled(records))
 
 
 def settled_rows(records: pa.Table) -> pa.Table:

@@ -496,14 +496,6 @@ class Lake:
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
 
-    def find_agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
-        """The digest last committed under each name, if all of ``tables`` have the same one; else ``None``."""
-        digests_by_table = [self.digests(table, names) for table in tables]
-        return {
-            name: digests_by_table[0][name] if len({digests[name] for digests in digests_by_table}) == 1 else None
-            for name in names
-        }
-
     def holds(self, table: str, digests: Mapping[str, str]) -> bool:
         """Whether the table has all of ``digests``. The next run after a kill between two tables then skips this
         one."""

@@ -30,7 +30,13 @@ from cc_pipeline.records.range_plan import (
 )
 from cc_pipeline.records.retry_policy import BY_RECORD, MAX_TRIES, FetchRetryPolicy
 from cc_pipeline.records.segments import Row
-from cc_pipeline.records.verification import KNOWN_BAD_DIGESTS, ExpectedRecord, VerificationResult, verify_record
+from cc_pipeline.records.verification import (
+    KNOWN_BAD_DIGESTS,
+    ExpectedRecord,
+    VerificationResult,
+    expected_record,
+    verify_record,
+)
 from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, RangeFault, range_fault
 from cc_pipeline.transport.pieces import PIECE
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
@@ -460,17 +466,7 @@ class CaptureStates:
         )
 
     def _expected_record(self, row: int) -> ExpectedRecord:
-        columns = self._columns
-        return ExpectedRecord(
-            crawl=self._crawl,
-            archive_format=columns["archive_format"][row],
-            key=columns["warc_filename"][row],
-            offset=columns["warc_record_offset"][row],
-            length=columns["warc_record_length"][row],
-            url=columns["url"][row],
-            surtkey=columns["url_surtkey"][row],
-            digest=columns["content_digest"][row],
-        )
+        return expected_record({name: values[row] for name, values in self._columns.items()})
 
     def add_verdict(self, arrival: Arrival, verdict: VerificationResult) -> None:
         """Adds the verdict on bytes of a capture, and stores a good record."""

@@ -7,7 +7,6 @@ Captures come in the order of their files and are processed in groups, so that m
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, Locatio
 from cc_pipeline.records.outcomes import HELD_COLUMNS
 from cc_pipeline.records.range_plan import Order, group_by_file
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.records.segments import Row, SegmentWriter, adopt, retire_journals, segment_head
+from cc_pipeline.records.segments import Row, SegmentWriter, adopt, segment_head
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.verification import ExpectedRecord
 from cc_pipeline.settings.source_addresses import BETWEEN_PLACES
@@ -48,14 +47,13 @@ class RecordsResult:
     ``fetched`` captures are good ones read in this run. ``answered``: the source gave something final for a capture, or
     no request was sent; ``has_asked_source`` says whether one was sent. ``outcomes`` counts rows, ``notes`` are
     sentences about several places. ``known_good_records`` has one known-good record of each place that gave one.
-    ``unchanged`` captures were requested again and did not change. Call ``retire_result_journals`` after the rows were
-    committed."""
+    ``unchanged`` captures were requested again and did not change. Retire the journals of ``settled`` files
+    (``retire_journals``) after the rows were committed."""
 
     reused: int
     adopted: int
     requests: int
     bytes: int
-    seconds: float
     files: tuple[str, ...]
     stored: frozenset[str]
     settled: tuple[str, ...]
@@ -138,7 +136,6 @@ def fetch_planned(
         storage, crawl, order.commit, lambda kind, name: segment_head(kind, name, info), options.rotation
     )
     run = FetchRun(transport, crawl, options, writer, progress, planned_count, files, halt)
-    started = time.monotonic()
     stats_before = replace(transport.stats, served=transport.stats.served.copy())
     counts: Counter[str] = Counter()
     stored: set[str | None] = set()
@@ -163,7 +160,6 @@ def fetch_planned(
         adopted=run.adopted,
         requests=transport.stats.requests - stats_before.requests,
         bytes=transport.stats.bytes - stats_before.bytes,
-        seconds=time.monotonic() - started,
         files=tuple(writer.files),
         stored=frozenset(name for name in stored if name is not None),
         settled=tuple(writer.files),
@@ -184,14 +180,6 @@ def _mirror_notes(transport: Transport | NamedPlaces, served_before: Counter[str
     mirrors = {place: count for place, count in served.items() if place != transport.sources[0]}
     notes = [f"{count:,} answers came from the mirror {place}" for place, count in mirrors.items()]
     return (*notes, *stats.differing.values())
-
-
-def retire_result_journals(storage: RecordStorage, result: RecordsResult) -> None:
-    """Retires the journals of files whose records are all in the lake. Call it after the result's rows were committed.
-
-    A file of a killed run that also has records of other targets keeps its journal until those are in the lake too.
-    """
-    retire_journals(storage, result.settled)
 
 
 class KilledRunRecords:

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pytest
 
 from cc_pipeline.archive.record import sha1_base32
-from cc_pipeline.records.fetch import retire_result_journals
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions, plan_ranges
 from cc_pipeline.records.retry_policy import FetchRetryPolicy
+from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
@@ -114,7 +114,7 @@ def fetch(
         result = fetch_table(
             captures, transport, storage, crawl=CRAWL, commit=commit, held=held, options=RecordOptions(**chosen)
         )
-        retire_result_journals(storage, result)
+        retire_journals(storage, result.settled)
         return result
 
 
