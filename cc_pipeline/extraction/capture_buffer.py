@@ -177,7 +177,8 @@ class CaptureBuffer:
             # of two stored rows the one stays that nothing removes
             in_segments &= ~(unlisted_mask & _any_per_location(location, is_stored & ~unlisted_mask)[location])
             is_first = np.zeros(batch.num_rows, bool)
-            is_first[_find_first_rows(location, in_segments)] = True
+            counted_rows = np.flatnonzero(in_segments)
+            is_first[counted_rows[np.unique(location[counted_rows], return_index=True)[1]]] = True
             totals.rows += int(np.count_nonzero(is_first))
             totals.captures_before += int(np.count_nonzero(_any_per_location(location, is_stored)))
             totals.retained += int(np.count_nonzero(is_first & is_stored & ~is_answered[location] & ~unlisted_mask))
@@ -254,12 +255,6 @@ def _any_per_location(location: npt.NDArray[np.int64], condition: _Mask) -> _Mas
     matches: _Mask = np.zeros(int(location[-1]) + 1 if len(location) else 0, bool)
     matches[location[condition]] = True
     return matches
-
-
-def _find_first_rows(location: npt.NDArray[np.int64], row_mask: _Mask) -> npt.NDArray[np.int64]:
-    """The first row of each location among the rows that count."""
-    rows = np.flatnonzero(row_mask)
-    return rows[np.unique(location[rows], return_index=True)[1]]
 
 
 def _drop_unlisted_rows(rows: _Batches, listed_only: bool) -> _Batches:

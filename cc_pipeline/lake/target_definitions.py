@@ -46,7 +46,9 @@ def register(lake: Lake, targets: Sequence[Target]) -> None:
     for target in targets_by_slug.values():
         old_row = stored_rows.get(target.slug)
         parts = _count_parts(target, old_row)
-        version = versions[target.slug] if parts == 1 else _divided_version(target)
+        # the version of a divided set depends on the members alone, whatever their order
+        members = "\n".join(sorted(member.written for member in target.members))
+        version = versions[target.slug] if parts == 1 else version_of(members)
         if old_row is not None and old_row["version"] == version:
             continue
         if parts > 1:
@@ -227,11 +229,6 @@ def _count_parts(target: Target, old_row: Mapping[str, Any] | None) -> int:
     if not _is_named_set(target):
         return 1
     return part_count(len(target.members), None if old_row is None else old_row["parts"] or 1)
-
-
-def _divided_version(target: Target) -> str:
-    """The version of a divided set: it depends on the members alone, whatever their order."""
-    return version_of("\n".join(sorted(member.written for member in target.members)))
 
 
 def _outline(target: Target) -> str:

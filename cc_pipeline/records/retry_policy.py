@@ -121,12 +121,12 @@ class FetchRetryPolicy:
             state = self.files.setdefault(key, FileState(_EXTRA))
             state.extra += count // _RANGES_AN_EXTRA
 
-    def tries(self, key: str, max_tries: int = MAX_TRIES) -> int:
-        """Grants tries for a range of ``key``, at most ``max_tries``; :meth:`give_back` returns the ones not needed."""
+    def tries(self, key: str) -> int:
+        """Grants tries for a range of ``key``; :meth:`give_back` returns the ones not needed."""
         state = self.files[key]
         if state.good:
-            return max_tries
-        extra_tries = max(0, min(max_tries - 1, _UNPROVEN_TRIES, state.extra - _FOR_THE_END))
+            return MAX_TRIES
+        extra_tries = max(0, min(_UNPROVEN_TRIES, state.extra - _FOR_THE_END))
         state.extra -= extra_tries
         return 1 + extra_tries
 
