@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -67,31 +66,23 @@ def clean_log(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
     if handle is None:
         return 0
     try:
-        log_entries = _log_entries(lake, table)
+        entries, checkpoints = _log_entries(lake, table)
         cutoff = datetime.now(UTC) - _LOG_RETENTION
         # the library deletes up to the newest checkpoint that is not after the first young entry: one that is young
         # itself, if everything before it is old
-        young_versions = [version for version, written in log_entries.entries.items() if written >= cutoff]
-        covering_checkpoints = [
-            version for version in log_entries.checkpoints if version <= min(young_versions, default=handle.version())
-        ]
+        young_versions = [version for version, written in entries.items() if written >= cutoff]
+        newest_covered = min(young_versions, default=handle.version())
+        covering_checkpoints = [version for version in checkpoints if version <= newest_covered]
         if not covering_checkpoints or any(version < max(covering_checkpoints) for version in keep):
             return 0
         handle.cleanup_metadata()
-        return len(log_entries.entries) - len(_log_entries(lake, table).entries)
+        return len(entries) - len(_log_entries(lake, table)[0])
     except (OSError, DeltaError) as error:
         raise lake_fault(f"could not delete old entries of the log of {lake.address(table)}", error) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Log:
+def _log_entries(lake: Lake, table: str) -> tuple[dict[int, datetime], list[int]]:
     """The versions that have an entry in the log, with its time, and those that have a checkpoint."""
-
-    entries: Mapping[int, datetime]
-    checkpoints: Collection[int]
-
-
-def _log_entries(lake: Lake, table: str) -> _Log:
     folder = f"{lake.address(table).removeprefix('s3://')}/_delta_log"
     entries, checkpoints = {}, []
     for info in lake.file_system().get_file_info(FileSelector(folder)):
@@ -100,7 +91,7 @@ def _log_entries(lake: Lake, table: str) -> _Log:
             entries[int(version)] = info.mtime
         elif version.isdigit() and kind == "checkpoint.parquet":
             checkpoints.append(int(version))
-    return _Log(entries, checkpoints)
+    return entries, checkpoints
 
 
 def find_uncommitted_files(lake: Lake, table: str, keep: Collection[int] = ()) -> set[str]:

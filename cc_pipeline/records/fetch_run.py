@@ -86,7 +86,7 @@ class FetchRun:
         self.reused = self.adopted = self.fetched = self.unchanged = 0
         self.has_asked_source = self._gave = False
         self.known_good_records: dict[str, ExpectedRecord] = {}
-        self.retry_policy = FetchRetryPolicy((), options.give_up_after, files)
+        self.retry_policy = FetchRetryPolicy(options.give_up_after, files)
         self._transport, self._crawl, self._options, self._writer = transport, crawl, options, writer
         self._progress, self._planned_count, self._halt = progress, planned_count, halt
         self._finished_count = self._bytes = 0

@@ -103,10 +103,9 @@ class FetchRetryPolicy:
     (:meth:`add_ranges`).
     """
 
-    def __init__(self, ranges: Sequence[PlannedRange], give_up_after: int, files: int = 0) -> None:
+    def __init__(self, give_up_after: int, files: int = 0) -> None:
         self.files: dict[str, FileState] = {}
         self._files_in_all = files
-        self.add_ranges(ranges)
         self.any_good = False
         self.last: RangeFault | None = None
         self._give_up_after = give_up_after

@@ -128,7 +128,7 @@ def test_each_capture_ends_in_one_outcome_within_its_tries(
     def halt(is_refused: bool) -> bool:
         return halted_after is not None and sum(source.requests.values()) >= halted_after
 
-    policy = FetchRetryPolicy((), options.give_up_after)
+    policy = FetchRetryPolicy(options.give_up_after)
     states = CaptureStates(CAPTURES, CRAWL, options, policy, known_good, 1, store, has_known_good, halt)
     assert states.reuse([], []) == (0, 0)
     good: set[tuple[str, int]] = set()
