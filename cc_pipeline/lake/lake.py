@@ -39,6 +39,7 @@ from cc_pipeline.lake.layout import ROW_GROUP_ROWS, StoredFile, list_files, read
 from cc_pipeline.lake.predicates import scan
 
 if TYPE_CHECKING:
+    from cc_pipeline.lake.row_counts import SliceKey
     from cc_pipeline.lake.slice import Stage
 
 #: How often a commit is tried when other processes commit to the same table first.
@@ -258,20 +259,35 @@ class Lake:
         slices: Sequence[Mapping[str, str]],
         digests: Mapping[str, str],
     ) -> None:
-        from cc_pipeline.lake.adding import SliceReplacement, put_rows  # noqa: PLC0415  # they are built on a lake
+        from cc_pipeline.lake.adding import write_slices  # noqa: PLC0415  # it is built on a lake
 
-        self.prepare(spec.name)
+        self.replace_slices(spec.name, slices, digests, lambda handle: write_slices(self, spec, handle, open_data()))
+
+    def replace_slices(
+        self,
+        table: str,
+        slices: Sequence[Mapping[str, str]],
+        digests: Mapping[str, str],
+        write: Callable[[DeltaTable], tuple[Sequence[StoredFile], Mapping[SliceKey, int]]],
+    ) -> None:
+        """Replaces the rows of ``slices`` by files, in one commit; every commit of rows goes this way. ``write`` is
+        called once per try, with a handle at the version that is replaced, and gives the files and the rows of each
+        slice in them."""
+        from cc_pipeline.lake.adding import SliceReplacement, put_files  # noqa: PLC0415  # they are built on a lake
+
+        spec = self.specs[table]
+        self.prepare(table)
         replacing = SliceReplacement(self, spec, slices)
         for remaining_tries in reversed(range(_COMMIT_TRIES)):
             try:
                 with self._take_handle(spec) as handle:
                     self.check()
                     # the table first: who commits after rows were looked at is met
-                    put_rows(self, spec, handle, replacing, open_data(), digests)
+                    put_files(self, spec, handle, replacing, *write(handle), digests)
                 return
             except (OSError, DeltaError) as error:
                 # another process replaced neighbouring slices of the same file meanwhile: read again and retry
-                self._raise_unless_retried(spec.name, error, remaining_tries)
+                self._raise_unless_retried(table, error, remaining_tries)
 
     @contextmanager
     def _take_handle(self, spec: TableSpec) -> Iterator[DeltaTable]:
