@@ -193,7 +193,9 @@ class CaptureStates:
             # one place gives a range in pieces; of several places, which one gives it is known only at its end
             bounds = replace(bounds, span=min(bounds.span, SHORT_RANGE))
         ranges = plan_ranges(self._captures, bounds, self.outcomes.rows_to_fetch())
-        self.has_requests = bool(ranges)
+        if not ranges:
+            return
+        self.has_requests = True
         self._policy.add_ranges(ranges)
         yield self._request_in_order(ranges)
         if not self.outcomes.rows_to_fetch():
