@@ -238,10 +238,10 @@ def validate_crawl_id(text: str) -> str:
     elif name[: len(LOCAL)].upper() == LOCAL:
         name = LOCAL + name[len(LOCAL) :]
     if name.startswith("CC-NEWS") and news_month(name) is None:
-        raise UserInputError(f"{text[:80]!r} is no month of CC-NEWS; they look like CC-NEWS-2026-05, from 2016 on")
+        raise UserInputError(f"{text[:80]!r} is no month of CC-NEWS; write a month from 2016 on, as in CC-NEWS-2026-05")
     if len(name) > _MAX_ID or not _ID.fullmatch(name):
         raise UserInputError(
-            f"{text[:80]!r} is not a crawl id; they look like CC-MAIN-2024-22. To list all: cc-pipeline crawls"
+            f"{text[:80]!r} is not a crawl id, such as CC-MAIN-2024-22. To list all crawls: cc-pipeline crawls"
         )
     return name
 
@@ -315,14 +315,18 @@ def select(text: str, crawls: Sequence[Crawl]) -> tuple[Crawl, ...]:
         first, dots, last = selection.partition("..")
         low, high = _bound(first, crawls, 0), _bound(last if dots else first, crawls, 1)
         if low is not None and high is not None and low > high:
-            raise UserInputError(f"{text!r} begins after it ends; write the older end first: {last.strip()}..{first}")
+            raise UserInputError(
+                f"the range {text!r} begins after it ends; write the older crawl or year first: {last.strip()}..{first}"
+            )
         matching_crawls = tuple(
             crawl
             for crawl in crawls
             if (low is None or _last(crawl) >= low) and (high is None or _first(crawl) <= high)
         )
     if not matching_crawls:
-        raise UserInputError(f"the source lists no crawl of {text.strip()[:80]}. All of them: cc-pipeline crawls")
+        raise UserInputError(
+            f"the source lists no crawl of {text.strip()[:80]}. To list all crawls: cc-pipeline crawls"
+        )
     return matching_crawls
 
 
@@ -356,7 +360,9 @@ def _bound(text: str, crawls: Sequence[Crawl], side: int) -> tuple[int, datetime
         return _first(crawl) if side else _last(crawl)
     if _YEAR.fullmatch(text):
         return (int(text), _END, "~" * 64) if side else (int(text), _BEGIN, "")
-    raise UserInputError(f"{text[:80]!r} is neither a year nor a crawl of the source. All: cc-pipeline crawls")
+    raise UserInputError(
+        f"{text[:80]!r} is neither a year nor a crawl of the source. To list all crawls: cc-pipeline crawls"
+    )
 
 
 def _first(crawl: Crawl) -> tuple[int, datetime, str]:

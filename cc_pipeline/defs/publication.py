@@ -77,7 +77,7 @@ class RunPublisher:
                     input_tags = find_inputs(self._context.instance, self._namespace)
                     self._record(self._last_publication, input_tags, failed)
         except CcPipelineError as fault:
-            self._context.log.warning(f"cc.duckdb was not published: {fault}")
+            self._context.log.warning(f"cc.duckdb was not published and still shows the earlier rows: {fault}")
 
     def _is_due(self, lag: PublicationLag, *, at_end: bool) -> bool:
         if at_end and is_command_run(self._context.run):
@@ -167,4 +167,4 @@ def tidy_tables(context: dg.OpExecutionContext, workspace: Workspace, namespace:
         }
     )
     for extension, problem in report.failed.items():
-        context.log.warning(f"the maintenance of the extension {extension} failed: {problem}")
+        context.log.warning(f"the maintenance of the extension {extension} failed, all else was done: {problem}")

@@ -219,7 +219,7 @@ def _describe_pending(slice_counts: Sequence[SliceFetchCounts], allowed: float, 
     return (
         f"{source} did not give {amount}; mostly {worst.reason}, e.g. {worst.example}",
         "Fetched records are kept. Check the source and the network (cc-pipeline doctor), then run it again: only "
-        "missing captures are asked for. To go on without them, allow a larger share: CC_PIPELINE_MAX_PENDING "
+        "missing captures are requested. To continue without them, allow a larger share: CC_PIPELINE_MAX_PENDING "
         f"(now {allowed:g})",
     )
 
@@ -229,18 +229,18 @@ def _describe_losses(slice_counts: Sequence[SliceFetchCounts], source: str) -> t
     amount = _describe_amount(slice_counts, "captures", lambda counts: (counts.settled, counts.planned))
     options = " ".join(f"--accept-losses {counts.losses}" for counts in slice_counts[:3])
     return (
-        f"{source} reports {amount} as lost, mostly {worst.lost_reason}: too many to be believed at once",
-        "Fetched records are kept. Check the source (cc-pipeline doctor), and run it again: it checks whether they are "
-        f"back. To accept that they are gone, add {options} to the run",
+        f"{source} reports {amount} as lost, mostly {worst.lost_reason}: too many to accept without a second check",
+        "Fetched records are kept. Check the source (cc-pipeline doctor), and run it again: the run checks whether the "
+        f"captures are back. To accept the loss, add {options} to the run",
     )
 
 
 def _describe_mismatches(slice_counts: Sequence[SliceFetchCounts], source: str) -> tuple[str, str]:
     amount = _describe_amount(slice_counts, "records", lambda counts: (counts.mismatched, counts.fetched))
     return (
-        f"{amount} from {source} have another payload than the index names",
-        "They are kept. Check the source, and run it again: they are fetched once more, and an identical payload is "
-        "accepted",
+        f"the payloads of {amount} from {source} differ from the digest in the index",
+        "The records are kept. Check the source, and run it again: the records are fetched once more, and an identical "
+        "payload is accepted",
     )
 
 

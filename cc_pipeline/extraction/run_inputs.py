@@ -163,7 +163,7 @@ class RunInputs:
                 purged_slugs = sorted(purge.targets.intersection(slugs)) if purge.targets is not None else slugs
                 raise EnvironmentFault(
                     f"{', '.join(purged_slugs[:3])} is being purged by {purge.holder}",
-                    "Wait for its end, then run this again.",
+                    "Wait until the purge has finished, then run it again.",
                 )
 
     def _compare_definitions(self) -> None:
@@ -175,8 +175,8 @@ class RunInputs:
         versions = read_stored_versions(self._workspace.lake, [*self._definitions])
         for slug, old_version in self._definitions.items():
             if versions.get(slug) != old_version:
-                change = "is no longer defined" if slug not in versions else "was redefined"
-                raise _relocate(f"{slug} {change} during this run")
+                change = "was removed" if slug not in versions else "was redefined"
+                raise _relocate(f"the target {slug} {change} during this run")
         self._targets_version = version
 
     def _compare_contents(self) -> None:
@@ -188,8 +188,8 @@ class RunInputs:
             for slice_, expected_digest in expected_digests.items():
                 if current_digests[slice_] != expected_digest:
                     raise InputsChanged(
-                        f"{stage.main_table} of {slice_.partition.target} in {slice_.crawl} changed during this run, "
-                        "which reads them",
+                        f"{stage.main_table} of {slice_.partition.target} in {slice_.crawl} changed while this run was "
+                        "reading them",
                         "Run it again: fetched records are kept and used.",
                     )
             self._expected_versions[stage.main_table] = version
@@ -226,7 +226,7 @@ class RunInputs:
 
 
 def _relocate(problem: str) -> InputsChanged:
-    changed = InputsChanged(problem, "Run it again, captures first: fetched records are kept and used.")
+    changed = InputsChanged(problem, "Run it again, beginning with captures: fetched records are kept and used.")
     changed.relocate = True
     return changed
 

@@ -20,7 +20,7 @@ from cc_pipeline.commoncrawl.paths import (
     refuse_faulty_list,
 )
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses
-from cc_pipeline.harvesting.archives import built_index, has_archives, list_archives, read_user_list
+from cc_pipeline.harvesting.archives import built_index, list_archives, read_user_list
 from cc_pipeline.harvesting.catalog import (
     catalog_gaps,
     digests_to_commit,
@@ -32,9 +32,8 @@ from cc_pipeline.harvesting.catalog import (
     read_subsets,
     versions_of,
 )
-from cc_pipeline.harvesting.crawls import evidence, find_crawl, probe, unknown_crawl_error
+from cc_pipeline.harvesting.crawls import find_crawl
 from cc_pipeline.harvesting.path_lists import read_path_list
-from cc_pipeline.index.archive_rows import SUBSET
 from cc_pipeline.index.catalog.from_footers import crawl_tables, footers_digest
 from cc_pipeline.index.catalog.pictures import plot_key_ranges
 from cc_pipeline.index.catalog.rows import sort_rows
@@ -43,6 +42,7 @@ from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.repair import repair_row_groups
+from cc_pipeline.index.shards import SUBSET
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import HARVEST, MANIFEST, Slice, StageReport
 from cc_pipeline.settings import Settings
@@ -53,25 +53,6 @@ from cc_pipeline.workspace.workspace import Workspace
 MAX_INDEX_FILES: Final = 100_000
 
 ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are found through ZipNum or a B-tree"
-
-
-def is_published(workspace: Workspace, crawl: str) -> bool:
-    """Whether a crawl can be run: its path list exists, or it is of the ARC years, whose data never changes.
-
-    For a harvested crawl no request is sent, and for a crawl that was found at the source none for a day. A collection
-    is published once it has files. Raises ``EnvironmentFault`` if the source does not answer.
-    """
-    if find_crawl(workspace, crawl).era == "arc":
-        return True
-    if HARVEST.was_committed(workspace.lake, Slice(crawl)):
-        return True
-    if evidence(workspace.settings, crawl) is None:
-        return has_archives(workspace, crawl)
-    # an announced crawl may appear at any time, so only its presence is cached
-    answer = probe(workspace, crawl, believe=("there",))
-    if answer.state == "unknown":
-        raise unknown_crawl_error(workspace, answer)
-    return answer.state == "there"
 
 
 def changed_list_digest(workspace: Workspace, crawl: str) -> str | None:
@@ -304,7 +285,7 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
         bytes=report.bytes,
         requests=report.requests,
         seconds=report.seconds,
-        notes=(*notes, f"{report.remaining:,} row groups still have no bounds"),
+        notes=(*notes, f"{report.remaining:,} row groups still have no key bounds, so each lookup reads them"),
     )
 
 

@@ -94,8 +94,8 @@ def _check_whole(finder: CatalogFinder, catalog: Catalog, crawl: str, subsets: S
     expected = sum(row["rows"] for row in coverage)
     if row_count != expected:
         raise EnvironmentFault(
-            f"the catalog finds {row_count:,} rows of {crawl} where {expected:,} were harvested",
-            "Harvest it again: materialize row_groups.",
+            f"the catalog lists {row_count:,} captures of {crawl}, but {expected:,} were harvested",
+            f"Harvest the crawl again: cc-pipeline index harvest --crawl {crawl}",
         )
 
 
@@ -167,7 +167,12 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
             items += 1
             if item.key < last:
                 faults.append(
-                    DataFault(DataKind.MALFORMED, TREE, None, f"item {items:,} sorts before the one in front of it")
+                    DataFault(
+                        DataKind.MALFORMED,
+                        TREE,
+                        None,
+                        f"item {items:,} is not sorted: it belongs before item {items - 1:,}",
+                    )
                 )
             last = item.key
             try:
@@ -188,7 +193,7 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
         faults.append(fault)
     if not faults and items != metadata.items:
         faults.append(
-            DataFault(DataKind.MISMATCH, TREE, None, f"has {items:,} items where {metadata.items:,} were written")
+            DataFault(DataKind.MISMATCH, TREE, None, f"has {items:,} items, but {metadata.items:,} were written")
         )
     return TreeCheck(items, tuple(sampled_records), tuple(faults))
 

@@ -103,17 +103,17 @@ def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
     published = " ".join(f"--crawl {gap.crawl}" for gap in gaps if not index_is_built(gap.crawl))
     published += subset_flags([*affected_subsets]) if published else ""
     build_flags = " ".join(f"--crawl {gap.crawl}" for gap in gaps if index_is_built(gap.crawl))
-    ways = [f"To ask for the others again: cc-pipeline index harvest {published}"] if published else []
+    ways = [f"To read the missing files: cc-pipeline index harvest {published}"] if published else []
     if any(gap.unit != _INDEX_FILES for gap in gaps):
-        ways = [f"The columnar index (--index parquet) may have them: cc-pipeline index harvest {published}"]
+        ways = [f"The columnar index (--index parquet) may have the captures: cc-pipeline index harvest {published}"]
     ways += (
-        [f"To build what is missing: cc-pipeline index build {build_flags}   (it says the price)"]
+        [f"To index the missing archive files: cc-pipeline index build {build_flags}   (shows the cost first)"]
         if build_flags
         else []
     )
     return IndexIncomplete(
         "; ".join(f"{gap.summary} could not be read: {gap.file_summary}" for gap in gaps),
-        f"What could be read is kept. {'. '.join(ways)}. To go without them: "
+        f"Files that were read are kept. {'. '.join(ways)}. To continue without the missing files: "
         "--allow-gaps (or CC_PIPELINE_MAX_INDEX_GAPS, the share of a subset's files that may be missing); then their "
         "captures are missing, and partitions are marked incomplete.",
     )
@@ -133,7 +133,8 @@ def missing_harvest(crawl: str, subsets: Sequence[str]) -> MissingHarvest:
     """Returns the error for subsets that were not harvested, with advice."""
     return MissingHarvest(
         f"the index of {crawl} has not been harvested for {' and '.join(subsets)}",
-        f"Harvest it: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}",
+        f"Harvest it (reads the metadata of its files once): cc-pipeline index harvest --crawl {crawl}"
+        f"{subset_flags(subsets)}",
     )
 
 

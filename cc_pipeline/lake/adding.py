@@ -428,7 +428,7 @@ class SliceReplacement:
         if rows_read != pinned.rows:
             raise EnvironmentFault(
                 f"the number of rows in the files of {lake.address(spec.name)} differs from the table's log",
-                "Nothing was changed. Check whether something else wrote there.",
+                "Nothing was changed. Check whether another program wrote to the table.",
             )
         return written
 

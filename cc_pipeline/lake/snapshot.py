@@ -324,11 +324,11 @@ def _make_addition(
         taken_names = {_PUBLICATION, _LEFT_OUT, *(name for (name,) in run_query(query))}
         for view in addition.views:
             if _qualify_name(view).lower() in taken_names:
-                raise UserInputError(f"its view {view.name} has a name that is taken")
+                raise UserInputError(f"its view {view.name} has a name that is already used")
         macro_names = {name for (name,) in run_query("SELECT lower(function_name) FROM duckdb_functions()")}
         for macro in addition.macros:
             if macro.name.lower() in macro_names:
-                raise UserInputError(f"its macro {macro.name} has a name that is taken")
+                raise UserInputError(f"its macro {macro.name} has a name that is already used")
         rows = _make_views(connection, run_query, tables, addition.views)
         make_macros(connection, addition.macros)
     except BaseException:

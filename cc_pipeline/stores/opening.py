@@ -46,7 +46,7 @@ def open_store(
     root, own_access = split_access(root)
     if not scheme:
         if not root:
-            raise UserInputError("the place to read from is empty; give a folder, an https:// or an s3:// address")
+            raise UserInputError("the address of the source is empty; give a folder, an https:// or an s3:// address")
         return LocalStore(root, bounded=bounded)
     parts = urlsplit(root)
     if scheme == "file":

@@ -120,7 +120,7 @@ def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_pa
         for c in world.truth.captures_of(crawl, domain=site)
     ]
     here = [c for c in mine if c.subset == "warc"]
-    assert f"all {len(here):,} captures are here" in said.out
+    assert f"all {len(here):,} captures are fetched and stored" in said.out
     assert "crawldiagnostics and robotstxt were not asked for" in said.out
     counted = cli("lookup", "--count", *crawls, *several, "--home", home)
     [line] = [line for line in counted.err.splitlines() if "were not asked for" in line]

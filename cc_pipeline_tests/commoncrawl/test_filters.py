@@ -342,7 +342,7 @@ def test_conditions_that_are_said_in_parts() -> None:
         ("lang>eng", "a page may have several languages"),
         ("lang like '%e%'", "is compared with ="),
         ("subset=wet", "there are warc, crawldiagnostics"),
-        ("path=5", "put quotes around it"),
+        ("path=5", "put quotes around the value"),
         ("mime", "is no condition"),
         ("", "is missing"),
         ("status=200; DROP TABLE captures", "at '; DROP TABLE captures': cannot be read"),

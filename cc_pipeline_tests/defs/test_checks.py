@@ -74,8 +74,8 @@ def test_what_a_check_says_is_text_where_the_ui_reads_markdown(
     monkeypatch.setattr(check_runs, "versions_of", broken)
     said = results(sound, instance)["ledger_balances"].description or ""
     assert said == (
-        "this could not be checked: \\!\\[x\\](http://a.example/p.png) \\<img src=x\\>  \n"
-        "Look at page_text in \\_\\_init\\_\\_.py."
+        "the check failed with an error, so its result is not known: \\!\\[x\\](http://a.example/p.png) \\<img "
+        "src=x\\>  \nLook at page_text in \\_\\_init\\_\\_.py."
     )
 
 

@@ -85,7 +85,7 @@ def test_what_cannot_be_had_is_one_error_that_says_what_to_do(run, bucket: Bucke
 def test_a_domain_without_captures_is_an_empty_result_and_ends_with_status_1(run, home: Path) -> None:
     status, out, err = run("run", "-c", "newest", "no-such-site.org")
     assert (status, "error: found in none of the crawls: no-such-site.org" in err) == (1, True)
-    assert "note: found in no crawl of this run, so not kept: no-such-site.org" in out
+    assert "so this home does not keep them: no-such-site.org" in out
     assert ANNOUNCED not in out, "the newest that can be run is meant"
     assert query(home, "SELECT count(*) FROM capture_targets WHERE target = 'no-such-site.org'") == [(0,)]
 

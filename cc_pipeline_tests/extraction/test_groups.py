@@ -96,7 +96,7 @@ def test_a_run_killed_between_groups_goes_on_there_and_says_so(
         asked = len(server.hits)
         with progress.progress_to(sink):
             again = fetch_captures(workspace, NEW, ["example.com"])
-        assert [note for note in again.notes if f"{total // 2:,} records were adopted" in note]
+        assert [note for note in again.notes if f"{total // 2:,} records that a stopped run had fetched" in note]
         assert again.per_target["example.com"]["fetched"] == total
         assert again.requests == len(server.hits) - asked <= total - total // 2
     assert {of for _, of in seen} == {total}

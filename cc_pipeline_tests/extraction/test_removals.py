@@ -317,7 +317,7 @@ def test_an_index_that_repeats_itself_gives_each_capture_once_and_the_report_say
     report, *_ = extract(home, SITE)
     count = len(bucket[1].captures_of(NEW, subset="warc", domain=SITE))
     assert [home.lake.read(table, {"target": SITE}).num_rows for table in TABLES] == [count] * 3
-    assert any(f"{count:,} more rows of captures of {SITE}" in note for note in report.notes)
+    assert any(f"captures of {SITE} more than once: {count:,} extra rows" in note for note in report.notes)
     assert home.lake.read("lookups", columns=["repeated"])["repeated"].to_pylist() == [count]
     assert parse_target(SITE).slug == SITE
     assert fetch_captures(home, NEW, [SITE]).fresh_slices == 0

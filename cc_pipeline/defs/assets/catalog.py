@@ -175,7 +175,7 @@ def _metadata(report: UrlIndexReport) -> dict[str, dg.MetadataValue]:
         "index bytes": dg.MetadataValue.int(build_note.size),
         "block bytes": dg.MetadataValue.int(build_note.block_size),
         "archive files": dg.MetadataValue.int(build_note.files),
-        "captures left out": dg.MetadataValue.int(report.skipped),
+        "captures left out": dg.MetadataValue.int(build_note.skipped),
         "bytes read": dg.MetadataValue.int(report.bytes),
         "requests": dg.MetadataValue.int(report.requests),
         "seconds": dg.MetadataValue.float(round(report.seconds, 3)),

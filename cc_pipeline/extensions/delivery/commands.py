@@ -390,7 +390,7 @@ def certify_(
       cc-pipeline delivery certify example.com -c CC-MAIN-2024-22 --out proof.json
     """
     if out.suffix != ".json":
-        raise UserInputError(f"--out is {out}; a certificate is a .json file, with others beside it")
+        raise UserInputError(f"--out is {out}; give a name that ends in .json (other files are written beside it)")
     with open_question(targets, crawl, source=source, home=home, subset=subset) as question:
         from cc_pipeline.export.provenance import gather_provenance
         from cc_pipeline.extensions.delivery.certificate import certify, sibling_file

@@ -65,7 +65,10 @@ class ListedNames:
         """Raises ``DataFault`` for a number that is not in the list."""
         if pointer.partition >= len(self.files):
             raise DataFault(
-                DataKind.MISMATCH, self.source, None, f"pointer to file {pointer.partition} of {len(self.files)}"
+                DataKind.MISMATCH,
+                self.source,
+                None,
+                f"a pointer names file {pointer.partition}, but only {len(self.files)} are listed",
             )
         return self.files[pointer.partition]
 
@@ -81,7 +84,7 @@ def unpack_names(data: bytes, source: str) -> tuple[str, ...]:
         inflater = zlib.decompressobj(wbits=31)
         text = inflater.decompress(data, _MAX_LIST_BYTES)
         if not inflater.eof:
-            raise DataFault(DataKind.MALFORMED, source, None, "the list of files is cut or too long")
+            raise DataFault(DataKind.MALFORMED, source, None, "the list of files is cut off or too long")
         lines = text.decode().split("\n")
     except (zlib.error, UnicodeDecodeError) as error:
         raise DataFault(DataKind.MALFORMED, source, None, f"the list of files cannot be read ({error})") from error
@@ -154,7 +157,7 @@ class BTreeLocator:
         notes = self._notes(subsets)
         if len(self.tree.drifts) > drifts:
             notes += (
-                f"the index led to a wrong block {len(self.tree.drifts) - drifts} times; the right one was found",
+                f"the B-tree named a wrong block {len(self.tree.drifts) - drifts} times; the right block was found",
             )
         seconds = time.monotonic() - started
         return LookupResult(router.captures(), source.reads - reads, source.bytes_read - size, seconds, notes)
@@ -165,7 +168,7 @@ class BTreeLocator:
 
     def _notes(self, subsets: Sequence[str]) -> tuple[str, ...]:
         missing = [subset for subset in subsets if subset not in self.subsets]
-        return (f"the B-tree does not cover {', '.join(missing)}",) if missing else ()
+        return (f"the B-tree index has no captures of the subset {', '.join(missing)}",) if missing else ()
 
     def _items(self, pool: ThreadPoolExecutor, ranges: Sequence[KeyRange]) -> Iterator[Item]:
         """Yields the items of all ranges in the order of the index, so that neighbours share cached blocks. A few

@@ -250,7 +250,7 @@ class _Run:
             self.writer.put_failure(job.path, failure.reason, file_size=size, etag=etag, offset=offset)
         if len(self.failing_files) > self.policy.max_failed_share * self.policy.batch:
             count, tried = len(self.failing_files), len(self.recent)
-            problem = f"{count} files failed among the last {tried} tried, the last one with: {failure.reason}"
+            problem = f"{count} of the last {tried} index files failed, the last one with: {failure.reason}"
             raise self.source_fault(problem, failure.kind)
 
     def _count(self, failed: str | None) -> None:
@@ -268,14 +268,15 @@ class _Run:
         self.writer.sync()
         return SourceRefuses(
             f"{problem}: {fault.kind.value}, {fault.detail}",
-            "Stored footers stay. Run it again after that time, or with --wait; it continues from there.",
+            "Harvested files are kept. Run the command again after that time, or with --wait; it continues from there.",
         )
 
     def source_fault(self, problem: str, kind: Kind) -> EnvironmentFault:
         self.writer.sync()
         return (SourceRefuses if kind is FaultKind.FORBIDDEN else EnvironmentFault)(
             f"the harvest stopped because {problem}",
-            "Check the source and the network. Stored footers stay; run it again, and it continues from there.",
+            "Check the source and the network, then run the command again: harvested files are kept, and it continues "
+            "from there.",
         )
 
 
@@ -321,13 +322,14 @@ def harvest_crawl(
             and any(failure.kind in ENVIRONMENT_KINDS for failure in run.failed.values())
         ):
             first = next(iter(run.failed.values()))
-            raise run.source_fault(f"none of {run.expected_files} files could be fetched: {first.reason}", first.kind)
+            problem = f"none of {run.expected_files} index files could be fetched, the first because of: {first.reason}"
+            raise run.source_fault(problem, first.kind)
         failed = {path: writer.entries[path].reason or "" for path in paths if writer.entries[path].failed}
     if run.unchecked:
         raise Incomplete(
-            f"{len(run.unchecked):,} of {len(paths):,} index files of {crawl} could not be checked: "
+            f"{len(run.unchecked):,} of {len(paths):,} index files of {crawl} could not be compared with the source: "
             f"{run.unchecked[0]} …",
-            "Those that could are as the source has them. To check the rest, run the same command again.",
+            "All other index files are up to date. To compare the rest, run the same command again.",
         )
     return HarvestReport(
         crawl,

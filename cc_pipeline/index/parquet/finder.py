@@ -152,7 +152,7 @@ def decoded_file(path: str, tail: bytes, size: int, etag: str | None) -> tuple[I
     return IndexFile(crawl or "", subset or "", path, size, etag, rows.footer_bytes, flat, unread), rows.row_groups
 
 
-_ADVICE = "Harvest the crawl (the row_groups asset), then look up again"
+_ADVICE = "Harvest the crawl (cc-pipeline index harvest, or the asset row_groups), then run it again"
 
 
 class CatalogTables(Protocol):

@@ -22,12 +22,12 @@ from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, merge_ranges
 from cc_pipeline.commoncrawl.paths import cluster_key, todays_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
-from cc_pipeline.index.archive_rows import is_arc
 from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult, TargetRouter, surt_ranges
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
+from cc_pipeline.index.shards import is_arc
 from cc_pipeline.index.zipnum.cluster import Cluster, Member, line_key
 
 _TEXTS = {

@@ -106,7 +106,7 @@ def test_the_server_counts_what_the_answer_says(server: FaultServer) -> None:
         assert found.captures[target.slug].num_rows == 1000
         assert found.requests == len(server.hits) <= price.requests
         assert found.bytes == sum(hit.body_bytes for hit in server.hits)
-        assert found.notes == ("the B-tree does not cover robotstxt",)
+        assert found.notes == ("the B-tree index has no captures of the subset robotstxt",)
         assert said <= 5
         with pytest.raises(UserInputError, match="index of CC-MAIN-2012"):
             locator.locate("CC-MAIN-2024-22", ["warc"], [target])

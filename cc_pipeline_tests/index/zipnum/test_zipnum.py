@@ -36,7 +36,7 @@ CRAWL = "CC-MAIN-2024-22"
         (b"com,a)/ 2024\tcdx-00000.gz\t-1\t10\t1\n", "no line of a cluster.idx"),
         (b"com,a)/ 2024\t../cdx-00000.gz\t0\t10\t1\n", "impossible place"),
         (b"com,a)/ 2024\tcdx-00000.gz\t0\t0\t1\n", "impossible place"),
-        (b"com,b)/ 2024\tc.gz\t0\t10\t1\ncom,a)/ 2024\tc.gz\t10\t10\t2\n", "follows that of"),
+        (b"com,b)/ 2024\tc.gz\t0\t10\t1\ncom,a)/ 2024\tc.gz\t10\t10\t2\n", "unsorted: "),
     ],
 )
 def test_a_damaged_cluster_is_an_error(content: bytes, reason: str) -> None:
