@@ -226,8 +226,7 @@ class Lake:
         data = data.select(spec.schema.names).cast(spec.schema)
         if spec.sort_by and data.num_rows:
             data = data.sort_by([(name, "ascending") for name in spec.sort_by])
-        self._write(spec, data.to_batches, slices, digests)
-        return int(data.num_rows)
+        return self.commit_stream(table, data.to_batches, slices, digests)
 
     def commit_stream(
         self,
@@ -241,29 +240,18 @@ class Lake:
         ``open_batches`` is called once per try, since a commit that meets another one is tried again. Its errors are
         raised as they are.
         """
-        spec = self.specs[table]
-        rows = 0
-
-        def count_batches() -> Iterator[pa.RecordBatch]:
-            nonlocal rows
-            rows = 0
-            for batch in open_batches():
-                rows += batch.num_rows
-                yield batch
-
-        self._write(spec, count_batches, slices, digests)
-        return rows
-
-    def _write(
-        self,
-        spec: TableSpec,
-        open_data: Callable[[], Iterable[pa.RecordBatch]],
-        slices: Sequence[Mapping[str, str]],
-        digests: Mapping[str, str],
-    ) -> None:
         from cc_pipeline.lake.adding import write_slices  # noqa: PLC0415  # it is built on a lake
 
-        self.replace_slices(spec.name, slices, digests, lambda handle: write_slices(self, spec, handle, open_data()))
+        rows = 0
+
+        def write(handle: DeltaTable) -> tuple[Sequence[StoredFile], Mapping[SliceKey, int]]:
+            nonlocal rows
+            files, counts = write_slices(self, self.specs[table], handle, open_batches())
+            rows = sum(counts.values())
+            return files, counts
+
+        self.replace_slices(table, slices, digests, write)
+        return rows
 
     def replace_slices(
         self,
