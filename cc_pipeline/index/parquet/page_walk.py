@@ -92,7 +92,7 @@ def is_numbered(page: bytes, *, source: str, offset: int) -> bool:
     """
     header = _read_header(CompactReader(page), source, offset)
     if header.kind not in (_DATA, _DATA_V2):
-        raise DataFault(DataKind.MALFORMED, source, offset, "a page is no data page")
+        raise DataFault(DataKind.MALFORMED, source, offset, "a page has another type than a data page")
     return header.encoding in _DICTIONARY_ENCODINGS
 
 
@@ -112,9 +112,7 @@ class _Walk:
             page = _read_header(reader, self.source, offset)
             self.headers += reader.pos - start
             if page.stored > len(data) - reader.pos:
-                raise self._fault(
-                    offset + start, f"a page of {page.stored} bytes, {page.plain} inflated, cannot be there"
-                )
+                raise self._fault(offset + start, f"a page of {page.stored} bytes ends outside its column chunk")
             body = reader.pos
             reader.pos += page.stored
             if page.kind == _DICTIONARY:
@@ -155,7 +153,7 @@ class _Walk:
         self.plain += page.plain
         if page.encoding in _DICTIONARY_ENCODINGS:
             if self.dictionary is None:
-                raise self._fault(position, "a page needs a dictionary that is not there")
+                raise self._fault(position, "a page needs a dictionary, but the column chunk has none")
             self.numbered += page.values
         elif page.encoding == _DELTA_BYTE_ARRAY:
             self.delta = max(self.delta, page.plain)
@@ -177,7 +175,10 @@ def _read_header(reader: CompactReader, source: str, offset: int) -> _Page:
     kind, plain, stored = (_number(header.get(field)) for field in (1, 2, 3))
     if plain < 0 or stored < 0:
         raise DataFault(
-            DataKind.MALFORMED, source, offset + start, f"a page of {stored} bytes, {plain} inflated, cannot be there"
+            DataKind.MALFORMED,
+            source,
+            offset + start,
+            f"a page header has impossible sizes: {stored} bytes, {plain} inflated",
         )
     if plain > MAX_PAGE_BYTES:
         raise DataFault(
@@ -189,7 +190,7 @@ def _read_header(reader: CompactReader, source: str, offset: int) -> _Page:
     details = header.get(place)
     values = _number(details.get(1)) if isinstance(details, dict) else -1
     if values < 0 or not isinstance(details, dict):
-        raise DataFault(DataKind.MALFORMED, source, offset + start, "a page does not say how many values it has")
+        raise DataFault(DataKind.MALFORMED, source, offset + start, "a page header lacks the number of values")
     return _Page(kind, plain, stored, values, _number(details.get(encoding)))
 
 

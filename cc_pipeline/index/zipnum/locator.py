@@ -356,7 +356,7 @@ def _drop_bad_lines(
     if not records:
         raise DataFault(DataKind.MALFORMED, piece.key, piece.offset, "no line of a member is a record")
     for line, key in bad_lines:
-        reason = f"the line {line[:100]!r}, behind {key[:200]!r}, is no record"
+        reason = f"the line {line[:100]!r}, behind {key[:200]!r}, does not describe a record"
         unread.add_line(DataFault(DataKind.MALFORMED, piece.key, piece.offset, reason))
     return records
 
