@@ -19,6 +19,7 @@ from cc_pipeline.commoncrawl.paths import (
     path_list_key,
     refuse_faulty_list,
 )
+from cc_pipeline.duck import connect
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses
 from cc_pipeline.harvesting.archives import built_index, list_archives, read_user_list
 from cc_pipeline.harvesting.catalog import (
@@ -28,15 +29,15 @@ from cc_pipeline.harvesting.catalog import (
     harvest_digest,
     imported_subsets,
     is_harvest_current,
+    list_subsets,
     read_catalog_table,
-    read_subsets,
     versions_of,
 )
 from cc_pipeline.harvesting.crawls import find_crawl
 from cc_pipeline.harvesting.path_lists import read_path_list
 from cc_pipeline.index.catalog.from_footers import crawl_tables, footers_digest
 from cc_pipeline.index.catalog.pictures import plot_key_ranges
-from cc_pipeline.index.catalog.rows import sort_rows
+from cc_pipeline.index.catalog.rows import read_view, sort_rows
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
@@ -147,25 +148,21 @@ def listed_files(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int
     """
     stats = workspace.transport.stats
     requests, read = stats.requests, stats.bytes
-    index_files, notes = _files_of(workspace, crawl)
-    files = sorted(index_files, key=lambda file: (file.subset, file.path))
-    return files, stats.requests - requests, stats.bytes - read, notes
-
-
-def _files_of(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], tuple[str, ...]]:
-    if index_is_built(crawl):
-        shards, notes = list_archives(workspace, crawl)
-        return [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in shards], notes
-    key = path_list_key(crawl, "cc-index-table")
-    user_list = read_user_list(workspace.settings, crawl)
+    key, user_list = path_list_key(crawl, "cc-index-table"), read_user_list(workspace.settings, crawl)
     try:
-        if user_list is None:
-            return read_path_list(workspace, key, lambda data: parse_index_list(data, key, crawl))
-        return parse_index_list(user_list, key, crawl)
+        if index_is_built(crawl):
+            shards, notes = list_archives(workspace, crawl)
+            files = [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in shards]
+        elif user_list is None:
+            files, notes = read_path_list(workspace, key, lambda data: parse_index_list(data, key, crawl))
+        else:
+            files, notes = parse_index_list(user_list, key, crawl)
     except SourceRefuses:
         raise
     except RangeFault as fault:
         raise _path_list_fault(crawl, key, fault) from fault
+    files.sort(key=lambda file: (file.subset, file.path))
+    return files, stats.requests - requests, stats.bytes - read, notes
 
 
 def _path_list_fault(crawl: str, key: str, fault: RangeFault) -> EnvironmentFault:
@@ -211,7 +208,8 @@ def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) 
     transport, store = workspace.index_place(crawl), FooterStore(workspace.settings.footers_path)
     stats = transport.stats
     requests, read = stats.requests, stats.bytes
-    absent: Mapping[str, str] = _not_built(workspace, crawl) if index_is_built(crawl) else {}
+    missing = built_index(workspace, crawl).missing if index_is_built(crawl) else []
+    absent = {shard.key: f"{shard.filename} is not indexed yet" for shard in missing}
     available_paths = [path for path in paths if path not in absent]
     policy = HarvestPolicy(refresh=refresh)
     report = harvest_crawl(crawl, available_paths, transport, store, policy, report_corrupt=transport.report_corrupt)
@@ -226,11 +224,6 @@ def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) 
         seconds=report.seconds,
         notes=notes,
     )
-
-
-def _not_built(workspace: Workspace, crawl: str) -> dict[str, str]:
-    """Returns the index files of ``crawl`` that are still to be built, and the reason of each."""
-    return {shard.key: f"{shard.filename} is not indexed yet" for shard in built_index(workspace, crawl).missing}
 
 
 def _store_failures(store: FooterStore, crawl: str, absent: Mapping[str, str]) -> None:
@@ -295,7 +288,7 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     paths_by_subset = _requested_files(workspace, crawl)
     is_current = is_harvest_current(lake, crawl)
     stored = lake.read("row_groups", slice_.where)
-    stored_subsets = [harvested.subset for harvested in read_subsets(lake, crawl)]
+    stored_subsets = [harvested.subset for harvested in list_subsets(stored)]
     stored_footer_digests = footers_made_from(lake, crawl, SUBSETS)
     footers = store.read(crawl)
     if not is_current:
@@ -331,7 +324,9 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
         committed = HARVEST.commit(lake, {slice_: digest}, {"row_groups": rows}, {"row_groups": digests_to_store})
         # the same files, perhaps under other ETags (a mirror, a copied bucket), which reads expect from now on
         written = 0 if is_unchanged else max(1, committed)
-    coverage = read_catalog_table(lake, "coverage", crawl)
+        stored = rows
+    with connect() as connection:
+        coverage = read_view(connection, "coverage", stored)
     return StageReport(
         HARVEST.label,
         rows=pc.sum(coverage["row_groups"]).as_py() or 0,
@@ -375,15 +370,14 @@ def _empty_reason(crawl: str) -> str:
     return ARC_REASON if crawl in ARC_CRAWLS else "the path list of the crawl names no file of this subset"
 
 
-def coverage_metrics(workspace: Workspace, crawl: str) -> dict[str, int | float | str]:
-    """Returns metrics of ``crawl``: its harvested subsets, the files expected, harvested and failed in them, and row
-    groups without statistics."""
-    rows = read_catalog_table(workspace.lake, "coverage", crawl)
+def coverage_metrics(coverage: pa.Table) -> dict[str, int | float | str]:
+    """Returns metrics of the table ``coverage`` of a crawl: its harvested subsets, the files expected, harvested and
+    failed in them, and row groups without statistics."""
     names = {"expected": "files expected", "harvested": "files harvested", "failed": "files failed"}
-    metrics: dict[str, int | float | str] = {"subsets": ", ".join(sorted(rows["subset"].to_pylist()))}
-    metrics |= {label: pc.sum(rows[name]).as_py() or 0 for name, label in names.items()}
-    metrics["index rows"] = pc.sum(rows["rows"]).as_py() or 0
-    metrics["row groups without key bounds"] = pc.sum(rows["without_statistics"]).as_py() or 0
+    metrics: dict[str, int | float | str] = {"subsets": ", ".join(sorted(coverage["subset"].to_pylist()))}
+    metrics |= {label: pc.sum(coverage[name]).as_py() or 0 for name, label in names.items()}
+    metrics["index rows"] = pc.sum(coverage["rows"]).as_py() or 0
+    metrics["row groups without key bounds"] = pc.sum(coverage["without_statistics"]).as_py() or 0
     return metrics
 
 
