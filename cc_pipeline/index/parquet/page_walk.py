@@ -43,7 +43,7 @@ class DictionaryPage:
     entries: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PageClaims:
     """The claims of a chunk's pages together: ``values``, and ``plain``, the inflated bytes of its data pages.
 
@@ -51,12 +51,12 @@ class PageClaims:
     with delta-encoded values (0: there is none). ``dictionary_end`` is the position, in all pieces joined, at which the
     pages with a dictionary end; ``None`` if other pages come between them, which writers never do."""
 
-    values: int
-    plain: int
-    numbered: int
-    delta: int
-    dictionary: DictionaryPage | None
-    dictionary_end: int | None
+    values: int = 0
+    plain: int = 0
+    numbered: int = 0
+    delta: int = 0
+    dictionary: DictionaryPage | None = None
+    dictionary_end: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,54 @@ def walk_pages(pieces: Sequence[tuple[int, bytes]], *, source: str) -> PageClaim
     Raises ``DataFault`` with ``source`` and the offset of the page: ``MALFORMED`` if headers do not lead exactly to a
     piece's end or contradict each other, ``TOO_LARGE`` for more than the bounds of this module.
     """
-    walk = _Walk(source)
+    claims = PageClaims()
+    pages = header_bytes = joined = 0
+    has_left_dictionary = False
     for offset, data in pieces:
-        walk.piece(offset, data)
-    return PageClaims(walk.values, walk.plain, walk.numbered, walk.delta, walk.dictionary, walk.dictionary_end)
+        reader = CompactReader(data)
+        while reader.pos < len(data):
+            start = reader.pos
+            page = _read_header(reader, source, offset)
+            header_bytes += reader.pos - start
+            body, end = reader.pos, reader.pos + page.stored
+            if end > len(data):
+                reason = f"a page of {page.stored} bytes, {page.plain} inflated, cannot be there"
+                raise DataFault(DataKind.MALFORMED, source, offset + start, reason)
+            reader.pos = end
+            if page.kind == _DICTIONARY:
+                claims.dictionary = _dictionary(page, data[body:end], pages, source, offset + start)
+            elif page.kind in _DETAILS:
+                _add_data_page(claims, page, source, offset + start)
+                if page.encoding not in _DICTIONARY_ENCODINGS:
+                    has_left_dictionary = True
+                else:
+                    claims.dictionary_end = None if has_left_dictionary else joined + end
+            pages += 1
+            if pages > MAX_PAGES or header_bytes > MAX_HEADERS_BYTES:
+                reason = f"a column chunk has more than {MAX_PAGES} pages, or {MAX_HEADERS_BYTES} bytes of page headers"
+                raise DataFault(DataKind.TOO_LARGE, source, offset + start, reason)
+        joined += len(data)
+    return claims
+
+
+def _dictionary(page: _Page, stored: bytes, pages_before: int, source: str, position: int) -> DictionaryPage:
+    if pages_before:
+        raise DataFault(DataKind.MALFORMED, source, position, "a dictionary page is not the first page")
+    if page.values > page.plain:
+        reason = f"a dictionary of {page.plain} bytes claims {page.values} entries"
+        raise DataFault(DataKind.MALFORMED, source, position, reason)
+    return DictionaryPage(stored, page.plain, page.values)
+
+
+def _add_data_page(claims: PageClaims, page: _Page, source: str, position: int) -> None:
+    claims.values += page.values
+    claims.plain += page.plain
+    if page.encoding in _DICTIONARY_ENCODINGS:
+        if claims.dictionary is None:
+            raise DataFault(DataKind.MALFORMED, source, position, "a page needs a dictionary that is not there")
+        claims.numbered += page.values
+    elif page.encoding == _DELTA_BYTE_ARRAY:
+        claims.delta = max(claims.delta, page.plain)
 
 
 def is_numbered(page: bytes, *, source: str, offset: int) -> bool:
@@ -96,6 +140,7 @@ def is_numbered(page: bytes, *, source: str, offset: int) -> bool:
     return header.encoding in _DICTIONARY_ENCODINGS
 
 
+<<<<<<< HEAD
 class _Walk:
     def __init__(self, source: str) -> None:
         self.source = source
@@ -162,6 +207,8 @@ class _Walk:
         return DataFault(DataKind.MALFORMED, self.source, position, reason)
 
 
+=======
+>>>>>>> main
 def _read_header(reader: CompactReader, source: str, offset: int) -> _Page:
     """Reads the header at the reader's position, with plausible sizes and counts."""
     start, data_end = reader.pos, reader.end
