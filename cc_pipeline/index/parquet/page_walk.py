@@ -90,7 +90,7 @@ def walk_pages(pieces: Sequence[tuple[int, bytes]], *, source: str) -> PageClaim
             header_bytes += reader.pos - start
             body, end = reader.pos, reader.pos + page.stored
             if end > len(data):
-                reason = f"a page of {page.stored} bytes, {page.plain} inflated, cannot be there"
+                reason = f"a page of {page.stored} bytes ends outside its column chunk"
                 raise DataFault(DataKind.MALFORMED, source, offset + start, reason)
             reader.pos = end
             if page.kind == _DICTIONARY:
@@ -123,7 +123,9 @@ def _add_data_page(claims: PageClaims, page: _Page, source: str, position: int) 
     claims.plain += page.plain
     if page.encoding in _DICTIONARY_ENCODINGS:
         if claims.dictionary is None:
-            raise DataFault(DataKind.MALFORMED, source, position, "a page needs a dictionary that is not there")
+            raise DataFault(
+                DataKind.MALFORMED, source, position, "a page needs a dictionary, but the column chunk has none"
+            )
         claims.numbered += page.values
     elif page.encoding == _DELTA_BYTE_ARRAY:
         claims.delta = max(claims.delta, page.plain)
@@ -140,75 +142,6 @@ def is_numbered(page: bytes, *, source: str, offset: int) -> bool:
     return header.encoding in _DICTIONARY_ENCODINGS
 
 
-<<<<<<< HEAD
-class _Walk:
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self.pages = self.headers = self.values = self.plain = self.numbered = self.delta = 0
-        self.dictionary: DictionaryPage | None = None
-        self.dictionary_end: int | None = 0
-        self.joined = 0
-        self.has_left_dictionary = False
-
-    def piece(self, offset: int, data: bytes) -> None:
-        reader = CompactReader(data)
-        while reader.pos < len(data):
-            start = reader.pos
-            page = _read_header(reader, self.source, offset)
-            self.headers += reader.pos - start
-            if page.stored > len(data) - reader.pos:
-                raise self._fault(offset + start, f"a page of {page.stored} bytes ends outside its column chunk")
-            body = reader.pos
-            reader.pos += page.stored
-            if page.kind == _DICTIONARY:
-                self._take_dictionary(page, data[body : reader.pos], offset + start)
-            elif page.kind in _DETAILS:
-                self._take_data(page, offset + start)
-                self._follow(page, self.joined + reader.pos)
-            self._count(offset + start)
-        self.joined += len(data)
-
-    def _follow(self, page: _Page, end: int) -> None:
-        if page.encoding not in _DICTIONARY_ENCODINGS:
-            self.has_left_dictionary = True
-        elif self.has_left_dictionary:
-            self.dictionary_end = None
-        else:
-            self.dictionary_end = end
-
-    def _count(self, position: int) -> None:
-        self.pages += 1
-        if self.pages > MAX_PAGES or self.headers > MAX_HEADERS_BYTES:
-            raise DataFault(
-                DataKind.TOO_LARGE,
-                self.source,
-                position,
-                f"a column chunk has more than {MAX_PAGES} pages, or {MAX_HEADERS_BYTES} bytes of page headers",
-            )
-
-    def _take_dictionary(self, page: _Page, stored: bytes, position: int) -> None:
-        if self.pages:
-            raise self._fault(position, "a dictionary page is not the first page")
-        if page.values > page.plain:
-            raise self._fault(position, f"a dictionary of {page.plain} bytes claims {page.values} entries")
-        self.dictionary = DictionaryPage(stored, page.plain, page.values)
-
-    def _take_data(self, page: _Page, position: int) -> None:
-        self.values += page.values
-        self.plain += page.plain
-        if page.encoding in _DICTIONARY_ENCODINGS:
-            if self.dictionary is None:
-                raise self._fault(position, "a page needs a dictionary, but the column chunk has none")
-            self.numbered += page.values
-        elif page.encoding == _DELTA_BYTE_ARRAY:
-            self.delta = max(self.delta, page.plain)
-
-    def _fault(self, position: int, reason: str) -> DataFault:
-        return DataFault(DataKind.MALFORMED, self.source, position, reason)
-
-
-=======
->>>>>>> main
 def _read_header(reader: CompactReader, source: str, offset: int) -> _Page:
     """Reads the header at the reader's position, with plausible sizes and counts."""
     start, data_end = reader.pos, reader.end
