@@ -57,7 +57,7 @@ from cc_pipeline.records import known_good as witness
 from cc_pipeline.records.fetch import RecordsResult
 from cc_pipeline.records.file_leases import forget, lease, list_expired_leases
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, LocationIndex
-from cc_pipeline.records.range_plan import Order, RecordOptions
+from cc_pipeline.records.orders import Order, RecordOptions
 from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.records.storage import STORED
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA

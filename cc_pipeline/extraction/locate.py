@@ -63,7 +63,7 @@ _WRITE_BATCH_BYTES = 2 << 20
 #: The index to ask, and for which subsets.
 _IndexQuery: TypeAlias = tuple[str, tuple[str, ...]]
 _RETAINED_MESSAGE = (
-    "{n:,} captures are kept in {crawl}, although this lookup did not list them: they are from other index files"
+    "{n:,} captures are kept in {crawl}, although this look-up did not list them: they are from other index files"
 )
 _REMOVED_MESSAGE = "{n:,} captures were removed from {crawl}: its index no longer lists them"
 _REPEATED_MESSAGE = "the index of {crawl} lists captures of {slug} more than once: {n:,} extra rows were ignored"

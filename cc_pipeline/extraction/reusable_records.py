@@ -22,8 +22,8 @@ from cc_pipeline.lake.lake import DigestsNotInLog, Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import EMPTIED_DIGEST, LOCATE, PARSE, Slice, group_targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.records.fetch import HELD_SCHEMA
 from cc_pipeline.records.locations import PLACE_NAME, LocationIndex
+from cc_pipeline.records.schema import HELD_SCHEMA
 from cc_pipeline.records.storage import STORED, StoredSizes
 from cc_pipeline.records.sweep import note
 from cc_pipeline.workspace.workspace import Workspace

@@ -276,5 +276,5 @@ def find_damaged_files(lake: Lake, table: str) -> list[DamagedFile]:
         return damaged
     except OSError as error:
         raise EnvironmentFault(
-            f"could not look at {lake.address(table)}: {error}", "Check the place and its permissions."
+            f"could not look at {lake.address(table)}: {error}", "Check the lake's disk and permissions."
         ) from error

@@ -406,7 +406,10 @@ class Lake:
         return self.digests(table, [name])[name]
 
     def digests(self, table: str, names: Sequence[str], version: int | None = None) -> dict[str, str | None]:
-        """As :meth:`digest`, for many names over one reading of the log; as of ``version`` where one is given."""
+        """As :meth:`digest`, for many names over one reading of the log; as of ``version`` where one is given. The log
+        is not read for no names."""
+        if not names:
+            return {}
         try:
             numbers = self._digest_reader.read_numbers(table, names, version)
         except UNREADABLE as error:

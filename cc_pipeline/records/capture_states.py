@@ -18,20 +18,13 @@ from typing import Final
 
 import pyarrow as pa
 
+from cc_pipeline.commoncrawl.crawls import UNRELIABLE_DIGEST_CRAWLS
+from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.outcomes import Outcomes, columns_of_url, is_settled, outcome_of
-from cc_pipeline.records.range_plan import (
-    SHORT_RANGE,
-    PlannedRange,
-    RecordOptions,
-    part_of,
-    plan_ranges,
-    split_range,
-    usable,
-)
+from cc_pipeline.records.range_plan import SHORT_RANGE, PlannedRange, part_of, plan_ranges, split_range, usable
 from cc_pipeline.records.retry_policy import BY_RECORD, MAX_TRIES, FetchRetryPolicy
 from cc_pipeline.records.segments import Row
 from cc_pipeline.records.verification import (
-    KNOWN_BAD_DIGESTS,
     ExpectedRecord,
     VerificationResult,
     expected_record,
@@ -169,7 +162,7 @@ class CaptureStates:
         """Whether the options of this run allow a stored outcome, and treat a digest mismatch as the row did."""
         if row["outcome"] != "fetched" and (self._options.retry_settled or row.get("is_final") is False):
             return False
-        if self._options.fail_on_digest and self._crawl not in KNOWN_BAD_DIGESTS:
+        if self._options.fail_on_digest and self._crawl not in UNRELIABLE_DIGEST_CRAWLS:
             return bool(row["outcome"] != "fetched" or row["digest_check"] != "mismatch")
         return bool(row["reason"] != "digest_mismatch")
 

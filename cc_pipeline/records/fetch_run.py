@@ -14,8 +14,8 @@ import pyarrow as pa
 from cc_pipeline.processes import usable_cores
 from cc_pipeline.records.capture_states import Arrival, CaptureStates, Halt
 from cc_pipeline.records.known_good import find
+from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.outcomes import Outcomes
-from cc_pipeline.records.range_plan import RecordOptions
 from cc_pipeline.records.retry_policy import FetchRetryPolicy
 from cc_pipeline.records.segments import Row, SegmentWriter
 from cc_pipeline.records.verification import ExpectedRecord, VerificationResult, verify_record

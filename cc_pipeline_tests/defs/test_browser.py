@@ -42,7 +42,7 @@ from cc_pipeline_tests.defs.test_dagster_process import (
 )
 from cc_pipeline_tests.world import NEW, Bucket
 
-pytestmark = [pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(900)]
 
 SITE = "example.com"
 #: Browsers that the packages of systems install; Playwright's own would have to be downloaded.

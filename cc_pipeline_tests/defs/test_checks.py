@@ -91,7 +91,7 @@ def test_all_is_well_in_a_sound_home(sound: Workspace, instance: dg.DagsterInsta
         len(bucket[1].captures_of(NEW, subset="warc", domain=domain)) for domain in ("example.com", "example-foo.com")
     )
     planned += len(bucket[1].captures_of(ARC, domain="example.com"))
-    assert f"all {planned:,} planned captures" in (found["ledger_balances"].description or "")
+    assert f"each of {planned:,} planned captures" in (found["ledger_balances"].description or "")
     assert found["ledger_balances"].metadata["partitions"].value == 3
     assert "a second index has the same captures in" in (found["locators_agree"].description or "")
     assert found["locators_agree"].metadata["partitions compared"].value >= 1
@@ -183,7 +183,7 @@ def test_a_check_alone_looks_at_what_changed_since_and_at_what_was_wrong(
     instance.add_dynamic_partitions("target", ["example.com", "example-foo.com"])
     found = look({"dagster/partition": f"{NEW}|example-foo.com"})
     assert (found.passed, *scope(found)) == (False, "1 partitions, of this run", 1)
-    assert f"still wrong: {NEW}|example.com" in (found.description or "")
+    assert f"not checked this time, and wrong before: {NEW}|example.com" in (found.description or "")
     assert note_of({name: found}, name)["wrong"] == [f"{NEW}|example.com"]
     workspace.lake.commit("records", records, broken, {f"fetch:{NEW}:example.com": "2"})
     found = look()

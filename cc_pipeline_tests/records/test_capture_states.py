@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records import capture_states
 from cc_pipeline.records.capture_states import CaptureStates, RangeRequest
-from cc_pipeline.records.range_plan import Coalescing, RecordOptions, plan_ranges
+from cc_pipeline.records.orders import RecordOptions
+from cc_pipeline.records.range_plan import Coalescing, plan_ranges
 from cc_pipeline.records.retry_policy import _EXTRA, _RANGES_AN_EXTRA, MAX_TRIES, FetchRetryPolicy
 from cc_pipeline.records.segments import Row
 from cc_pipeline.records.verification import ExpectedRecord, verify_record

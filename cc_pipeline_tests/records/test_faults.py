@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 import pytest
 
 from cc_pipeline.archive.record import sha1_base32
-from cc_pipeline.records.range_plan import Coalescing, PlannedRange, RecordOptions, plan_ranges
+from cc_pipeline.records.orders import RecordOptions
+from cc_pipeline.records.range_plan import Coalescing, PlannedRange, plan_ranges
 from cc_pipeline.records.retry_policy import FetchRetryPolicy
 from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.stores.answer import Timeouts

@@ -21,7 +21,8 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.records.range_plan import Coalescing, RecordOptions
+from cc_pipeline.records.orders import RecordOptions
+from cc_pipeline.records.range_plan import Coalescing
 from cc_pipeline.records.segments import (
     OpenSegment,
     SegmentWriter,

@@ -13,14 +13,8 @@ import pytest
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import Planned, fetch_records
 from cc_pipeline.records.locations import LocationCollector
-from cc_pipeline.records.range_plan import (
-    Coalescing,
-    Order,
-    RecordOptions,
-    part_of,
-    plan_ranges,
-    split_range,
-)
+from cc_pipeline.records.orders import Order, RecordOptions
+from cc_pipeline.records.range_plan import Coalescing, part_of, plan_ranges, split_range
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.pieces import PIECE

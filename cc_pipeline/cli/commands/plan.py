@@ -140,7 +140,7 @@ def _plan_rows(
                 if current_count == len(crawl_question.targets)
                 else f"{current_count:,} of {len(crawl_question.targets):,} targets are"
             )
-            notes.append(f"{crawl}: {amount} up to date: a run would not change them")
+            notes.append(f"{crawl}: {amount} up to date, so a run would do nothing for them")
         rows += _step_rows(settings, rate, crawl_plan)
     notes += _duration_note(settings, rate, sum(row[5] for row in rows if isinstance(row[5], int)))
     return rows, notes
