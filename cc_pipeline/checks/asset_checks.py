@@ -47,7 +47,9 @@ def crawl_list_current(workspace: Workspace, _: Scope) -> CheckResult:
     if new or not crawls_are_listed(workspace):
         message = f"the published list is another: {abbreviate_keys(new) or 'of the same crawls'}. Materialize crawls"
         return CheckResult(name, "warn", message, metrics)
-    return CheckResult(name, "ok", f"all {len(stored_ids):,} crawls of the list read {crawl_list.age}", metrics)
+    return CheckResult(
+        name, "ok", f"{len(stored_ids):,} crawls, as in the list that was read {crawl_list.age}", metrics
+    )
 
 
 @check(
@@ -242,7 +244,7 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
         indexed_paths = {index_file.key for index_file in workspace.place.listing(folder_of(crawl))}
         missing = [path for path in listed_paths if path not in indexed_paths]
         unread = sum(count_rows(lake, "source_faults", {"crawl": crawl}, ["source_kind"]).values())
-        metrics.update({"archive files": len(listed_paths), "not indexed": len(missing), "unread stretches": unread})
+        metrics.update({"archive files": len(listed_paths), "not indexed": len(missing), "unread byte ranges": unread})
         if missing:
             message = f"{crawl}: {len(missing):,} of {len(listed_paths):,} archive files are not indexed yet"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
@@ -251,7 +253,8 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
     if verdicts:
         return join_results(name, verdicts)
-    return CheckResult(name, "ok", f"{metrics['archive files']:,} archive files are indexed", dict(metrics))
+    message = f"all {metrics['archive files']:,} archive files are indexed" if metrics else "no index was built here"
+    return CheckResult(name, "ok", message, dict(metrics))
 
 
 @check("warehouse", step="warehouse_checks")

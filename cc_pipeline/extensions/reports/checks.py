@@ -33,7 +33,9 @@ def as_published(workspace: Workspace, _: Scope) -> CheckResult:
             f"{len(late):,} reports are of another publication ({abbreviate_keys(late)}): materialize report for them"
         )
         return CheckResult(name, "warn", message, metrics)
-    return CheckResult(name, "ok", f"{len(written):,} reports, {len(older):,} of the publication before", metrics)
+    older_text = f", of which {len(older):,} show the publication before" if older else ""
+    message = f"{len(written):,} reports{older_text}" if written else "no report was made"
+    return CheckResult(name, "ok", message, metrics)
 
 
 CHECKS: Final = checks_in(globals())
