@@ -15,7 +15,7 @@ import pytest
 
 import cc_pipeline
 from cc_pipeline.extraction.engine import LocalEngine
-from cc_pipeline.records.range_plan import RecordOptions
+from cc_pipeline.records.orders import RecordOptions
 
 #: Rooms whose constants are all named here, in ``SHRUNK`` or in ``STAYS``.
 ROOMS: Final = ("lake", "records", "extraction", "maintenance")

@@ -126,7 +126,10 @@ def carry_over_note(
     severity = verdict.severity
     if unchecked_keys and previous_note is not None:
         severity = max(severity, previous_note.severity, key=_SEVERITIES.index)
-        remark = f"still wrong: {abbreviate_keys(unchecked_keys)}; an earlier execution of this check says why"
+        remark = (
+            f"not checked this time, and wrong before: {abbreviate_keys(unchecked_keys)}; an earlier execution of this "
+            "check has the reason"
+        )
         verdict = replace(verdict, severity=severity, message=f"{verdict.message}\n{remark}")
     wrong = sorted({*wrong_keys, *unchecked_keys})
     versions = now or (previous_note.versions if previous_note is not None else {})

@@ -253,7 +253,7 @@ def format_by_name(out: Path | None) -> str:
     if out is None:
         return "table"
     if (format_name := _SUFFIXES.get(out.suffix.lower())) is None:
-        raise UserInputError(f"the name {out.name!r} has no known suffix; add --format csv, jsonl or parquet")
+        raise UserInputError(f"the suffix of {out.name!r} names no format; add --format csv, jsonl or parquet")
     return format_name
 
 
@@ -406,12 +406,12 @@ def print_source(*, home: str | None, source: str | None, sends_requests: bool) 
     except CcPipelineError:
         return  # the command reports it
     if settings.is_mini_crawl:
-        text = f"INVENTED WEB: {settings.source} is a mini crawl, generated here; no page in it is real."
-        console_err.print(f"{text} Another home has another source: --home", soft_wrap=True, style="bold reverse")
+        text = f"INVENTED WEB: {settings.source} is a crawl generated for the demo; no page in it is real."
+        console_err.print(f"{text} For real pages, use another home: --home", soft_wrap=True, style="bold reverse")
     elif not settings.is_public:
         notice(f"source: {settings.source}, which is not Common Crawl's own")
     elif sends_requests and not settings.contact:
-        notice(f"no contact is set, so {settings.source} cannot reach you: {_CONTACT_EXAMPLE}")
+        notice(f"no contact is set, so Common Crawl cannot reach you before it blocks you: {_CONTACT_EXAMPLE}")
 
 
 _CONTACT_EXAMPLE: Final = "export CC_PIPELINE_CONTACT=mailto:you@example.org"

@@ -200,7 +200,7 @@ def make_health_answer(*, is_alive: bool) -> object:
     states = launchers.WorkerStatus
     if is_alive:
         return launchers.CheckRunHealthResult(states.RUNNING)
-    return launchers.CheckRunHealthResult(states.NOT_FOUND, "its process, or the host that it ran on, was killed")
+    return launchers.CheckRunHealthResult(states.NOT_FOUND, "the process of the run, or its machine, was killed")
 
 
 def unreachable_error(reason: str) -> Exception:

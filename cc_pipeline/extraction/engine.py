@@ -24,8 +24,8 @@ from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.processes import usable_cores
 from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_records
 from cc_pipeline.records.locations import LocationIndex
+from cc_pipeline.records.orders import Order
 from cc_pipeline.records.outcomes import with_this_round
-from cc_pipeline.records.range_plan import Order
 from cc_pipeline.records.schema import PARSED_SCHEMA, RECORD_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 

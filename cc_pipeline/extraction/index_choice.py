@@ -16,7 +16,7 @@ from cc_pipeline.commoncrawl.domains import is_ip, registered_domain
 from cc_pipeline.commoncrawl.slice_slugs import is_named_captures
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.crawl_plan import CrawlPlan
-from cc_pipeline.harvesting.crawl_index import listed_files
+from cc_pipeline.harvesting.listed_files import listed_files
 from cc_pipeline.index.locator import REQUEST_BYTES
 from cc_pipeline.index.parquet.fetch import SPAN
 from cc_pipeline.index.zipnum.cluster import PROBE, WHOLE_READ_BYTES

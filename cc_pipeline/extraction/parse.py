@@ -47,7 +47,10 @@ def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunI
     target_slices, slice_states = group_state.target_slices, group_state.slice_states
     for slug, slices in target_slices.requested.items():
         if all(slice_states[slice_].fetched is None for slice_ in (*slices, *target_slices.additional[slug])):
-            raise EnvironmentFault(f"{slug} in {crawl} has not been fetched", "Materialize records first.")
+            raise EnvironmentFault(
+                f"{slug} in {crawl} has not been fetched",
+                "Fetch the target first: cc-pipeline run, or materialize the asset records.",
+            )
     requests = dict.fromkeys(
         (slice_ for slice_ in target_slices.all_slices if slice_states[slice_].fetched is not None), SliceRequest("")
     )

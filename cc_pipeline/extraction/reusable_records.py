@@ -22,8 +22,8 @@ from cc_pipeline.lake.lake import DigestsNotInLog, Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import EMPTIED_DIGEST, LOCATE, PARSE, Slice, group_targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.records.fetch import HELD_SCHEMA
 from cc_pipeline.records.locations import PLACE_NAME, LocationIndex
+from cc_pipeline.records.schema import HELD_SCHEMA
 from cc_pipeline.records.storage import STORED, StoredSizes
 from cc_pipeline.records.sweep import note
 from cc_pipeline.workspace.workspace import Workspace
@@ -244,7 +244,7 @@ def build_lost_fault(crawl: str, lost: Mapping[Slice, int]) -> EnvironmentFault:
     targets = sorted({slice_.partition.target for slice_ in lost})
     names = ", ".join(targets[:5]) + (" …" if len(targets) > 5 else "")
     return EnvironmentFault(
-        f"the bytes of {sum(lost.values()):,} stored records of {names} in {crawl} are missing from the lake's place",
+        f"the bytes of {sum(lost.values()):,} stored records of {names} in {crawl} are missing in the lake",
         "Fetch them again: cc-pipeline run for these targets, or cc-pipeline doctor --repair for all lost records.",
     )
 

@@ -29,7 +29,7 @@ from pyarrow.fs import FileType
 from cc_pipeline.atomic import make_durable_folder, sync_files
 from cc_pipeline.errors import EnvironmentFault, PlaceFault
 from cc_pipeline.lake.digests.digest import combine_digests, compute_content_digests
-from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec, lake_fault
+from cc_pipeline.lake.lake import COMMIT_ADVICE, Lake, PinnedTable, TableSpec, lake_fault
 from cc_pipeline.lake.layout import StoredFile, clustered_by, list_stored_files, split_into_runs
 from cc_pipeline.lake.replacing import build_row_groups, get_file_schema, open_fixed_version, replace_files, write_files
 from cc_pipeline.lake.row_counts import SliceKey, count_in_files, slice_key
@@ -214,7 +214,7 @@ def commit_added(
             except CommitFailedError as error:
                 # files that this removes were replaced meanwhile, or one of these slices was committed: look again
                 if remaining_tries == 0:
-                    raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
+                    raise EnvironmentFault(f"could not commit to {table}: {error}", COMMIT_ADVICE) from error
     except (OSError, DeltaError, pa.ArrowException) as error:
         raise lake_fault(f"could not add files to {lake.address(table)}", error) from error
     raise AssertionError("no try was left")
@@ -442,7 +442,7 @@ class SliceReplacement:
         if rows_read != pinned.rows:
             raise EnvironmentFault(
                 f"the number of rows in the files of {lake.address(spec.name)} differs from the table's log",
-                "Nothing was changed. Check whether something else wrote there.",
+                "Nothing was changed. Check whether another program wrote to the table.",
             )
         return written
 

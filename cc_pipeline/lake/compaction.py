@@ -161,8 +161,8 @@ def compact_files(lake: Lake, table: str, handle: DeltaTable, files: Sequence[St
         added = _write_run(lake, spec, schema, files, scratch)
         if sum(action.rows for action in added) != sum(file.rows for file in files):
             raise EnvironmentFault(
-                f"merging files of {lake.address(table)} would change how many rows there are",
-                "Nothing was changed. The files disagree with the table's log: check whether something wrote there.",
+                f"merging files of {lake.address(table)} would change the number of rows",
+                "Nothing was changed. The files differ from the table's log: check if another program wrote there.",
             )
         replace_files(lake, spec, handle, files, added)
     except CommitFailedError:

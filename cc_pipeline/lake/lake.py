@@ -53,6 +53,8 @@ _KEEPS_LOG: Final = {"delta.enableExpiredLogCleanup": "false"}
 _MAX_SYNCED_ENTRIES: Final = 100
 #: The version of a pinned table that does not exist yet.
 _NO_TABLE = -1
+#: The advice for a commit that failed because of other commits.
+COMMIT_ADVICE: Final = "Another process may have changed the table at the same time: run it again."
 _ID_CHARACTERS: Final = 32
 
 #: The purge that removes the rows of a slice: none, that of the target, or also that of one subset of the target.
@@ -282,7 +284,9 @@ class Lake:
             handle = self._get_newest(spec)
             kept_handle = self._handles.pop(spec.name, None)
         if handle is None or kept_handle is None:
-            raise EnvironmentFault(f"{self.address(spec.name)} does not exist any more", "Find who removed the table.")
+            raise EnvironmentFault(
+                f"{self.address(spec.name)} does not exist any more", "Find out which program removed the table."
+            )
         try:
             yield handle
         finally:
@@ -391,14 +395,17 @@ class Lake:
         if not isinstance(error, CommitFailedError):
             raise lake_fault(f"could not write {self.address(table)}", error, PlaceFault) from error
         if remaining_tries == 0:
-            raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
+            raise EnvironmentFault(f"could not commit to {table}: {error}", COMMIT_ADVICE) from error
 
     def digest(self, table: str, name: str) -> str | None:
         """The digest last committed under ``name``, or ``None``."""
         return self.digests(table, [name])[name]
 
     def digests(self, table: str, names: Sequence[str], version: int | None = None) -> dict[str, str | None]:
-        """As :meth:`digest`, for many names over one reading of the log; as of ``version`` where one is given."""
+        """As :meth:`digest`, for many names over one reading of the log; as of ``version`` where one is given. The log
+        is not read for no names."""
+        if not names:
+            return {}
         try:
             numbers = self._digest_reader.read_numbers(table, names, version)
         except UNREADABLE as error:
@@ -422,7 +429,7 @@ class Lake:
         if batches is UNKNOWN_DIGESTS:
             raise DigestsNotInLog(
                 f"the log of {self.address(table)} does not tell which slices the table has",
-                "Look at it: cc-pipeline doctor",
+                "Check the table: cc-pipeline doctor",
             )
         try:
             for names, numbers in batches:
@@ -726,9 +733,8 @@ def lake_fault(problem: str, error: Exception, family: type[EnvironmentFault] = 
     """Turns an error of the Delta library or the file system into a fault of ``family`` whose message begins with
     ``problem``."""
     if disk_is_full(error):
-        return PlaceFault(
-            f"{problem}: the disk is full", "Free some space and run it again; what was committed before is intact."
-        )
+        return PlaceFault(f"{problem}: the disk is full", "Free some space and run it again; committed data is intact.")
     return family(
-        f"{problem}: {error}", f"{DAMAGE_ADVICE} Else check the place and its permissions, then run it again."
+        f"{problem}: {error}",
+        f"{DAMAGE_ADVICE} If it finds none, check the lake's disk and permissions, then run it again.",
     )

@@ -242,14 +242,14 @@ def translate_errors(path: Path) -> Iterator[None]:
         if disk_is_full(error):
             raise EnvironmentFault(f"the disk is full: {error}", "Free some space, then run it again.") from error
         raise EnvironmentFault(
-            f"{path}, or a file that it shows, cannot be read: {error}",
-            "The next publication brings files of the tables back: repeat an earlier cc-pipeline run.",
+            f"{path}, or a table file that it refers to, cannot be read: {error}",
+            "Repeat an earlier cc-pipeline run: its publication restores missing files of the tables.",
         ) from error
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
     except duckdb.CatalogException as error:
         raise UserInputError(
-            f"DuckDB says: {error}\nSHOW TABLES lists what there is, DESCRIBE a table's columns"
+            f"DuckDB says: {error}\nSHOW TABLES lists the tables, DESCRIBE TABLE the columns of one"
         ) from None
     except duckdb.Error as error:
         raise UserInputError(f"DuckDB says: {error}") from None
@@ -270,7 +270,7 @@ def rewrite_if_moved(path: Path, lake: str) -> Iterator[Path]:
     if not Path(lake + location.file).exists():
         if not Path(location.root + location.file).exists():
             raise EnvironmentFault(
-                f"{path} shows the tables of {location.root}, which are not there any more, and not in {lake}",
+                f"{path} refers to tables in {location.root}, which exist neither there nor in {lake}",
                 "Name the folder they are in now (CC_PIPELINE_LAKE, or --home for the whole home), or publish again: "
                 "cc-pipeline run … --crawl …",
             )

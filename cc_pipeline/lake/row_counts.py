@@ -128,7 +128,8 @@ def check_balance(
     stored_counts = count_in_files(lake, spec, removed)
     differing = {key: (count, stored_counts[key]) for key, count in committed.items() if count != stored_counts[key]}
     numbers = (
-        f"{rows_before:,} rows less {replaced:,} that are replaced and {written:,} new ones are not {rows_after:,}"
+        f"the commit would leave {rows_after:,} rows instead of {rows_before - replaced + written:,}: {rows_before:,} "
+        f"before, {replaced:,} replaced, {written:,} new"
     )
     raise _build_balance_error(spec.name, numbers, differing)
 

@@ -268,7 +268,7 @@ def _parse_slug(slug: str, definition: str | None) -> Target:
     target = parse_target(definition if definition is not None else slug)
     if target.slug != slug:
         raise UserInputError(
-            f"cc-pipeline did not make the partition key {slug!r}. If you mean {target.definition}, its key is "
-            f"{target.slug!r}; write it down with: cc-pipeline targets add {target.definition}   (then choose that key)"
+            f"cc-pipeline did not create the partition key {slug!r}. If you mean {target.definition}, its key is "
+            f"{target.slug!r}: run cc-pipeline targets add {target.definition}   (then choose that key)"
         )
     return target

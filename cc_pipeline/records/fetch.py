@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.records.fetch_run import FetchRun, Halt, Progress
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, LocationIndex
-from cc_pipeline.records.outcomes import HELD_COLUMNS
-from cc_pipeline.records.range_plan import Order, group_by_file
-from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.orders import Order
+from cc_pipeline.records.range_plan import group_by_file
+from cc_pipeline.records.schema import HELD_SCHEMA, RECORD_SCHEMA
 from cc_pipeline.records.segments import Row, SegmentWriter, adopt, retire_journals, segment_head
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.verification import ExpectedRecord
@@ -30,8 +30,6 @@ from cc_pipeline.settings.source_addresses import BETWEEN_PLACES
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.named_files import NamedPlaces
 
-#: The columns of the records table that decide whether and how a row is reused.
-HELD_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in HELD_COLUMNS])
 _FOREIGN_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in (*PLACE_NAME, "stored_file")])
 #: Journal rows held as Python objects at a time.
 _BATCH = 5_000

@@ -14,22 +14,16 @@ from typing import Final, ParamSpec, TypeVar
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
+from cc_pipeline.commoncrawl.crawls import UNRELIABLE_DIGEST_CRAWLS
 from cc_pipeline.processes import usable_cores
 from cc_pipeline.records.known_good import find
+from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.outcomes import Outcomes, columns_of_url, is_settled, outcome_of
-from cc_pipeline.records.range_plan import (
-    SHORT_RANGE,
-    PlannedRange,
-    RecordOptions,
-    part_of,
-    plan_ranges,
-    split_range,
-    usable,
-)
+from cc_pipeline.records.range_plan import SHORT_RANGE, PlannedRange, part_of, plan_ranges, split_range, usable
 from cc_pipeline.records.retry_policy import FetchRetryPolicy
 from cc_pipeline.records.retry_scheduler import Arrival, BadRecord, Pending, RangeRequest, RetryScheduler, compare_marks
 from cc_pipeline.records.segments import Row, SegmentWriter
-from cc_pipeline.records.verification import KNOWN_BAD_DIGESTS, ExpectedRecord, VerificationResult, verify_record
+from cc_pipeline.records.verification import ExpectedRecord, VerificationResult, verify_record
 from cc_pipeline.records.wrap import wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
@@ -163,7 +157,7 @@ class FetchRun:
 
     def _matches_digest_policy(self, row: Row) -> bool:
         """Whether a digest mismatch of the row was treated as ``fail_on_digest`` says now."""
-        if self.options.fail_on_digest and self._crawl not in KNOWN_BAD_DIGESTS:
+        if self.options.fail_on_digest and self._crawl not in UNRELIABLE_DIGEST_CRAWLS:
             return bool(row["outcome"] != "fetched" or row["digest_check"] != "mismatch")
         return bool(row["reason"] != "digest_mismatch")
 

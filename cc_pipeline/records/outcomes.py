@@ -13,22 +13,13 @@ from cc_pipeline.capture_columns import NO_STATUS, RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.records.range_plan import FIRST_READ, MAX_RECORD_BYTES, longer
-from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.schema import FILLED_COLUMNS, OUTCOME_COLUMNS, RECORD_SCHEMA
 from cc_pipeline.records.segments import Row
 from cc_pipeline.records.verification import PARSER, VerificationResult
 
 #: The WARC file and the offset in it: the name of a capture within its crawl.
 Name = tuple[str, int]
 
-#: Columns with the outcome of a capture, whichever target requested it.
-_OUTCOME_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if name not in RECORD_KEY_NAMES)
-#: Columns that a record fills if the index has no value (the ARC years), or the user named only a location.
-_FILLED = (
-    "fetch_time", "fetch_status", "content_digest", "content_mime_type", "url", "url_surtkey", "domain",
-    "warc_record_length",
-)  # fmt: skip
-#: Columns of the records table that decide whether and how a row is reused.
-HELD_COLUMNS = ("warc_filename", "warc_record_offset", *_FILLED, *_OUTCOME_COLUMNS)
 #: Values for an index row without a location, since the key columns of the table are never null.
 NO_LOCATION = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
 #: Reasons that depend on our options or code, so that the verdict may change: such final outcomes are not kept.
@@ -136,7 +127,7 @@ class Outcomes:
 
     @staticmethod
     def _stored_outcome(row: Row) -> Row:
-        return {key: _plain(row.get(key)) for key in (*_OUTCOME_COLUMNS, *_FILLED)}
+        return {key: _plain(row.get(key)) for key in (*OUTCOME_COLUMNS, *FILLED_COLUMNS)}
 
     def set_aside(self, row: int, outcome: Row, *, settled: bool) -> bool:
         """Gives the capture in ``row`` an outcome that is not ``fetched``, and returns whether it did. A previous
@@ -186,14 +177,14 @@ class Outcomes:
         name = self.name(row)
         values: Row = {key: self.columns[key][row] for key in RECORD_KEY_NAMES}
         outcome = self.by_name[name]
-        for key in _OUTCOME_COLUMNS:
+        for key in OUTCOME_COLUMNS:
             values[key] = outcome[key]
         if values["is_final"] is False:
             values["unsuccessful_runs"] = self._rounds.get(name, 0)
         values["fetch_time"] = _plain(values["fetch_time"])
         if values["fetch_status"] == NO_STATUS:
             values["fetch_status"] = None
-        for key in _FILLED:
+        for key in FILLED_COLUMNS:
             if values[key] is None:
                 values[key] = outcome[key]
         for key, nothing in NO_LOCATION.items():
@@ -258,7 +249,7 @@ def outcome_of(verdict: VerificationResult, attempts: int, place: str) -> Row:
 
 
 def _outcome(word: str, reason: str | None, detail: str | None, attempts: int) -> Row:
-    row: Row = dict.fromkeys((*_OUTCOME_COLUMNS, *_FILLED))
+    row: Row = dict.fromkeys((*OUTCOME_COLUMNS, *FILLED_COLUMNS))
     row |= {"outcome": word, "reason": reason, "detail": detail, "attempts": attempts}
     row |= {"fetched_at": _milliseconds(datetime.now(UTC)), "parser": PARSER}
     return row

@@ -222,5 +222,8 @@ class FetchRetryPolicy:
     def skip_reason(self) -> tuple[str, str]:
         """Returns the reason and detail for planned ranges that were not requested."""
         if self.last is None:
-            return FaultKind.NOT_FOUND.value, "not asked for: nothing else of its file is as promised"
-        return self.last.kind.value, f"not asked for: what was, failed, the last with: {self.last.detail}"
+            return FaultKind.NOT_FOUND.value, "not requested: no other range of its file could be verified"
+        return (
+            self.last.kind.value,
+            f"not requested: other ranges of its file failed, the last with: {self.last.detail}",
+        )

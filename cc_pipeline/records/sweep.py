@@ -46,7 +46,8 @@ def note(storage: RecordStorage, crawl: str, files: Iterable[str], now: float) -
         storage.transport.put(key, json.dumps({"files": file_names}).encode())
     except OSError as error:
         raise PlaceFault(
-            f"{key} cannot be written: {error.strerror or error}", "Check the place and its free space."
+            f"{key} cannot be written: {error.strerror or error}",
+            "Check that the lake can be written to and has free space.",
         ) from error
 
 

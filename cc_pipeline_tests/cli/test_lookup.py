@@ -122,7 +122,7 @@ def test_filters_are_applied_and_what_an_index_cannot_say_is_told(cli: Cli, worl
         if c.fetch_status == 404
     ]
     assert places(rows) == expected(tuple(truth))
-    assert "the index cannot decide the condition" in cli(*arguments, "-c", ARC).err
+    assert "the index cannot decide whether" in cli(*arguments, "-c", ARC).err
 
 
 def test_an_index_that_is_not_harvested_is_named_with_the_command(cli: Cli, world: World, tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_years_of_crawls_are_counted_and_one_that_cannot_be_read_does_not_hide_t
     asked = ("lookup", "example.com", "-c", "all", "--index", "auto", "--source", bucket, "--home", tmp_path / "home")
     said = cli(*asked, "--format", "csv", "--columns", "crawl,url")
     assert said.status == 3
-    assert f"Ask them again: -c {OLD}" in said.err
+    assert f"Search them again: -c {OLD}" in said.err
     assert {row["crawl"] for row in csv.DictReader(io.StringIO(said.out))} == {NEW, ARC}
     assert cli(*asked, "--out", out).status == 3
     assert not out.exists()

@@ -74,8 +74,8 @@ def test_what_a_check_says_is_text_where_the_ui_reads_markdown(
     monkeypatch.setattr(check_runs, "versions_of", broken)
     said = results(sound, instance)["ledger_balances"].description or ""
     assert said == (
-        "this could not be checked: \\!\\[x\\](http://a.example/p.png) \\<img src=x\\>  \n"
-        "Look at page_text in \\_\\_init\\_\\_.py."
+        "the check failed with an error, so its result is not known: \\!\\[x\\](http://a.example/p.png) \\<img "
+        "src=x\\>  \nLook at page_text in \\_\\_init\\_\\_.py."
     )
 
 
@@ -91,7 +91,7 @@ def test_all_is_well_in_a_sound_home(sound: Workspace, instance: dg.DagsterInsta
         len(bucket[1].captures_of(NEW, subset="warc", domain=domain)) for domain in ("example.com", "example-foo.com")
     )
     planned += len(bucket[1].captures_of(ARC, domain="example.com"))
-    assert f"all {planned:,} planned captures" in (found["ledger_balances"].description or "")
+    assert f"each of {planned:,} planned captures" in (found["ledger_balances"].description or "")
     assert found["ledger_balances"].metadata["partitions"].value == 3
     assert "a second index has the same captures in" in (found["locators_agree"].description or "")
     assert found["locators_agree"].metadata["partitions compared"].value >= 1
@@ -183,7 +183,7 @@ def test_a_check_alone_looks_at_what_changed_since_and_at_what_was_wrong(
     instance.add_dynamic_partitions("target", ["example.com", "example-foo.com"])
     found = look({"dagster/partition": f"{NEW}|example-foo.com"})
     assert (found.passed, *scope(found)) == (False, "1 partition of this run", 1)
-    assert f"still wrong: {NEW}|example.com" in (found.description or "")
+    assert f"not checked this time, and wrong before: {NEW}|example.com" in (found.description or "")
     assert texts_of(found)["red partitions"] == f"{NEW}|example.com"
     kinds = {type(value) for value in found.metadata.values()}
     assert kinds <= {dg.TextMetadataValue, dg.IntMetadataValue}, "a person reads them in the UI without a click"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -92,6 +93,31 @@ def test_a_command_keeps_the_logs_of_its_files_and_copies_no_output(tmp_path: Pa
         assert "LOGS_CAPTURED" in kinds
         assert not list((home / "storage").rglob("*.out")), f"compute_logs: {_MOVED}"
     finally:
+        instance.dispose()
+
+
+def test_a_command_compiles_a_statement_of_its_files_once(tmp_path: Path) -> None:
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
+    instance = open_instance_in(tmp_path)
+    compiled: list[str] = []
+
+    def note(_: object, __: object, statement: str, ___: object, context: Any, ____: object) -> None:
+        if context.compiled is not None and context.cache_hit.name != "CACHE_HIT":
+            compiled.append(statement)
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "after_cursor_execute", note)
+    try:
+        instance.report_runless_asset_event(dg.AssetMaterialization("pages", partition="one"))
+        instance.report_runless_asset_event(dg.AssetMaterialization("pages", partition="two"))
+        compiled.clear()
+        instance.report_runless_asset_event(dg.AssetMaterialization("pages", partition="three"))
+        assert compiled == [], "see cc_pipeline/defs/open_sqlite_files.py"
+        # another file has the statements of its own engine
+        other = sqlalchemy.create_engine("sqlite://")
+        other.connect().execute(sqlalchemy.select(sqlalchemy.literal(1)))
+        assert len(compiled) == 1
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "after_cursor_execute", note)
         instance.dispose()
 
 

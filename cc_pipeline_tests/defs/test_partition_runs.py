@@ -143,7 +143,7 @@ def good_neighbours_were_checked(instance: dg.DagsterInstance, result: dg.Execut
     assert found.keys() == ours
     wrong = {key.name: one.description or "" for key, one in found.items() if not one.passed}
     assert wrong.keys() == {"no_failed_partitions"}
-    assert f"1 partition failed and was not made since: {NEW}|{BAD}" in wrong["no_failed_partitions"]
+    assert f"1 partition failed and has not succeeded since: {NEW}|{BAD}" in wrong["no_failed_partitions"]
     assert "it has a space" in wrong["no_failed_partitions"], "the reason stands there before the run has ended"
     scopes = {key.name: one.metadata["scope"].value for key, one in found.items()}
     assert scopes["ledger_balances"] == scopes["texts_are_there"] == "4 partitions of this run"
@@ -266,8 +266,8 @@ def test_what_stands_behind_a_step_is_refused_in_its_run(
 
     refused = run(*TABLES, "text_sequencefile")
     assert not refused.success
-    assert "the run also has text_sequencefile, which would be skipped" in failure_of(refused)
-    assert "Launch them separately" in failure_of(refused)
+    assert "Dagster would skip text_sequencefile in this run" in failure_of(refused)
+    assert "Launch these assets in another run" in failure_of(refused)
     assert run(*TABLES).success
     assert run("text_sequencefile").success
     assert {status(instance, asset, GOOD[0]) for asset in (*TABLES, "text_sequencefile")} == {"MATERIALIZED"}
@@ -403,5 +403,5 @@ def test_a_message_names_the_first_and_counts_the_others() -> None:
     failed = [FailedPartition(f"C|t{number}", "EnvironmentFault", f"reason {number}\nadvice") for number in range(8)]
     assert summarize_failures(failed[:1], 1) == "reason 0\nadvice"
     text = summarize_failures(failed, 200)
-    assert text.startswith("8 of 200 partitions failed, the others are done. C|t0: reason 0; C|t1: reason 1")
+    assert text.startswith("8 of 200 partitions failed, all others succeeded. C|t0: reason 0; C|t1: reason 1")
     assert text.endswith("C|t4: reason 4; and 3 more\nadvice")

@@ -213,6 +213,23 @@ def test_what_is_defined_anew_while_a_run_is_at_it_is_located_again(
     assert left_of(one, "set-some")["records"] == left_of(one, "set-some")["captures"]
 
 
+def test_a_group_reads_definitions_and_the_blocklist_once(
+    homes: tuple[Workspace, Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = homes
+    asked: list[str] = []
+    for name in ("read_stored_versions", "list_digest", "was_purged", "read_blocklist"):
+        real = getattr(run_inputs, name)
+        monkeypatch.setattr(run_inputs, name, partial(_note_and_call, asked, name, real))
+    run(one, GOES, STAYS)
+    assert sorted(asked) == ["list_digest", "read_blocklist", "read_stored_versions", "was_purged"]
+
+
+def _note_and_call(asked: list[str], name: str, real: Callable[..., object], *given: object) -> object:
+    asked.append(name)
+    return real(*given)
+
+
 def test_definitions_that_change_at_each_plan_end_with_a_message(homes: tuple[Workspace, Workspace]) -> None:
     one, two = homes
     texts = cycle([ONE, BOTH])

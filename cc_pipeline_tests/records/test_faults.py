@@ -13,7 +13,8 @@ import pytest
 
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import retire_result_journals
-from cc_pipeline.records.range_plan import Coalescing, RecordOptions, plan_ranges
+from cc_pipeline.records.orders import RecordOptions
+from cc_pipeline.records.range_plan import Coalescing, plan_ranges
 from cc_pipeline.records.retry_policy import FetchRetryPolicy
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport

@@ -22,7 +22,8 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.records.fetch import retire_result_journals
-from cc_pipeline.records.range_plan import Coalescing, RecordOptions
+from cc_pipeline.records.orders import RecordOptions
+from cc_pipeline.records.range_plan import Coalescing
 from cc_pipeline.records.segments import OpenSegment, SegmentWriter, adopt, adopt_again, delete_committed
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.transport.client import Transport

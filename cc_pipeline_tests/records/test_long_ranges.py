@@ -13,15 +13,8 @@ import pytest
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import Planned, fetch_records
 from cc_pipeline.records.locations import LocationCollector
-from cc_pipeline.records.range_plan import (
-    Coalescing,
-    Order,
-    PlannedRange,
-    RecordOptions,
-    part_of,
-    plan_ranges,
-    split_range,
-)
+from cc_pipeline.records.orders import Order, RecordOptions
+from cc_pipeline.records.range_plan import Coalescing, PlannedRange, part_of, plan_ranges, split_range
 from cc_pipeline.records.retry_scheduler import Pending
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, range_fault

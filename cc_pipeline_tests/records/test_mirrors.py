@@ -15,7 +15,8 @@ import pytest
 from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import retire_result_journals
-from cc_pipeline.records.range_plan import Coalescing, RecordOptions
+from cc_pipeline.records.orders import RecordOptions
+from cc_pipeline.records.range_plan import Coalescing
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.outage import OutagePolicy

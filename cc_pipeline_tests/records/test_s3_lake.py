@@ -11,7 +11,8 @@ import pytest
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.fetch import retire_result_journals
 from cc_pipeline.records.file_leases import lease, list_active_leases
-from cc_pipeline.records.range_plan import Coalescing, RecordOptions
+from cc_pipeline.records.orders import RecordOptions
+from cc_pipeline.records.range_plan import Coalescing
 from cc_pipeline.records.storage import RecordStorage, StoredSizes
 from cc_pipeline.records.sweep import NamedFiles, SweepResult, crawls_with_files, sweep
 from cc_pipeline.transport.client import Transport

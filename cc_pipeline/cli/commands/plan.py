@@ -139,7 +139,7 @@ def _plan_rows(
         for subsets, subset_targets in by_subsets(lookup_targets, settings.subsets).items():
             sources = find_index_sources(question.workspace, crawl, settings.index, harvest=harvest)
             lookup_price = price_lookup(crawl, subsets, subset_targets, sources, via=settings.index)
-            likely = lookup_price.bytes if lookup_price.likely_bytes is None else lookup_price.likely_bytes
+            likely = lookup_price.expected_bytes
             rows.append(
                 (crawl, "look-up", None, lookup_price.files, lookup_price.row_groups, lookup_price.requests,
                  lookup_price.bytes, likely, _seconds(rate, lookup_price.requests), lookup_price.reason)
@@ -150,7 +150,9 @@ def _plan_rows(
             ]
         notes += explain_index_choices(choose_indexes(question.workspace, [crawl_plan], crawl_question.targets))
         if unlocated and not locate:
-            notes.append(f"{crawl}: the fetch has no estimate until its captures are known; add --locate to find them")
+            notes.append(
+                f"{crawl}: the cost of the fetch is not known before the look-up; add --locate to do the look-up now"
+            )
         elif fetch := _estimate_fetch(unlocated_question, crawl_plan):
             reason = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
             rows.append(
@@ -165,7 +167,7 @@ def _plan_rows(
                 if current_count == len(crawl_question.targets)
                 else f"{current_count:,} of {len(crawl_question.targets):,} targets are"
             )
-            notes.append(f"{crawl}: {amount} up to date: a run would not change them")
+            notes.append(f"{crawl}: {amount} up to date, so a run would do nothing for them")
         rows += _step_rows(settings, rate, crawl_plan)
     notes += _duration_note(settings, rate, sum(row[5] for row in rows if isinstance(row[5], int)))
     return rows, notes
@@ -186,8 +188,10 @@ def _catalog_notes(question: LookupRequest, crawl: str, price: LookupEstimate) -
         unbounded = catalog.unbounded(crawl, settings.subsets, ranges)
         # the reason names the file that a subset was imported from
         from_files = {row["reason"] for row in catalog.coverage(crawl).to_pylist() if row["expected"] and row["reason"]}
-    notes = [f"the catalog of this crawl was not harvested here: {reason}" for reason in sorted(from_files)]
-    message = f"{unbounded} row groups have no key statistics, so they may match and are read. Repair them once"
+    notes = [
+        f"the catalog of this crawl was imported and not harvested here: {reason}" for reason in sorted(from_files)
+    ]
+    message = f"{unbounded} row groups have no key bounds, so each look-up reads them. To compute the bounds once"
     return [*notes, *([f"{message}: cc-pipeline index repair --crawl {crawl}"] if unbounded else [])]
 
 
@@ -265,8 +269,10 @@ def _duration_note(settings: Settings, rate: float | None, requests: int) -> lis
     seconds = requests / rate
     duration = f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 3600:,.1f} h"
     full = limits_of(settings).rate
-    slower = "" if full is None or rate >= full else f"; the full rate is {full:g}, but the source refused lately"
-    return [f"{requests:,} requests take {duration} at {rate:.3g} a second, the rate in force{slower}"]
+    slower = (
+        "" if full is None or rate >= full else f"; slower than the usual {full:g}, since the source refused lately"
+    )
+    return [f"{requests:,} requests take {duration} at {rate:.3g} requests a second{slower}"]
 
 
 COMMANDS = {"plan": Command(plan, EVERYDAY, 20)}

@@ -171,10 +171,10 @@ def _report_broken_check(check_context: CheckContext, check: str, error: Excepti
     line."""
     reason = str(error) if isinstance(error, CcPipelineError) else repr(error)
     if check_context.run is not None:
-        check_context.log.error(f"{check} broke", exc_info=error)
+        check_context.log.error(f"the check {check} failed with an error", exc_info=error)
     else:
-        check_context.log.warning(f"the check {check} broke: {'. '.join(reason.splitlines())}")
-    return f"this could not be checked: {reason}"
+        check_context.log.warning(f"the check {check} failed with an error: {'. '.join(reason.splitlines())}")
+    return f"the check failed with an error, so its result is not known: {reason}"
 
 
 def _evaluate(
@@ -295,14 +295,14 @@ def no_failed_partitions(
     for key in failing:
         _add_failure(failed, key, run_id)
     if not failed:
-        return CheckResult(name, "ok", "no partition was left failed")
+        return CheckResult(name, "ok", "no failed partitions")
     keys = ["|".join(pair) for pair in failed]
     pair, worst = max(failed.items(), key=lambda pair_failure: pair_failure[1].times)
     reason = _find_reasons(instance, failing, {partition_key(*pair): worst.run_id})[partition_key(*pair)]
     message = (
-        f"{_describe_failed(len(keys))}: {abbreviate_keys(keys)}\n"
-        f"{partition_key(*pair)}, failed {worst.times:,} times in a row, last in the run {worst.run_id}: {reason}\n"
-        "Fix that, then materialize them again"
+        f"{_count_failed(len(keys))} not succeeded since: {abbreviate_keys(keys)}\n"
+        f"{partition_key(*pair)} failed {worst.times:,} times in a row, last in the run {worst.run_id}: {reason}\n"
+        "Fix the reason, then materialize these partitions again"
     )
     return CheckResult(name, "warn", message, {"partitions": len(keys)})
 
@@ -396,27 +396,23 @@ def _find_reasons(instance: dg.DagsterInstance, failing: Mapping[str, str], runs
         if run_id in reasons_by_run
     }
     return {
-        key: failing.get(key) or run_reasons.get(key) or "its run was ended before it gave a reason" for key in runs
+        key: failing.get(key) or run_reasons.get(key) or "the run was stopped before it gave a reason" for key in runs
     }
 
 
-def _describe_failed(count: int) -> str:
-    return (
-        "1 partition failed and was not made since"
-        if count == 1
-        else (f"{count:,} partitions failed and were not made since")
-    )
+def _count_failed(count: int, when: str = "") -> str:
+    return f"1 partition failed{when} and has" if count == 1 else f"{count:,} partitions failed{when} and have"
 
 
 def _describe_failures(failed: int, abandoned_count: int, untried: int) -> str:
-    text = _describe_failed(failed)
+    text = f"{_count_failed(failed, f' in the last {FAILURE_MEMORY.days} days')} not succeeded since"
     if not failed:
-        text = f"no partition failed in {FAILURE_MEMORY.days} days without being made since"
+        text = f"each partition that failed in the last {FAILURE_MEMORY.days} days has succeeded since"
     if abandoned_count:
         text += (
-            f"; {abandoned_count:,} of them failed {MAX_FAILURES} times in a row, so the schedule leaves them alone: "
-            "see why in their runs, and run them by hand"
+            f"; {abandoned_count:,} of them failed {MAX_FAILURES} times in a row, so the schedule no longer tries "
+            "them: their runs show the reason; then run these partitions by hand"
         )
     if untried:
-        text += f"; {untried:,} others were never tried, since their runs ended early: the schedule asks for them again"
+        text += f"; {untried:,} others were never tried, since their runs ended early: the schedule tries them again"
     return text

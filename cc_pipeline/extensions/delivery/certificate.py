@@ -29,8 +29,8 @@ from cc_pipeline.export.provenance import Provenance
 from cc_pipeline.extensions.delivery.inventory import read_manifest
 from cc_pipeline.extensions.delivery.manifest import key_in, parse_manifest_name, read_table
 from cc_pipeline.extensions.delivery.verification import verify_place
-from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.harvesting.catalog import columnar_versions
+from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.gaps import MissingHarvest
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
@@ -45,10 +45,10 @@ INDEXES: Final = ("parquet", "zipnum")
 NOT_REQUESTED: Final = "not requested"
 #: Reasons why an index was not asked. They replace the error's own text, which may name a path of the home.
 _NO_ANSWER: Final[Mapping[type[Exception], str]] = {
-    NoSuchIndex: "the crawl has none here",
-    UserInputError: "it cannot answer this",
-    MissingHarvest: "it was not harvested for these subsets",
-    EnvironmentFault: "it could not be read",
+    NoSuchIndex: "there is no such index of the crawl here",
+    UserInputError: "the index cannot search these targets",
+    MissingHarvest: "the index was not harvested for these subsets",
+    EnvironmentFault: "the index could not be read",
 }
 _MAX_EXAMPLES: Final = 10
 _KEY: Final = ("crawl", "warc_filename", "warc_record_offset")
@@ -128,7 +128,9 @@ def certify(
     certificate. Raises ``UserInputError`` for captures that were added: no index can list these as such.
     """
     if added_captures := [target.definition for target in targets if target.kind == GIVEN_KIND]:
-        raise UserInputError(f"{added_captures[0]} names added captures, which no index lists as such; name a site")
+        raise UserInputError(
+            f"{added_captures[0]} is a list of named captures, which no index can confirm; name a site"
+        )
     certified: list[CertifiedCrawl] = []
     examples: list[dict[str, Any]] = []
     count, captures_file = 0, sibling_file(out, "captures.parquet")
@@ -273,11 +275,11 @@ def verify_certificate(path: Path, place: Transport) -> list[str]:
     try:
         document = json.loads(path.read_bytes())
         if document["format"] != FORMAT or document["version"] != VERSION:
-            raise ValueError("of another format")
+            raise ValueError("another format or version")
         stored_seal, captures_file = str(document["sha256"]), sibling_file(path, "captures.parquet")
-        problems = [] if _seal(document) == stored_seal else [f"{path.name}: it was changed after it was written"]
+        problems = [] if _seal(document) == stored_seal else [f"{path.name}: the file was changed after it was written"]
         if sha256_of(captures_file) != document["captures"]["sha256"]:
-            return [*problems, f"{captures_file.name}: its SHA-256 is not the certificate's"]
+            return [*problems, f"{captures_file.name}: its SHA-256 differs from the certificate"]
         captures = pq.read_table(captures_file, schema=_SCHEMA)
         problems += list(_find_wrong_counts(document, captures))
     except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
@@ -289,7 +291,8 @@ def verify_certificate(path: Path, place: Transport) -> list[str]:
         [(name, "ascending") for name in _KEY]
     )
     problems += [
-        f"{row['warc_filename']} at {row['warc_record_offset']}: fetched by the certificate, and not in the delivery"
+        f"{row['warc_filename']} at byte {row['warc_record_offset']}: fetched according to the certificate, but not in "
+        "the delivery"
         for row in undelivered.slice(0, _MAX_EXAMPLES).to_pylist()
     ]
     if len(undelivered) > _MAX_EXAMPLES:

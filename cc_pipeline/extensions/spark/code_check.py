@@ -111,7 +111,7 @@ def check_processes(
             raise EnvironmentFault(f"{worker_text} ({worker['executable']}) cannot run this: {worker['lacks']}", advice)
         if differences := list(_differences(worker, driver)):
             raise EnvironmentFault(
-                f"{worker_text} would make other rows than the driver: {'; '.join(differences)}", advice
+                f"{worker_text} would produce other rows than the driver: {'; '.join(differences)}", advice
             )
 
 

@@ -49,7 +49,7 @@ def test_captures_of_several_crawls_are_in_one_file_in_order(bucket: Bucket, tmp
 
 def test_captures_that_were_added_are_refused(bucket: Bucket, tmp_path: Path) -> None:
     workspace, out = workspace_of(bucket[0], tmp_path / "home"), tmp_path / "x.json"
-    with pytest.raises(UserInputError, match="captures:x names added captures"):
+    with pytest.raises(UserInputError, match="captures:x is a list of named captures"):
         certify(workspace, [parse_target("captures:x")], [ARC], Provenance(), out, print)
     assert not list(tmp_path.glob("x.*"))
 

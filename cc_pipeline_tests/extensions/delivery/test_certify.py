@@ -82,7 +82,7 @@ def test_what_is_complete_is_certified_and_borne_out_by_a_delivery(
         assert named in said.told
     # and the file of captures alone
     (tmp_path / "site.captures.parquet").write_bytes((tmp_path / "forged.captures.parquet").read_bytes())
-    assert "SHA-256 is not the certificate's" in cli(*verify).told
+    assert "SHA-256 differs from the certificate" in cli(*verify).told
 
 
 @pytest.mark.process

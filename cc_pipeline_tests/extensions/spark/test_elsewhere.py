@@ -23,7 +23,7 @@ from cc_pipeline.extraction.engine import LOCAL
 from cc_pipeline.extraction.fetch_counts import Tally
 from cc_pipeline.lake.adding import AddedFile
 from cc_pipeline.records.fetch import RecordsResult
-from cc_pipeline.records.range_plan import RecordOptions
+from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.verification import ExpectedRecord
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.testing.engines import assert_same, find_leftovers, find_unnamed_files

@@ -6,7 +6,7 @@ and their runs are done, and counts. One partition in fifty always fails (``loca
 is killed in the middle and started again.
 
 It ends with status 1 where a good partition was made twice or not at all, a run is left that nobody executes, or
-something grew that should not. The picture in docs/dagster.md is made by ``--picture``. ``SHORT=1`` takes three days.
+something grew that should not. The picture in docs/dagster.md is made by ``--picture``. ``SHORT=1`` takes two days.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from cc_pipeline.extensions.several_machines.team import Team as WrittenTeam
 from cc_pipeline.extensions.several_machines.team import team_files
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline_tests.defs.short_waits import with_short_waits
 from cc_pipeline_tests.defs.test_dagster_process import free_port, until_listening
 from cc_pipeline_tests.extensions.several_machines.soak.clock import Clock, missing, new_clock
 from cc_pipeline_tests.extensions.several_machines.soak.location import is_bad
@@ -71,7 +72,7 @@ class Sizes:
     crawl: int
 
 
-SIZES = sized(Sizes(3, 1, 4, 2), Sizes(200, 4, 30, 22))
+SIZES = sized(Sizes(2, 1, 4, 1), Sizes(200, 4, 30, 22))
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +241,8 @@ class Soak:
         # schedules tick at their next time, and no earlier
         self.settle(0, _SENSORS)
         for day in range(self.sizes.step, self.sizes.days + 1, self.sizes.step):
-            if day // self.sizes.crawl + 2 > self.published and self.published < len(CRAWLS):
+            is_due = day // self.sizes.crawl + 2 > self.published and self.published < len(CRAWLS)
+            if is_due and day < self.sizes.days:
                 self.published += 1
                 self.publish()
             began = self.database.last_tick()
@@ -348,10 +350,12 @@ def soak(sizes: Sizes, folder: Path, seed: int) -> Iterator[Soak]:
 
 
 def instance_files() -> dict[str, str]:
-    """``dagster.yaml`` and ``workspace.yaml`` as ``team init`` writes them, but that what runs print stays here."""
+    """``dagster.yaml`` and ``workspace.yaml`` as ``team init`` writes them, but that what runs print stays here and
+    that the daemon waits little."""
     written = team_files(WrittenTeam("", "", "s3://none/none", "", "us-east-1", "", "1:1"))
     config = yaml.safe_load(written["dagster/dagster.yaml"])
     del config["compute_logs"]
+    with_short_waits(config)
     return {"dagster/dagster.yaml": yaml.safe_dump(config), "workspace.yaml": written["workspace.yaml"]}
 
 
