@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.slice_slugs import defined_slug, is_named_captures
 from cc_pipeline.errors import IndexIncomplete, UserInputError
 from cc_pipeline.extraction.fetch_counts import is_unsettled, share
 from cc_pipeline.extraction.reusable_records import find_sharing
-from cc_pipeline.harvesting.catalog import read_catalog_table, read_subsets
+from cc_pipeline.harvesting.catalog import read_catalog_table, read_catalog_tables, read_subsets
 from cc_pipeline.harvesting.crawl_index import requested_subsets
 from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.catalog.schemas import DECODED, KEY_COLUMN
@@ -77,7 +77,9 @@ def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         else:
             sound += 1
     return (
-        join_results(name, verdicts) if verdicts else CheckResult(name, "ok", f"{sound:,} path lists are as expected")
+        join_results(name, verdicts)
+        if verdicts
+        else CheckResult(name, "ok", f"{sound:,} path lists name each file once, and the catalog has the same files")
     )
 
 
@@ -131,9 +133,7 @@ def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) 
             earlier_files = read_catalog_table(lake, "index_files", crawl)
             previous = next((columns for columns in earlier_files.column("columns").to_pylist() if columns), previous)
             continue
-        coverage, files, groups = (
-            read_catalog_table(lake, table, crawl) for table in ("coverage", "index_files", "row_groups")
-        )
+        coverage, files, groups = read_catalog_tables(lake, ["coverage", "index_files", "row_groups"], crawl)
         verdicts += [
             _prefix_with_crawl(crawl, check_coverage(coverage)),
             _prefix_with_crawl(crawl, check_row_counts(files, groups)),
@@ -162,8 +162,8 @@ def missing_captures_verdict(lake: Lake) -> CheckResult:
     unconfirmed = rows.filter(pc.or_(*(rows[name] for name in flag_columns))).num_rows
     settled = planned - fetched - pending
     metrics: dict[str, int | float | str] = {
-        "planned": planned, "pending": pending, "final": settled, "not here": share(pending + settled, planned),
-        "payloads other than indexed": mismatched, "unconfirmed slices": unconfirmed,
+        "planned": planned, "pending": pending, "lost": settled, "not here": share(pending + settled, planned),
+        "payloads other than indexed": mismatched, "slices with unconfirmed losses": unconfirmed,
         "no longer in the index": vanished,
     }  # fmt: skip
     if not pending and not unconfirmed and not vanished and settled * 100 < max(planned, 1):

@@ -22,7 +22,8 @@ WITHOUT_KEY_STATISTICS: Final = frozenset(
 """.split()
 )
 
-#: Crawls with possibly wrong payload digests: an extra CRLF is between HTTP header and payload.
+#: Crawls with possibly wrong payload digests: an extra CRLF is between HTTP header and payload. A mismatch there is
+#: noted and never an error.
 UNRELIABLE_DIGEST_CRAWLS: Final = frozenset({"CC-MAIN-2018-34"})
 
 #: First crawls with a property of the columnar index, by week.
@@ -139,31 +140,12 @@ class Crawl:
         return "arc" if self.id in ARC_CRAWLS else "columnar"
 
 
-@dataclass(frozen=True, slots=True)
-class CrawlList:
-    """The content of a collinfo: its crawls, newest first, and the faults of unusable entries."""
-
-    crawls: tuple[Crawl, ...]
-    faults: tuple[DataFault, ...]
-
-
 def parse_collinfo(data: bytes, source: str = "collinfo.json") -> tuple[Crawl, ...]:
-    """Returns the crawls of a ``collinfo.json``, newest first. Accepts unknown fields and unknown families of ids.
+    """Returns the crawls of a ``collinfo.json``, newest first. Accepts unknown fields and unknown families of ids, and
+    leaves out entries without an id, or with impossible years and weeks.
 
-    Raises ``DataFault`` when the file is not a JSON list, or when none of its entries can be used.
-    """
-    read = read_collinfo(data, source)
-    if read.faults and not read.crawls:
-        raise read.faults[0]
-    return read.crawls
-
-
-def read_collinfo(data: bytes, source: str = "collinfo.json") -> CrawlList:
-    """Returns the same with the faults of single entries: no id, or impossible years and weeks.
-
-    Raises ``DataFault`` if it is no JSON list, and ``TOO_LARGE`` for a number of thousands of digits, for nesting, and
-    for more than ``MAX_CRAWLS`` entries.
-
+    Raises ``DataFault`` if it is no JSON list, or if none of its entries can be used; ``TOO_LARGE`` for a number of
+    thousands of digits, for nesting, and for more than ``MAX_CRAWLS`` entries.
     Format: a list of ``{id, name, timegate, cdx-api, from, to}``; the times are ISO 8601 without a zone and mean UTC.
     """
     try:
@@ -189,7 +171,9 @@ def read_collinfo(data: bytes, source: str = "collinfo.json") -> CrawlList:
             faults.append(DataFault(DataKind.MALFORMED, source, None, f"entry {number}: {wrong}"))
         else:
             crawls.setdefault(crawl.id, crawl)
-    return CrawlList(tuple(sorted(crawls.values(), key=age, reverse=True)), tuple(faults))
+    if faults and not crawls:
+        raise faults[0]
+    return tuple(sorted(crawls.values(), key=age, reverse=True))
 
 
 def news_month(crawl_id: str) -> tuple[int, int] | None:

@@ -134,10 +134,13 @@ def find_inputs(instance: dg.DagsterInstance, namespace: HomeNamespace) -> dict[
     meanwhile.
     """
     tags = {"dagster/code_version": WAREHOUSE_VERSION}
-    for key in (namespace.key(asset.name) for asset in published_assets()):
-        newest, asset = instance.fetch_materializations(key, limit=1).records, key.to_user_string()
-        materialization = newest[0].asset_materialization if newest else None
-        tags[f"dagster/input_event_pointer/{asset}"] = str(newest[0].storage_id) if newest else _MISSING_INPUT
+    keys = [namespace.key(asset.name) for asset in published_assets()]
+    entries = [record.asset_entry for record in instance.get_asset_records(keys)]
+    newest_records = {entry.asset_key: entry.last_materialization_record for entry in entries}
+    for key in keys:
+        newest, asset = newest_records.get(key), key.to_user_string()
+        materialization = newest.asset_materialization if newest else None
+        tags[f"dagster/input_event_pointer/{asset}"] = str(newest.storage_id) if newest else _MISSING_INPUT
         tags[f"dagster/input_data_version/{asset}"] = (
             (materialization.tags or {}).get("dagster/data_version", _UNVERSIONED_INPUT)
             if materialization

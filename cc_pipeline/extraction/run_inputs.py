@@ -80,12 +80,19 @@ class RunInputs:
     def begin(self, slugs: Sequence[str]) -> None:
         """Begins a stage: notes the definitions of ``slugs`` and the blocklist before anything else is read, unless an
         earlier stage of the run did. Raises ``EnvironmentFault`` if one of them is being purged."""
-        self._refuse_purged(slugs)
         self._expected, self._expected_versions = {}, {}
+        new = [slug for slug in slugs if slug not in self._definitions]
+        if not new and not self._have_targets_moved():
+            return
+        self._refuse_purged(slugs)
+        # before the table is read, so that a commit meanwhile is a later one
+        version = self._workspace.lake.version("targets")
         if not self._began:
+            self._targets_version = version
             self._blocklist_digest, self._began = list_digest(self._workspace), True
-        if new := [slug for slug in slugs if slug not in self._definitions]:
-            self._targets_version = None
+        if new:
+            # earlier definitions were read at another version: the next commit compares all of them
+            self._targets_version = version if version == self._targets_version else None
             self._definitions |= read_stored_versions(self._workspace.lake, new)
 
     def forget(self) -> None:
@@ -95,7 +102,7 @@ class RunInputs:
 
     def read_blocklist(self) -> Blocklist:
         """The current blocklist; it is read again only if it changed. Raises ``EnvironmentFault``."""
-        digest = list_digest(self._workspace)
+        digest = list_digest(self._workspace) if self._have_targets_moved() else self._blocklist_digest
         if self._blocklist is None or self._blocklist[0] != digest:
             self._blocklist = digest, read_blocklist(self._workspace)
         return self._blocklist[1]
@@ -153,6 +160,11 @@ class RunInputs:
         self._compare_definitions()
         self._compare_contents()
         self._compare_replaced()
+
+    def _have_targets_moved(self) -> bool:
+        """Whether a target may have been defined, blocked or purged since the definitions and the blocklist were
+        noted."""
+        return self._targets_version is None or self._workspace.lake.has_moved("targets", self._targets_version)
 
     def _refuse_purged(self, slugs: Sequence[str]) -> None:
         self._workspace.lake.invalidate("targets")

@@ -22,7 +22,6 @@ from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import BUILT, Metrics, Slice, StageReport
 from cc_pipeline.records.file_leases import is_orphaned_part_file
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.ranges import ObjectInfo
 from cc_pipeline.transport.read_ahead import PIECE, ReadAheadStream
 from cc_pipeline.workspace.source_files import ARCHIVE, FAULTS, MAX_FAULT_ROWS, SourceFile
 from cc_pipeline.workspace.workspace import Workspace, rate_now
@@ -109,8 +108,17 @@ def estimate_build(workspace: Workspace, index: BuiltIndex, max_files: int | Non
 def _sizes(workspace: Workspace, crawl: str, shards: Sequence[Shard]) -> tuple[list[int | None], bool]:
     """Returns the sizes of at most a dozen archive files, ``None`` for a missing one, and whether these are all."""
     step = max(1, math.ceil(len(shards) / _ASKED_SIZES))
-    infos = [_head(workspace, crawl, shard) for shard in shards[::step]]
-    return [None if info is None else info.size or 0 for info in infos], step == 1
+    sizes: list[int | None] = []
+    for shard in shards[::step]:
+        try:
+            info = workspace.archives(crawl).head(shard.filename)
+        except RangeFault as fault:
+            raise EnvironmentFault(
+                f"the size of {shard.filename} cannot be read ({fault.kind.value}: {fault.detail})",
+                "Check the source and the network, then run it again.",
+            ) from fault
+        sizes.append(None if info is None else info.size or 0)
+    return sizes, step == 1
 
 
 def _pieces(size: int) -> int:
@@ -129,8 +137,8 @@ def needs_yes(workspace: Workspace, price: BuildEstimate) -> bool:
 def refuse_unpriced(price: BuildEstimate) -> None:
     """Raises ``UserInputError`` with the cost and the command that confirms it."""
     raise UserInputError(
-        f"{price.summary}. To confirm: cc-pipeline index build --crawl {price.crawl} --yes   (--max-files 10 for some "
-        "files of it first; a stopped build goes on where it stopped), or in Dagster the job build_index with "
+        f"{price.summary}. To confirm: cc-pipeline index build --crawl {price.crawl} --yes   (--max-files 10 for a "
+        "first part; a stopped build continues where it stopped), or in Dagster the job build_index with "
         '{"ops": {"index_archives": {"config": {"yes": true}}}}'
     )
 
@@ -230,16 +238,6 @@ def _stopped(family: type[EnvironmentFault], crawl: str, counts: _BuildCounts, p
         f"{'; '.join(counts.failed[-_MAX_FAILURES_IN_ROW:])}",
         "Indexed files are kept. Check the source and the network, then run the same command again.",
     )
-
-
-def _head(workspace: Workspace, crawl: str, shard: Shard) -> ObjectInfo | None:
-    try:
-        return workspace.archives(crawl).head(shard.filename)
-    except RangeFault as fault:
-        raise EnvironmentFault(
-            f"the size of {shard.filename} cannot be read ({fault.kind.value}: {fault.detail})",
-            "Check the source and the network, then run it again.",
-        ) from fault
 
 
 def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _BuildCounts) -> None:

@@ -5,26 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS, index_is_built
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete
 from cc_pipeline.index.catalog.schemas import DECODED
 
+if TYPE_CHECKING:
+    from cc_pipeline.index.catalog.catalog import Catalog
+
 #: Unread files that are stored by name, and those that a message names.
 _MAX_KEPT: Final = 20
 _MAX_SHOWN: Final = 5
 _INDEX_FILES: Final = "index files"
-
-
-class CoverageTables(Protocol):
-    """The part of an open ``catalog.Catalog`` that this module needs."""
-
-    def index_files(self, crawl: str | None = None) -> pa.Table: ...
-
-    def coverage(self, crawl: str | None = None) -> pa.Table: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +69,7 @@ class IndexGaps:
         return all(unread / expected <= max_share and unread < expected for _, unread, expected in self.by_subset)
 
 
-def find_gaps(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> IndexGaps | None:
+def find_gaps(catalog: Catalog, crawl: str, subsets: Sequence[str]) -> IndexGaps | None:
     """Returns the gaps of ``crawl`` in those ``subsets`` that were harvested; ``None`` if all their files were read."""
     rows = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
     incomplete = tuple(
@@ -119,7 +112,7 @@ def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
     )
 
 
-def unharvested(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
+def unharvested(catalog: Catalog, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
     """Returns the ``subsets`` that are not in the catalog, since no harvest of ``crawl`` requested them."""
     harvested_subsets = catalog.coverage(crawl)["subset"].to_pylist()
     return tuple(subset for subset in subsets if subset not in harvested_subsets)

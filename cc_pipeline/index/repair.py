@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-from cc_pipeline.index.etag_aliases import RangeReader, same_files
+from cc_pipeline.index.etag_aliases import same_files
 from cc_pipeline.index.footers.decode import ColumnChunk, codec_number, decode_footer
 from cc_pipeline.index.footers.statistics import REPAIRED
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore, footer_digest
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_batches
+from cc_pipeline.index.parquet.fetch import ManyReader
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, is_changed_etag
 from cc_pipeline.transport.ranges import ByteRange
 
@@ -238,7 +239,7 @@ def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> R
 def repair_row_groups(
     crawl: str,
     index_files: Sequence[str],
-    transport: RangeReader,
+    transport: ManyReader,
     store: FooterStore,
     *,
     on_progress: Callable[[int, int], None] = lambda done, total: None,

@@ -325,9 +325,11 @@ def _make_addition(
         for view in addition.views:
             if _qualify_name(view).lower() in taken_names:
                 raise UserInputError(f"its view {view.name} has a name that is already used")
-        macro_names = {name for (name,) in run_query("SELECT lower(function_name) FROM duckdb_functions()")}
+        # the list of functions is long, and few additions have macros
+        query = "SELECT lower(function_name) FROM duckdb_functions()"
+        taken_names = {name for (name,) in run_query(query)} if addition.macros else set()
         for macro in addition.macros:
-            if macro.name.lower() in macro_names:
+            if macro.name.lower() in taken_names:
                 raise UserInputError(f"its macro {macro.name} has a name that is already used")
         rows = _make_views(connection, run_query, tables, addition.views)
         make_macros(connection, addition.macros)

@@ -135,7 +135,7 @@ def test_what_is_not_known_does_not_match() -> None:
         ("(" * 60 + "true" + ")" * 60, "nested deeper"),
         ("not " * 60 + "true", "nested deeper"),
         ("-" * 60 + "1 > 0", "nested deeper"),
-        ("true" + " " * 5000, "longer than"),
+        ("true" + " " * 5000, "characters; at most"),
         ("1" + "+1" * 1000 + " > 0", "more than 50 terms"),
     ],
 )

@@ -340,7 +340,7 @@ def test_conditions_that_are_said_in_parts() -> None:
         ("mime='text/html(|x'", "text/html"),
         ("lang=en", "at 'en': .*639-3"),
         ("lang>eng", "a page may have several languages"),
-        ("lang like '%e%'", "is compared with ="),
+        ("lang like '%e%'", "cannot be compared with LIKE"),
         ("subset=wet", "there are warc, crawldiagnostics"),
         ("path=5", "put quotes around the value"),
         ("mime", "is no condition"),

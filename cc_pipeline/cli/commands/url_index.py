@@ -31,7 +31,7 @@ from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
-    from cc_pipeline.index.btree.locator import ArchiveNames, BTreeLocator
+    from cc_pipeline.index.btree.locator import BTreeLocator
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -163,7 +163,6 @@ def search(
 
       cc-pipeline index search url:example.com/ -c CC-MAIN-2024-22 --format jsonl
     """
-    from cc_pipeline.harvesting.url_index import archive_names
     from cc_pipeline.index.lookup import open_locators
 
     check_format(output)
@@ -172,8 +171,7 @@ def search(
         sources = find_index_sources(question.workspace, name, "btree")
         with open_locators(name, question.settings.subsets, sources, "btree") as available:
             locator = _btree(available["btree"]())
-            names = archive_names(question.settings.home / "url-index", name)
-            rows = list(_items(locator, names, question.targets, limit))
+            rows = list(_items(locator, question.targets, limit))
             columns = ["url", "warc_filename", "warc_record_offset", "warc_record_length"]
             write_rows(f"items of {name}", columns, rows, output)
             reads = locator.tree.source
@@ -240,9 +238,7 @@ def _describe(settings: Settings, crawl: str) -> None:
     write_rows("URL index", ["crawl", "subsets", "items", "archive files", "bytes", "left out", "folder"], [row])
 
 
-def _items(
-    locator: BTreeLocator, names: ArchiveNames, targets: tuple[Target, ...], limit: int
-) -> Iterator[tuple[str, str, int, int]]:
+def _items(locator: BTreeLocator, targets: tuple[Target, ...], limit: int) -> Iterator[tuple[str, str, int, int]]:
     from cc_pipeline.commoncrawl.key_ranges import merge_ranges, url_of_btree_key
     from cc_pipeline.harvesting.url_index import read_item
 
@@ -251,7 +247,7 @@ def _items(
     for keys in ranges:
         for item in locator.tree.scan(keys):
             if any(target.matches(url_of_btree_key(item.key)) for target in targets):
-                index_item = read_item(item, names)
+                index_item = read_item(item, locator.names)
                 yield index_item.url, index_item.file, index_item.offset, index_item.length
                 count += 1
                 if count == limit:
