@@ -65,7 +65,7 @@ def test_a_crawl_of_the_arc_years_is_found_through_zipnum(bucket: Bucket) -> Non
     targets = [parse_target(domain) for domain in truth.domains(OF_2009)]
     with Transport(str(root)) as transport:
         answer = look_up(OF_2009, ["warc"], targets, IndexSources(transport))
-        assert (answer.index, answer.reason) == ("zipnum", "zipnum, the only one")
+        assert (answer.index, answer.reason) == ("zipnum", "zipnum, the only index")
         assert places(answer) == _places(list(captures.values()))
         for row in (row for table in answer.captures.values() for row in table.to_pylist()):
             capture = captures[row["warc_filename"], row["warc_record_offset"]]

@@ -104,7 +104,7 @@ def read_header(data: bytes, size: int, source: str) -> Layout:
             DataKind.MALFORMED,
             source,
             0,
-            f"{size} bytes are no whole number of {block_size}-byte blocks: file is cut or no index",
+            f"{size} bytes are not a multiple of the block size {block_size}: the file is cut off or not an index",
         )
     if not 0 < index_blocks < blocks and not index_blocks == blocks == 1:
         raise DataFault(
