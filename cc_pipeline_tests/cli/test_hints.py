@@ -121,9 +121,9 @@ def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_pa
     ]
     here = [c for c in mine if c.subset == "warc"]
     assert f"all {len(here):,} captures are fetched and stored" in said.out
-    assert "crawldiagnostics and robotstxt were not asked for" in said.out
+    assert "crawldiagnostics and robotstxt were not requested" in said.out
     counted = cli("lookup", "--count", *crawls, *several, "--home", home)
-    [line] = [line for line in counted.err.splitlines() if "were not asked for" in line]
+    [line] = [line for line in counted.err.splitlines() if "were not requested" in line]
     assert line.startswith(f"note: {len(mine) - len(here):,} captures of example.com, ")
     assert f" in {NEW}, {OLD} are in crawldiagnostics and robotstxt" in line
 

@@ -128,7 +128,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert "so this home does not keep them: exmaple.com\n" in first.out
     assert "2 of 3 members of set-duo" in first.out
     assert "      no-such.net\n      nothing-here.org\n" in first.out
-    assert "crawldiagnostics and robotstxt were not asked for" in " ".join(first.shown.split())
+    assert "crawldiagnostics and robotstxt were not requested" in " ".join(first.shown.split())
     assert "rows by table" not in first.out
     again = cli(*asked, "--details")
     states = [line.split("│")[2].strip() for line in again.out.splitlines() if line.startswith(NEW) and "│" in line]
