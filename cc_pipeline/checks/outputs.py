@@ -182,7 +182,11 @@ def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         if table.as_published is None or table.as_published.rows != table.row["lake_rows"]
     ]
     published_at = tables[0].row["published_at"] if tables else datetime.now(UTC)
-    metrics: Metrics = {"rows": rows, "published at": str(published_at), "tables with newer commits": len(newer)}
+    metrics: Metrics = {
+        "rows": rows,
+        "published at": f"{published_at:%Y-%m-%d %H:%M} UTC",
+        "tables with newer commits": len(newer),
+    }
     if wrong:
         message = f"cc.duckdb has other row counts than the lake in {abbreviate_keys(wrong)}. {_PUBLISH}"
         return CheckResult(name, "error", message, metrics)
@@ -214,7 +218,7 @@ def published_files_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         lost_files[table.row["table_name"]] += sum(
             address.removeprefix("s3://") not in stored_paths for address in table.as_published.files
         )
-    metrics = {"files": files, "gone": lost_files.total()}
+    metrics = {"files": files, "missing files": lost_files.total()}
     if lost_files.total():
         tables = [table for table, count in lost_files.items() if count]
         message = (

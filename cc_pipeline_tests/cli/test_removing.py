@@ -210,7 +210,7 @@ def test_the_job_says_what_would_go_and_does_that_when_told(
     home: Path, world: World, cli: Cli, instance: dg.DagsterInstance
 ) -> None:
     settings = load_settings({}, source=str(world.bucket), home=str(home))
-    job = definitions().resolve_job_def("purge_target_job")
+    job = definitions().resolve_job_def("purge_target")
 
     def execute(**config: object) -> dg.ExecuteInProcessResult:
         ops = {"purge_one_target": {"config": {"target": "example.com", **config}}}

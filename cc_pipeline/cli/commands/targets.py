@@ -203,9 +203,11 @@ def _remove_completely(
 
 def _show_plan(plan: PurgePlan) -> None:
     rows = [(table, count) for table, count in plan.rows.items() if count]
-    show_table(
-        f"rows of {plan.slug} in {len({slice_.crawl for slice_ in plan.slices}):,} crawls", ["table", "rows"], rows
-    )
+    if rows:
+        crawl_count = len({slice_.crawl for slice_ in plan.slices})
+        show_table(f"rows of {plan.slug} in {crawl_count:,} crawls", ["table", "rows"], rows)
+    else:
+        _print(f"{plan.slug} has no rows in this lake")
     for text in plan.sentences:
         _print(text)
 
