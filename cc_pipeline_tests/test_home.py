@@ -131,4 +131,4 @@ def test_a_home_of_another_layout_is_refused_and_left_alone(home: Path, layout: 
 
 def test_doctor_tells_the_layout(home: Path) -> None:
     [finding] = [found for found in examine(load_settings({}, home=str(home))) if found.topic == "layout"]
-    assert (finding.level, finding.text) == ("ok", f"{LAYOUT}, the newest")
+    assert (finding.level, finding.text) == ("ok", f"the home's tables have layout {LAYOUT}, the newest")

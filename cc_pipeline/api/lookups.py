@@ -174,8 +174,8 @@ def look_up_captures(
     tables = [_add_target_column(target, captures_by_slug[target.slug]) for target in lookup_request.targets]
     captures = sum(table.num_rows for table in tables)
     get_reporter().notice(
-        f"{crawl}: {captures:,} captures; {sum(lookup.requests for lookup in answers):,} requests, "
-        f"{human_bytes(sum(lookup.bytes for lookup in answers))}, {time.monotonic() - started:.1f} s"
+        f"{crawl}: {captures:,} captures found with {sum(lookup.requests for lookup in answers):,} requests, "
+        f"{human_bytes(sum(lookup.bytes for lookup in answers))} read, in {time.monotonic() - started:.1f} s"
     )
     for note in dict.fromkeys(note for answer in answers for note in answer.notes):
         get_reporter().notice(f"{crawl}: {note}")

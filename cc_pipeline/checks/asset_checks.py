@@ -48,7 +48,9 @@ def crawl_list_current(workspace: Workspace, _: Scope) -> CheckResult:
         difference = f"adds {abbreviate_keys(new)}" if new else "has other details of the same crawls"
         message = f"the list of crawls changed at the source: it {difference}. Materialize the asset crawls"
         return CheckResult(name, "warn", message, metrics)
-    return CheckResult(name, "ok", f"all {len(stored_ids):,} crawls of the list read {crawl_list.age}", metrics)
+    return CheckResult(
+        name, "ok", f"{len(stored_ids):,} crawls, as in the list that was read {crawl_list.age}", metrics
+    )
 
 
 @check(
@@ -249,7 +251,7 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
         indexed_paths = {index_file.key for index_file in workspace.place.listing(folder_of(crawl))}
         missing = [path for path in listed_paths if path not in indexed_paths]
         unread = sum(count_rows(lake, "source_faults", {"crawl": crawl}, ["source_kind"]).values())
-        metrics.update({"archive files": len(listed_paths), "not indexed": len(missing), "unread stretches": unread})
+        metrics.update({"archive files": len(listed_paths), "not indexed": len(missing), "unread byte ranges": unread})
         if missing:
             message = (
                 f"{crawl}: {len(missing):,} of {len(listed_paths):,} archive files are not indexed yet, so look-ups "
@@ -261,7 +263,8 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
     if verdicts:
         return join_results(name, verdicts)
-    return CheckResult(name, "ok", f"{metrics['archive files']:,} archive files are indexed", dict(metrics))
+    message = f"all {metrics['archive files']:,} archive files are indexed" if metrics else "no index was built here"
+    return CheckResult(name, "ok", message, dict(metrics))
 
 
 @check("warehouse", step="warehouse_checks")

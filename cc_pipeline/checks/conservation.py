@@ -89,7 +89,7 @@ def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     totals = count_balance(workspace, scope.slices)
     metrics: Metrics = {
         "captures": totals.captures, "records": totals.records, "pages": totals.pages,
-        "partitions": totals.slices, "only located": totals.only_located,
+        "partitions": totals.slices, "unfetched partitions": totals.only_located,
     }  # fmt: skip
     severity: Severity = "ok"
     lines: list[str] = []

@@ -110,7 +110,8 @@ def _check_home(settings: Settings) -> Iterator[Finding]:
         )
     elif not is_home_of(settings):
         advice = f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE."
-        yield Finding("bad", "home", f"{settings.home} belongs to {home_source}, not to {settings.source}", advice)
+        text = f"{settings.home} holds tables of {home_source}, and the settings name {settings.source}"
+        yield Finding("bad", "home", text, advice)
     else:
         yield Finding("ok", "home", f"{settings.home}, of {home_source}")
         yield from _check_layout(settings)

@@ -182,14 +182,18 @@ def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         if table.as_published is None or table.as_published.rows != table.row["lake_rows"]
     ]
     published_at = tables[0].row["published_at"] if tables else datetime.now(UTC)
-    metrics: Metrics = {"rows": rows, "published at": str(published_at), "tables with newer commits": len(newer)}
+    metrics: Metrics = {
+        "rows": rows,
+        "published at": f"{published_at:%Y-%m-%d %H:%M} UTC",
+        "tables with newer commits": len(newer),
+    }
     if wrong:
-        message = f"cc.duckdb has other row counts than the lake in {abbreviate_keys(wrong)}: materialize warehouse"
+        message = f"cc.duckdb has other row counts than the lake in {abbreviate_keys(wrong)}. {_PUBLISH}"
         return CheckResult(name, "error", message, metrics)
     if newer and datetime.now(UTC) - published_at > _MAX_LAG:
         message = (
-            f"published at {published_at:%Y-%m-%d %H:%M} UTC; {abbreviate_keys(newer)} changed since: "
-            "materialize warehouse"
+            f"cc.duckdb was published at {published_at:%Y-%m-%d %H:%M} UTC, and {abbreviate_keys(newer)} changed "
+            f"since. {_PUBLISH}"
         )
         return CheckResult(name, "warn", message, metrics)
     changes_text = f"; {abbreviate_keys(newer)} changed since" if newer else ", up to date"
@@ -214,12 +218,12 @@ def published_files_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         lost_files[table.row["table_name"]] += sum(
             address.removeprefix("s3://") not in stored_paths for address in table.as_published.files
         )
-    metrics = {"files": files, "gone": lost_files.total()}
+    metrics = {"files": files, "missing files": lost_files.total()}
     if lost_files.total():
         tables = [table for table, count in lost_files.items() if count]
         message = (
             f"{lost_files.total():,} files that views of cc.duckdb read are missing (tables: "
-            f"{abbreviate_keys(tables)}), so queries fail: materialize warehouse"
+            f"{abbreviate_keys(tables)}), so queries fail. {_PUBLISH}"
         )
         return CheckResult(name, "error", message, metrics)
     return CheckResult(name, "ok", f"all {files:,} files that views of cc.duckdb read exist", metrics)
@@ -235,7 +239,7 @@ def _read_publication(path: Path) -> list[dict[str, Any]] | CheckResult:
             query = "SELECT table_name, version, commit_id, lake_rows, epoch_ms(published_at) FROM publication"
             rows = connection.execute(query).fetchall()
     except duckdb.Error as error:
-        return CheckResult(name, "error", f"{path} cannot be read ({error}): materialize warehouse")
+        return CheckResult(name, "error", f"{path} cannot be read ({error}). {_PUBLISH}")
     names = ("table_name", "version", "commit_id", "lake_rows", "published_at")
     return [dict(zip(names, (*row[:4], datetime.fromtimestamp(row[4] / 1_000, UTC)), strict=True)) for row in rows]
 

@@ -25,10 +25,10 @@ def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Checks that every byte range of every file could be read, and that every file gave pages."""
     name, files = "files_are_readable", list(_select_files(workspace, scope))
     counts = _count_file_rows(workspace, FAULTS, files)
-    metrics = {"files": len(files), "stretches": sum(counts.values())}
+    metrics = {"files": len(files), "unreadable byte ranges": sum(counts.values())}
     if counts:
         message = (
-            f"{metrics['stretches']:,} byte ranges of files could not be read, so their pages are missing: "
+            f"{sum(counts.values()):,} byte ranges of files could not be read, so their pages are missing: "
             f"{abbreviate_keys([*counts])}; everything else was read"
         )
         return CheckResult(name, "warn", message, metrics)
@@ -38,7 +38,8 @@ def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         return CheckResult(
             name, "warn", f"{len(empty):,} files were read and have no page ({abbreviate_keys(empty)})", metrics
         )
-    return CheckResult(name, "ok", f"{len(files):,} files were read completely", metrics)
+    message = f"all {len(files):,} files were read completely" if files else "no file was read whole"
+    return CheckResult(name, "ok", message, metrics)
 
 
 def exports_verdict(workspace: Workspace, kind: ExportKind, scope: Scope) -> CheckResult:
@@ -52,7 +53,10 @@ def exports_verdict(workspace: Workspace, kind: ExportKind, scope: Scope) -> Che
         return join_results(name, bad)
     records = sum(int(verdict.metrics["records"]) for verdict in verdicts)
     metrics = {"partitions": len(verdicts), "records": records}
-    return CheckResult(name, "ok", f"{len(verdicts):,} exports are complete, with {records:,} records", metrics)
+    message = (
+        f"{len(verdicts):,} exports are complete, with {records:,} records" if verdicts else "nothing was exported"
+    )
+    return CheckResult(name, "ok", message, metrics)
 
 
 def _select_files(workspace: Workspace, scope: Scope) -> Iterator[SourceFile]:

@@ -23,7 +23,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import CcPipelineError, DataFault, DataKind, EnvironmentFault, UserInputError
 from cc_pipeline.extraction.nearest_capture import Nearest, fetch_record
-from cc_pipeline.harvesting.crawl_index import parse_index_list
+from cc_pipeline.harvesting.listed_files import parse_index_list
 from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl

@@ -77,7 +77,9 @@ def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         else:
             sound += 1
     return (
-        join_results(name, verdicts) if verdicts else CheckResult(name, "ok", f"{sound:,} path lists are as expected")
+        join_results(name, verdicts)
+        if verdicts
+        else CheckResult(name, "ok", f"{sound:,} path lists name each file once, and the catalog has the same files")
     )
 
 
@@ -160,8 +162,8 @@ def missing_captures_verdict(lake: Lake) -> CheckResult:
     unconfirmed = rows.filter(pc.or_(*(rows[name] for name in flag_columns))).num_rows
     settled = planned - fetched - pending
     metrics: dict[str, int | float | str] = {
-        "planned": planned, "pending": pending, "final": settled, "not here": share(pending + settled, planned),
-        "payloads other than indexed": mismatched, "unconfirmed slices": unconfirmed,
+        "planned": planned, "pending": pending, "lost": settled, "not here": share(pending + settled, planned),
+        "payloads other than indexed": mismatched, "slices with unconfirmed losses": unconfirmed,
         "no longer in the index": vanished,
     }  # fmt: skip
     if not pending and not unconfirmed and not vanished and settled * 100 < max(planned, 1):

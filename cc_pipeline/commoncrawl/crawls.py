@@ -22,7 +22,8 @@ WITHOUT_KEY_STATISTICS: Final = frozenset(
 """.split()
 )
 
-#: Crawls with possibly wrong payload digests: an extra CRLF is between HTTP header and payload.
+#: Crawls with possibly wrong payload digests: an extra CRLF is between HTTP header and payload. A mismatch there is
+#: noted and never an error.
 UNRELIABLE_DIGEST_CRAWLS: Final = frozenset({"CC-MAIN-2018-34"})
 
 #: First crawls with a property of the columnar index, by week.

@@ -167,10 +167,12 @@ def _location(transport: Transport, path_or_key: str) -> str:
         key = current_key(path_or_key)
     except DataFault as fault:
         raise UserInputError(
-            f"{redact_address(path_or_key)!r} is neither a file here nor a key of the source: {fault.reason}"
+            f"{redact_address(path_or_key)!r} is neither a file on this machine nor a key of the source: {fault.reason}"
         ) from None
     if size_and_tag(transport, key) is None:
-        raise UserInputError(f"{redact_address(path_or_key)!r} is neither a file here nor a key of {transport.source}")
+        raise UserInputError(
+            f"{redact_address(path_or_key)!r} is neither a file on this machine nor a key of {transport.source}"
+        )
     return key
 
 

@@ -14,11 +14,10 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, UNRELIABLE_DIGEST_CRAWLS
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.extraction.fetch_counts import FetchCounts, FetchSummary, SliceFetchCounts, share, sum_by_target
 from cc_pipeline.lake.slice import Slice, StageReport
-from cc_pipeline.records.verification import KNOWN_BAD_DIGESTS
 
 #: Wait of schedules before they retry pending or unconfirmed captures: this long after the first time, then twice as
 #: long each time, up to the maximum.
@@ -164,7 +163,7 @@ def _count_unaccepted(counts: FetchCounts, assessment: LossAssessment) -> int:
 
 def _count_unconfirmed(counts: SliceFetchCounts, assessment: LossAssessment) -> int:
     # the digests in the CDX of the ARC years were never checked
-    is_excepted = counts.slice_.crawl in KNOWN_BAD_DIGESTS or counts.slice_.crawl in ARC_CRAWLS
+    is_excepted = counts.slice_.crawl in UNRELIABLE_DIGEST_CRAWLS or counts.slice_.crawl in ARC_CRAWLS
     is_confirmed = assessment.mismatches_confirmed == counts.mismatches
     return 0 if is_excepted or is_confirmed else counts.mismatched
 

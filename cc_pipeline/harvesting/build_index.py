@@ -137,8 +137,8 @@ def needs_yes(workspace: Workspace, price: BuildEstimate) -> bool:
 def refuse_unpriced(price: BuildEstimate) -> None:
     """Raises ``UserInputError`` with the cost and the command that confirms it."""
     raise UserInputError(
-        f"{price.summary}. To confirm: cc-pipeline index build --crawl {price.crawl} --yes   (--max-files 10 for some "
-        "files of it first; a stopped build goes on where it stopped), or in Dagster the job build_index with "
+        f"{price.summary}. To confirm: cc-pipeline index build --crawl {price.crawl} --yes   (--max-files 10 for a "
+        "first part; a stopped build continues where it stopped), or in Dagster the job build_index with "
         '{"ops": {"index_archives": {"config": {"yes": true}}}}'
     )
 

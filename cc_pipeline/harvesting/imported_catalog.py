@@ -185,7 +185,7 @@ def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: Footer
         if is_changed_etag(etags.get(path, etag), etag):
             raise EnvironmentFault(
                 f"{path} has another ETag at this source than at the source of the catalog",
-                "This source is a copy of the other, or the file was published again. Lookups compare ETags, so "
+                "This source is a copy of the other, or the file was published again. Look-ups compare ETags, so "
                 f"harvest this source: cc-pipeline index harvest --crawl {crawl}",
             )
     for name, order in (("index_files", ["path"]), ("row_groups", ["path", "row_group"]),

@@ -295,7 +295,8 @@ def refuse_unknown_tables(lake: Lake) -> None:
     """Raises ``EnvironmentFault`` if a table may have rows of targets that a purge would not find."""
     for name, reason in find_unknown_tables(lake).items():
         raise EnvironmentFault(
-            f"{lake.address(name)} may have rows of targets that a purge cannot find: {reason}",
+            f"no target can be purged: {lake.address(name)} may have rows of targets that a purge cannot find: "
+            f"{reason}",
             UNKNOWN_TABLE,
         )
 

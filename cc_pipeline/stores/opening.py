@@ -54,7 +54,7 @@ def open_store(
             raise UserInputError(f"{redact_address(root)!r} names another machine; write file:///path")
         return LocalStore(Path(unquote(parts.path)), bounded=bounded)
     if not parts.netloc:
-        raise UserInputError(f"{root!r} names no host or bucket")
+        raise UserInputError(f"{root!r} has no host or bucket")
     if scheme == "s3":
         from cc_pipeline.stores.s3 import S3Store  # noqa: PLC0415
         from cc_pipeline.stores.web import HttpClient  # noqa: PLC0415

@@ -55,8 +55,8 @@ def test_the_time_is_that_of_the_rate_in_force(tmp_path: Path, monkeypatch: pyte
     budget.apply_event(gave())
     budget.close()
     slower = "100,000 requests take 10.5 h at 2.65 requests a second; slower than the usual"
-    assert said_of(settings) == [f"{slower} 5, but the source refused lately"]
-    assert said_of(by_hand) == [f"{slower} 10, but the source refused lately"]
+    assert said_of(settings) == [f"{slower} 5, since the source refused lately"]
+    assert said_of(by_hand) == [f"{slower} 10, since the source refused lately"]
     other_home = load_settings({"XDG_STATE_HOME": str(tmp_path / "state")}, home=str(tmp_path / "other"))
     [finding] = budget_findings(other_home)
     assert "it refused this address at" in finding.text

@@ -258,7 +258,7 @@ def test_the_published_file_is_held_against_the_lake(home: Workspace) -> None:
     assert outputs.published_verdict(home, Scope()).severity == "warn"
     Path(shown[0]).unlink()
     found = outputs.published_files_verdict(home, Scope())
-    assert (found.severity, found.metrics["gone"], "page_text" in found.message) == ("error", 1, True)
+    assert (found.severity, found.metrics["missing files"], "page_text" in found.message) == ("error", 1, True)
 
 
 def test_a_copy_names_no_files(bucket: Bucket, tmp_path: Path) -> None:
@@ -331,8 +331,13 @@ def test_a_note_that_is_too_long_asks_for_a_look_at_everything() -> None:
     wrong = tuple(f"{NEW}|{number}" for number in range(600))
     verdict, note = carry_over_note(CheckResult("x", "error", "bad", {}, wrong), Scope(), None, {"captures": 7})
     assert (verdict.severity, note.versions, len(note.wrong)) == ("error", {}, 500)
-    assert read_note(note.to_json()) == note
-    assert read_note({"versions": 5}) is None
+    for written in (
+        note,
+        Note({"captures": 7, "fetches": 12}, (f"{NEW}|two words.com", NEW), "warn"),
+        Note({"records": 0}),
+    ):
+        assert read_note(written.to_texts()) == written
+    assert read_note({"scope": "everything"}) is read_note(None) is None
     _, note = carry_over_note(
         CheckResult("x", "ok", "good"), Scope([Slice(NEW, "0")]), Note({"captures": 7}, (f"{NEW}|0",), "warn"), {}
     )

@@ -73,7 +73,7 @@ def test_parsing_again_has_a_price_and_takes_a_yes(tmp_path: Path, monkeypatch: 
     shown = said(tmp_path, "reparse")
     assert "1,200,000 pages of 2 partitions" in shown
     assert "reads 5,000.0 MB of stored records and fetches nothing" in shown
-    assert "They are kept" in shown
+    assert "Schedules keep these pages" in shown
     assert "The schedule backfill_missing parses these pages again" in said(tmp_path, "reparse", "--yes")
     assert "The schedule backfill_missing parses these pages again" in said(tmp_path, "reparse")
-    assert "They are kept" in said(tmp_path, "reparse", "--no")
+    assert "Schedules keep these pages" in said(tmp_path, "reparse", "--no")

@@ -131,7 +131,10 @@ def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_pa
 def test_losses_that_nobody_has_are_not_accepted_in_silence(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
     said = cli("run", "-c", NEW, "example.com", "--accept-losses", "0a1b", "--home", home)
-    assert (said.status, "no losses have the number 0a1b. This home has no unconfirmed losses" in said.told) == (
+    assert (
+        said.status,
+        "no losses have the number 0a1b of --accept-losses. This home has no unconfirmed losses" in said.told,
+    ) == (
         1,
         True,
     )

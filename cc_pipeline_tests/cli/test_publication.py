@@ -102,7 +102,7 @@ def test_after_a_failed_publication_nothing_ends_well_until_the_next(
         path.unlink()
         refused = cli(*run)
     assert refused.status == 1
-    assert "is not there" in refused.told
+    assert "does not exist" in refused.told
 
 
 @pytest.mark.process

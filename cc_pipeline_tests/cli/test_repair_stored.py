@@ -54,7 +54,7 @@ def test_damaged_records_are_found_by_reading_them_and_repaired(cli: Cli, home: 
     path.write_bytes(data)
     said = cli("doctor", "--verify", "--all", "--home", home)
     assert said.status == 1
-    assert "1 are damaged" in said.shown
+    assert "1 records are damaged" in said.shown
     assert "--all works only with --verify" in cli("doctor", "--all", "--home", home).told
     said = cli("doctor", "--verify", "--all", "--repair", "--home", home)
     assert said.status == 0, said.out

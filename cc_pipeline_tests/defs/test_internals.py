@@ -173,11 +173,11 @@ def test_the_last_evaluation_of_a_check_is_found(instance: dg.DagsterInstance) -
     def sound(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         key = dg.AssetCheckKey(dg.AssetKey("table"), "sound")
         notes.append(read_last_evaluation(context.instance, key, "note"))
-        return dg.AssetCheckResult(passed=True, metadata={"note": {"run": len(notes)}})
+        return dg.AssetCheckResult(passed=True, metadata={"note": f"run {len(notes)}", "rows": 5})
 
     for _ in range(3):
         dg.materialize([table, sound], instance=instance)
-    assert notes == [None, {"run": 1}, {"run": 2}], f"get_asset_check_execution_history: {_MOVED}"
+    assert notes == [None, {"note": "run 1"}, {"note": "run 2"}], f"get_asset_check_execution_history: {_MOVED}"
 
 
 def test_what_a_launcher_tells_and_how_postgresql_is_opened_is_where_it_was() -> None:

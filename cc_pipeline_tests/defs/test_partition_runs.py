@@ -143,10 +143,10 @@ def good_neighbours_were_checked(instance: dg.DagsterInstance, result: dg.Execut
     assert found.keys() == ours
     wrong = {key.name: one.description or "" for key, one in found.items() if not one.passed}
     assert wrong.keys() == {"no_failed_partitions"}
-    assert f"1 partitions failed and were not made since ({NEW}|{BAD})" in wrong["no_failed_partitions"]
+    assert f"1 partition failed and has not succeeded since: {NEW}|{BAD}" in wrong["no_failed_partitions"]
     assert "it has a space" in wrong["no_failed_partitions"], "the reason stands there before the run has ended"
     scopes = {key.name: one.metadata["scope"].value for key, one in found.items()}
-    assert scopes["ledger_balances"] == scopes["texts_are_there"] == "4 partitions, of this run"
+    assert scopes["ledger_balances"] == scopes["texts_are_there"] == "4 partitions of this run"
     shown = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(ours))
     assert {one.run_id for one in shown.values()} == {result.run_id}
     assert {one.status.value for key, one in shown.items() if key.name not in wrong} == {"SUCCEEDED"}
@@ -403,5 +403,5 @@ def test_a_message_names_the_first_and_counts_the_others() -> None:
     failed = [FailedPartition(f"C|t{number}", "EnvironmentFault", f"reason {number}\nadvice") for number in range(8)]
     assert summarize_failures(failed[:1], 1) == "reason 0\nadvice"
     text = summarize_failures(failed, 200)
-    assert text.startswith("8 of 200 partitions failed, all others succeeded. C|t0: reason 0; C|t1: reason 1")
+    assert text.startswith("8 of 200 partitions failed, the others are done. C|t0: reason 0; C|t1: reason 1")
     assert text.endswith("C|t4: reason 4; and 3 more\nadvice")

@@ -291,7 +291,7 @@ def test_what_failed_is_tried_again_at_growing_distances_alone_at_last_and_then_
     key = f"{NEW}|{bad}"
     # the others of its run came through
     backfill.failed(*(f"{NEW}|{domain}" for domain in DOMAINS), but=tuple(f"{NEW}|{domain}" for domain in others))
-    assert reason(backfill.tick()).startswith("1 failed and are tried again later")
+    assert reason(backfill.tick()).startswith("1 partitions failed and are tried again later")
     for early, late in ((0.4, 0.6), (1.9, 2.1), (7.9, 8.1)):
         hours_ahead(monkeypatch, early)
         assert "tried again later" in reason(backfill.tick())
@@ -339,7 +339,7 @@ def test_what_runs_did_not_get_to_is_asked_for_as_if_it_were_new(
         backfill.instance.report_run_failed(run)
         if times == 1:
             assert shown(backfill.tick()) == [("watch", DOMAINS[1:])], "at once"
-    assert "7 were not tried, since their runs ended early, and are tried later" in reason(backfill.tick())
+    assert "7 partitions were not tried, since their runs ended early, and are tried later" in reason(backfill.tick())
     hours_ahead(monkeypatch, 8.1)
     asked = shown(backfill.tick())
     assert sorted(domain for _, domains in asked for domain in domains) == DOMAINS[1:]
@@ -356,7 +356,7 @@ def test_a_source_that_is_down_is_a_skip_and_nothing_is_asked_for(
     gone.materialized("row_groups", NEW)
     said = reason(gone.tick())
     assert "does not answer" in said
-    assert "8 partitions wait for it" in said
+    assert "8 partitions wait for the source" in said
 
 
 def test_an_older_parsers_pages_have_a_price_and_wait_for_a_yes(

@@ -313,12 +313,12 @@ class TestWatchList:
     def test_targets_become_partitions_once(
         self, watching: Ticks, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
     ) -> None:
-        assert reason(watching.tick()) == "every target of the watch list is a partition already"
+        assert reason(watching.tick()) == "no new target: every target of the watch list is a partition already"
         (tmp_path / "domains.txt").write_text("example.com\n# note\nmünchen.de\nset:press = example.com, example.org\n")
         watching.tick()
         slugs = ["example.com", "xn--mnchen-3ya.de", "set-press"]
         assert instance.get_dynamic_partitions("target") == slugs
-        assert reason(watching.tick()) == "every target of the watch list is a partition already"
+        assert reason(watching.tick()) == "no new target: every target of the watch list is a partition already"
         known = definitions(bucket[0], tmp_path, slugs)
         assert known["set-press"] == "set:press = example.com, example.org"
 

@@ -142,7 +142,7 @@ def test_an_hour_without_the_source_is_an_hour_of_reasons(
     assert len(daemon.said["backfill_missing"]) == 2
     for said in daemon.said["backfill_missing"]:
         assert "does not answer" in said
-        assert "2 partitions wait for it" in said
+        assert "2 partitions wait for the source" in said
     assert all(said for told in daemon.said.values() for said in told), "each skip has its reason"
 
     daemon.said.clear()

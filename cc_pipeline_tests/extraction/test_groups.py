@@ -14,7 +14,7 @@ from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.slice import PAGE_TABLES
-from cc_pipeline.records.range_plan import RecordOptions
+from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.segments import SegmentWriter
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultmatrix import OPTIONS, Cell, Place, place_at, run_cell

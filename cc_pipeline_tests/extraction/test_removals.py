@@ -120,7 +120,7 @@ def test_a_list_that_lost_a_file_takes_nothing_away_until_it_is_accepted(bucket:
         assert [places(home, table) for table in TABLES] == [every] * 3
         assert due(home, locate.LOCATE, SITE) == {SITE}
     verdict = missing_captures_verdict(home.lake)
-    assert (verdict.severity, "no longer in the index" in verdict.message) == ("error", True)
+    assert (verdict.severity, "the index listed" in verdict.message) == ("error", True)
     assert read_loss_numbers(home.lake)[1] == [number_in(made.error)]
     # the file is back: nothing is doubted any more
     replace_file(path, gzip.compress(listed))

@@ -88,16 +88,16 @@ def left_of(workspace: Workspace, slug: str) -> dict[str, int]:
 @contextmanager
 def before_commit(table: str, does: Callable[[], object], times: int = 1) -> Iterator[None]:
     """Has ``does`` happen when a commit to ``table`` begins, before it looks at anything."""
-    real, left = Lake._write, [times]
+    real, left = Lake.replace_slices, [times]
 
-    def write(self: Lake, spec: object, *rest: object) -> None:
-        if getattr(spec, "name", "") == table and left[0]:
+    def replace(self: Lake, name: str, *rest: Any) -> None:
+        if name == table and left[0]:
             left[0] -= 1
             does()
-        real(self, spec, *rest)  # type: ignore[arg-type]
+        real(self, name, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Lake, "_write", write)
+        patch.setattr(Lake, "replace_slices", replace)
         yield
 
 

@@ -109,15 +109,15 @@ def test_each_way_gives_the_same_and_says_which_it_was(world: World, sources: In
         assert said.index == ("zipnum" if via == "zipnum" else "parquet")
         assert said.reason
         assert said.bytes > 0
-    with pytest.raises(UserInputError, match="has no btree index"):
+    with pytest.raises(UserInputError, match="no btree index of"):
         look_up(NEW, ALL_SUBSETS, targets, sources, via="btree")
 
 
 def test_a_crawl_that_was_not_harvested_has_its_other_indexes(world: World, sources: IndexSources) -> None:
     target = parse_target(world.truth.domains(OLD)[0])
     answer = look_up(OLD, ALL_SUBSETS, [target], sources)
-    assert (answer.index, answer.reason) == ("zipnum", "zipnum, the only one")
-    assert answer.notes[0] == "index: zipnum, the only one"
+    assert (answer.index, answer.reason) == ("zipnum", "zipnum, the only index")
+    assert answer.notes[0] == "index: zipnum, the only index"
     assert len(places(answer)) == len(world.truth.captures_of(OLD, domain=target.value))
 
 

@@ -284,7 +284,7 @@ def test_a_home_that_publishes_nothing_leaves_it_to_another(bucket: Bucket, tmp_
     harvest(one)
     extract(two, SITE)
     assert find_publication_lag(two) is None
-    with pytest.raises(UserInputError, match="publishes no"):
+    with pytest.raises(UserInputError, match="this home writes no"):
         publish(two)
     run_maintenance(two)
     assert not two.settings.published_path.exists()

@@ -20,7 +20,7 @@ from cc_pipeline import children
 from cc_pipeline.api.run_steps import run_step, start_all_runs
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.output import coloured, console, console_err, progress_bars
+from cc_pipeline.cli.output import coloured, console, console_err, progress_bars, show_indented
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.interruption import SIGNAL_STATUS_BASE
 from cc_pipeline.settings import Settings, load_settings
@@ -159,9 +159,9 @@ def _print_findings(findings: Iterable[Finding]) -> None:
     marks = {"ok": ("ok  ", "green"), "note": ("note", "yellow"), "bad": ("bad ", "red")}
     is_bad = False
     for finding in findings:
-        console.print(coloured(marks[finding.level], " ", (f"{finding.topic:<10}", "bold"), f" {finding.text}"))
+        show_indented(coloured(marks[finding.level], " ", (f"{finding.topic:<14} ", "bold")), finding.text)
         if finding.advice:
-            console.print(f"     {'':<10} what to do: {finding.advice}")
+            show_indented(coloured(" " * 20), f"what to do: {finding.advice}")
         is_bad = is_bad or finding.level == "bad"
     if is_bad:
         raise typer.Exit(1)

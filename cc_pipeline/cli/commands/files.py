@@ -110,7 +110,7 @@ def add_captures(
         raise Incomplete(
             f"{added.wrong.count:,} rows of {file} could not be used",
             f"The first {len(added.wrong.first)} are printed above; all other rows were added. Correct these rows, "
-            "then add the file again.",
+            "then give the file again with --add.",
         )
 
 

@@ -115,14 +115,15 @@ def get(
         _report_capture(nearest, requests, size)
         if out is not None:
             notice(
-                f"{out}: {_FORM_CONTENTS[form]} ({nearest.record.declared_mime or 'no type'}), {human_bytes(len(data))}"
+                f"wrote {out}: {_FORM_CONTENTS[form]} ({nearest.record.declared_mime or 'no type'}), "
+                f"{human_bytes(len(data))}"
             )
         if note:
             notice(note)
     if nearest.digest_check == "mismatch":
         warn("the payload has another digest than the index lists, so it may not be exactly what the crawler received")
     if nearest.record.truncated:
-        warn(f"the archive has only the beginning of the page (truncated: {nearest.record.truncated})")
+        warn(f"the crawler stored only the beginning of the page (truncated: {nearest.record.truncated})")
     if out is not None and not data:
         raise EnvironmentFault(
             f"{out} is empty: the page has no text", "Use another format: --format html, body or json"

@@ -87,7 +87,7 @@ def harvest(
 
 def _store_index_list(settings: Settings, crawls: Sequence[str], file: Path) -> None:
     from cc_pipeline.harvesting.archives import store_user_list
-    from cc_pipeline.harvesting.crawl_index import MAX_INDEX_FILES
+    from cc_pipeline.harvesting.listed_files import MAX_INDEX_FILES
 
     if len(crawls) != 1:
         raise UserInputError("--index-files lists the files of one crawl: name it with --crawl")

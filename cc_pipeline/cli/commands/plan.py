@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,8 +16,9 @@ from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.commands.lookup import Format, Harvest
 from cc_pipeline.cli.known_hosts import find_known_hosts, require_known_hosts
 from cc_pipeline.cli.lookups import open_question
-from cc_pipeline.cli.output import notice, write_rows
+from cc_pipeline.cli.output import console, notice, show_table, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
+from cc_pipeline.progress import human_bytes
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ AskFacts = Annotated[
     bool, typer.Option("--facts", help="Show size and rank of the hosts, even if that costs requests.")
 ]
 
+_COLUMNS: Final = (
+    "crawl", "step", "target", "files", "row groups", "requests", "bytes at most", "bytes likely", "seconds", "because",
+)  # fmt: skip
 #: Maximum number of targets with lines of their own.
 _MAX_TARGET_ROWS = 40
 
@@ -70,13 +75,35 @@ def plan(
         targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps
     ) as question:
         rows, notes = _plan_rows(question, hosts, locate=locate, harvest=harvest, facts=facts)
-    columns = [
-        "crawl", "step", "target", "files", "row groups", "requests", "bytes at most", "bytes likely", "seconds",
-        "because",
-    ]  # fmt: skip
-    write_rows("what it would cost", columns, rows, output)
+    if output == "table" and console.is_terminal:
+        _show_rows(rows)
+    else:
+        write_rows("", _COLUMNS, rows, output)
     for note in notes:
         notice(note)
+
+
+def _show_rows(rows: Sequence[Sequence[object]]) -> None:
+    """Prints a table for each crawl, with the costs as one text: ten columns fit no terminal."""
+    for crawl, crawl_rows in groupby(rows, key=lambda row: str(row[0])):
+        cells = [(step, target, _describe_cost(costs), reason) for _, step, target, *costs, reason in crawl_rows]
+        show_table(crawl, ["step", "target", "cost", "because"], cells)
+
+
+def _describe_cost(costs: Sequence[Any]) -> str | None:
+    """Returns the costs of a row (the columns ``files`` to ``seconds``) as text; ``None`` if none is known."""
+    files, row_groups, requests, max_bytes, likely_bytes, seconds = costs
+    texts = [
+        f"{count:,} {name if count == 1 else name + 's'}"
+        for count, name in ((files, "file"), (row_groups, "row group"), (requests, "request"))
+        if count is not None
+    ]
+    if likely_bytes is not None:
+        at_most = f" (at most {human_bytes(max_bytes)})" if max_bytes != likely_bytes else ""
+        texts.append(human_bytes(likely_bytes) + at_most)
+    if seconds is not None:
+        texts.append(f"{seconds:,} s")
+    return ", ".join(texts) or None
 
 
 def _plan_rows(
@@ -140,7 +167,7 @@ def _plan_rows(
                 if current_count == len(crawl_question.targets)
                 else f"{current_count:,} of {len(crawl_question.targets):,} targets are"
             )
-            notes.append(f"{crawl}: {amount} up to date: a run would not change them")
+            notes.append(f"{crawl}: {amount} up to date, so a run would do nothing for them")
         rows += _step_rows(settings, rate, crawl_plan)
     notes += _duration_note(settings, rate, sum(row[5] for row in rows if isinstance(row[5], int)))
     return rows, notes

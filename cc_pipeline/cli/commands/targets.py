@@ -203,9 +203,11 @@ def _remove_completely(
 
 def _show_plan(plan: PurgePlan) -> None:
     rows = [(table, count) for table, count in plan.rows.items() if count]
-    show_table(
-        f"rows of {plan.slug} in {len({slice_.crawl for slice_ in plan.slices}):,} crawls", ["table", "rows"], rows
-    )
+    if rows:
+        crawl_count = len({slice_.crawl for slice_ in plan.slices})
+        show_table(f"rows of {plan.slug} in {crawl_count:,} crawls", ["table", "rows"], rows)
+    else:
+        _print(f"{plan.slug} has no rows in this lake")
     for text in plan.sentences:
         _print(text)
 
@@ -261,7 +263,10 @@ def add(targets: _Texts, home: options.Home = None) -> None:
     _refuse_too_many(settings, [*watch_list.read(settings.watch_list_path), *parsed])
     added = watch_list.add(settings.watch_list_path, parsed)
     if len(parsed) > _MAX_NAMED_TARGETS:
-        _print(f"added {len(added):,} targets; {len(parsed) - len(added):,} more were on the list already")
+        _print(
+            f"added {len(added):,} targets to the watch list; {len(parsed) - len(added):,} more were on the list "
+            "already"
+        )
         return
     for target in parsed:
         word = "added" if target in added else "already there"
@@ -385,7 +390,7 @@ def block(
 
 @app.command()
 def unblock(targets: _Texts, home: options.Home = None) -> None:
-    """Unblock sites. Targets that left them out fetch them in their next run."""
+    """Unblock sites. The next run of each target fetches its captures of these sites."""
     from cc_pipeline.extraction import blocklist as blocked
     from cc_pipeline.workspace.workspace import open_workspace
 

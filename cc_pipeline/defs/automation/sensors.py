@@ -201,7 +201,7 @@ def watch_list(
     registered = set(namespace.target_keys(context.instance))
     new = [target.slug for target in targets if target.slug not in registered][:_NEW_KEYS_PER_TICK]
     if not new:
-        return dg.SkipReason(f"every target of the watch list is a partition already{note}")
+        return dg.SkipReason(f"no new target: every target of the watch list is a partition already{note}")
     refused = explain_too_many(len(namespace.crawl_keys(context.instance)), len(registered) + len(new))
     if refused is not None:
         return dg.SkipReason(f"{refused}{note}")

@@ -16,6 +16,7 @@ import dagster as dg
 from cc_pipeline.automation.due import MAX_FAILURES
 from cc_pipeline.checks.check import Check, Unit
 from cc_pipeline.checks.scope import (
+    VERSIONS_LABEL,
     CheckResult,
     Note,
     Scope,
@@ -44,9 +45,6 @@ from cc_pipeline.extraction.slice_selection import find_part_slices
 from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace
-
-#: Metadata of a result: the note for the next evaluation.
-_NOTE = "looked at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +188,8 @@ def _evaluate(
     slices, is_of_run, previous_note = None, False, None
     try:
         if check.watched:
-            previous_note = read_note(read_last_evaluation(check_context.instance, check_key(namespace, check), _NOTE))
+            key = check_key(namespace, check)
+            previous_note = read_note(read_last_evaluation(check_context.instance, key, VERSIONS_LABEL))
         slices = (
             _find_run_slices(check_context, workspace, namespace, check.unit)
             if step_outcome is None
@@ -221,9 +220,10 @@ def _evaluate(
     if slices is None:
         scope_text, name_suffix = "everything", ""
     else:
-        scope_text = f"{len(slices):,} {check.unit}s, {'of this run' if is_of_run else 'changed'}"
+        unit_text = check.unit if len(slices) == 1 else f"{check.unit}s"
+        scope_text = f"{len(slices):,} {unit_text} of this run" if is_of_run else f"{len(slices):,} changed {unit_text}"
         # the UI draws a line through all numbers of a name, and a smaller scope would look like a drop
-        name_suffix = " of this run" if is_of_run else " of what changed"
+        name_suffix = f" ({'this run' if is_of_run else 'changes'})"
     return dg.AssetCheckEvaluation(
         asset_key=namespace.key(check.asset),
         check_name=check.name,
@@ -233,7 +233,7 @@ def _evaluate(
         metadata={
             **{f"{name}{name_suffix}": value for name, value in verdict.metrics.items()},
             "scope": scope_text,
-            **({_NOTE: note.to_json()} if check.watched else {}),
+            **(note.to_texts() if check.watched else {}),
         },
     )
 
@@ -300,9 +300,9 @@ def no_failed_partitions(
     pair, worst = max(failed.items(), key=lambda pair_failure: pair_failure[1].times)
     reason = _find_reasons(instance, failing, {partition_key(*pair): worst.run_id})[partition_key(*pair)]
     message = (
-        f"{len(keys):,} partitions failed and have not succeeded since ({abbreviate_keys(keys)}). "
-        f"{partition_key(*pair)} failed {worst.times:,} times, last in the run {worst.run_id}: {reason}. Fix the "
-        "reason, then materialize these partitions again"
+        f"{_count_failed(len(keys))} not succeeded since: {abbreviate_keys(keys)}\n"
+        f"{partition_key(*pair)} failed {worst.times:,} times in a row, last in the run {worst.run_id}: {reason}\n"
+        "Fix the reason, then materialize these partitions again"
     )
     return CheckResult(name, "warn", message, {"partitions": len(keys)})
 
@@ -347,8 +347,8 @@ def left_failed_result(
         severity=dg.AssetCheckSeverity.ERROR if abandoned else dg.AssetCheckSeverity.WARN,
         description=_describe_failures(len(failed), len(abandoned), untried),
         metadata={
-            "partitions left failed": len(failed),
-            "tried often enough": len(abandoned),
+            "failed partitions": len(failed),
+            "left out by the schedule": len(abandoned),
             "never tried": untried,
             **(
                 {
@@ -368,7 +368,7 @@ def left_failed_result(
                 if waiting
                 else {}
             ),
-            "looked at": f"{datetime.now(UTC):{_MINUTE}} UTC",
+            "checked at": f"{datetime.now(UTC):{_MINUTE}} UTC",
         },
     )
 
@@ -400,8 +400,12 @@ def _find_reasons(instance: dg.DagsterInstance, failing: Mapping[str, str], runs
     }
 
 
+def _count_failed(count: int, when: str = "") -> str:
+    return f"1 partition failed{when} and has" if count == 1 else f"{count:,} partitions failed{when} and have"
+
+
 def _describe_failures(failed: int, abandoned_count: int, untried: int) -> str:
-    text = f"{failed:,} partitions failed in the last {FAILURE_MEMORY.days} days and have not succeeded since"
+    text = f"{_count_failed(failed, f' in the last {FAILURE_MEMORY.days} days')} not succeeded since"
     if not failed:
         text = f"each partition that failed in the last {FAILURE_MEMORY.days} days has succeeded since"
     if abandoned_count:

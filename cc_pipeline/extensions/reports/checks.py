@@ -34,7 +34,9 @@ def as_published(workspace: Workspace, _: Scope) -> CheckResult:
             "for these targets"
         )
         return CheckResult(name, "warn", message, metrics)
-    return CheckResult(name, "ok", f"{len(written):,} reports, {len(older):,} of them older than cc.duckdb", metrics)
+    older_text = f", {len(older):,} of them older than cc.duckdb" if older else ""
+    message = f"{len(written):,} reports{older_text}" if written else "no report was made"
+    return CheckResult(name, "ok", message, metrics)
 
 
 CHECKS: Final = checks_in(globals())

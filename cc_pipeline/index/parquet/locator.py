@@ -290,7 +290,7 @@ class ParquetLocator:
                         raise EnvironmentFault(
                             f"{rows:,} rows of row group {number} of {path} are in one mirror's file and not in "
                             "another's",
-                            "Run the lookup again: the mirror with the bad file is used last.",
+                            "Run the look-up again: the mirror with the bad file is used last.",
                         )
                 return
             except DataFault as fault:

@@ -90,7 +90,7 @@ def walk_pages(pieces: Sequence[tuple[int, bytes]], *, source: str) -> PageClaim
             header_bytes += reader.pos - start
             body, end = reader.pos, reader.pos + page.stored
             if end > len(data):
-                reason = f"a page of {page.stored} bytes, {page.plain} inflated, cannot be there"
+                reason = f"a page of {page.stored} bytes ends outside its column chunk"
                 raise DataFault(DataKind.MALFORMED, source, offset + start, reason)
             reader.pos = end
             if page.kind == _DICTIONARY:
@@ -123,7 +123,9 @@ def _add_data_page(claims: PageClaims, page: _Page, source: str, position: int) 
     claims.plain += page.plain
     if page.encoding in _DICTIONARY_ENCODINGS:
         if claims.dictionary is None:
-            raise DataFault(DataKind.MALFORMED, source, position, "a page needs a dictionary that is not there")
+            raise DataFault(
+                DataKind.MALFORMED, source, position, "a page needs a dictionary, but the column chunk has none"
+            )
         claims.numbered += page.values
     elif page.encoding == _DELTA_BYTE_ARRAY:
         claims.delta = max(claims.delta, page.plain)
@@ -136,7 +138,7 @@ def is_numbered(page: bytes, *, source: str, offset: int) -> bool:
     """
     header = _read_header(CompactReader(page), source, offset)
     if header.kind not in (_DATA, _DATA_V2):
-        raise DataFault(DataKind.MALFORMED, source, offset, "a page is no data page")
+        raise DataFault(DataKind.MALFORMED, source, offset, "a page has another type than a data page")
     return header.encoding in _DICTIONARY_ENCODINGS
 
 
@@ -153,7 +155,10 @@ def _read_header(reader: CompactReader, source: str, offset: int) -> _Page:
     kind, plain, stored = (_number(header.get(field)) for field in (1, 2, 3))
     if plain < 0 or stored < 0:
         raise DataFault(
-            DataKind.MALFORMED, source, offset + start, f"a page of {stored} bytes, {plain} inflated, cannot be there"
+            DataKind.MALFORMED,
+            source,
+            offset + start,
+            f"a page header has impossible sizes: {stored} bytes, {plain} inflated",
         )
     if plain > MAX_PAGE_BYTES:
         raise DataFault(
@@ -165,7 +170,7 @@ def _read_header(reader: CompactReader, source: str, offset: int) -> _Page:
     details = header.get(place)
     values = _number(details.get(1)) if isinstance(details, dict) else -1
     if values < 0 or not isinstance(details, dict):
-        raise DataFault(DataKind.MALFORMED, source, offset + start, "a page does not say how many values it has")
+        raise DataFault(DataKind.MALFORMED, source, offset + start, "a page header lacks the number of values")
     return _Page(kind, plain, stored, values, _number(details.get(encoding)))
 
 

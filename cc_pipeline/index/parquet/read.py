@@ -340,7 +340,7 @@ def _check_bounds(place: RowGroupLocation, part: _Selection, keys: pa.Array) -> 
                 DataKind.MALFORMED,
                 place.file.path,
                 part.pages.offsets[page],
-                f"page {page} has keys outside its bounds",
+                f"page {page} has keys outside the bounds in its column index",
             )
         start += count
 

@@ -177,7 +177,7 @@ class _Unread:
             return ()
         unshown_count = self.line_count - len(self.lines)
         line_list = "; ".join([*self.lines, *([f"{unshown_count:,} more"] if unshown_count else [])])
-        return (f"{self.line_count:,} lines of the index name no record and are left out: {line_list}",)
+        return (f"{self.line_count:,} lines of the index do not name a record and are left out: {line_list}",)
 
     def gaps(self, crawl: str, subsets: Sequence[str]) -> IndexGaps | None:
         unread = len(self.members)
@@ -185,7 +185,7 @@ class _Unread:
             return None
         by_subset = tuple((subset, unread, self.requested) for subset in subsets)
         return IndexGaps(
-            crawl, self.requested, unread, by_subset, tuple(self.members[:_MAX_KEPT]), "members of the URL index"
+            crawl, self.requested, unread, by_subset, tuple(self.members[:_MAX_KEPT]), "blocks of the URL index"
         )
 
 
@@ -356,7 +356,7 @@ def _drop_bad_lines(
     if not records:
         raise DataFault(DataKind.MALFORMED, piece.key, piece.offset, "no line of a member is a record")
     for line, key in bad_lines:
-        reason = f"the line {line[:100]!r}, behind {key[:200]!r}, is no record"
+        reason = f"the line {line[:100]!r}, behind {key[:200]!r}, does not describe a record"
         unread.add_line(DataFault(DataKind.MALFORMED, piece.key, piece.offset, reason))
     return records
 

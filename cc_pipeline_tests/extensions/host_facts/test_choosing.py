@@ -133,7 +133,7 @@ def test_members_of_a_set_are_kept_or_narrowed() -> None:
 
 @pytest.mark.parametrize("target", ["example.com:8080", "rev:com.nytimes.w"])
 def test_what_cannot_be_narrowed_is_refused(target: str) -> None:
-    with pytest.raises(UserInputError, match="cannot narrow"):
+    with pytest.raises(UserInputError, match="cannot be applied to"):
         narrow_target(parse_target(target), ["com,example"])
 
 
@@ -143,7 +143,9 @@ def test_a_column_that_nobody_has_is_refused_before_anything_is_asked() -> None:
     )
     with pytest.raises(UserInputError, match=r"there is no column plaec .did you mean place"):
         datasets_for_filter(parse_filter("place > 5 and plaec > 5"), READY | {"l": RegisteredDataset(listed)})
-    with pytest.raises(UserInputError, match=r"there is no column pagerank; there are crawl, surt_host_name.*prank10"):
+    with pytest.raises(
+        UserInputError, match=r"there is no column pagerank.*; there are crawl, surt_host_name.*prank10"
+    ):
         datasets_for_filter(parse_filter("pagerank > 5"), READY)
     assert [one.name for one in datasets_for_filter(parse_filter("host like '%.gov'"), READY)] == ["host-index"]
     assert [one.name for one in datasets_for_filter(parse_filter("FETCH_200 > 1"), READY)] == ["host-index"]

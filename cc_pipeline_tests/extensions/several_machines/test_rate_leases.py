@@ -214,7 +214,7 @@ def test_a_line_that_was_written_before_the_clock_was_set_back_is_begun_anew() -
     leases = RateLeases(HOST, SourceLimits(10.0, 8), FakeLedger(world), lambda: world.now)
     leases.slots(1, 10.0, 0.0)
     world.apart -= 40 * 86_400.0
-    with pytest.raises(RateSourceDown, match="set"):
+    with pytest.raises(RateSourceDown, match="clock"):
         for _ in range(2):
             # far from what it said before: neither is believed blindly
             world.way = 0.3
