@@ -235,7 +235,7 @@ def summarize_failures(failed: Sequence[FailedPartition], total: int) -> str:
     advice = "\n".join(
         advices if len(advices) == 1 else [f"{partition}: {text}" for text, partition in advices.items()]
     )
-    success_text = ", all others succeeded" if len(failed) < total else ""
+    success_text = ", the others are done" if len(failed) < total else ""
     text = f"{len(failed):,} of {total:,} partitions failed{success_text}. {examples}{remainder}"
     return f"{text}\n{advice}" if advice else text
 

@@ -16,7 +16,13 @@ import pyarrow as pa
 from cc_pipeline import progress
 from cc_pipeline.capture_columns import CAPTURE_ORDER
 from cc_pipeline.extraction.fetch_counts import SliceFetchCounts, count_fetched
-from cc_pipeline.extraction.parsed_pages import ReusablePages
+from cc_pipeline.extraction.parsed_pages import (
+    BATCH_ROWS,
+    ReusablePages,
+    build_parse_options,
+    open_spill_folder,
+    spill_pages,
+)
 from cc_pipeline.extraction.reusable_records import ReusableRecords
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
@@ -136,14 +142,6 @@ class LocalEngine:
         )
 
     def parse(self, workspace: Workspace, request: ParseRequest) -> None:
-        # loads the parsers: a command that only asks for a cost need not wait for them
-        from cc_pipeline.extraction.parsed_pages import (  # noqa: PLC0415
-            BATCH_ROWS,
-            build_parse_options,
-            open_spill_folder,
-            spill_pages,
-        )
-
         rows = OrderedRows(PARSED_SCHEMA, CAPTURE_ORDER, request.folder)
         for batch in request.records:
             rows.add(batch)

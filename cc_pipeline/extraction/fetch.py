@@ -54,10 +54,11 @@ from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, slices_of, write_notes
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records import known_good as witness
-from cc_pipeline.records.fetch import RecordsResult, retire_result_journals
+from cc_pipeline.records.fetch import RecordsResult
 from cc_pipeline.records.file_leases import forget, lease, list_expired_leases
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, LocationIndex
 from cc_pipeline.records.orders import Order, RecordOptions
+from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.records.storage import STORED
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
@@ -475,7 +476,7 @@ def _fetch(state: _FetchState, slices: Sequence[Slice], repaired: Sequence[Slice
         if complete_digests:
             _commit(state, complete_digests, repaired, fetched, assessments)
         else:
-            retire_result_journals(workspace.storage, fetched.result)
+            retire_journals(workspace.storage, fetched.result.settled)
     state.counts_by_slice |= fetched.counts_by_slice
     state.assessments |= assessments
     state.results.append(fetched.result)
@@ -516,7 +517,7 @@ def _commit(
             note_superseded(workspace, [*complete_digests], result.stored, time.time())
             forget_failed_pages(workspace, repaired, state.distrusted)
             fetched.commit(lake, input_digests)
-            retire_result_journals(workspace.storage, result)
+            retire_journals(workspace.storage, result.settled)
         else:
             write_notes(lake, "fetches", unchanged_rows, ignored_column="last_attempt_at")
     if has_new_records:

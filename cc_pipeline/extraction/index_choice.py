@@ -233,11 +233,7 @@ def _is_harvested(crawl_plan: CrawlPlan) -> bool:
 
 def _list_searched_targets(crawl_plan: CrawlPlan, targets: Sequence[Target]) -> list[Target]:
     """The targets that have to be located."""
-    slugs = {
-        slice_.partition.target
-        for slice_ in crawl_plan.plan.reasons_for(LOCATE)
-        if not is_named_captures(slice_.target)
-    }
+    slugs = {slice_.partition.target for slice_ in _list_lookups(crawl_plan)}
     return [target for target in targets if target.slug in slugs]
 
 

@@ -505,12 +505,13 @@ def _group_by_query(
     return slices_by_query
 
 
-def _enlarge_batches(rows: OrderedRows, columns: Sequence[str] = CAPTURES_SCHEMA.names) -> Iterator[pa.RecordBatch]:
-    """``columns`` in large batches. The writer's threads share batches, and keep order only within one."""
+def _enlarge_batches(rows: OrderedRows) -> Iterator[pa.RecordBatch]:
+    """The columns of ``captures`` in large batches. The writer's threads share batches, and keep order only within
+    one."""
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
     for batch in rows.batches():
-        waiting.append(batch.select(columns))
+        waiting.append(batch.select(CAPTURES_SCHEMA.names))
         waiting_bytes += waiting[-1].nbytes
         if waiting_bytes >= _WRITE_BATCH_BYTES:
             yield pa.concat_batches(waiting)
@@ -558,17 +559,13 @@ def _describe_removed_members(
 def _build_metrics(workspace: Workspace, slice_: Slice, slice_state: SliceState, is_fresh: bool) -> Metrics:
     """The rows of a slice and the cost of fetching all of them, so that a person can decide before the fetch."""
     lookup = slice_state.lookup
-    if lookup is not None:
-        rows, (record_bytes, size, requests) = lookup.captures, lookup.price
-    else:
-        # the note is of other rows: a run was killed between the two commits
-        price = price_of_slices(workspace, [slice_])
-        rows, record_bytes, size, requests = price.captures, price.record_bytes, price.bytes, price.requests
+    # without a note, or with that of other rows, a run was killed between the two commits
+    price = price_of_slices(workspace, [slice_]) if lookup is None else lookup.price
     metrics: Metrics = {
-        "rows:captures": rows,
-        "record bytes": record_bytes,
-        "fetch bytes": size,
-        "fetch requests": requests,
+        "rows:captures": price.captures,
+        "record bytes": price.record_bytes,
+        "fetch bytes": price.bytes,
+        "fetch requests": price.requests,
         **slice_state.content_metrics(LOCATE),
     }
     if lookup is not None:

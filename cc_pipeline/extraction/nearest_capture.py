@@ -26,7 +26,7 @@ from cc_pipeline.home import read_note
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
 from cc_pipeline.records.reading import read_members
-from cc_pipeline.records.verification import ExpectedRecord, digest_check, verify_record
+from cc_pipeline.records.verification import digest_check, expected_record, verify_record
 from cc_pipeline.workspace.workspace import Workspace
 
 Row = Mapping[str, Any]
@@ -206,9 +206,7 @@ def fetch_record(workspace: Workspace, row: Row) -> Nearest | str:
     Raises ``EnvironmentFault`` if the source does not answer."""
     transport = workspace.archives(row["crawl"])
     key, offset, length = (row[name] for name in ("warc_filename", "warc_record_offset", "warc_record_length"))
-    expected = ExpectedRecord(
-        row["crawl"], row["archive_format"], key, offset, length, row["url"], row["url_surtkey"], row["content_digest"]
-    )
+    expected = expected_record(row)
     problem = ""
     for _ in range(_TRIES):
         try:

@@ -136,7 +136,7 @@ def build_removal_error(
                 f"({share(unlisted_captures, captures)}) of {partition.target}; this loss is not confirmed"
             )
             errors[partition.target] = UnconfirmedRemovals(
-                problem, _ADVICE.format(number=combine_numbers(listings[slice_][1] for slice_ in slices))
+                problem, _ADVICE.format(number=combine_digests(listings[slice_][1].removal for slice_ in slices))
             )
     if not errors:
         return None
@@ -145,11 +145,6 @@ def build_removal_error(
     removal_error = FetchIncomplete(first.problem + suffix, first.advice)
     removal_error.errors_by_target, removal_error.reasons = errors, {None}
     return removal_error
-
-
-def combine_numbers(listings: Iterable[Listing]) -> str:
-    """The number by which a person accepts the removals from the slices of a target."""
-    return combine_digests(listing.removal for listing in listings)
 
 
 def read_loss_numbers(lake: Lake) -> tuple[set[str], list[str]]:

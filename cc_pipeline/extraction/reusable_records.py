@@ -147,7 +147,8 @@ def find_sharing(lake: Lake) -> set[str]:
     If the tables have captures of a target without a definition, all targets may share them.
     """
     ranges = _read_ranges(lake)
-    defined, located = set(_read_defined(lake)), _read_located(lake)
+    # all targets and parts of sets that have a definition
+    defined, located = set(lake.read("targets", columns=["slug"])["slug"].to_pylist()), _read_located(lake)
     if located - defined:
         return located | defined
     sharing_slugs: set[str] = set()
@@ -159,11 +160,6 @@ def find_sharing(lake: Lake) -> set[str]:
         if furthest is None or (furthest[0] is not None and (end is None or end > furthest[0])):
             furthest = (end, slug)
     return sharing_slugs
-
-
-def _read_defined(lake: Lake) -> list[str]:
-    """The slugs of all targets, and parts of sets, that have a definition."""
-    return [str(slug) for slug in lake.read("targets", columns=["slug"])["slug"].to_pylist()]
 
 
 def _read_located(lake: Lake) -> set[str]:

@@ -8,7 +8,7 @@ it for a commit without changes; half an entry, or half a checkpoint, stops ever
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -257,14 +257,9 @@ def _last_bytes(files: FileSystem, path: str) -> bytes:
 
 def _read_added_paths(files: FileSystem, folder: str, version: int) -> set[str]:
     """The paths that the entry of a version adds."""
-    return set(_list_added_paths(parse_actions(read_file(files, f"{log_folder(folder)}/{version:020}.json"))))
-
-
-def _list_added_paths(actions: list[dict[str, object] | None]) -> Iterator[str]:
-    for action in actions:
-        add = (action or {}).get("add")
-        if isinstance(add, dict):
-            yield unquote(str(add["path"]))
+    actions = parse_actions(read_file(files, f"{log_folder(folder)}/{version:020}.json"))
+    additions = [(action or {}).get("add") for action in actions]
+    return {unquote(str(addition["path"])) for addition in additions if isinstance(addition, dict)}
 
 
 def find_damaged_files(lake: Lake, table: str) -> list[DamagedFile]:

@@ -39,6 +39,7 @@ from cc_pipeline.lake.layout import ROW_GROUP_ROWS, StoredFile, list_files, read
 from cc_pipeline.lake.predicates import scan
 
 if TYPE_CHECKING:
+    from cc_pipeline.lake.row_counts import SliceKey
     from cc_pipeline.lake.slice import Stage
 
 #: How often a commit is tried when other processes commit to the same table first.
@@ -225,8 +226,7 @@ class Lake:
         data = data.select(spec.schema.names).cast(spec.schema)
         if spec.sort_by and data.num_rows:
             data = data.sort_by([(name, "ascending") for name in spec.sort_by])
-        self._write(spec, data.to_batches, slices, digests)
-        return int(data.num_rows)
+        return self.commit_stream(table, data.to_batches, slices, digests)
 
     def commit_stream(
         self,
@@ -240,40 +240,44 @@ class Lake:
         ``open_batches`` is called once per try, since a commit that meets another one is tried again. Its errors are
         raised as they are.
         """
-        spec = self.specs[table]
+        from cc_pipeline.lake.adding import write_slices  # noqa: PLC0415  # it is built on a lake
+
         rows = 0
 
-        def count_batches() -> Iterator[pa.RecordBatch]:
+        def write(handle: DeltaTable) -> tuple[Sequence[StoredFile], Mapping[SliceKey, int]]:
             nonlocal rows
-            rows = 0
-            for batch in open_batches():
-                rows += batch.num_rows
-                yield batch
+            files, counts = write_slices(self, self.specs[table], handle, open_batches())
+            rows = sum(counts.values())
+            return files, counts
 
-        self._write(spec, count_batches, slices, digests)
+        self.replace_slices(table, slices, digests, write)
         return rows
 
-    def _write(
+    def replace_slices(
         self,
-        spec: TableSpec,
-        open_data: Callable[[], Iterable[pa.RecordBatch]],
+        table: str,
         slices: Sequence[Mapping[str, str]],
         digests: Mapping[str, str],
+        write: Callable[[DeltaTable], tuple[Sequence[StoredFile], Mapping[SliceKey, int]]],
     ) -> None:
-        from cc_pipeline.lake.adding import SliceReplacement, put_rows  # noqa: PLC0415  # they are built on a lake
+        """Replaces the rows of ``slices`` by files, in one commit; every commit of rows goes this way. ``write`` is
+        called once per try, with a handle at the version that is replaced, and gives the files and the rows of each
+        slice in them."""
+        from cc_pipeline.lake.adding import SliceReplacement, put_files  # noqa: PLC0415  # they are built on a lake
 
-        self.prepare(spec.name)
+        spec = self.specs[table]
+        self.prepare(table)
         replacing = SliceReplacement(self, spec, slices)
         for remaining_tries in reversed(range(_COMMIT_TRIES)):
             try:
                 with self._take_handle(spec) as handle:
                     self.check()
                     # the table first: who commits after rows were looked at is met
-                    put_rows(self, spec, handle, replacing, open_data(), digests)
+                    put_files(self, spec, handle, replacing, *write(handle), digests)
                 return
             except (OSError, DeltaError) as error:
                 # another process replaced neighbouring slices of the same file meanwhile: read again and retry
-                self._raise_unless_retried(spec.name, error, remaining_tries)
+                self._raise_unless_retried(table, error, remaining_tries)
 
     @contextmanager
     def _take_handle(self, spec: TableSpec) -> Iterator[DeltaTable]:
@@ -502,14 +506,6 @@ class Lake:
             return None
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
-
-    def find_agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
-        """The digest last committed under each name, if all of ``tables`` have the same one; else ``None``."""
-        digests_by_table = [self.digests(table, names) for table in tables]
-        return {
-            name: digests_by_table[0][name] if len({digests[name] for digests in digests_by_table}) == 1 else None
-            for name in names
-        }
 
     def holds(self, table: str, digests: Mapping[str, str]) -> bool:
         """Whether the table has all of ``digests``. The next run after a kill between two tables then skips this

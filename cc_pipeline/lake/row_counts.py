@@ -330,17 +330,15 @@ def _compare_counts(
     possible_files = [
         file
         for file in files
-        if counted_values is None or None in (file.first, file.last) or _may_hold_any(file, counted_values)
+        if counted_values is None
+        or None in (file.first, file.last)
+        or _has_value_between(counted_values, file.first or "", file.last or "")
     ]
     intact_files, broken = _split_intact(lake, spec, possible_files, footers=footers)
     stored_counts = count_in_files(lake, spec, intact_files, counted_values)
     counts = {key: (_parse_count(digest), stored_counts[key]) for key, digest in committed.items()}
     differing = {key: pair for key, pair in counts.items() if pair[0] != pair[1]}
     return Miscounted(spec.name, differing, tuple(broken))
-
-
-def _may_hold_any(file: StoredFile, counted_values: Sequence[str]) -> bool:
-    return _has_value_between(counted_values, file.first or "", file.last or "")
 
 
 def _split_intact(

@@ -40,7 +40,7 @@ from cc_pipeline.lake.slice import (
 )
 from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.lake.streaming import count_rows, list_crawl_files
-from cc_pipeline.lake.vacuum import find_uncommitted_files, vacuum, vacuum_now
+from cc_pipeline.lake.vacuum import find_uncommitted_files, vacuum
 from cc_pipeline.locks import is_plausible
 from cc_pipeline.maintenance.purge_plan import (
     PurgeNote,
@@ -399,7 +399,7 @@ def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, 
         if pinned is None:
             break
         if now:
-            vacuum_now(lake, table, pinned.get(table, ()))
+            vacuum(lake, table, None, pinned.get(table, ()))
         elif _is_past(note, retention):
             vacuum(lake, table, keep=pinned.get(table, ()))
     waiting = _find_remaining(workspace, note)

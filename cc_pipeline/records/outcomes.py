@@ -39,7 +39,6 @@ class Outcomes:
         self.by_name: dict[Name, Row] = {}
         self.columns: dict[str, list[Any]] = {name: _values(captures.column(name)) for name in RECORD_KEY_NAMES}
         self._rows = captures.num_rows
-        self._carried = 0
         self._rounds: dict[Name, int] = {}
         self._previous: dict[Name, Row] = {}
         self._lost_now: set[Name] = set()
@@ -67,34 +66,14 @@ class Outcomes:
         return True
 
     def rows_to_fetch(self) -> list[int]:
-        """Returns the rows, one for each capture, that have no outcome yet, except those of carried captures."""
-        return [row for name, row in self.first_rows.items() if row >= self._carried and name not in self.by_name]
+        """Returns the rows, one for each capture, that have no outcome yet."""
+        return [row for name, row in self.first_rows.items() if name not in self.by_name]
 
-    def rows_without(self) -> list[int]:
-        """Returns all rows that have no outcome yet, also several of one capture."""
-        return [row for row in range(self._rows) if self.name(row) not in self.by_name]
-
-    def carried_on(self, captures: pa.Table) -> Outcomes:
-        """Returns the outcomes of the next group, ``captures``, which starts with the rows that have no outcome yet.
-        This object is unusable afterwards."""
-        carried = len(self.rows_without())
-        # free the old group first: two groups would double peak memory
-        for ended in (self.by_name, self.first_rows, self.columns):
-            ended.clear()
-        following = Outcomes(captures)
-        following._carried = carried
-        following._grown = {name: length for name, length in self._grown.items() if name in following.first_rows}
-        following._rounds = {name: rounds for name, rounds in self._rounds.items() if name in following.first_rows}
-        following._previous = {name: row for name, row in self._previous.items() if name in following.first_rows}
-        return following
-
-    def take(
-        self, rows: Iterable[Row], usable: Callable[[Row], bool], stays: Callable[[Row], bool] | None = None
-    ) -> int:
+    def take(self, rows: Iterable[Row], usable: Callable[[Row], bool], stays: Callable[[Row], bool]) -> int:
         """Takes the outcome of ``rows`` that are ``usable`` and have stored bytes or are final; returns for how many
         captures.
 
-        Of the other rows it stores the number of rounds, and the rows that ``stays`` accepts (default: final ones).
+        Of the other rows it stores the number of rounds, and the rows that ``stays`` accepts.
         These stay if nothing better comes. A loss that was recorded with another length is ignored.
         """
         taken_count = 0
@@ -108,7 +87,7 @@ class Outcomes:
             if row.get("is_final") is False:
                 self._rounds[name] = max(self._rounds.get(name, 0), row.get("unsuccessful_runs") or 0)
             if not usable(row) or (row["stored_file"] is None and not row.get("is_final")):
-                if (stays or is_settled)(row):
+                if stays(row):
                     self._previous[name] = self._stored_outcome(row)
                 continue
             self.by_name[name] = self._stored_outcome(row)
@@ -166,11 +145,10 @@ class Outcomes:
         self.set_aside(row, _outcome("missing", reason, detail, attempts), settled=settled)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields one row per capture that has an outcome, in the captures' order (``RECORD_SCHEMA``). Their
-        ``unsuccessful_runs`` do not count this run yet."""
-        finished_rows = [row for row in range(self._rows) if self.name(row) in self.by_name]
-        for start in range(0, len(finished_rows), _BATCH):
-            rows = [self._row(row) for row in finished_rows[start : start + _BATCH]]
+        """Yields one row per capture, in their order (``RECORD_SCHEMA``). Their ``unsuccessful_runs`` do not count this
+        run yet."""
+        for start in range(0, self._rows, _BATCH):
+            rows = [self._row(row) for row in range(start, min(start + _BATCH, self._rows))]
             yield pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
 
     def _row(self, row: int) -> Row:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.archive import record as flag
@@ -33,6 +34,20 @@ class ExpectedRecord:
     url: str | None
     surtkey: str | None
     digest: str | None
+
+
+def expected_record(row: Mapping[str, Any]) -> ExpectedRecord:
+    """Returns the record that the index predicts for a row of ``captures`` or ``records``."""
+    return ExpectedRecord(
+        crawl=row["crawl"],
+        archive_format=row["archive_format"],
+        key=row["warc_filename"],
+        offset=row["warc_record_offset"],
+        length=row["warc_record_length"] or None,
+        url=row["url"],
+        surtkey=row["url_surtkey"],
+        digest=row["content_digest"],
+    )
 
 
 @dataclass(frozen=True, slots=True)

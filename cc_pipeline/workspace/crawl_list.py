@@ -64,7 +64,9 @@ def read_crawl_list(settings: Settings, download: Callable[[], bytes]) -> CrawlL
     """
     path = settings.cache_path / "collinfo.json"
     copy = _last_good(path)
-    if copy is not None and _is_fresh(settings, copy):
+    # only the public list is cached; a local or private list may change at any moment
+    is_public = host_of(settings.collinfo) == host_of(DEFAULT_COLLINFO)
+    if copy is not None and is_public and timedelta(0) <= datetime.now(UTC) - copy.read_at < _A_DAY:
         return copy
     failed = _failed_lately(settings)
     if failed is None:
@@ -121,17 +123,6 @@ def _list_fault(problem: str) -> EnvironmentFault:
     return EnvironmentFault(problem, "Check that CC_PIPELINE_COLLINFO names a collinfo.json, or try later.")
 
 
-def _is_fresh(settings: Settings, copy: CrawlList) -> bool:
-    # only the public list is cached; a local or private list may change at any moment
-    public = host_of(settings.collinfo) == host_of(DEFAULT_COLLINFO)
-    return public and timedelta(0) <= datetime.now(UTC) - copy.read_at < _A_DAY
-
-
-def _has_own_host(settings: Settings) -> bool:
-    """Whether the list is on a host of its own, which may be dead while the source answers."""
-    return scheme_of(settings.collinfo) in ("http", "https") and settings.collinfo.rpartition("/")[0] != settings.source
-
-
 def _failure_path(settings: Settings) -> Path:
     return settings.cache_path / "collinfo.failed.json"
 
@@ -154,8 +145,9 @@ def _failed_lately(settings: Settings) -> EnvironmentFault | None:
 
 
 def _remember(settings: Settings, fault: EnvironmentFault) -> None:
-    if not _has_own_host(settings):
-        return
+    is_remote = scheme_of(settings.collinfo) in ("http", "https")
+    if not is_remote or settings.collinfo.rpartition("/")[0] == settings.source:
+        return  # only a host of its own may be dead while the source answers
     document = {"list": settings.collinfo, "what": fault.problem, "advice": fault.advice}
     try:
         write_whole(_failure_path(settings), json.dumps(document).encode())

@@ -19,7 +19,7 @@ from cc_pipeline.checks.outputs import (
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.snapshot import read_pinned_versions
-from cc_pipeline.lake.vacuum import vacuum_now
+from cc_pipeline.lake.vacuum import vacuum
 from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.publish.publish import find_publication_lag
 from cc_pipeline.workspace.workspace import Workspace
@@ -165,7 +165,7 @@ def test_what_maintenance_deletes_afterwards_is_no_change(reopened: Callable[...
         lake.commit("captures", lake.read("captures"), [{"crawl": NEW, "target": SITE}], {})
     publish(workspace)
     before = lake.version("captures")
-    assert vacuum_now(lake, "captures")
+    assert vacuum(lake, "captures", None)
     assert lake.version("captures") > before, "the library notes in the log what it deletes"
     assert (find_publication_lag(workspace), doctor(workspace)[0]) == (None, "ok")
     assert published_verdict(workspace, Scope()).passed

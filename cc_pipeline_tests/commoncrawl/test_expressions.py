@@ -119,7 +119,7 @@ def test_what_is_not_known_does_not_match() -> None:
         ("(prank10 > 5", r"\) is missing"),
         ("prank10", "is no condition"),
         ("5", "is no condition"),
-        ("host > 5", "a text is compared with a number"),
+        ("host > 5", "a text cannot be compared with a number"),
         ("host + 1 > 5", "is a text where a number is needed"),
         ("not prank10", "is a number where a truth is needed"),
         ("prank10 like '5'", "is a number where a text is needed"),

@@ -403,5 +403,5 @@ def test_a_message_names_the_first_and_counts_the_others() -> None:
     failed = [FailedPartition(f"C|t{number}", "EnvironmentFault", f"reason {number}\nadvice") for number in range(8)]
     assert summarize_failures(failed[:1], 1) == "reason 0\nadvice"
     text = summarize_failures(failed, 200)
-    assert text.startswith("8 of 200 partitions failed, all others succeeded. C|t0: reason 0; C|t1: reason 1")
+    assert text.startswith("8 of 200 partitions failed, the others are done. C|t0: reason 0; C|t1: reason 1")
     assert text.endswith("C|t4: reason 4; and 3 more\nadvice")

@@ -218,7 +218,7 @@ def test_without_another_index_the_advice_is_to_harvest_the_subset(bucket: Bucke
 
 @pytest.mark.matrix
 @pytest.mark.parametrize(
-    ("at", "is_there"), [("put_rows", False), ("commit_actions", False), ("commit_durably", False), ("sync_log", True)]
+    ("at", "is_there"), [("put_files", False), ("commit_actions", False), ("commit_durably", False), ("sync_log", True)]
 )
 def test_a_crawl_whose_addition_is_killed_is_there_whole_or_as_it_was(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str, is_there: bool
@@ -234,7 +234,7 @@ def test_a_crawl_whose_addition_is_killed_is_there_whole_or_as_it_was(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(adding if at == "put_rows" else Lake, {"sync_log": "_sync_log"}.get(at, at), killed)
+        patched.setattr(adding if at == "put_files" else Lake, {"sync_log": "_sync_log"}.get(at, at), killed)
         with pytest.raises(KeyboardInterrupt):
             commit_row_groups(robots, [NEW])
     later = workspace_of(bucket[0], tmp_path / "home", subsets=("warc", "robotstxt"))

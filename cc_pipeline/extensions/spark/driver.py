@@ -383,7 +383,6 @@ def _merge_task_results(
         adopted=sum(records_result.adopted for records_result in results),
         requests=sum(records_result.requests for records_result in results),
         bytes=sum(records_result.bytes for records_result in results),
-        seconds=sum(records_result.seconds for records_result in results),
         files=tuple(sorted(files)),
         stored=frozenset().union(*(records_result.stored for records_result in results)),
         settled=leftovers.settled(

@@ -98,7 +98,7 @@ def test_tasks_and_results_are_the_same_after_they_were_json() -> None:
         tally._get_pending("a", reason).add(tally._get_pending("b", reason))
     promise = ExpectedRecord(NEW, "warc", "k", 1, None, "u", None, None)
     result = RecordsResult(
-        1, 2, 3, 4, 5.0, ("f",), frozenset({"g"}), (), 1, True, True, {"fetched": 1}, ("n",), {"place": promise}, 0
+        1, 2, 3, 4, ("f",), frozenset({"g"}), (), 1, True, True, {"fetched": 1}, ("n",), {"place": promise}, 0
     )
     added = AddedFile("records", "p", NEW, 1, 2, "a", "b", {"x": "y"}, {"x": 1})
     done = FetchTaskResult(result, 1, Written([added], tally), None, (opening,))
