@@ -84,7 +84,7 @@ def asked(workspace: Workspace, crawl: str, *, made: bool = True) -> list[str]:
     located, fetched, _ = extract(workspace, SITE, crawl=crawl)
     assert (located.fresh_slices, fetched.rows) == (made, located.rows)
     assert extract(workspace, SITE, crawl=crawl)[0].fresh_slices == 0
-    return [note for note in located.notes if "stay in" in note]
+    return [note for note in located.notes if "are kept in" in note]
 
 
 def test_an_index_with_holes_takes_away_nothing_of_a_whole_one(bucket: Bucket, tmp_path: Path) -> None:

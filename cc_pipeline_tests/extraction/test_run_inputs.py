@@ -353,14 +353,14 @@ from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.run import extract
 from cc_pipeline.lake.lake import Lake
-real, left = Lake._write, [{stop}]
-def write(self, spec, *rest):
-    real(self, spec, *rest)
-    if spec.name == "records" and left[0]:
+real, left = Lake.replace_slices, [{stop}]
+def replace(self, table, *rest):
+    real(self, table, *rest)
+    if table == "records" and left[0]:
         left[0] = 0
         print("now", flush=True)
         input()
-Lake._write = write
+Lake.replace_slices = replace
 with open_workspace(load_settings({{}}, source={source!r}, home={home!r}, lake={lake!r})) as one:
     one.register_targets([parse_target("example.com")])
     for made in extract(one, [("CC-MAIN-2024-22", "example.com")], {tables!r}):
@@ -397,14 +397,14 @@ from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.run import extract
 from cc_pipeline.lake.lake import Lake
-real, left = Lake._write, [True]
-def write(self, spec, *rest):
-    if spec.name == {table!r} and left[0]:
+real, left = Lake.replace_slices, [True]
+def replace(self, table, *rest):
+    if table == {table!r} and left[0]:
         left[0] = False
         print("now", flush=True)
         input()
-    real(self, spec, *rest)
-Lake._write = write
+    real(self, table, *rest)
+Lake.replace_slices = replace
 with open_workspace(load_settings({{}}, source={source!r}, home={home!r}, lake={lake!r})) as one:
     target = parse_target({text!r})
     one.register_targets([target])

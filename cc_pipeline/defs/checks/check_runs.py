@@ -299,9 +299,10 @@ def no_failed_partitions(
     keys = ["|".join(pair) for pair in failed]
     pair, worst = max(failed.items(), key=lambda pair_failure: pair_failure[1].times)
     reason = _find_reasons(instance, failing, {partition_key(*pair): worst.run_id})[partition_key(*pair)]
+    times_text = f" {worst.times:,} times in a row, last" if worst.times > 1 else ""
     message = (
         f"{_count_failed(len(keys))} not succeeded since: {abbreviate_keys(keys)}\n"
-        f"{partition_key(*pair)} failed {worst.times:,} times in a row, last in the run {worst.run_id}: {reason}\n"
+        f"{partition_key(*pair)} failed{times_text} in the run {worst.run_id}: {reason}\n"
         "Fix the reason, then materialize these partitions again"
     )
     return CheckResult(name, "warn", message, {"partitions": len(keys)})

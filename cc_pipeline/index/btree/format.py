@@ -51,7 +51,9 @@ def pack_pointer(segment: int, date: int, partition: int, offset: int, size: int
 def unpack_pointer(value: bytes) -> Pointer:
     """Returns the five numbers of a 32-byte value. Raises ``DataFault`` for any other length."""
     if len(value) != POINTER.size:
-        raise DataFault(DataKind.MALFORMED, "pointer", None, f"{len(value)} bytes where {POINTER.size} were expected")
+        raise DataFault(
+            DataKind.MALFORMED, "pointer", None, f"a pointer has {len(value)} bytes instead of {POINTER.size}"
+        )
     return Pointer(*POINTER.unpack(value))
 
 

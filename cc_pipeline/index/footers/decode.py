@@ -206,15 +206,13 @@ def column_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColu
     return column
 
 
-def chunk_cells(file: FooterRows) -> Cells:
-    """Returns the walk's chunks as numbers: row groups x ``names`` x ``CHUNK_FIELDS``."""
-    return np.frombuffer(file.walk.chunks, dtype=np.int64).reshape(-1, len(file.names), len(CHUNK_FIELDS))
-
-
 def _run_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColumn:
     first = files[0]
     name, orders = first.stat_columns[index], first.walk.orders
-    cells = np.concatenate([chunk_cells(file)[:, index, _STATISTICS_FIELDS] for file in files])
+    # row groups x names x fields
+    shape = (-1, len(first.names), len(CHUNK_FIELDS))
+    cells = np.frombuffer(b"".join(file.walk.chunks for file in files), dtype=np.int64).reshape(shape)
+    cells = cells[:, index, _STATISTICS_FIELDS]
     flags, ordinals = cells[:, 0], cells[:, 1]
     column = first.schema.column(name)
     if column is None or not len(flags):

@@ -108,10 +108,9 @@ def fetch_pieces(
     return data_by_piece
 
 
-def coalesce(pieces: Iterable[Piece], gap: int | None = None, span: int = SPAN) -> list[list[Piece]]:
-    """Groups pieces into runs for one request each: at most ``gap`` bytes (``GAP``) apart, and at most ``span`` bytes
-    long unless a single piece is longer."""
-    gap = GAP if gap is None else gap
+def coalesce(pieces: Iterable[Piece]) -> list[list[Piece]]:
+    """Groups pieces into runs for one request each: at most ``GAP`` bytes apart, and at most ``SPAN`` bytes long unless
+    a single piece is longer."""
     runs: list[list[Piece]] = []
     end = 0
     for piece in sorted(set(pieces)):
@@ -120,8 +119,8 @@ def coalesce(pieces: Iterable[Piece], gap: int | None = None, span: int = SPAN) 
         if (
             last is not None
             and last[0].key == piece.key
-            and piece.offset - end <= gap
-            and max(end, piece_end) - last[0].offset <= span
+            and piece.offset - end <= GAP
+            and max(end, piece_end) - last[0].offset <= SPAN
         ):
             last.append(piece)
             end = max(end, piece_end)

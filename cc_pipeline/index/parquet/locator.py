@@ -25,7 +25,7 @@ from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.gaps import subset_flags
 from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult, RangesOf, TargetRouter, surt_ranges
 from cc_pipeline.index.parquet.chunk_locations import KEY, RowGroupLocation, requested_columns, unread_notes
-from cc_pipeline.index.parquet.cost_estimate import index_bytes, likely_bytes, max_requests
+from cc_pipeline.index.parquet.cost_estimate import index_pieces, likely_bytes, max_requests
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
 from cc_pipeline.index.parquet.finder import RowGroupFinder
 from cc_pipeline.index.parquet.read import RowGroupQuery, RowGroupRows, Rows, read_rows
@@ -201,7 +201,8 @@ class ParquetLocator:
             names = requested_columns(self.columns, place.file)
             columns = [place.columns[name] for name in names if name in place.columns]
             requests += max_requests(place, columns)
-            size += sum(column.size + index_bytes(column, place.rows) + GAP for column in columns)
+            indexes = [piece for column in columns for piece in index_pieces(place.file.path, column, place.rows)]
+            size += sum(column.size + GAP for column in columns) + sum(piece.length for piece in indexes)
             likely += likely_bytes(place, columns)
         files = len({place.file.path for place in places})
         return LookupEstimate(files, len(places), requests, size, self._finder.gaps(crawl, subsets), likely)

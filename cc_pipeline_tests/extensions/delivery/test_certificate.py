@@ -60,7 +60,7 @@ def test_a_fault_of_an_index_names_no_path_in_the_certificate(bucket: Bucket, tm
     catalog.write_bytes(b"no catalog" * 1_000)
     document = certify(workspace, [parse_target(SITE)], [NEW], Provenance(), tmp_path / "site.json", told.append)
     [crawl] = document["crawls"]
-    assert crawl["findings"][0] == "parquet was not searched: it could not be read"
+    assert crawl["findings"][0] == "parquet was not searched: the index could not be read"
     assert any(str(catalog) in one for one in told)
     for written in tmp_path.glob("site.*"):
         assert str(tmp_path).encode() not in written.read_bytes()
