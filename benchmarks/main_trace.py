@@ -71,7 +71,7 @@ STORY = {
     ],
     "publish": [("publish/publish.py", "publish_warehouse")],
     "report": [("extraction/crawl_plan.py", "compare_plans")],
-    "commit": [(_LAKE, "Lake._write")],
+    "commit": [(_LAKE, "Lake.replace_slices")],
     "request": _COUNTED["requests"],
 }
 #: The function after which all pages are there.

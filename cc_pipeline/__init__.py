@@ -78,8 +78,8 @@ def describe_missing_modules() -> str | None:
 
 @cache
 def _warn_of_old_modules() -> None:
-    text = "The compiled modules were built from other sources: Python does their work, many times slower"
-    warnings.warn(f"{text}. `make setup` builds them.", RuntimeWarning, stacklevel=3)
+    text = "The compiled modules were built from other source code and are not used: pages parse many times slower"
+    warnings.warn(f"{text}. Run `make setup` to build the modules again.", RuntimeWarning, stacklevel=3)
 
 
 def __getattr__(name: str) -> Any:

@@ -71,7 +71,7 @@ def split_access(address: str) -> tuple[str, Access]:
     access = Access(unquote(user), unquote(password), parts.query)
     if access and parts.scheme not in _WEB:
         raise UserInputError(
-            f"{redact_address(address)} takes no credentials in its address; log in with the AWS tools, or set "
+            f"{redact_address(address)} must not contain credentials; log in with the AWS tools, or set "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     return _bare(parts), access

@@ -57,9 +57,9 @@ def _parts(key_prefix: str | Sequence[str]) -> tuple[str, ...]:
 
 
 class _ScaffoldParams(BaseModel):
-    home: str = Field(default="cc_home", description="Folder of the home, from the project's folder.")
-    source: str | None = Field(default=None, description="Root of a Common Crawl bucket; Common Crawl's own if not.")
-    prefix: str | None = Field(default=None, description="Before every name; for a second home.")
+    home: str = Field(default="cc_home", description="Folder of the home, relative to the project.")
+    source: str | None = Field(default=None, description="Root of the bucket to read (default: Common Crawl's).")
+    prefix: str | None = Field(default=None, description="Prefix of all asset keys, for a second home.")
 
 
 class CommonCrawlScaffolder(dg.Scaffolder[_ScaffoldParams]):

@@ -129,8 +129,8 @@ _NO_ROOM_WORDS: Final = ("No space left", "ENOSPC", "os error 28")
 def describe_unknown_name(kind: str, name: str, valid_names: Collection[str]) -> str:
     """Returns a message that ``name`` is no valid ``kind``, with similar and all valid names."""
     similar = get_close_matches(name, valid_names, 3)
-    hint = f"did you mean {' or '.join(similar)}? " if similar else ""
-    return f"{hint}there is no {kind} {name[:120]}; there are {', '.join(valid_names)}"
+    hint = f" (did you mean {' or '.join(similar)}?)" if similar else ""
+    return f"there is no {kind} {name[:120]}{hint}; there are {', '.join(valid_names)}"
 
 
 def disk_is_full(error: BaseException) -> bool:
@@ -157,5 +157,5 @@ def disk_trouble(path: Path) -> Iterator[None]:
     except OSError as error:
         advice = f"Check that {path.parent} can be written to"
         if error.errno in _NO_ROOM:
-            advice = "Free some space; what is complete is kept and the next run goes on from there"
+            advice = "Free some space and run it again: completed work is kept, and the run continues from there"
         raise PlaceFault(f"{path} cannot be written: {error.strerror or error}", advice) from error

@@ -168,11 +168,11 @@ def collect(joint: str, *arguments: Any, reserved_names: Collection[str] = ()) -
             contribution = _check_shape(joint, getattr(extension, joint)(*arguments))
             names = [*contribution] if joint in _BY_NAME else []
             if name := next((name for name in names if name in owners), None):
-                raise ValueError(f"the name {name} is taken by {owners[name]}")
+                raise ValueError(f"the name {name} is already used by {owners[name]}")
             owners |= dict.fromkeys(names, f"the extension {extension.name}")
             collected[extension.name] = contribution
         except CcPipelineError as error:
-            warnings.warn(f"the extension {extension.name} contributes no {joint} now: {error}", stacklevel=2)
+            warnings.warn(f"{joint} of the extension {extension.name} are missing in this run: {error}", stacklevel=2)
         except Exception as error:  # any error costs only this extension
             refuse(extension.name, f"{joint}: {type(error).__name__}: {error}")
     return collected
@@ -181,7 +181,7 @@ def collect(joint: str, *arguments: Any, reserved_names: Collection[str] = ()) -
 def _check_shape(joint: str, contribution: Any) -> Any:
     """Returns the contribution. Raises ``TypeError`` if it is no mapping or sequence, as the joint demands."""
     if joint in _BY_NAME and not isinstance(contribution, Mapping):
-        raise TypeError(f"{contribution!r} is no mapping by name")
+        raise TypeError(f"{contribution!r} is not a mapping with names as keys")
     return tuple(contribution) if joint in _IN_A_ROW else contribution
 
 
@@ -191,7 +191,7 @@ def _find(names_text: str) -> tuple[InstalledExtension, ...]:
     installed: dict[str, InstalledExtension] = {}
     for name, origin, load in (*_find_own(), *_find_foreign()):
         if name in installed:
-            problem = f"{installed[name].origin} has an extension of this name too"
+            problem = f"{installed[name].origin} provides an extension with the same name, which is used instead"
             installed[f"{name} ({origin})"] = InstalledExtension(name, origin, None, problem)
         elif name in left_out:
             installed[name] = InstalledExtension(name, origin, None, _LEFT_OUT)
@@ -207,10 +207,10 @@ def _load(name: str, origin: str, load: Callable[[], object]) -> InstalledExtens
         return InstalledExtension(name, origin, None, f"{type(error).__name__}: {error}")
     if not isinstance(value, Extension):
         return InstalledExtension(
-            name, origin, None, f"is {type(value).__name__}, and no cc_pipeline.extension.Extension"
+            name, origin, None, f"its value is {type(value).__name__}, not a cc_pipeline.extension.Extension"
         )
     if value.name != name:
-        return InstalledExtension(name, origin, None, f"calls itself {value.name!r}")
+        return InstalledExtension(name, origin, None, f"its Extension has another name, {value.name!r}")
     return InstalledExtension(name, origin, value)
 
 

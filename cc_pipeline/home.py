@@ -95,12 +95,12 @@ def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
     if note is None and not (place / "tables").exists():
         return None
     raise EnvironmentFault(
-        f"{home} holds tables, and its {NOTE} does not say of which source"
+        f"{home} has tables, but no {NOTE} that names the source of the tables"
         if note is None
-        else f"{home / NOTE} is damaged, so that nothing says of which source the tables of this home are",
-        "Put the file back from a copy, or write into it whose tables these are: "
-        '{"source": "https://data.commoncrawl.org"} or the folder or address that they were made from. '
-        "With another source rows would be replaced by that one's. Nothing was changed.",
+        else f"{home / NOTE} is damaged, so the source of the tables in this home is not known",
+        "Nothing was changed. Restore the file from a backup, or write the source of the tables into it: "
+        '{"source": "https://data.commoncrawl.org"}, or the folder or address that was used. '
+        "A wrong source would replace the rows.",
     )
 
 
@@ -247,9 +247,10 @@ def refuse_unknown_layout(place: str, note: HomeNote) -> None:
     if not OLDEST_LAYOUT <= note.layout <= LAYOUT:
         supported = f"layout {LAYOUT}" if OLDEST_LAYOUT == LAYOUT else f"layouts {OLDEST_LAYOUT} to {LAYOUT}"
         raise UnknownLayout(
-            f"{place} has layout {note.layout}; this version of cc_pipeline knows {supported}",
-            "Use the version of cc_pipeline that made it, or begin a new home: set CC_PIPELINE_HOME (and "
-            "CC_PIPELINE_LAKE, where it is set) to another place. Nothing was changed.",
+            f"{place} was made by another version of cc_pipeline: its files have layout {note.layout}, and "
+            f"this version reads {supported}",
+            "Nothing was changed. Use the version that made the home, or begin a new home: set CC_PIPELINE_HOME (and "
+            "CC_PIPELINE_LAKE, where it is set) to another folder or address.",
         )
 
 

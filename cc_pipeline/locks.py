@@ -50,8 +50,8 @@ def locked(path: Path, timeout: float | None = None, waiting: Callable[[], objec
             except BlockingIOError:
                 if until is not None and time.monotonic() > until:
                     raise LockTimeout(
-                        f"another process has held {path} for more than {timeout:.0f} seconds",
-                        "Wait for its end, then run this again.",
+                        f"another process has locked {path} for more than {timeout:.0f} seconds",
+                        "Wait until the other process has finished, then run the command again.",
                     ) from None
                 if waiting is not None:
                     waiting()

@@ -36,7 +36,8 @@ def report_refusal(host: str, reason: str, seconds_left: float, until: str) -> N
         WAITING,
         round(seconds_left),
         None,
-        f"{host} refuses ({reason}): next try in {seconds_left:.0f} s, at {until}. Ctrl-C keeps everything{hint}",
+        f"{host} refuses requests ({reason}): next try in {seconds_left:.0f} s, at {until}. "
+        f"Ctrl-C stops the run and keeps what was fetched{hint}",
     )
 
 

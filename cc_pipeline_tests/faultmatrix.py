@@ -29,7 +29,8 @@ from cc_pipeline.extraction.fetch_counts import mismatched_rows, unsettled_rows
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.loss_policy import MAX_RECHECKED_FILES
 from cc_pipeline.extraction.refetch import replay_records
-from cc_pipeline.records.range_plan import Coalescing, PlannedRange, RecordOptions, plan_ranges
+from cc_pipeline.records.orders import RecordOptions
+from cc_pipeline.records.range_plan import Coalescing, PlannedRange, plan_ranges
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.testing.mini_crawl.generate import ensure

@@ -49,7 +49,7 @@ def test_what_is_wrong_with_a_home_costs_an_extension_nothing_later(monkeypatch:
         return ["a check"]
 
     install(monkeypatch, Extension(name="looks", summary="Looks.", checks=look))  # type: ignore[arg-type]
-    with pytest.warns(UserWarning, match="the extension looks contributes no checks now: the disk is away"):
+    with pytest.warns(UserWarning, match="checks of the extension looks are missing in this run: the disk is away"):
         assert collect("checks", load_settings({})) == {}
     assert problems() == {}
     assert collect("checks", load_settings({})) == {"looks": ("a check",)}
@@ -95,7 +95,7 @@ def test_the_second_extension_with_a_name_is_refused_and_the_first_is_used(
     install(monkeypatch, *values, GOOD)
     ask()
     assert [*problems()] == ["second"]
-    assert problems()["second"].startswith(f"{joint}: ") and "the name twice is taken" in problems()["second"]
+    assert problems()["second"].startswith(f"{joint}: ") and "the name twice is already used" in problems()["second"]
     assert [one.name for one in extension.extensions()] == ["first", "good"]
     # whoever only lists them sees it too
     install(monkeypatch, *values)
@@ -109,4 +109,4 @@ def test_no_extension_takes_a_name_of_the_core(joint: str, name: str, monkeypatc
     install(monkeypatch, Extension(name="greedy", summary="Greedy.", **{joint: lambda: {name: handed_in}}), GOOD)  # type: ignore[arg-type]
     assert isinstance(find_engine(LOCAL), LocalRunEngine)
     assert find_formats()["csv"] is not ROWS and find_commands()["run"].call is not shout
-    assert problems()["greedy"].startswith(f"{joint}: ") and f"the name {name} is taken" in problems()["greedy"]
+    assert problems()["greedy"].startswith(f"{joint}: ") and f"the name {name} is already used" in problems()["greedy"]

@@ -52,7 +52,7 @@ def test_another_source_is_refused_whatever_became_of_the_note(
     with pytest.raises(UserInputError, match="holds tables of"):
         workspace_of(other, home).lake.read("targets")
     (home / NOTE).write_text(json.dumps({"source": str(other), "layout": LAYOUT}))
-    with pytest.raises(UserInputError, match=f"at a new address, delete .*{LAKE_NOTE}"):
+    with pytest.raises(UserInputError, match=f"are the same source, delete .*{LAKE_NOTE}"):
         workspace_of(other, home).lake.read("targets")
     (home / "lake" / LAKE_NOTE).unlink()
     assert workspace_of(other, home).lake.read("targets").num_rows == 0
@@ -63,7 +63,7 @@ def test_tables_of_which_nothing_says_whose_they_are_are_refused(bucket: Bucket,
     (home / "lake" / LAKE_NOTE).unlink()
     lose(home / NOTE, left)
     for arguments in ({}, {"source": str(bucket[0])}):
-        with pytest.raises(EnvironmentFault, match="write into it whose tables these are"):
+        with pytest.raises(EnvironmentFault, match="write the source of the tables into it"):
             load_settings({}, home=str(home), **arguments)
     # what the message says to do
     (home / NOTE).write_text(json.dumps({"source": str(bucket[0])}))
@@ -78,7 +78,7 @@ def test_a_lake_in_another_folder_of_the_home_is_guarded_too(bucket: Bucket, tmp
     with pytest.raises(UserInputError, match="holds tables of"):
         workspace_of(copy_of(bucket[0], tmp_path / "other"), home, lake=str(lake)).lake.read("targets")
     (lake / LAKE_NOTE).unlink()
-    with pytest.raises(EnvironmentFault, match="write into it whose tables these are"):
+    with pytest.raises(EnvironmentFault, match="write the source of the tables into it"):
         workspace_of(bucket[0], home, lake=str(lake)).lake.read("targets")
 
 
@@ -122,7 +122,7 @@ def test_a_home_of_another_layout_is_refused_and_left_alone(home: Path, layout: 
     note.write_text(json.dumps(json.loads(note.read_text()) | {"layout": layout}))
     before = note.read_text()
     settings = load_settings({}, home=str(home))
-    with pytest.raises(UnknownLayout, match=f"(?s)layout {layout}; this version .* knows layout {LAYOUT}.*new home"):
+    with pytest.raises(UnknownLayout, match=f"(?s)layout {layout}, and this version reads layout {LAYOUT}.*new home"):
         workspace_of(settings.source, home).lake.read("targets")
     assert note.read_text() == before
     [finding] = [finding for finding in examine(settings) if finding.topic == "layout"]
@@ -131,4 +131,4 @@ def test_a_home_of_another_layout_is_refused_and_left_alone(home: Path, layout: 
 
 def test_doctor_tells_the_layout(home: Path) -> None:
     [finding] = [found for found in examine(load_settings({}, home=str(home))) if found.topic == "layout"]
-    assert (finding.level, finding.text) == ("ok", f"{LAYOUT}, the newest")
+    assert (finding.level, finding.text) == ("ok", f"the home's tables have layout {LAYOUT}, the newest")

@@ -123,7 +123,7 @@ def test_a_home_remembers_its_source_and_refuses_another(tmp_path: Path) -> None
         ("RATE", "nan", "above 0"),
         ("SOURCE", "ftp://x", "use a folder"),
         ("SOURCE", "s3://", "no host or bucket"),
-        ("REDIRECTS", "https://me:pw@cdn.example", "names of hosts"),
+        ("REDIRECTS", "https://me:pw@cdn.example", "host names"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_named(tmp_path: Path, name: str, value: str, told: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import cc_pipeline
 from cc_pipeline.extraction.engine import LocalEngine
-from cc_pipeline.records.range_plan import RecordOptions
+from cc_pipeline.records.orders import RecordOptions
 
 #: Rooms whose constants are all named here, in ``SHRUNK`` or in ``STAYS``.
 ROOMS: Final = ("lake", "records", "extraction", "maintenance")
@@ -53,7 +53,7 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
     "lake.adding": {"_SORT_BYTES": 8 << 10, "_NARROW_ROWS": 16},
     "lake.snapshot": {"_FEW_FILES": 2, "_FEW_ROWS": 10},
     "records.storage": {"_LISTING_THRESHOLD": 2},
-    "records.retry_scheduler": {"_KEPT_BYTES": 4 << 10},
+    "records.capture_states": {"_KEPT_BYTES": 4 << 10},
     "records.outcomes": {"_BATCH": 16},
     "records.reading": {"WINDOW": 8 << 10, "_WINDOW_ROWS": 8, "_GAP": 1 << 10},
     "records.range_plan": {"SHORT_RANGE": 16 << 10, "FIRST_READ": 4 << 10, "_PRICED": 8},

@@ -13,9 +13,8 @@ from pathlib import Path
 from cc_pipeline.extension import collect, find_extensions
 
 ROOT = Path(__file__).resolve().parents[1]
-_LEFT_OUT = shutil.ignore_patterns(
-    ".*cache*", ".git", ".venv*", "__pycache__", "*.egg-info", "build", "data", "dist", "results"
-)
+#: Compiled modules are copied too: to compile all of them anew takes longer than what is asked of a copy.
+_LEFT_OUT = shutil.ignore_patterns(".*cache*", ".git", ".venv*", "*.egg-info", "build", "data", "dist", "results")
 _BLOCK = re.compile(r"(?:^#.*\n)*^\[\[tool\.setuptools\.ext-modules\]\]\n(?:.+\n)*", re.MULTILINE)
 
 

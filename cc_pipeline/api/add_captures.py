@@ -50,12 +50,12 @@ class AddedCaptures:
         counts_text = ", ".join(f"{crawl}: {count:,}" for crawl, count in self.held.items())
         wrong = [f"row {row}: {reason}" for row, reason in self.wrong.first]
         problems = (
-            [f"{format_count(self.wrong.count, 'row')} could not be used: {'; '.join(wrong)}"]
+            [f"{format_count(self.wrong.count, 'row')} of the file could not be used: {'; '.join(wrong)}"]
             if self.wrong.count
             else []
         )
         blocked = (
-            [f"{format_count(self.blocked, 'capture')} of blocked or unknown sites: a run skips them"]
+            [f"{format_count(self.blocked, 'capture')} of blocked or unknown sites: no run fetches these captures"]
             if self.blocked
             else []
         )
@@ -125,13 +125,16 @@ def add_captures(
         counts = sum(by_crawl.values(), Counts())
         if not counts.matched + counts.new:
             problems = "".join(f"; row {row}: {reason}" for row, reason in wrong.first[:3])
-            raise UserInputError(f"no row of {file} has a capture that can be located{problems}")
+            raise UserInputError(
+                f"nothing was added: no row of {file} has a usable location or a URL that the index lists{problems}"
+            )
         is_defined = bool(read_definitions(workspace.lake, [target.slug]))
         if is_defined and (counts.new or counts.unmatched or counts.changed) and not (extend or replace):
             raise UserInputError(
-                f"{target.definition} has {counts.earlier:,} captures; {file} has {counts.new:,} new ones, lacks "
-                f"{counts.unmatched:,}, and differs in {counts.changed:,}. Nothing was changed: --add also stores the "
-                "new ones, --replace stores exactly the file, --name NAME stores it as another target"
+                f"nothing was changed: {target.definition} exists with {counts.earlier:,} captures. {file} has "
+                f"{counts.new:,} new captures, lacks {counts.unmatched:,}, and has other values for "
+                f"{counts.changed:,}: add --add to store the new captures too, --replace to store exactly the file, or "
+                "--name NAME to store the file as another target"
             )
         adding.commit()
         counts_by_crawl = {
@@ -180,7 +183,7 @@ def _make_lookup(workspace: Workspace, *, harvest: bool) -> CaptureLookup:
         try:
             sources = find_index_sources(workspace, crawl, settings.index, harvest=harvest)
         except NoIndex as fault:
-            get_reporter().note(f"{crawl} is left out: {fault.problem}. {fault.advice}")
+            get_reporter().note(f"{crawl} is skipped: {fault.problem}. {fault.advice}")
             return ()
         with get_reporter().bars():
             answer = look_up(crawl, settings.subsets, targets, sources, via=settings.index)
@@ -206,9 +209,10 @@ def _confirm_cost(workspace: Workspace, by_url: UrlRequests, rows: OrderedRows, 
             continue
         price = price_lookup(crawl, settings.subsets, [target_of(group)], sources, via=settings.index)
         requests += price.requests
-    estimate = f"looking {by_url.rows:,} URLs up takes at most {requests:,} requests"
+    estimate = f"looking up {by_url.rows:,} URLs takes at most {requests:,} requests to the source"
     get_reporter().notice(estimate)
     if requests > settings.max_requests and not yes and not get_reporter().agrees("Go on?"):
         raise UserInputError(
-            f"{estimate}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) confirm the cost with --yes"
+            f"{estimate}, more than CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}), so nothing was looked up. "
+            "Confirm the cost with --yes"
         )

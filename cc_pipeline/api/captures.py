@@ -122,7 +122,7 @@ class Captures(Rows):
 
     def _preview(self) -> tuple[str, MemoryRows | None]:
         if self._last is None:
-            return f"{self._description}; the index is asked when they are read, as by head()", None
+            return f"{self._description}; not read yet: head() or a loop searches the index", None
         import pyarrow as pa
 
         from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
@@ -131,7 +131,7 @@ class Captures(Rows):
         schema = pa.schema([NAMED_CAPTURES.field(name) for name in self._columns])
         rows = MemoryRows(pa.Table.from_batches(first, schema))
         if count is None:
-            return f"{self._description}; the first that were read", rows
+            return f"{self._description}; only the first captures were read", rows
         return f"{self._description}; {format_count(count, 'capture')} when they were last read", rows
 
 

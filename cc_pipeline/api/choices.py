@@ -38,13 +38,16 @@ def change_choices(settings: Settings, choices: Mapping[str, str | bool], *, yes
     changes = {name: value for name, value in choices.items() if getattr(settings, name) != value}
     pages = open_lake(settings).pin("page_metadata").rows if changes else 0
     differences = "; ".join(
-        f"{name} is {format_setting(getattr(settings, name))} in this home, and {format_setting(value)} is asked for"
+        f"this home uses {name}={format_setting(getattr(settings, name))}, and you set {format_setting(value)}"
         for name, value in changes.items()
     )
     if pages and not yes:
-        consequence = f"{pages:,} pages would be parsed again, each target's with its next run"
+        consequence = f"the next run of each target would parse its pages again ({pages:,} pages in all)"
         if "digest_policy" in changes:
-            consequence = f"the records of {pages:,} pages would be verified again, and the pages parsed again"
+            consequence = (
+                "the next run of each target would verify its records and parse its pages again "
+                f"({pages:,} pages in all)"
+            )
         if not get_reporter().agrees(f"{differences}: {consequence}. Change it?"):
             names = " and ".join(f"{PREFIX}{name.upper()}" for name in changes)
             raise UserInputError(
@@ -64,7 +67,9 @@ def read_choices(settings: Settings, texts: Mapping[str, str]) -> dict[str, str 
     unknown_names = [name for name in texts if name not in CHOICES]
     if unknown_names:
         name = unknown_names[0]
-        raise UserInputError(f"{name} does not belong to a home; set {PREFIX}{name.upper()} (see docs/settings.md)")
+        raise UserInputError(
+            f"a home does not store the setting {name}; set the variable {PREFIX}{name.upper()} (see docs/settings.md)"
+        )
     environ = {PREFIX + name.upper(): text for name, text in texts.items()}
     # parsed as for a home without choices
     fresh = load_settings(environ, home=str(settings.home / "nothing"), source=settings.source_text)

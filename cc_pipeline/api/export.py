@@ -96,7 +96,10 @@ def export(
     set: the file is there, and the error's ``report`` is the ``Export``.
     """
     if str(out) == STANDARD_INPUT:
-        raise UserInputError("--out names a file or folder; to write rows to standard output: cc-pipeline sql --csv")
+        raise UserInputError(
+            "--out - is not supported: export writes a file or folder. To write rows to standard output: "
+            "cc-pipeline sql --csv"
+        )
     formats = find_formats()
     format_name = format or _guess_format(out, formats)
     check_format(format_name, tuple(formats))
@@ -116,7 +119,9 @@ def export(
             )
         tables = () if query else (export_format.only_table,)
     if (query or folder) and (targets or crawls):
-        raise UserInputError("targets and --crawl choose rows of tables; write it in the query instead")
+        raise UserInputError(
+            "targets and --crawl cannot be combined with --query or --folder; filter with WHERE in --query instead"
+        )
     return _export_rows(
         settings,
         out,
@@ -136,7 +141,7 @@ def _guess_format(out: Path, formats: Mapping[str, ExportFormat]) -> str:
     for name, export_format in formats.items():
         if out.suffix.lower() in export_format.suffixes:
             return name
-    raise UserInputError(f"the name {out.name!r} does not say a format; add --format {'|'.join(formats)}")
+    raise UserInputError(f"the suffix of {out.name!r} names no export format; add --format {'|'.join(formats)}")
 
 
 def _export_rows(
@@ -189,7 +194,7 @@ def _export_rows(
         written = row_format.write(request)
     if not any(rows for _, rows, *_ in written.rows):
         get_reporter().note(
-            f"{out} has no rows" + (f": this home shows nothing of {', '.join(domains)}" if domains else "")
+            f"{out} has no rows" + (f": the published tables have no rows of {', '.join(domains)}" if domains else "")
         )
     return _make_export(out, written)
 
@@ -211,13 +216,16 @@ def _export_records(
 
     targets = chosen_targets(domains)
     if not settings.home.exists():
-        raise EnvironmentFault(f"{settings.home} does not exist yet", "Fetch first: cc-pipeline run … --crawl …")
+        raise EnvironmentFault(
+            f"the home {settings.home} does not exist yet, so there are no records to export",
+            "Run the target first: cc-pipeline run … --crawl …",
+        )
     with open_workspace(settings) as workspace, get_reporter().bars():
         chosen_crawls = crawl_ids(crawls) or crawls_with_records(workspace, targets)
         if not chosen_crawls:
             raise EnvironmentFault(
-                f"this home has no captures of {', '.join(domains)}",
-                f"Fetch them first: cc-pipeline run {domains[0]} --crawl …",
+                f"this home has no captures of {', '.join(domains)}, so there are no records to export",
+                f"Run the target first: cc-pipeline run {domains[0]} --crawl …",
             )
         card = DatasetDescription(f"{out.name}: records of Common Crawl", attribution.creator, attribution.url)
         provenance = gather_provenance(workspace, targets, chosen_crawls, [f"crawls: {', '.join(chosen_crawls)}"])
@@ -255,7 +263,9 @@ def _build_folder_query(folder: Path) -> str:
 
     files = sorted(folder.glob("*.parquet"))
     if not files:
-        raise UserInputError(f"{folder} holds no Parquet files; name the folder that an export in parquet wrote")
+        raise UserInputError(
+            f"the folder {folder} has no Parquet files; name a folder that cc-pipeline export wrote in parquet"
+        )
     return f"SELECT * FROM read_parquet([{', '.join(quote_literal(str(path.resolve())) for path in files)}])"
 
 

@@ -59,7 +59,10 @@ class RunReport:
         counts = ", ".join(
             f"{count:,} {name}" for count, name in zip(other_counts, ("new", "open", "lost"), strict=True)
         )
-        forgotten = [f"{target} was found in no crawl, and is not kept" for target in self.forgotten]
+        forgotten = [
+            f"no crawl of this run has captures of {target}, so this home does not keep the target"
+            for target in self.forgotten
+        ]
         return "\n".join((f"{format_count(captures, 'capture')}: {counts}", *self.notes, *forgotten))
 
 
@@ -179,8 +182,9 @@ class Home:
             page.distance = measure_gap(span, (page.captured, page.captured))
         if within is not None and (page.distance is None or page.distance > within):
             raise NoSuchCapture(
-                f"the nearest capture of {target.value} is of {page.captured:%Y-%m-%d %H:%M:%S} UTC",
-                "Allow a larger distance, or ask for another time.",
+                f"the nearest capture of {target.value} is of {page.captured:%Y-%m-%d %H:%M:%S} UTC, which is farther "
+                "from the requested time than within allows",
+                "Allow a larger distance (within), or request another time (at).",
             )
         return page
 

@@ -58,15 +58,17 @@ def open_lookup(
     targets; the slugs of the targets stay the same.
 
     Claims the home, because its catalog must never answer for another source. Raises ``UserInputError`` for text that
-    is no crawl or condition, and for a home of another source.
+    is no crawl or condition, for captures that nobody added, and for a home of another source.
     """
     parsed = tuple(targets)
     if where:
         parsed = tuple(replace(target.where_too(where), slug=target.slug) for target in parsed)
     claim_home(settings)
+    from cc_pipeline.lake.target_definitions import plan_versions
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace:
+        plan_versions(workspace.lake, parsed)  # refuses captures that nobody added, which no index lists
         crawl_ids = resolve_crawls(workspace, crawls)
         yield LookupRequest(workspace, tuple(crawl_ids), parsed)
 
@@ -80,7 +82,7 @@ def find_index_sources(
     ``via`` needs a harvest that the home does not have.
     """
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
-    from cc_pipeline.extraction.locate import index_sources
+    from cc_pipeline.harvesting.index_sources import index_sources
     from cc_pipeline.index.gaps import subset_flags
     from cc_pipeline.index.locators import AUTO, PARQUET, btree_way, index_kinds
     from cc_pipeline.index.lookup import open_locators
@@ -99,9 +101,9 @@ def find_index_sources(
                 get_reporter().note(refusal.problem)
         elif is_unharvested and via == PARQUET.name:
             raise EnvironmentFault(
-                f"the index of {crawl} has not been harvested",
-                f"Harvest it: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}   (or add --harvest to "
-                "this command)",
+                f"the index of {crawl} has not been harvested: this home does not know yet which index files to read",
+                f"Harvest the index once: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}   (or add "
+                "--harvest to this command)",
             )
     sources = index_sources(workspace, crawl)
     kind = index_kinds().get(via)
@@ -151,13 +153,15 @@ def look_up_captures(
     look-up."""
 
     from cc_pipeline.commoncrawl.target import by_subsets
-    from cc_pipeline.extraction.locate import load_named_captures
     from cc_pipeline.index.lookup import look_up
 
     settings = lookup_request.settings
     started = time.monotonic()
-    named_targets = [target for target in lookup_request.targets if target.kind == GIVEN_KIND]
-    answers = [load_named_captures(lookup_request.workspace, crawl, named_targets)] if named_targets else []
+    answers = []
+    if named_targets := [target for target in lookup_request.targets if target.kind == GIVEN_KIND]:
+        from cc_pipeline.extraction.locate import load_named_captures
+
+        answers.append(load_named_captures(lookup_request.workspace, crawl, named_targets))
     if indexed_targets := [target for target in lookup_request.targets if target.kind != GIVEN_KIND]:
         # a harvest shows its own progress bars
         sources = find_index_sources(lookup_request.workspace, crawl, settings.index, columns=read, harvest=harvest)
@@ -170,8 +174,8 @@ def look_up_captures(
     tables = [_add_target_column(target, captures_by_slug[target.slug]) for target in lookup_request.targets]
     captures = sum(table.num_rows for table in tables)
     get_reporter().notice(
-        f"{crawl}: {captures:,} captures; {sum(lookup.requests for lookup in answers):,} requests, "
-        f"{human_bytes(sum(lookup.bytes for lookup in answers))}, {time.monotonic() - started:.1f} s"
+        f"{crawl}: {captures:,} captures found with {sum(lookup.requests for lookup in answers):,} requests, "
+        f"{human_bytes(sum(lookup.bytes for lookup in answers))} read, in {time.monotonic() - started:.1f} s"
     )
     for note in dict.fromkeys(note for answer in answers for note in answer.notes):
         get_reporter().notice(f"{crawl}: {note}")
@@ -203,7 +207,7 @@ def look_up_each_crawl(
                 raise
             problem = fault.problem if isinstance(fault, EnvironmentFault) else str(fault)
             if isinstance(fault, NoIndex):
-                get_reporter().note(f"{crawl} is left out: {problem}")
+                get_reporter().note(f"{crawl} is skipped: {problem}")
             else:
                 get_reporter().note(f"{crawl} could not be searched: {problem}")
                 failed.append(crawl)
@@ -216,7 +220,7 @@ def refuse_failed(question: LookupRequest, failed: Sequence[str]) -> None:
     if failed:
         raise Incomplete(
             f"{len(failed)} of {len(question.crawls)} crawls could not be searched: {', '.join(failed)}",
-            f"Ask them again: -c {' -c '.join(failed)}",
+            f"The results lack the captures of these crawls. Search them again: -c {' -c '.join(failed)}",
         )
 
 

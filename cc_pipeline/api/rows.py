@@ -188,7 +188,7 @@ class Answer(Rows):
         return escape_controls(self._describe_query(), one_line=True)
 
     def _describe_query(self) -> str:
-        return f"a query that is sent when its rows are read: {' '.join(self._query.split())[:_QUERY]}"
+        return f"a query, executed when its rows are read: {' '.join(self._query.split())[:_QUERY]}"
 
     def _preview(self) -> tuple[str, MemoryRows | None]:
         is_remote = scheme_of(self._settings.lake) and self._settings.publish == "views"

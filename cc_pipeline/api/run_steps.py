@@ -50,7 +50,7 @@ def run_step(name: str, work: Callable[[], object], *, is_notice: bool = True, b
     except RunFailed as failed:
         family = _FAMILIES.get(failed.error_class, Incomplete if failed.is_incomplete else EnvironmentFault)
         problem, _, advice = failed.reason.partition("\n")
-        where = f"The run is {failed.run_id}; see it in the UI (cc-pipeline ui)."
+        where = f"The failed run is {failed.run_id}; its log is in the UI (cc-pipeline ui)."
         raise family(problem, f"{advice.rstrip('.')}. {where}" if advice else where) from failed
     show_line = get_reporter().detail if briefly else get_reporter().notice if is_notice else get_reporter().answer
     show_line(f"      {name:<10} {time.monotonic() - started:6.1f} s")
@@ -70,7 +70,9 @@ def harvest_despite_gaps(harvest: Callable[[], object]) -> bool:
     try:
         harvest()
     except IndexIncomplete:
-        get_reporter().note("the index is incomplete: some of its files could not be read")
+        get_reporter().note(
+            "the harvest is incomplete: some index files could not be read, so look-ups may miss captures"
+        )
         return False
     return True
 
@@ -88,8 +90,7 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
     Raises ``UserInputError`` for a crawl that the source does not have or has only announced.
     """
     from cc_pipeline.commoncrawl.crawls import index_is_built, is_selection, select
-    from cc_pipeline.harvesting.crawl_index import is_published
-    from cc_pipeline.harvesting.crawls import find_crawl, known_crawls
+    from cc_pipeline.harvesting.crawls import find_crawl, is_published, known_crawls
 
     source = workspace.settings.source
     crawl_ids: list[str] = []
@@ -99,8 +100,8 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
             newest = next((crawl.id for crawl in newest_crawls if is_published(workspace, crawl.id)), None)
             if newest is None:
                 raise UserInputError(
-                    f"none of the {len(newest_crawls)} newest crawls that {source} lists is published; see: "
-                    "cc-pipeline crawls"
+                    f"{source} has path lists for none of its {len(newest_crawls)} newest crawls: they are not "
+                    "published yet. Name an older crawl with --crawl (to list crawls: cc-pipeline crawls)"
                 )
             crawl_ids.append(newest)
         elif is_selection(text, workspace.crawl_list.crawls):
@@ -112,7 +113,7 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
                 if index_is_built(crawl_id):
                     raise UserInputError(_describe_missing(crawl_id, source))
                 raise CrawlUnpublished(
-                    f"{crawl_id} is announced, but its path list is not at {source} yet. Run it once it is "
+                    f"{crawl_id} is announced, but its path list is not at {source} yet. Run it once {crawl_id} is "
                     "published, or take the newest published crawl: --crawl newest"
                 )
             crawl_ids.append(crawl_id)
@@ -127,16 +128,19 @@ def _describe_missing(crawl: str, source: str) -> str:
 
     list_key = published_key(crawl)
     if list_key is None:
-        return f"no file was ever added to {crawl}; add some: cc-pipeline files add FILE --kind warc --crawl {crawl}"
+        return (
+            f"no archive file was added to {crawl} yet; add one: cc-pipeline files add FILE --kind warc --crawl {crawl}"
+        )
     return (
-        f"{source} has no {list_key}: either nothing of {crawl} is published yet, or the source does not have CC-NEWS"
+        f"{source} has no {list_key}, the list of the files of {crawl}: the month is not published yet, or this source "
+        "has no CC-NEWS. Name another month or source"
     )
 
 
 def _drop_unpublished(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:
     """Returns ``crawls`` (newest first) without those that are only announced. Crawls older than the first published
     one are not checked: that would cost a request for each. A crawl whose state the source does not tell is kept."""
-    from cc_pipeline.harvesting.crawl_index import is_published
+    from cc_pipeline.harvesting.crawls import is_published
 
     unknown_crawls: list[str] = []
     for place, crawl in enumerate(crawls):
@@ -148,7 +152,7 @@ def _drop_unpublished(workspace: Workspace, crawls: Sequence[str]) -> Sequence[s
                 raise
             unknown_crawls.append(crawl)
             continue
-        get_reporter().note(f"{crawl} is announced and not published yet; it is left out")
+        get_reporter().note(f"{crawl} is announced and not published yet; this run skips {crawl}")
     return unknown_crawls
 
 

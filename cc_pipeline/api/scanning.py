@@ -35,7 +35,8 @@ def condition_of_all(texts: list[str]) -> str:
         return ""
     if len(words) < 3 or words[1].lower() != "where":
         raise UserInputError(
-            "a whole crawl has a few billion captures: add a condition, as in '* where mime=application/pdf'"
+            "* means a whole crawl, which has a few billion captures: add a condition, as in "
+            "'* where mime=application/pdf'"
         )
     return words[2]
 
@@ -57,7 +58,10 @@ def scan(question: LookupRequest, where: str, out: Path, write: Callable[[pa.Tab
     parts.mkdir(exist_ok=True)
     description_path = parts / _DESCRIPTION_FILE
     if description_path.exists() and description_path.read_text() != description_text:
-        raise UserInputError(f"{parts} has parts of another scan; delete it, or name another file")
+        raise UserInputError(
+            f"the folder {parts} has results of an unfinished scan with other crawls, condition, subsets or source. "
+            "Delete the folder, or name another file with --out"
+        )
     write_whole(description_path, description_text)
     # parts of index files that the source has replaced since may lie in the folder too
     part_paths = [
@@ -116,13 +120,16 @@ def _scan_crawl(question: LookupRequest, crawl: str, where: str, parts: Path, *,
             [location for file_locations in todo.values() for location in file_locations], key
         )
         estimate = (
-            f"{crawl}: {len(todo):,} of {len(files):,} index files, {size / 1e6:,.1f} MB of {key} and the pages with "
-            f"captures, at most {requests:,} requests"
+            f"{crawl}: reads {len(todo):,} of {len(files):,} index files: {size / 1e6:,.1f} MB of the column {key} and "
+            f"the other columns of matching rows, at most {requests:,} requests"
         )
         get_reporter().notice(estimate)
         exceeds_limits = requests > settings.max_requests or size > settings.max_bytes
         if exceeds_limits and not get_reporter().agrees("Go on?"):
-            raise UserInputError(f"{estimate}; above CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES: add --yes")
+            raise UserInputError(
+                f"{estimate}, more than CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES, so nothing was read. "
+                "Confirm the cost with --yes"
+            )
         with get_reporter().bars():
             for finished, (path, file_locations) in enumerate(todo.items()):
                 progress.report("scan", finished, len(todo), crawl)

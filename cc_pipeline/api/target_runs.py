@@ -116,7 +116,9 @@ def run_targets(
         except CrawlUnpublished:
             if not is_sequential:
                 raise
-            get_reporter().note(f"{', '.join(crawls)} is announced and not published yet; it is left out")
+            get_reporter().note(
+                f"{', '.join(crawls)} is announced and not published yet; this run skips {', '.join(crawls)}"
+            )
             continue
         except EnvironmentFault as fault:
             if not is_sequential or len(run_parts) == 1 or isinstance(fault, PlaceFault):
@@ -169,7 +171,8 @@ def _make_skipped_fault(
     return family(
         f"{len(faults_by_crawl):,} of {len(requested_crawls):,} crawls were skipped: {', '.join(faults_by_crawl)}. "
         f"The first: {first.problem}",
-        f"The others are published. Run it again for these: -c {' -c '.join(faults_by_crawl)}. {first.advice}",
+        f"The rows of the other crawls are published. Run the command again for these: -c "
+        f"{' -c '.join(faults_by_crawl)}. {first.advice}",
     )
 
 
@@ -219,11 +222,12 @@ def _resolve_selection(
     requests = len(fresh) * len(settings.subsets) * _INDEX_FILES
     estimate = f"{len(crawls):,} crawls, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
     if fresh:
-        estimate += f"; {len(fresh):,} were not harvested, which takes at most some {requests:,} requests"
+        estimate += f"; harvesting the index of {len(fresh):,} takes at most some {requests:,} requests"
     get_reporter().notice(f"{estimate}; the cost of each fetch is known after its look-up")
     if requests > settings.max_requests and not get_reporter().agrees("Go on?"):
         raise UserInputError(
-            f"{estimate}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) confirm the cost with --yes"
+            f"{estimate}, more than CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}), so nothing was run. "
+            "Confirm the cost with --yes"
         )
     return tuple(crawls), True
 
@@ -260,7 +264,7 @@ def _run_part(
         notes.extend(read_blocklist(workspace).describe_blocks(targets))
         if answers := workspace.shared_answers:
             counts_text = ", ".join(f"{count:,} from {place}" for place, count in answers.items())
-            notes.append(f"answers to requests for records, which are shared with the official mirror: {counts_text}")
+            notes.append(f"requests for records are shared with the official mirror; answers received: {counts_text}")
         if changed := list(
             dict.fromkeys(changed_slice.crawl for changed_slice, change in changes.items() if change.change != "same")
         ):
@@ -495,5 +499,5 @@ def report_disk_faults(home: Path) -> Iterator[None]:
         problem = "the disk is full" if disk_is_full(error) else str(error).partition("\n")[0]
         raise PlaceFault(
             f"the state in {home} cannot be written: {problem}",
-            "Free some space, or check the folder's permissions. Then run it again: what was committed before stays.",
+            "Free some space, or check the folder's permissions. Then run the command again: committed work is kept.",
         ) from error

@@ -118,7 +118,7 @@ def read_targets(texts: Sequence[str], settings: Settings, folder: Path | None =
             target = parse_target(text, line_folder)
             first_target = targets.setdefault(target.slug, target)
             if first_target.version != target.version:
-                raise UserInputError(f"the set {target.value!r} is defined twice, with other members")
+                raise UserInputError(f"the set {target.value!r} is given twice, with different members; rename one")
             if not text.lower().startswith("domain:"):
                 _refuse_unknown_suffix(target, settings)
         except UserInputError as refused:
@@ -165,7 +165,8 @@ def _refuse_unknown_suffix(target: Target, settings: Settings) -> None:
     hint = f"; did you mean {guess}?" if guess else "."
     ending = target.place.host.rpartition(".")[2]
     raise UserInputError(
-        f"{target.value}: no registry is known for .{ending}{hint} If it is right, write domain:{target.value}"
+        f"{target.value}: .{ending} is no known top-level domain{hint} If the name is right, write "
+        f"domain:{target.value}"
     )
 
 
@@ -228,6 +229,7 @@ def refuse_unknown(
         else slugs
     )
     refused = [target for target in unknown_targets if target.slug in singly] if known_slugs else unknown_targets
+    refuse_unnamed_captures(settings, refused)
     for target in refused:
         label = f"set:{target.value}" if target.kind == "set" else target.definition
         raise UserInputError(
@@ -235,9 +237,20 @@ def refuse_unknown(
         )
     if unknown_targets:
         get_reporter().notice(
-            f"nothing of {len(unknown_targets):,} of {len(targets):,} targets is in this home: they were not run, or "
-            f"found in no crawl, as {unknown_targets[0].definition}"
+            f"this home has no captures of {len(unknown_targets):,} of {len(targets):,} targets, such as "
+            f"{unknown_targets[0].definition}: these were not run, or no crawl that was run has them"
         )
+
+
+def refuse_unnamed_captures(settings: Settings, targets: Iterable[Target]) -> None:
+    """Raises ``UserInputError`` for a target ``captures:NAME`` if nobody added captures under this name."""
+    from cc_pipeline.commoncrawl.target import GIVEN_KIND
+    from cc_pipeline.lake.target_definitions import plan_versions
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    if named_targets := [target for target in targets if target.kind == GIVEN_KIND]:
+        with open_workspace(settings) as workspace:
+            plan_versions(workspace.lake, named_targets)
 
 
 def _suggest_alternative(connection: DuckDBPyConnection, settings: Settings, target: Target, label: str) -> str:
@@ -254,7 +267,7 @@ def _suggest_alternative(connection: DuckDBPyConnection, settings: Settings, tar
     )
     other_targets = [name for (name,) in connection.execute(query, [target.place.host]).fetchall()]
     if other_targets:
-        return f"; its pages are of {', '.join(other_targets)}: name one of these, or run it by itself"
+        return f"; other targets have its pages ({', '.join(other_targets)}): name one of these, or run {label} too"
     guess = find_closest_name(target.place.host, known_names(settings))
     return (f"; did you mean {guess}? " if guess else ". ") + run
 

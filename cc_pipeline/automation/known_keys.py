@@ -76,7 +76,7 @@ def find_target(text: str, known_slugs: Collection[str]) -> str:
     near = get_close_matches(word.lower(), sorted(known_slugs), _MAX_HINTS, 0.7)
     hint = f"Did you mean {' or '.join(near)}?" if near else "See: cc-pipeline targets list"
     reason = f" ({trouble})" if trouble and not near else ""
-    raise UserInputError(f"no target here is called {word!r}{reason}. {hint}")
+    raise UserInputError(f"this home has no target {word!r}{reason}. {hint}")
 
 
 def find_unfinished_purges(workspace: Workspace) -> Mapping[str, str]:

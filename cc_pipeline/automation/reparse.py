@@ -82,9 +82,9 @@ def describe_cost(settings: Settings, costs: Mapping[Slice, Price]) -> str:
     """Describes the cost of parsing these pages again on this machine."""
     pages, stored = _sum_costs(costs.values())
     return (
-        f"{pages:,} pages of {len(costs):,} partitions were made by an older parser; parsing them again takes "
-        f"{format_duration(estimate_seconds(settings, pages))}, reads {stored / 1e6:,.1f} MB of stored records and "
-        "fetches nothing"
+        f"{pages:,} pages of {len(costs):,} partitions were made by an older parser version. To parse these pages "
+        f"again takes {format_duration(estimate_seconds(settings, pages))}, reads {stored / 1e6:,.1f} MB of stored "
+        "records and fetches nothing"
     )
 
 

@@ -41,7 +41,7 @@ def find_source_trouble(workspace: Workspace, crawl: str) -> str | None:
         return str(fault)
     if open_breaker is not None:
         until = f"{open_breaker.breaker_open_until:%Y-%m-%d %H:%M} UTC"
-        return f"{open_breaker.host} refuses ({open_breaker.last_refusal}): no request is sent until {until}"
+        return f"{open_breaker.host} refuses requests ({open_breaker.last_refusal}): none is sent until {until}"
     addresses = ((settings.source, settings.source_access), *settings.further_places)
     first_trouble = None
     for address, access in addresses:

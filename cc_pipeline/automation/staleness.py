@@ -188,13 +188,14 @@ def _assess_in_process(
         process = children.run(children.python_command(__name__), environment, pickled_request, _PROCESS_SECONDS)
     except subprocess.TimeoutExpired as late:
         raise EnvironmentFault(
-            f"the process that assesses what is due took more than {_PROCESS_SECONDS} s",
+            f"the process that finds partitions to run took more than {_PROCESS_SECONDS} s, so nothing was started",
             "Watch fewer targets or crawls, or run automation on a machine with less load.",
         ) from late
     if process.returncode:
         last_line = process.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise EnvironmentFault(
-            f"the process that assesses what is due ended with status {process.returncode}: {last_line[-500:]}",
+            f"the process that finds partitions to run ended with status {process.returncode}, so nothing was started: "
+            f"{last_line[-500:]}",
             "The next tick tries again. If it fails each time, check this machine's memory.",
         )
     try:
@@ -203,7 +204,8 @@ def _assess_in_process(
         report = _decode_report(answer["outlook"]) if fault is None else StalenessReport()
     except (ValueError, TypeError, KeyError) as error:
         raise EnvironmentFault(
-            f"the process that assesses what is due returned invalid output: {error}", "The next tick tries again."
+            f"the process that finds partitions to run returned invalid output, so nothing was started: {error}",
+            "The next tick tries again.",
         ) from error
     if fault is not None:
         raise fault

@@ -55,7 +55,8 @@ def read_valid_targets(path: Path, copy: Path) -> WatchedTargets:
         f"; and {len(wrong) - _MAX_NAMED_LINES} more" if len(wrong) > _MAX_NAMED_LINES else ""
     )
     return WatchedTargets(
-        targets, f"{path}, {wrong_lines}. Correct or delete the wrong lines; the other {len(targets)} targets count"
+        targets,
+        f"{path}, {wrong_lines}. Correct or delete the wrong lines; the other {len(targets)} targets are watched",
     )
 
 

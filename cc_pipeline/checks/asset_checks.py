@@ -32,7 +32,7 @@ def crawl_list_current(workspace: Workspace, _: Scope) -> CheckResult:
     name = "crawl_list_current"
     stored_ids = set(workspace.lake.read("crawls", columns=["crawl"]).column("crawl").to_pylist())
     if not stored_ids:
-        return CheckResult(name, "ok", "the list of crawls was not read yet")
+        return CheckResult(name, "ok", "the list of crawls was not read yet, so there is nothing to check")
     try:
         crawl_list = known_crawls(workspace)
     except EnvironmentFault as fault:
@@ -45,9 +45,12 @@ def crawl_list_current(workspace: Workspace, _: Scope) -> CheckResult:
     if crawl_list.note is not None:
         return CheckResult(name, "warn", f"{len(stored_ids):,} crawls; {crawl_list.note}", metrics)
     if new or not crawls_are_listed(workspace):
-        message = f"the published list is another: {abbreviate_keys(new) or 'of the same crawls'}. Materialize crawls"
+        difference = f"adds {abbreviate_keys(new)}" if new else "has other details of the same crawls"
+        message = f"the list of crawls changed at the source: it {difference}. Materialize the asset crawls"
         return CheckResult(name, "warn", message, metrics)
-    return CheckResult(name, "ok", f"all {len(stored_ids):,} crawls of the list read {crawl_list.age}", metrics)
+    return CheckResult(
+        name, "ok", f"{len(stored_ids):,} crawls, as in the list that was read {crawl_list.age}", metrics
+    )
 
 
 @check(
@@ -119,12 +122,12 @@ def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
 
     partial = {located_slice.partition: row for located_slice, row in find_incomplete_slices(workspace).items()}
     if not partial:
-        return CheckResult("index_complete", "ok", "no partition was located over unread index files")
+        return CheckResult("index_complete", "ok", "no look-up had to skip unread index files")
     examples = [f"{key_of(slice_)}: {describe(row)}" for slice_, row in sorted(partial.items())[:5]]
     remainder = f" and {len(partial) - len(examples):,} more" if len(partial) > len(examples) else ""
     message = (
-        f"{len(partial):,} partitions have missing captures: {'; '.join(examples)}{remainder}. Harvest their crawls "
-        "again"
+        f"{len(partial):,} partitions may lack captures, since index files could not be read: {'; '.join(examples)}"
+        f"{remainder}. Harvest their crawls again"
     )
     return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
 
@@ -158,7 +161,10 @@ def stored_files(workspace: Workspace, scope: Scope) -> CheckResult:
         examples = "; ".join(
             f"{loss.records:,} in {loss.crawl} of {', '.join([*loss.targets][:5])}" for loss in lost[:5]
         )
-        message = f"the bytes of stored records are missing ({examples}). Fetch them again: cc-pipeline doctor --repair"
+        message = (
+            f"the bytes of stored records are missing, since files are gone or too short (records: {examples}). Fetch "
+            "these records again: cc-pipeline doctor --repair"
+        )
         keys = {key_of(Slice(loss.crawl, target)) for loss in lost for target in loss.targets}
         return CheckResult("stored_files", "error", message, metrics, tuple(keys))
     return CheckResult("stored_files", "ok", "the bytes of all stored records are there", metrics)
@@ -213,14 +219,17 @@ def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
             build_note = read_metadata(root / crawl)
             url_index = open_url_index(root, crawl)
         except DataFault as fault:
-            verdicts.append(CheckResult(name, "error", f"{crawl}: {fault}; build it again", wrong=(crawl,)))
+            message = f"{crawl}: the URL index cannot be read ({fault}); build this index again"
+            verdicts.append(CheckResult(name, "error", message, wrong=(crawl,)))
             continue
         if build_note is None or url_index is None:
-            message = f"{crawl}: building its index was interrupted; build it again"
+            message = f"{crawl}: the build of the URL index was interrupted; build this index again"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
         else:
             metrics = {"urls": build_note.items, "files": build_note.files, "bytes": build_note.size}
-            message = f"{crawl}: {build_note.items:,} captures of {build_note.files:,} files"
+            message = (
+                f"{crawl}: the URL index lists {build_note.items:,} captures of {build_note.files:,} archive files"
+            )
             verdicts.append(CheckResult(name, "ok", message, metrics))
     return join_results(name, verdicts) if verdicts else CheckResult(name, "ok", "no URL index was built")
 
@@ -230,7 +239,7 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
     """Each archive file in the list of a crawl without a published index has an index in this home, and all of it was
     read."""
     from cc_pipeline.commoncrawl.crawls import index_is_built
-    from cc_pipeline.index.archive_rows import folder_of
+    from cc_pipeline.index.shards import folder_of
     from cc_pipeline.lake.slice import MANIFEST
     from cc_pipeline.lake.streaming import count_rows
 
@@ -242,16 +251,20 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
         indexed_paths = {index_file.key for index_file in workspace.place.listing(folder_of(crawl))}
         missing = [path for path in listed_paths if path not in indexed_paths]
         unread = sum(count_rows(lake, "source_faults", {"crawl": crawl}, ["source_kind"]).values())
-        metrics.update({"archive files": len(listed_paths), "not indexed": len(missing), "unread stretches": unread})
+        metrics.update({"archive files": len(listed_paths), "not indexed": len(missing), "unread byte ranges": unread})
         if missing:
-            message = f"{crawl}: {len(missing):,} of {len(listed_paths):,} archive files are not indexed yet"
+            message = (
+                f"{crawl}: {len(missing):,} of {len(listed_paths):,} archive files are not indexed yet, so look-ups "
+                "miss their captures: cc-pipeline index build"
+            )
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
         elif unread:
             message = f"{crawl}: {unread:,} byte ranges of archive files could not be read (see source_faults)"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
     if verdicts:
         return join_results(name, verdicts)
-    return CheckResult(name, "ok", f"{metrics['archive files']:,} archive files are indexed", dict(metrics))
+    message = f"all {metrics['archive files']:,} archive files are indexed" if metrics else "no index was built here"
+    return CheckResult(name, "ok", message, dict(metrics))
 
 
 @check("warehouse", step="warehouse_checks")

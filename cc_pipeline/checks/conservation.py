@@ -89,7 +89,7 @@ def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     totals = count_balance(workspace, scope.slices)
     metrics: Metrics = {
         "captures": totals.captures, "records": totals.records, "pages": totals.pages,
-        "partitions": totals.slices, "only located": totals.only_located,
+        "partitions": totals.slices, "unfetched partitions": totals.only_located,
     }  # fmt: skip
     severity: Severity = "ok"
     lines: list[str] = []
@@ -109,16 +109,16 @@ def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         # asset checks show only the message
         message = "\n".join([*lines, *advice])
         return CheckResult(_NAME, severity, message, metrics | {"unbalanced": len(unbalanced)}, unbalanced)
-    located = f"; {totals.only_located:,} partitions are only located" if totals.only_located else ""
+    located = f"; {totals.only_located:,} partitions are located and not fetched yet" if totals.only_located else ""
     message = (
-        f"all {totals.records:,} planned captures, counted for each target, have one outcome, and {totals.pages:,} of "
-        f"them a page{located}"
+        f"each of {totals.records:,} planned captures (counted once per target) has one outcome, and {totals.pages:,} "
+        f"have a page{located}"
     )
     return CheckResult(_NAME, "ok", message, metrics)
 
 
-_REPAIR: Final = "Make them again: cc-pipeline doctor --repair"
-_RUN: Final = "The next run makes what has changed: extract_domain, or cc-pipeline run"
+_REPAIR: Final = "Rebuild these partitions: cc-pipeline doctor --repair"
+_RUN: Final = "The next run of these partitions updates them: the job extract_domain, or cc-pipeline run"
 
 
 def _group_by_crawl(lake: Lake, slices: Collection[Slice] | None) -> Iterator[tuple[str, frozenset[str] | None]]:
@@ -211,7 +211,7 @@ def _compare_with_commits(lake: Lake, counts: _Counts, totals: Balance) -> None:
             count = committed_rows[slice_.crawl, slice_.target]
             if count is not None and count != counts.rows[table][slice_]:
                 totals.wrong.setdefault(
-                    slice_, Imbalance(_STAGE_OF[table], f"{table} has rows other than those that were committed")
+                    slice_, Imbalance(_STAGE_OF[table], f"{table} has another number of rows than was committed")
                 )
 
 
@@ -221,12 +221,12 @@ def _find_location_imbalance(slice_: Slice, counts: _Counts, slice_state: SliceS
         # a slice that was never located must have no rows at all
         unlocated_rows = captures or counts.rows["records"][slice_] or counts.rows[_PAGES][slice_]
         return (
-            Imbalance(LOCATE, "rows belong to no look-up")
+            Imbalance(LOCATE, "there are rows, but no look-up that found their captures")
             if unlocated_rows or counts.notes["lookups"].get(slice_)
             else None
         )
     if slice_state.lookup is not None and slice_state.lookup.captures != captures:
-        return Imbalance(LOCATE, "the number of captures differs from that of the look-up")
+        return Imbalance(LOCATE, "the table captures has another number of rows than the look-up found")
     return None
 
 
@@ -239,15 +239,15 @@ def _find_fetch_imbalance(slice_: Slice, counts: _Counts, slice_state: SliceStat
             or slice_state.parsed is not None
             or counts.rows[_PAGES][slice_]
         ):
-            return Imbalance(FETCH, "captures have no records")
+            return Imbalance(FETCH, "there are results of a fetch, but no committed fetch")
         return None
     if slice_state.fetch is None and slice_state.last_fetch is not None and slice_state.last_fetch.fetched:
         # the note is of a later fetch, whose records were not written, or were lost
-        return Imbalance(FETCH, "records are not those of the last fetch")
+        return Imbalance(FETCH, "the table records does not have the records of the last fetch")
     if slice_state.fetch is not None and slice_state.fetch.planned != records:
-        return Imbalance(FETCH, "the number of records differs from the planned captures")
+        return Imbalance(FETCH, "the table records has another number of rows than the fetch planned")
     if captures != records:
-        return Imbalance(FETCH, "captures and records differ in number", is_due)
+        return Imbalance(FETCH, "the tables captures and records differ in their number of rows", is_due)
     return None
 
 
@@ -255,8 +255,10 @@ def _find_parse_imbalance(slice_: Slice, counts: _Counts, slice_state: SliceStat
     records, pages = counts.rows["records"][slice_], counts.rows[_PAGES][slice_]
     if slice_state.partially_committed or slice_state.parsed is None:
         # a partially committed parse has a check of its own
-        return Imbalance(PARSE, "pages belong to no parse") if pages and not slice_state.partially_committed else None
-    return None if records == pages else Imbalance(PARSE, "pages and records differ in number", is_due)
+        has_strays = pages and not slice_state.partially_committed
+        return Imbalance(PARSE, "there are pages, but no committed parse made them") if has_strays else None
+    text = "the tables page_metadata and records differ in their number of rows"
+    return None if records == pages else Imbalance(PARSE, text, is_due)
 
 
 def find_slices_to_remake(totals: Balance) -> dict[Stage, list[Slice]]:

@@ -94,7 +94,8 @@ def _check_compiled() -> Iterator[Finding]:
         yield Finding(
             "note",
             "compiled",
-            "Lexbor's open elements cannot be read in this selectolax: a scan of the markup alone bounds deep pages",
+            "this version of selectolax (the HTML parser) does not show its open elements: the depth of pages is only "
+            "estimated from their markup",
             "Install the version of selectolax that pyproject.toml names.",
         )
 
@@ -102,10 +103,15 @@ def _check_compiled() -> Iterator[Finding]:
 def _check_home(settings: Settings) -> Iterator[Finding]:
     home_source = remembered_source(settings.home)
     if home_source is None:
-        yield Finding("note", "home", f"{settings.home} is new; the first run makes it a home of {settings.source}")
+        yield Finding(
+            "note",
+            "home",
+            f"{settings.home} is no home yet; the first run makes the folder a home of {settings.source}",
+        )
     elif not is_home_of(settings):
         advice = f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE."
-        yield Finding("bad", "home", f"{settings.home} belongs to {home_source}, not to {settings.source}", advice)
+        text = f"{settings.home} holds tables of {home_source}, and the settings name {settings.source}"
+        yield Finding("bad", "home", text, advice)
     else:
         yield Finding("ok", "home", f"{settings.home}, of {home_source}")
         yield from _check_layout(settings)
@@ -118,10 +124,10 @@ def _check_choices(settings: Settings) -> Iterator[Finding]:
     for name, value in (choices_of(note) if note is not None else {}).items():
         variable, home_value = environment_value(name), format_setting(value)
         if variable is not None and variable.lower() != home_value:
-            text = f"{name} is {home_value} in this home; {PREFIX}{name.upper()}={variable} does not count"
-            yield Finding("note", "settings", text, f"To change it: cc-pipeline settings {name}={variable}")
+            text = f"this home uses {name}={home_value}, so {PREFIX}{name.upper()}={variable} is ignored"
+            yield Finding("note", "settings", text, f"To change the home: cc-pipeline settings {name}={variable}")
         else:
-            yield Finding("ok", "settings", f"{name} is {home_value} in this home")
+            yield Finding("ok", "settings", f"this home uses {name}={home_value}")
 
 
 def _check_layout(settings: Settings) -> Iterator[Finding]:
@@ -135,23 +141,24 @@ def _check_layout(settings: Settings) -> Iterator[Finding]:
         yield Finding("bad", "layout", str(error))
         return
     if not steps:
-        yield Finding("ok", "layout", f"{note.layout}, the newest")
+        yield Finding("ok", "layout", f"the home's tables have layout {note.layout}, the newest")
         return
     step_texts = "; ".join(step.description for step in steps)
     advice = (
         "Run: cc-pipeline doctor --migrate."
         if price
-        else "Nothing to do: the next run does this, and rewrites nothing."
+        else "Nothing to do: the next run migrates the home, and rewrites no table."
     )
-    yield Finding("note", "layout", f"{note.layout}, to become {LAYOUT}: {step_texts}", advice)
+    text = f"the home's tables have layout {note.layout}; this version needs layout {LAYOUT}: {step_texts}"
+    yield Finding("note", "layout", text, advice)
 
 
 def _check_contact(settings: Settings) -> Iterator[Finding]:
     if settings.is_public and not settings.contact:
-        advice = (
-            f"Set {PREFIX}CONTACT to an address or page of yours, so that the people who run the bucket can reach you."
+        advice = f"Set {PREFIX}CONTACT to your mail address or web page, so that Common Crawl can reach you."
+        yield Finding(
+            "note", "contact", "no contact is set, so requests to Common Crawl do not say whose they are", advice
         )
-        yield Finding("note", "contact", "requests carry no contact", advice)
     elif settings.contact:
         yield Finding("ok", "contact", settings.user_agent)
 
@@ -162,16 +169,20 @@ def _check_disk(home: Path) -> Iterator[Finding]:
         place = place.parent
     free = shutil.disk_usage(place).free
     if free < _LOW_DISK:
-        yield Finding("bad", "disk", f"{free / 1e9:.1f} GB free", "Free some space: records and tables need gigabytes.")
+        text = f"only {free / 1e9:.1f} GB are free on the disk of the home, so a run may fail"
+        yield Finding("bad", "disk", text, "Free some space: records and tables need gigabytes.")
     else:
-        yield Finding("ok", "disk", f"{free / 1e9:.0f} GB free")
+        yield Finding("ok", "disk", f"{free / 1e9:.0f} GB are free on the disk of the home")
 
 
 def _check_publishing(settings: Settings) -> Iterator[Finding]:
     lake = get_s3_location(settings)
     if settings.publish == "none" and not settings.has_separate_lake:
         yield Finding(
-            "bad", "publishing", "no home publishes the tables of this home", f"Set {PREFIX}PUBLISH to views or copy."
+            "bad",
+            "publishing",
+            f"{PREFIX}PUBLISH is none, and the tables are in this home only, so no cc.duckdb shows them",
+            f"Set {PREFIX}PUBLISH to views or copy.",
         )
     if lake is None or settings.publish != "views":
         return
@@ -209,7 +220,7 @@ def _check_source(workspace: Workspace) -> Iterator[Finding]:
 def _check_data(workspace: Workspace, crawl: str) -> Finding:
     """Tells whether the source itself answers while the host with the crawl list does not."""
     source, answer = workspace.settings.source, probe(workspace, crawl)
-    age_text = f" (asked {ago(answer.answered_at)})" if answer.remembered else ""
+    age_text = f" (request sent {ago(answer.answered_at)})" if answer.remembered else ""
     if answer.state == "unknown":
         fault = unknown_crawl_error(workspace, answer)
         return Finding("bad", "data", fault.problem, fault.advice)
@@ -266,14 +277,17 @@ def _check_tables(workspace: Workspace) -> Iterator[Finding]:
             yield Finding(
                 "note",
                 spec.name,
-                f"{text}, of the extension {spec.former_extension}, which is not in use: cc.duckdb does not show "
-                "them; a purge removes those of its target",
-                "See why with: cc-pipeline extensions",
+                f"{text}. The extension {spec.former_extension} made them and is not in use, so cc.duckdb does not "
+                "show the table; a purge of a target still deletes its rows here",
+                "To see why the extension is not in use: cc-pipeline extensions",
             )
             continue
         level = "note" if len(pinned.files) > _MANY_FILES else "ok"
         yield Finding(
-            level, spec.name, text, "Merge its small files: run the maintenance job." if level == "note" else ""
+            level,
+            spec.name,
+            f"{text}; so many small files make queries slow" if level == "note" else text,
+            "Merge the small files: cc-pipeline automation maintenance" if level == "note" else "",
         )
     yield from _check_unknown_tables(lake)
     yield from _check_row_counts(settings, lake)
@@ -312,12 +326,12 @@ def _check_row_counts(settings: Settings, lake: Lake) -> Iterator[Finding]:
     try:
         miscounts = find_changed_miscounts(settings, lake)
     except CcPipelineError as error:
-        yield Finding("bad", "rows", f"slices cannot be compared with their commits: {error}")
+        yield Finding("bad", "rows", f"it is not known whether tables have the rows that were committed: {error}")
         return
     for line in describe_miscounts(miscounts):
-        yield Finding("bad", "rows", f"{line}. They are not published", MAKE_AGAIN)
+        yield Finding("bad", "rows", f"{line}. cc.duckdb does not show these slices", MAKE_AGAIN)
     if not miscounts:
-        yield Finding("ok", "rows", "all slices that changed have the rows that were committed")
+        yield Finding("ok", "rows", "all changed tables have as many rows as were committed")
 
 
 def _check_publication(workspace: Workspace) -> Iterator[Finding]:
@@ -345,8 +359,9 @@ def _check_rolled_back_slices(lake: Lake) -> Iterator[Finding]:
         yield Finding(
             "bad",
             "slices",
-            f"the last commits of {len(targets):,} slices of {crawl} were incomplete and were rolled back",
-            f"Make them again: {run_command(lake, slices_of(crawl, targets))}",
+            f"the last commits of {len(targets):,} targets in {crawl} were incomplete and were rolled back, so their "
+            "newest rows are missing",
+            f"Run these targets again: {run_command(lake, slices_of(crawl, targets))}",
         )
 
 
@@ -360,7 +375,7 @@ def _check_stored_records(workspace: Workspace) -> Iterator[Finding]:
             return
         lost = find_lost_records(workspace)
     except CcPipelineError as error:
-        yield Finding("bad", "stored", f"stored records cannot be checked: {error}")
+        yield Finding("bad", "stored", f"the files of stored records cannot be checked: {error}")
         return
     for loss in lost:
         targets = ", ".join([*loss.targets][:_MAX_NAMES]) + (" …" if len(loss.targets) > _MAX_NAMES else "")
@@ -368,8 +383,9 @@ def _check_stored_records(workspace: Workspace) -> Iterator[Finding]:
         yield Finding(
             "bad",
             "stored",
-            f"the bytes of {loss.records:,} records of {targets} in {loss.crawl} are missing: {files}",
-            "Fetch them again: cc-pipeline doctor --repair, or cc-pipeline run for these targets.",
+            f"the bytes of {loss.records:,} records of {targets} in {loss.crawl} are missing: the files are gone or "
+            f"too short: {files}",
+            "Fetch these records again: cc-pipeline doctor --repair, or cc-pipeline run for these targets.",
         )
     if not lost:
         yield Finding("ok", "stored", "the bytes of all stored records are there")
@@ -377,13 +393,13 @@ def _check_stored_records(workspace: Workspace) -> Iterator[Finding]:
 
 def verified_finding(verification: VerificationReport) -> Finding:
     """Returns the finding on a verification of stored records."""
-    share = "all" if verification.is_complete else "a sample; --all reads all"
+    share = "all of them" if verification.is_complete else "a sample; --all reads all records"
     text = f"{verification.read:,} of {verification.stored:,} records were read from their files ({share})"
     if not verification.records:
-        as_fetched = f"{text}: stored lengths, gzip checksums, URLs and payload digests are as when they were fetched"
+        as_fetched = f"{text}: lengths, gzip checksums, URLs and payload digests are the same as when they were fetched"
         if not verification.mismatched:
-            return Finding("ok", "verified", f"{as_fetched}, and the digests are those of the index where it has any")
-        mismatch_text = f"{verification.mismatched:,} have a payload that differs from the index"
+            return Finding("ok", "verified", f"{as_fetched}, and no digest contradicts the index")
+        mismatch_text = f"{verification.mismatched:,} records have another payload digest than the index lists"
         return Finding("note", "verified", f"{as_fetched}, but {mismatch_text}: see digest_check in the view ledger")
     damaged_records = [
         f"{file} at {offset}: {reason}"
@@ -394,8 +410,8 @@ def verified_finding(verification: VerificationReport) -> Finding:
     return Finding(
         "bad",
         "verified",
-        f"{text}: {verification.records:,} are damaged: {'; '.join(damaged_records[:_MAX_NAMES])}{ellipsis}",
-        "Fetch them again: cc-pipeline doctor --verify --all --repair.",
+        f"{text}; {verification.records:,} records are damaged: {'; '.join(damaged_records[:_MAX_NAMES])}{ellipsis}",
+        "Fetch the damaged records again: cc-pipeline doctor --verify --all --repair.",
     )
 
 
@@ -406,9 +422,9 @@ def _check_missing_records(lake: Lake) -> Iterator[Finding]:
         yield Finding("bad", "records", str(error))
         return
     if verdict.metrics["planned"]:
-        advice = "Run it again (cc-pipeline run, or run --refetch): the captures are requested at once."
+        advice = "Request the pending captures now: run their targets again with cc-pipeline run."
         level = _LEVELS[verdict.severity]
-        text = f"not here: {verdict.metrics['not here']}; {verdict.message}"
+        text = f"{verdict.metrics['not here']} of the planned captures are not fetched; {verdict.message}"
         yield Finding(level, "records", text, advice if verdict.metrics["pending"] else "")
 
 
@@ -434,17 +450,17 @@ def budget_findings(settings: Settings) -> Iterator[Finding]:
 def _describe_share(settings: Settings) -> Finding:
     own_limits, total_limits = limits_of(settings), limits_of(replace(settings, rate_shares=1))
     text = (
-        f"one of {settings.rate_shares} hosts: {format_limits(own_limits)} here, of {format_limits(total_limits)} "
-        "for all"
+        f"{settings.rate_shares} machines share the rate: {format_limits(own_limits)} here, of "
+        f"{format_limits(total_limits)} for all"
     )
     if own_limits.concurrency * settings.rate_shares <= total_limits.concurrency:
         return Finding("ok", "budget", text)
     return Finding(
         "note",
         "budget",
-        f"{text}; with so many hosts, more requests than that may be in flight",
-        f"Set {PREFIX}HOSTS to at most {total_limits.concurrency}, and run no more hosts than that; or have a rate "
-        f"source that all share ({PREFIX}RATE_SOURCE).",
+        f"{text}; each machine sends at least one request at a time, so all together may exceed this limit",
+        f"Use at most {total_limits.concurrency} machines and set {PREFIX}RATE_SHARES to their number; or use a rate "
+        f"limiter that all machines share ({PREFIX}RATE_SOURCE).",
     )
 
 
@@ -456,7 +472,7 @@ def format_limits(limits: SourceLimits) -> str:
 
 def _describe_host(state: HostState) -> Finding:
     allowed = "unlimited" if state.full_rate is None else f"{state.full_rate:g} requests/s"
-    text = f"{state.host}: {allowed}, at most {state.concurrency} at the same time, {state.processes} processes now"
+    text = f"{state.host}: {allowed}, at most {state.concurrency} at the same time, for {state.processes} processes now"
     refused = ""
     if state.blocked_at is not None and datetime.now(UTC) - state.blocked_at < timedelta(seconds=CAUTION):
         requests_text = (
@@ -471,9 +487,10 @@ def _describe_host(state: HostState) -> Finding:
         return Finding(
             "bad",
             "breaker",
-            f"{state.host} refuses: only one request is sent, after {_format_time(state.breaker_open_until)}{refused}",
-            "Run again: it waits, and goes on where it stopped. Where it never answered, check the credentials. To try "
-            f"at once: cc-pipeline doctor --reset-breaker {state.host}",
+            f"{state.host} refuses requests, so none is sent until {_format_time(state.breaker_open_until)}, and then "
+            f"one as a test{refused}",
+            "Run the command again: it waits, and continues where it stopped. If this host never answered, check the "
+            f"credentials. To try at once: cc-pipeline doctor --reset-breaker {state.host}",
         )
     if state.out is not None:
         is_expired = state.out.until < datetime.now(UTC)
@@ -481,15 +498,19 @@ def _describe_host(state: HostState) -> Finding:
         return Finding(
             "note",
             "mirrors",
-            f"{state.host} does not answer since {_format_time(state.out.since)} ({state.out.reason}): other mirrors "
-            "are used, "
-            f"this one again {next_attempt}",
+            f"{state.host} has not answered since {_format_time(state.out.since)} ({state.out.reason}): other mirrors "
+            f"are used, and {state.host} is tried again {next_attempt}",
             f"Nothing to do. To try at once: cc-pipeline doctor --reset-breaker {state.host}",
         )
     if state.paused_until is not None:
-        return Finding("note", "budget", f"{text}; paused until {_format_time(state.paused_until)}{refused}")
+        return Finding(
+            "note",
+            "budget",
+            f"{text}; the host asked to wait, so no request is sent until {_format_time(state.paused_until)}{refused}",
+        )
     if state.rate is not None and state.full_rate is not None and state.rate < state.full_rate:
-        return Finding("note" if refused else "ok", "budget", f"{text}; {state.rate:.2g} requests/s for now{refused}")
+        slower = f"slowed to {state.rate:.2g} requests/s for now"
+        return Finding("note" if refused else "ok", "budget", f"{text}; {slower}{refused}")
     return Finding("ok", "budget", text + refused)
 
 

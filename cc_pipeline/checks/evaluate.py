@@ -48,5 +48,5 @@ def _evaluate(workspace: Workspace, check: Check, verdict: Verdict, memo: dict[o
         check_result = verdict(workspace, Scope(memo=memo))
     except Exception as error:  # any error: the other checks are still evaluated
         reason = str(error) if isinstance(error, CcPipelineError) else repr(error)
-        return Finding("bad", topic, f"this could not be checked: {reason}")
+        return Finding("bad", topic, f"the check of {topic} failed, so its state is not known: {reason}")
     return Finding(_LEVELS[check_result.severity], topic, check_result.message, check_result.advice)

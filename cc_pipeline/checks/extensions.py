@@ -104,7 +104,7 @@ def _describe(installed: InstalledExtension, added: Mapping[str, Mapping[str, An
                 "",
                 (),
                 installed.problem,
-                f"To use it, take it out of {LEFT_OUT_VARIABLE}.",
+                f"To use the extension, remove its name from {LEFT_OUT_VARIABLE}.",
             )
         return ListedExtension(installed.name, "broken", origin, "", (), installed.problem, _broken_advice(installed))
     joints = dict.fromkeys((*JOINTS, *added))
@@ -158,7 +158,10 @@ def broken_findings() -> Iterator[Finding]:
 
 
 def _broken_advice(installed: InstalledExtension) -> str:
-    return f"Install a version that fits, or leave it out: {LEFT_OUT_VARIABLE}={installed.name}."
+    return (
+        f"Install a version of {installed.name} that fits, or do without the extension: "
+        f"{LEFT_OUT_VARIABLE}={installed.name}."
+    )
 
 
 def extension_findings(workspace: Workspace) -> Iterator[Finding]:
@@ -182,5 +185,6 @@ def extension_findings(workspace: Workspace) -> Iterator[Finding]:
         try:
             yield from extension.doctor(workspace)
         except Exception as error:  # any error: it affects only this extension
-            text = f"{extension.name} cannot examine this home: {type(error).__name__}: {error}"
-            yield Finding("bad", _TOPIC, text, f"Report it to whoever made it, or leave it out: {LEFT_OUT_VARIABLE}=…")
+            text = f"the doctor checks of the extension {extension.name} failed: {type(error).__name__}: {error}"
+            advice = f"Report this to the extension's author, or do without it: {LEFT_OUT_VARIABLE}={extension.name}."
+            yield Finding("bad", _TOPIC, text, advice)

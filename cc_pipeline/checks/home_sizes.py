@@ -15,11 +15,11 @@ from cc_pipeline.progress import human_bytes
 _PARTS: Final = {
     "lake/records": ("stored records", "keep: there is no other copy"),
     "lake/tables": ("tables", "keep: there is no other copy"),
-    "lake": ("leases and notes", "keep"),
+    "lake": ("locks and small notes of running processes", "keep"),
     "cc.duckdb": ("published tables", "can be deleted: the next run publishes it again"),
     "footers": ("footers of index files", "can be deleted: the next harvest fetches them again"),
     "cache": ("lists and small answers of the source", "can be deleted: they are fetched again"),
-    "keyed": ("data by host", "can be deleted: it is fetched again"),
+    "keyed": ("facts of hosts, such as ranks", "can be deleted: they are fetched again"),
     "url-index": ("B-trees built here", "keep: building one again reads gigabytes"),
     "arc-lists": ("lists of the ARC files of these B-trees", "keep"),
     "dagster": ("history of runs", "shrinks with CC_PIPELINE_HISTORY_DAYS"),

@@ -15,9 +15,9 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.lookup_notes import describe_gaps
 from cc_pipeline.extraction.slice_selection import expand_targets
+from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.gaps import MissingHarvest
 from cc_pipeline.index.lookup import look_up
 from cc_pipeline.workspace.workspace import Workspace
@@ -69,7 +69,10 @@ def describe_omitted_subsets(
     if not omitted_subsets or not plain or not _select_crawls_with_subsets(crawls):
         return []
     verb = "was" if len(omitted_subsets) == 1 else "were"
-    return [f"{' and '.join(omitted_subsets)} {verb} not asked for; to count what is there: cc-pipeline lookup --count"]
+    return [
+        f"the subsets {' and '.join(omitted_subsets)} {verb} not requested; to count their captures: "
+        "cc-pipeline lookup --count"
+    ]
 
 
 def describe_omitted_captures(
@@ -103,17 +106,19 @@ def describe_omitted_captures(
         verb = "was" if len(present_subsets) == 1 else "were"
         sentences.append(
             f"{at_least}{omissions.by_subset.total():,} captures of {_abbreviate(omissions.targets)} in "
-            f"{_abbreviate(omissions.crawls)} are in {' and '.join(present_subsets)}, which {verb} not asked for: "
+            f"{_abbreviate(omissions.crawls)} are in {' and '.join(present_subsets)}, which {verb} not requested: "
             f"add {flags}"
         )
     if omissions.errors:
         crawl, error = next(iter(omissions.errors.items()))
         more_crawls = f" (and in {len(omissions.errors) - 1:,} more crawls)" if len(omissions.errors) > 1 else ""
-        sentences.append(f"what {' and '.join(omitted_subsets)} hold in {crawl}{more_crawls} was not counted: {error}")
+        sentences.append(
+            f"captures of {' and '.join(omitted_subsets)} in {crawl}{more_crawls} were not counted: {error}"
+        )
     if len(counted_targets) * min(len(crawls), _MAX_PAIRS) < len(targets) * len(crawls):
         sentences.append(
-            f"what {' and '.join(omitted_subsets)} hold was counted for the first {_MAX_PAIRS} pairs of crawl and "
-            "target only"
+            f"captures of {' and '.join(omitted_subsets)} were counted only for the first {_MAX_PAIRS} pairs of crawl "
+            "and target"
         )
     return sentences
 

@@ -28,7 +28,7 @@ from cc_pipeline.workspace.workspace import Workspace
 _MAX_LAG: Final = timedelta(days=1)
 #: Tables of the catalog: a harvest changes them, and that decides about no published capture.
 _CATALOG_TABLES: Final = frozenset(("crawls", "index_manifest", "row_groups", "source_files"))
-_PUBLISH: Final = "Publish it: repeat any cc-pipeline run, or materialize `warehouse`."
+_PUBLISH: Final = "Publish cc.duckdb again: repeat any cc-pipeline run, or materialize `warehouse`."
 
 
 def publication_verdict(workspace: Workspace, initial_lag: PublicationLag | None = None) -> CheckResult:
@@ -49,7 +49,7 @@ def judge_publication(
     """
     name, settings = "publication", workspace.settings
     if settings.publish == "none":
-        return CheckResult(name, "ok", "this home publishes nothing")
+        return CheckResult(name, "ok", "this home writes no cc.duckdb (CC_PIPELINE_PUBLISH=none)")
     commits = dict(lag.commits) if lag is not None else {}
     if initial_lag is not None:
         commits = {table: commit for table, commit in commits.items() if initial_lag.commits.get(table) == commit}
@@ -58,33 +58,33 @@ def judge_publication(
         return CheckResult(name, severity, lag.fault, advice=_PUBLISH)
     if changed_tables := commits.keys() - _CATALOG_TABLES:
         message = (
-            f"{settings.published_path} does not show the lake as it is: {abbreviate_keys(changed_tables)} "
-            "changed since"
+            f"{settings.published_path} is out of date: tables changed since it was written: "
+            f"{abbreviate_keys(changed_tables)}"
         )
         return CheckResult(name, "error", message, {"tables with newer commits": len(commits)}, advice=_PUBLISH)
     if not settings.published_path.exists():
-        return CheckResult(name, "warn", "nothing was published yet", advice=_PUBLISH)
+        return CheckResult(name, "warn", "cc.duckdb was not written yet: nothing was published", advice=_PUBLISH)
     if fault := _find_unreadable(settings):
         return CheckResult(name, "error", fault, advice=_PUBLISH)
     if miscounted := find_new_miscounts(settings, workspace.lake):
-        message = f"{settings.published_path} omits slices. {'. '.join(describe_miscounts(miscounted))}"
+        message = f"{settings.published_path} omits faulty slices. {'. '.join(describe_miscounts(miscounted))}"
         return CheckResult(name, "error", message, advice=MAKE_AGAIN)
     if leaves_slices_out(settings):
-        message = f"{settings.published_path} omits slices that are correct now"
+        message = f"{settings.published_path} omits slices that were faulty and are correct now"
         return CheckResult(name, "error", message, advice=_PUBLISH)
     if problems := read_left_out(settings.published_path):
         extension_texts = "; ".join(f"{extension} ({problem})" for extension, problem in problems.items())
         message = f"{settings.published_path} has no views and macros of the extensions {extension_texts}"
-        return CheckResult(name, "warn", message, advice="Mend or remove the extension, then publish again.")
+        return CheckResult(name, "warn", message, advice="Repair or remove the extension, then publish again.")
     if commits:
         return CheckResult(
-            name, "warn", f"{abbreviate_keys(commits)} changed since the publication: the next run publishes it"
+            name, "warn", f"{abbreviate_keys(commits)} changed after cc.duckdb was written: the next run publishes them"
         )
     if lag is not None and initial_lag is None:
         return CheckResult(
-            name, "warn", "it was made with other settings or another version: the next run publishes it again"
+            name, "warn", "cc.duckdb was made with other settings or another version: the next run publishes it again"
         )
-    return CheckResult(name, "ok", f"{settings.published_path.stat().st_size:,} bytes, as the lake is now")
+    return CheckResult(name, "ok", f"cc.duckdb ({settings.published_path.stat().st_size:,} bytes) is up to date")
 
 
 def refuse_unpublished(workspace: Workspace, initial_lag: PublicationLag | None = None) -> None:
@@ -104,16 +104,19 @@ def withheld_verdict(workspace: Workspace) -> CheckResult:
     if repeating:
         tables = dict.fromkeys(table for slice_tables in repeating.values() for table in slice_tables)
         keys = {*map(key_of, repeating)}
-        problems.append(f"captures of {abbreviate_keys(keys)} are doubled in {', '.join(tables)}")
-        advice.append("Make them again: cc-pipeline doctor --repair.")
+        problems.append(f"{', '.join(tables)} has captures of {abbreviate_keys(keys)} more than once")
+        advice.append("Rebuild these partitions: cc-pipeline doctor --repair.")
     if interrupted:
         problems.append(
-            f"a parse of {abbreviate_keys({*map(key_of, interrupted)})} was killed between two commits, so its pages "
-            "are of two runs"
+            f"the parse of {abbreviate_keys({*map(key_of, interrupted)})} was killed between two commits, so the "
+            "tables of pages are of two runs"
         )
-        advice.append("Parse them again: cc-pipeline run … --crawl … (a file read whole: cc-pipeline files add).")
+        advice.append(
+            "Parse these partitions again: cc-pipeline run … --crawl … (a file read whole: cc-pipeline files add)."
+        )
     wrong = tuple(sorted({key_of(slice_) for slice_ in (*interrupted, *repeating)}))
-    return CheckResult(name, "error", f"not published: {'; '.join(problems)}", wrong=wrong, advice=" ".join(advice))
+    message = f"cc.duckdb does not show some slices: {'; '.join(problems)}"
+    return CheckResult(name, "error", message, wrong=wrong, advice=" ".join(advice))
 
 
 def _find_unreadable(settings: Settings) -> str:
@@ -169,7 +172,7 @@ def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     if isinstance(tables, CheckResult):
         return tables
     if miscounted := find_new_miscounts(workspace.settings, workspace.lake):
-        message = f"slices are omitted. {'. '.join(describe_miscounts(miscounted))}"
+        message = f"cc.duckdb omits faulty slices. {'. '.join(describe_miscounts(miscounted))}"
         return CheckResult(name, "error", message, advice=MAKE_AGAIN)
     rows = sum(table.row["lake_rows"] for table in tables)
     newer = [table.row["table_name"] for table in tables if table.now.commit_id != table.row["commit_id"]]
@@ -179,17 +182,21 @@ def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         if table.as_published is None or table.as_published.rows != table.row["lake_rows"]
     ]
     published_at = tables[0].row["published_at"] if tables else datetime.now(UTC)
-    metrics: Metrics = {"rows": rows, "published at": str(published_at), "tables with newer commits": len(newer)}
+    metrics: Metrics = {
+        "rows": rows,
+        "published at": f"{published_at:%Y-%m-%d %H:%M} UTC",
+        "tables with newer commits": len(newer),
+    }
     if wrong:
-        message = f"the file has other rows than the lake in {abbreviate_keys(wrong)}: publish again"
+        message = f"cc.duckdb has other row counts than the lake in {abbreviate_keys(wrong)}. {_PUBLISH}"
         return CheckResult(name, "error", message, metrics)
     if newer and datetime.now(UTC) - published_at > _MAX_LAG:
         message = (
-            f"published at {published_at:%Y-%m-%d %H:%M} UTC; {abbreviate_keys(newer)} changed since: "
-            "materialize warehouse"
+            f"cc.duckdb was published at {published_at:%Y-%m-%d %H:%M} UTC, and {abbreviate_keys(newer)} changed "
+            f"since. {_PUBLISH}"
         )
         return CheckResult(name, "warn", message, metrics)
-    changes_text = f"; {abbreviate_keys(newer)} changed since" if newer else ", as the lake is now"
+    changes_text = f"; {abbreviate_keys(newer)} changed since" if newer else ", up to date"
     return CheckResult(name, "ok", f"{rows:,} rows of {len(tables):,} tables{changes_text}", metrics)
 
 
@@ -200,7 +207,7 @@ def published_files_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     if isinstance(published_tables, CheckResult):
         return CheckResult(name, published_tables.severity, published_tables.message)
     if not _has_views(workspace.settings.published_path):
-        return CheckResult(name, "ok", "the file contains the rows")
+        return CheckResult(name, "ok", "cc.duckdb has copies of the rows, so its views need no files")
     files, lost_files = 0, Counter[str]()
     for table in published_tables:
         if table.as_published is None:
@@ -211,28 +218,28 @@ def published_files_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         lost_files[table.row["table_name"]] += sum(
             address.removeprefix("s3://") not in stored_paths for address in table.as_published.files
         )
-    metrics = {"files": files, "gone": lost_files.total()}
+    metrics = {"files": files, "missing files": lost_files.total()}
     if lost_files.total():
         tables = [table for table, count in lost_files.items() if count]
         message = (
-            f"{lost_files.total():,} files of the published views are missing ({abbreviate_keys(tables)}): "
-            "materialize warehouse"
+            f"{lost_files.total():,} files that views of cc.duckdb read are missing (tables: "
+            f"{abbreviate_keys(tables)}), so queries fail. {_PUBLISH}"
         )
         return CheckResult(name, "error", message, metrics)
-    return CheckResult(name, "ok", f"all {files:,} files that the views name are there", metrics)
+    return CheckResult(name, "ok", f"all {files:,} files that views of cc.duckdb read exist", metrics)
 
 
 def _read_publication(path: Path) -> list[dict[str, Any]] | CheckResult:
     """Returns the rows of the table ``publication``, or the check result if there are none."""
     name = "rows_as_in_the_lake"
     if not path.exists():
-        return CheckResult(name, "ok", "nothing was published yet")
+        return CheckResult(name, "ok", "cc.duckdb was not written yet")
     try:
         with connect_newest(path) as connection:
             query = "SELECT table_name, version, commit_id, lake_rows, epoch_ms(published_at) FROM publication"
             rows = connection.execute(query).fetchall()
     except duckdb.Error as error:
-        return CheckResult(name, "error", f"{path} cannot be read ({error}): materialize warehouse")
+        return CheckResult(name, "error", f"{path} cannot be read ({error}). {_PUBLISH}")
     names = ("table_name", "version", "commit_id", "lake_rows", "published_at")
     return [dict(zip(names, (*row[:4], datetime.fromtimestamp(row[4] / 1_000, UTC)), strict=True)) for row in rows]
 

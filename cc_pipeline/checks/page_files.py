@@ -25,18 +25,21 @@ def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Checks that every byte range of every file could be read, and that every file gave pages."""
     name, files = "files_are_readable", list(_select_files(workspace, scope))
     counts = _count_file_rows(workspace, FAULTS, files)
-    metrics = {"files": len(files), "stretches": sum(counts.values())}
+    metrics = {"files": len(files), "unreadable byte ranges": sum(counts.values())}
     if counts:
         message = (
-            f"{metrics['stretches']:,} byte ranges could not be read: {abbreviate_keys([*counts])}; everything "
-            "else was read"
+            f"{sum(counts.values()):,} byte ranges of files could not be read, so their pages are missing: "
+            f"{abbreviate_keys([*counts])}; everything else was read"
         )
         return CheckResult(name, "warn", message, metrics)
     read = [file for file in files if READ_FILES.was_committed(workspace.lake, Slice(file.crawl, file.slug))]
     slugs_with_pages = {slug for table in _MAIN_TABLES for slug in _count_file_rows(workspace, table, read)}
     if empty := {file.slug for file in read} - slugs_with_pages:
-        return CheckResult(name, "warn", f"{len(empty):,} files gave no page ({abbreviate_keys(empty)})", metrics)
-    return CheckResult(name, "ok", f"{len(files):,} files were read completely", metrics)
+        return CheckResult(
+            name, "warn", f"{len(empty):,} files were read and have no page ({abbreviate_keys(empty)})", metrics
+        )
+    message = f"all {len(files):,} files were read completely" if files else "no file was read whole"
+    return CheckResult(name, "ok", message, metrics)
 
 
 def exports_verdict(workspace: Workspace, kind: ExportKind, scope: Scope) -> CheckResult:
@@ -50,7 +53,10 @@ def exports_verdict(workspace: Workspace, kind: ExportKind, scope: Scope) -> Che
         return join_results(name, bad)
     records = sum(int(verdict.metrics["records"]) for verdict in verdicts)
     metrics = {"partitions": len(verdicts), "records": records}
-    return CheckResult(name, "ok", f"{len(verdicts):,} exports are complete, with {records:,} records", metrics)
+    message = (
+        f"{len(verdicts):,} exports are complete, with {records:,} records" if verdicts else "nothing was exported"
+    )
+    return CheckResult(name, "ok", message, metrics)
 
 
 def _select_files(workspace: Workspace, scope: Scope) -> Iterator[SourceFile]:
@@ -103,7 +109,8 @@ def _check_export(workspace: Workspace, kind: ExportKind, slice_: Slice, sizes: 
         return CheckResult(
             name,
             "error",
-            f"{key}: its files do not have the {manifest['records']:,} records of the manifest",
+            f"{key}: the exported files do not have the {manifest['records']:,} records that the manifest lists; "
+            "export it again",
             wrong=(key,),
         )
     try:
@@ -111,5 +118,7 @@ def _check_export(workspace: Workspace, kind: ExportKind, slice_: Slice, sizes: 
     except EnvironmentFault as fault:
         return CheckResult(name, "warn", f"{key}: {fault.problem}", wrong=(key,))
     if manifest.get("pages") != pages:
-        return CheckResult(name, "warn", f"{key}: its pages were parsed again since; export it again", wrong=(key,))
+        return CheckResult(
+            name, "warn", f"{key}: pages were parsed again after this export; export it again", wrong=(key,)
+        )
     return CheckResult(name, "ok", f"{key}: {manifest['records']:,} records", {"records": manifest["records"]})

@@ -46,16 +46,17 @@ def texts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     }
     if lost:
         message = (
-            f"{missing_texts.total():,} HTML pages have no row ({abbreviate_keys(lost)}): parse these partitions again"
+            f"{missing_texts.total():,} HTML pages have no row in page_text ({abbreviate_keys(lost)}): parse these "
+            "partitions again"
         )
         return CheckResult(name, "error", message, metrics, tuple(lost))
     if textless:
         message = (
             f"most HTML pages of {len(textless):,} partitions have no main text ({abbreviate_keys(textless)}): "
-            "perhaps scripts write them, or another CC_PIPELINE_EXTRACTOR finds more"
+            "perhaps scripts write the texts in a browser, or another CC_PIPELINE_EXTRACTOR finds more"
         )
         return CheckResult(name, "warn", message, metrics, tuple(textless))
-    message = f"{pages.total():,} HTML pages have their text, {empty.total():,} of them without a main one"
+    message = f"{pages.total():,} HTML pages have a row in page_text, {empty.total():,} of them without a main text"
     return CheckResult(name, "ok", message, metrics)
 
 

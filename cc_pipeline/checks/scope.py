@@ -23,6 +23,12 @@ MAX_SHOWN_KEYS: Final = 5
 #: The most wrong partitions in a note; with more, the next evaluation examines everything.
 _MAX_NOTED_KEYS: Final = 500
 _SEVERITIES: Final[tuple[Severity, ...]] = ("ok", "warn", "error")
+#: Labels of the texts of a note. A partition that was amber or red is examined again.
+VERSIONS_LABEL: Final = "table versions"
+_WRONG_LABELS: Final[Mapping[Severity, str]] = {"error": "red partitions", "warn": "amber partitions"}
+_NO_VERSIONS: Final = "not examined as a whole yet"
+#: Between two entries of a text. No table, crawl or slug has it.
+_JOINT: Final = ", "
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +54,27 @@ class Note:
     wrong: tuple[str, ...] = ()
     severity: Severity = "ok"
 
-    def to_json(self) -> dict[str, object]:
-        """Returns the note for JSON."""
-        return {"versions": dict(self.versions), "wrong": list(self.wrong), "severity": self.severity}
+    def to_texts(self) -> dict[str, str]:
+        """Returns the note as texts by label, which a person reads in the UI: ``captures 3, records 5``, and the wrong
+        partitions by the colour of the check."""
+        versions_text = _JOINT.join(f"{table} {version}" for table, version in self.versions.items())
+        texts = {VERSIONS_LABEL: versions_text or _NO_VERSIONS}
+        if self.wrong:
+            texts[_WRONG_LABELS[self.severity]] = _JOINT.join(self.wrong)
+        return texts
 
 
-def read_note(data: object) -> Note | None:
-    """Reads a note from JSON data; ``None`` for anything else."""
-    if not isinstance(data, dict) or not isinstance(data.get("versions"), dict):
+def read_note(texts: Mapping[str, str] | None) -> Note | None:
+    """Reads a note from its texts; ``None`` for other texts."""
+    if texts is None or VERSIONS_LABEL not in texts:
         return None
-    severity: Severity = data["severity"] if data.get("severity") in _SEVERITIES else "warn"
-    return Note(
-        {str(table): int(version) for table, version in data["versions"].items()},
-        tuple(map(str, data.get("wrong", ()))),
-        severity,
-    )
+    versions_text = texts[VERSIONS_LABEL]
+    pairs = [] if versions_text == _NO_VERSIONS else [text.rsplit(" ", 1) for text in versions_text.split(_JOINT)]
+    versions = {table: int(version) for table, version in pairs}
+    for severity, label in _WRONG_LABELS.items():
+        if label in texts:
+            return Note(versions, tuple(texts[label].split(_JOINT)), severity)
+    return Note(versions)
 
 
 def versions_of(lake: Lake, tables: Iterable[str]) -> dict[str, int]:
@@ -114,7 +126,10 @@ def carry_over_note(
     severity = verdict.severity
     if unchecked_keys and previous_note is not None:
         severity = max(severity, previous_note.severity, key=_SEVERITIES.index)
-        remark = f"still wrong: {abbreviate_keys(unchecked_keys)}; an earlier execution of this check says why"
+        remark = (
+            f"not checked this time, and wrong before: {abbreviate_keys(unchecked_keys)}; an earlier execution of this "
+            "check has the reason"
+        )
         verdict = replace(verdict, severity=severity, message=f"{verdict.message}\n{remark}")
     wrong = sorted({*wrong_keys, *unchecked_keys})
     versions = now or (previous_note.versions if previous_note is not None else {})

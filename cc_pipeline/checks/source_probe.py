@@ -23,7 +23,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import CcPipelineError, DataFault, DataKind, EnvironmentFault, UserInputError
 from cc_pipeline.extraction.nearest_capture import Nearest, fetch_record
-from cc_pipeline.harvesting.crawl_index import parse_index_list
+from cc_pipeline.harvesting.listed_files import parse_index_list
 from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
@@ -82,7 +82,7 @@ def probe_source(settings: Settings) -> Iterator[Finding]:
     """Yields a finding for each step, asked of the first source of ``settings``. Raises ``UserInputError`` for a
     folder."""
     if scheme_of(settings.source) in ("", "file"):
-        raise UserInputError(f"{settings.source} is a folder: only a source that answers requests can be probed")
+        raise UserInputError(f"{settings.source} is a folder: --live tests only sources at an http(s) or s3 address")
     request_settings = replace(
         settings, rate=find_rate(settings), concurrency=1, mirrors=(), mirror_access=(), record_mirror=False, wait=0.0
     )
@@ -108,7 +108,7 @@ def _finding(probe: _LiveProbe, topic: str, step: Callable[[_LiveProbe], str]) -
     try:
         return Finding("ok", topic, step(probe))
     except _StepSkipped as skipped:
-        return Finding("note", topic, f"not asked: {skipped}")
+        return Finding("note", topic, f"not tested: {skipped}")
     except EnvironmentFault as fault:
         return Finding("bad", topic, fault.problem, fault.advice)
     except CcPipelineError as fault:
@@ -125,7 +125,7 @@ def _list_crawls(probe: _LiveProbe) -> str:
 
 def _list_index_files(probe: _LiveProbe) -> str:
     if not probe.crawls:
-        raise _StepSkipped("no crawl is known")
+        raise _StepSkipped("the list of crawls could not be read")
     for crawl in probe.crawls[:_NEWEST_CRAWLS]:
         key = path_list_key(crawl, "cc-index-table")
         if probe.workspace.transport.exists(key):
@@ -133,10 +133,11 @@ def _list_index_files(probe: _LiveProbe) -> str:
             index_files, _ = probe.workspace.transport.read_parsed(key, read)
             files = [file.path for file in index_files if file.subset in _SUBSETS]
             if not files:
-                raise DataFault(DataKind.MISMATCH, key, None, "it names no index file of captures")
+                raise DataFault(DataKind.MISMATCH, key, None, "the path list names no index file of captures")
             probe.crawl, probe.index_file = crawl, files[len(files) // 2]
             return f"{len(index_files)} index files of {crawl} are listed"
-    raise DataFault(DataKind.MISMATCH, ", ".join(probe.crawls[:_NEWEST_CRAWLS]), None, "none has a list of index files")
+    crawls = ", ".join(probe.crawls[:_NEWEST_CRAWLS])
+    raise DataFault(DataKind.MISMATCH, crawls, None, "none of these crawls has a path list of index files")
 
 
 def _read_footer(probe: _LiveProbe) -> str:
@@ -150,7 +151,7 @@ def _read_footer(probe: _LiveProbe) -> str:
     [file] = tables.index_files.to_pylist()
     groups = len(tables.row_groups)
     unbounded = tables.row_groups[f"{KEY_COLUMN}_min"].null_count
-    bounds = f", {unbounded} of them without key bounds: run cc-pipeline index repair" if unbounded else ""
+    bounds = f" ({unbounded} without key bounds, which cc-pipeline index repair computes)" if unbounded else ""
     etag = "an ETag" if file["etag"] else "no ETag, so a replacement cannot be noticed"
     return f"an index file of {file['file_size']:,} bytes has {groups} row groups{bounds}, and {etag}"
 
@@ -167,13 +168,15 @@ def _look_up_page(probe: _LiveProbe) -> str:
     keys = [key for span in cluster_index.cluster.learnt for key in (span.last, span.first)]
     page = next((page for key in keys if (page := _parse_page(key)) is not None), None)
     if page is None:
-        raise DataFault(DataKind.MISMATCH, key, None, "no key in its lines identifies a page")
+        raise DataFault(DataKind.MISMATCH, key, None, "no line of the file names a page to look up")
     located = ZipNumLocator(transport, probe.crawl, cluster_index.cluster, clusters.members).locate(
         probe.crawl, _SUBSETS, [page]
     )
     rows = located.captures[page.slug].to_pylist()
     if not rows:
-        raise DataFault(DataKind.MISMATCH, key, None, f"it lists {page.definition} but has no capture of it")
+        raise DataFault(
+            DataKind.MISMATCH, key, None, f"the file lists {page.definition} but has no capture of that page"
+        )
     record = fetch_record(probe.workspace, rows[0])
     if not isinstance(record, Nearest):
         raise DataFault(DataKind.MISMATCH, rows[0]["warc_filename"], rows[0]["warc_record_offset"], record)
@@ -196,7 +199,7 @@ def _parse_page(key: bytes) -> Target | None:
 def _request_missing_object(probe: _LiveProbe) -> str:
     key = f"crawl-data/{probe.crawl or 'CC-MAIN-2024-22'}/there-is-no-such-key"
     if probe.workspace.transport.exists(key):
-        raise DataFault(DataKind.MISMATCH, key, None, "it exists")
+        raise DataFault(DataKind.MISMATCH, key, None, "the source claims to have this object, which does not exist")
     return "a missing object is answered with 404"
 
 

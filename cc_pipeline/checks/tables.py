@@ -16,10 +16,10 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.slice_slugs import defined_slug, is_named_captures
 from cc_pipeline.errors import IndexIncomplete, UserInputError
 from cc_pipeline.extraction.fetch_counts import is_unsettled, share
-from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.reusable_records import find_sharing
-from cc_pipeline.harvesting.catalog import read_catalog_table, read_subsets
+from cc_pipeline.harvesting.catalog import read_catalog_table, read_catalog_tables, read_subsets
 from cc_pipeline.harvesting.crawl_index import requested_subsets
+from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.catalog.schemas import DECODED, KEY_COLUMN
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult
@@ -63,18 +63,23 @@ def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
             subset for subset, count in expected.get(crawl, counts).items() if count != counts.get(subset, 0)
         } - {""}
         if twice or misplaced:
-            message = f"{crawl}: {twice:,} files are listed twice, {misplaced:,} are of another crawl; list it again"
+            message = (
+                f"{crawl}: the path list has {twice:,} files twice and {misplaced:,} files of another crawl; harvest "
+                "the crawl again"
+            )
             verdicts.append(CheckResult(name, "error", message, wrong=(crawl,)))
         elif changed_subsets:
             message = (
-                f"{crawl}: the catalog was made from another list ({abbreviate_keys(changed_subsets)}); "
-                "harvest the crawl again"
+                f"{crawl}: the path list changed after the harvest ({abbreviate_keys(changed_subsets)}), so look-ups "
+                "may miss files; harvest the crawl again"
             )
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
         else:
             sound += 1
     return (
-        join_results(name, verdicts) if verdicts else CheckResult(name, "ok", f"{sound:,} path lists are as expected")
+        join_results(name, verdicts)
+        if verdicts
+        else CheckResult(name, "ok", f"{sound:,} path lists name each file once, and the catalog has the same files")
     )
 
 
@@ -92,7 +97,7 @@ def footers_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         lost = [path for path in paths if path not in footers]
         kept_count += len(paths) - len(lost)
         if lost:
-            message = f"{crawl}: {len(lost):,} of {len(paths):,} footers are missing; harvest the crawl again"
+            message = f"{crawl}: {len(lost):,} of {len(paths):,} footers of index files are missing; harvest it again"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
     return (
         join_results(name, verdicts) if verdicts else CheckResult(name, "ok", f"all {kept_count:,} footers are stored")
@@ -128,9 +133,7 @@ def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) 
             earlier_files = read_catalog_table(lake, "index_files", crawl)
             previous = next((columns for columns in earlier_files.column("columns").to_pylist() if columns), previous)
             continue
-        coverage, files, groups = (
-            read_catalog_table(lake, table, crawl) for table in ("coverage", "index_files", "row_groups")
-        )
+        coverage, files, groups = read_catalog_tables(lake, ["coverage", "index_files", "row_groups"], crawl)
         verdicts += [
             _prefix_with_crawl(crawl, check_coverage(coverage)),
             _prefix_with_crawl(crawl, check_row_counts(files, groups)),
@@ -159,26 +162,28 @@ def missing_captures_verdict(lake: Lake) -> CheckResult:
     unconfirmed = rows.filter(pc.or_(*(rows[name] for name in flag_columns))).num_rows
     settled = planned - fetched - pending
     metrics: dict[str, int | float | str] = {
-        "planned": planned, "pending": pending, "final": settled, "not here": share(pending + settled, planned),
-        "payloads other than indexed": mismatched, "unconfirmed slices": unconfirmed,
+        "planned": planned, "pending": pending, "lost": settled, "not here": share(pending + settled, planned),
+        "payloads other than indexed": mismatched, "slices with unconfirmed losses": unconfirmed,
         "no longer in the index": vanished,
     }  # fmt: skip
     if not pending and not unconfirmed and not vanished and settled * 100 < max(planned, 1):
         message = f"{fetched:,} of {planned:,} captures are fetched"
-        mismatch_text = f"; {mismatched:,} of them have a payload that differs from the index" if mismatched else ""
+        mismatch_text = (
+            f"; {mismatched:,} of them have another payload digest than the index lists" if mismatched else ""
+        )
         return CheckResult("nothing_missing", "ok", message + mismatch_text, metrics)
     problems = [f"{pending:,} of {planned:,} captures are pending and will be requested again"] if pending else []
     if settled:
         problems.append(f"{settled:,} of {planned:,} are missing or damaged in the source itself")
     if unconfirmed:
         problems.append(
-            "many captures are lost, or their payloads differ from the index, which is unconfirmed: run it again "
-            f"({unconfirmed:,} slices: losses_unconfirmed, mismatches_unconfirmed in the view fetches)"
+            f"in {unconfirmed:,} slices unusually many captures are lost or differ from the index; this is "
+            "unconfirmed: run their targets again (losses_unconfirmed, mismatches_unconfirmed in the view fetches)"
         )
     if vanished:
         problems.append(
-            f"{vanished:,} captures are no longer in the index that listed them, which is unconfirmed: run them again "
-            "(unlisted in the view lookups)"
+            f"the index listed {vanished:,} captures earlier and no longer does; this is unconfirmed: run their "
+            "targets again (unlisted in the view lookups)"
         )
     message = "; ".join(problems)
     for partition, (missing, total, reason) in _find_worst(lake)[:_MAX_NAMED_PARTITIONS] if pending else ():
@@ -260,7 +265,7 @@ def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Checks that another index has the same captures, for the last few located partitions whose crawls have two
     indexes. It needs a look-up of its own, so no run does it."""
     if scope.in_run:
-        message = "a run uses no second index: doctor --checks and the job check_everything do"
+        message = "not checked during runs, since it costs requests: doctor --checks and check_everything do it"
         return CheckResult("locators_agree", "ok", message, was_evaluated=False)
     compared: list[tuple[str, Agreement]] = []
     for crawl, target, located_by in _read_latest_lookups(workspace, scope):
@@ -272,7 +277,8 @@ def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
             first_lookup = LookupResult({target: captures}, 0, 0, 0.0)
             compared.append((key_of(Slice(crawl, target)), agree(first_lookup, second_lookup)))
     wrong = [
-        f"{name}: {agreement.left} against {agreement.right}, {agreement.common} in both"
+        f"{name}: one index has {agreement.left} captures, a second {agreement.right}, and {agreement.common} are in "
+        "both"
         for name, agreement in compared
         if not agreement.agrees
     ]
@@ -282,7 +288,7 @@ def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     message = (
         f"a second index has the same captures in {len(compared)} partitions"
         if compared
-        else "no partition to compare: nothing was looked up since, or its crawl has no second index"
+        else "nothing to compare: no new look-up, or its crawl has no second index"
     )
     return CheckResult("locators_agree", "ok", message, {"partitions compared": len(compared)})
 
@@ -343,7 +349,11 @@ def check_coverage(coverage: pa.Table) -> CheckResult:
     if missing or failed:
         severity: Severity = "error" if missing else "warn"
         return CheckResult(
-            "coverage", severity, f"{failed} files failed and {missing} are missing of {expected}", metrics
+            "coverage",
+            severity,
+            f"of {expected} index files, {failed} could not be read and {missing} were not harvested, so look-ups may "
+            "miss captures",
+            metrics,
         )
     rows = coverage.to_pylist()
     subsets = " and ".join(row["subset"] for row in rows if row["expected"])
@@ -362,7 +372,7 @@ def check_row_counts(index_files: pa.Table, row_groups: pa.Table) -> CheckResult
             wrong.append(row["path"])
     if wrong:
         examples = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
-        message = f"the row counts of the row groups differ from the file's in {examples}"
+        message = f"the rows of the row groups do not add up to the row count of the index file in {examples}"
         return CheckResult("row_counts", "error", message, {"files": len(wrong)})
     return CheckResult("row_counts", "ok", f"{_sum(row_groups['rows'])} rows in {len(row_groups)} row groups")
 
@@ -378,7 +388,7 @@ def check_plausible_rows(coverage: pa.Table) -> CheckResult:
     if not min_rows <= coverage_row["rows"] <= max_rows:
         message = (
             f"{coverage_row['rows']:,} captures are unusual: published crawls have {min_rows:,} to {max_rows:,}. "
-            "Compare Common Crawl's announcement of it"
+            "Compare the number with Common Crawl's announcement of the crawl"
         )
         return CheckResult("plausible_rows", "warn", message, metrics)
     return CheckResult("plausible_rows", "ok", f"{coverage_row['rows']:,} captures", metrics)
@@ -395,9 +405,9 @@ def check_statistics(row_groups: pa.Table) -> CheckResult:
     unbounded = sources.null_count
     if unbounded:
         message = (
-            f"{unbounded} of {total} row groups were published without bounds of {KEY_COLUMN}: every look-up reads "
-            "them. Answers are right all the same; look-ups are cheaper after the job repair_statistics (cc-pipeline "
-            "index repair)"
+            f"{unbounded} of {total} row groups were published without bounds of {KEY_COLUMN}, so every look-up reads "
+            "these row groups. Results are right; to make look-ups cheaper: cc-pipeline index repair, or the job "
+            "repair_statistics"
         )
         return CheckResult("statistics", "warn", message, metrics)
     return CheckResult("statistics", "ok", f"all {total} row groups have bounds of {KEY_COLUMN}", metrics)
@@ -418,7 +428,7 @@ def check_sortedness(row_groups: pa.Table) -> CheckResult:
     pairs, overlapping = pc.sum(is_same_file).as_py() or 0, pc.sum(overlap).as_py() or 0
     metrics = {"pairs": pairs, "overlapping": overlapping}
     message = f"{overlapping} of {pairs} neighbouring row groups overlap" + (
-        ", as those of crawls before May 2022 do: look-ups read more of them. There is nothing to mend"
+        ", as in crawls before May 2022, so look-ups read more row groups. There is nothing to do"
         if overlapping
         else ": sorted by key"
     )
@@ -462,7 +472,7 @@ def check_schema_drift(index_files: pa.Table, previous: Sequence[str] | None = N
     drift = schema_changes(previous, schemas[usual]) if previous is not None else []
     metrics: dict[str, int | float | str] = {"schemas": len(schemas), "columns": len(schemas[usual]), "digest": usual}
     if inside or drift:
-        advice = "A missing column is null in captures; an unknown column is in extra_columns. There is nothing to mend"
+        advice = "A missing column is null in captures; an unknown column is in extra_columns. There is nothing to do"
         return CheckResult("schema_drift", "warn", f"{'; '.join((*inside, *drift))}. {advice}", metrics)
     return CheckResult("schema_drift", "ok", f"all files have the same {len(schemas[usual])} columns", metrics)
 

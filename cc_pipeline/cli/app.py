@@ -9,9 +9,10 @@ import gc
 import inspect
 import pkgutil
 import sys
+from collections import UserDict
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
@@ -75,19 +76,46 @@ def _add_command(built: typer.Typer, name: str, command: Command) -> None:
         built.command(name, help=command.help, rich_help_panel=command.panel)(command.call)
 
 
+def _build_command(name: str, command: Command) -> click.Command:
+    built = typer.Typer(rich_markup_mode="rich", add_completion=False)
+    _add_command(built, name, command)
+    for group in (built, *(group.typer_instance for group in built.registered_groups)):
+        assert group is not None
+        for registered in group.registered_commands:
+            registered.cls = GuardedCommand
+            registered.help = _reflow_help(registered.help or inspect.getdoc(registered.callback) or "")
+    made = typer.main.get_command(built)
+    return made.commands[name] if isinstance(made, TyperGroup) else made
+
+
+class _CommandsOnDemand(UserDict[str, Any]):
+    """Commands by name, in the order of the help. Each is built from its ``Command`` when it is first asked for: to
+    build all of them takes longer than some commands do."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        if isinstance(self.data[name], Command):
+            self.data[name] = _build_command(name, self.data[name])
+        built: click.Command = self.data[name]
+        return built
+
+
 def build_app() -> typer.Typer:
     """The command line, with all commands that :func:`find_commands` finds."""
     tree = find_commands()
 
-    class OrderedGroup(TyperGroup):
-        """Commands and groups in the order of the tree, not commands first."""
+    class WholeGroup(TyperGroup):
+        """The group of all commands, which builds only those that are asked for."""
+
+        def __init__(self, **attributes: Any) -> None:
+            super().__init__(**attributes)
+            self.commands = _CommandsOnDemand(tree)
 
         def list_commands(self, ctx: click.Context) -> list[str]:
-            return [*tree]
+            return [*self.commands]
 
-    built = typer.Typer(
+    return typer.Typer(
         name="cc-pipeline",
-        cls=OrderedGroup,
+        cls=WholeGroup,
         no_args_is_help=True,
         rich_markup_mode="rich",
         add_completion=False,
@@ -96,14 +124,6 @@ def build_app() -> typer.Typer:
         "DuckDB.\n\nSettings are CC_PIPELINE_* variables (docs/settings.md) and the flags --source and --home.",
         callback=_use_console_reporter,
     )
-    for name, command in tree.items():
-        _add_command(built, name, command)
-    for group in (built, *(group.typer_instance for group in built.registered_groups)):
-        assert group is not None
-        for registered in group.registered_commands:
-            registered.cls = GuardedCommand
-            registered.help = _reflow_help(registered.help or inspect.getdoc(registered.callback) or "")
-    return built
 
 
 def _use_console_reporter(context: typer.Context) -> None:
@@ -124,7 +144,7 @@ app = build_app()
 _EXIT_INCOMPLETE = 3
 #: Allocations between two garbage collections: loading a library makes a million objects without cycles.
 _GC_THRESHOLD = 50_000
-_DISK_FULL_ADVICE = "Free some space. Then run it again: committed work is kept."
+_DISK_FULL_ADVICE = "Free some space. Then run the command again: committed work is kept."
 
 
 def main() -> None:

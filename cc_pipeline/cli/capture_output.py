@@ -36,7 +36,7 @@ def choose_format(output: str | None, out: Path | None) -> str:
     if format_name not in FORMATS:
         raise UserInputError(f"--format is {format_name!r}; choose one of {', '.join(FORMATS)}")
     if format_name == "parquet" and out is None and sys.stdout.isatty():
-        raise UserInputError("a terminal cannot show Parquet; add --out FILE.parquet or pipe the output somewhere")
+        raise UserInputError("a terminal cannot show Parquet; add --out FILE.parquet, or pipe the output to a program")
     return format_name
 
 
@@ -46,7 +46,7 @@ def choose_columns(text: str | None, output: str) -> tuple[str, ...]:
         return TABLE_COLUMNS if output == "table" else tuple(NAMED_CAPTURES.names)
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
-        raise UserInputError("--columns is empty; name some, e.g. --columns url,fetch_time")
+        raise UserInputError("--columns is empty; name columns, as in --columns url,fetch_time")
     for name in names:
         if name not in NAMED_CAPTURES.names:
             similar = get_close_matches(name, NAMED_CAPTURES.names, 3, 0.4) or NAMED_CAPTURES.names[:8]

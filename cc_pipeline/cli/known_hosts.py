@@ -52,6 +52,7 @@ def require_known_hosts() -> KnownHosts:
     known_hosts = find_known_hosts()
     if known_hosts is None:
         raise UserInputError(
-            "--hosts needs an extension that knows of hosts, and none is in use: cc-pipeline extensions lists them"
+            "--hosts needs an extension with facts of hosts, and none is in use; to list extensions: "
+            "cc-pipeline extensions"
         )
     return known_hosts

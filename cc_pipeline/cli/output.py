@@ -85,11 +85,11 @@ console_err = _new_console(stderr=True)
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Prints a table that fits the screen, with right-aligned numbers and wrapped texts. If there are too many columns
-    for that, prints one value per line."""
+    """Prints a table that fits the screen, with right-aligned numbers, wrapped texts and no empty columns. If there are
+    too many columns for that, prints one value per line."""
     values = [list(row) for row in rows]
     filled_places = [
-        place for place in range(len(columns)) if not values or any(row[place] is not None for row in values)
+        place for place in range(len(columns)) if not values or any(row[place] not in (None, "") for row in values)
     ]
     columns, values = (
         [columns[place] for place in filled_places],
@@ -102,11 +102,12 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
         widths, is_squeezed = _fit_widths([name.split(breaks) for name in names], texts)
         if not is_squeezed:
             break
+    if title:
+        console.print(Text(title, style="italic"))  # as a title of the table it would be wrapped to the table's width
     if is_squeezed and max(widths) < _MIN_FOLDED_WIDTH:
-        console.print(Text(title, style="italic"))
         _show_vertically(columns, texts)
         return
-    table = Table(title=title, title_justify="left", header_style="bold", show_edge=False, pad_edge=False)
+    table = Table(header_style="bold", show_edge=False, pad_edge=False)
     for place, name in enumerate(names):
         numeric = bool(values) and all(isinstance(row[place], int | float) for row in values)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold", width=widths[place])
@@ -134,6 +135,15 @@ def _show_vertically(columns: Sequence[str], texts: Iterable[Sequence[str]]) -> 
         for name, text in zip(columns, row, strict=True):
             if text:
                 console.print(Text(f"{name:<{width}}  {text}"), overflow="fold")
+
+
+def show_indented(label: Text, text: str) -> None:
+    """Prints a text behind its label. On a terminal its further lines begin where the first one does."""
+    row = Table.grid()
+    row.add_column(no_wrap=True)
+    row.add_column(overflow="fold")
+    row.add_row(label, Text(text))
+    console.print(row)
 
 
 def show_truncated(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -243,7 +253,7 @@ def format_by_name(out: Path | None) -> str:
     if out is None:
         return "table"
     if (format_name := _SUFFIXES.get(out.suffix.lower())) is None:
-        raise UserInputError(f"the name {out.name!r} has no known suffix; add --format csv, jsonl or parquet")
+        raise UserInputError(f"the suffix of {out.name!r} names no format; add --format csv, jsonl or parquet")
     return format_name
 
 
@@ -396,12 +406,12 @@ def print_source(*, home: str | None, source: str | None, sends_requests: bool) 
     except CcPipelineError:
         return  # the command reports it
     if settings.is_mini_crawl:
-        text = f"INVENTED WEB: {settings.source} is a mini crawl, generated here; no page in it is real."
-        console_err.print(f"{text} Another home has another source: --home", soft_wrap=True, style="bold reverse")
+        text = f"INVENTED WEB: {settings.source} is a crawl generated for the demo; no page in it is real."
+        console_err.print(f"{text} For real pages, use another home: --home", soft_wrap=True, style="bold reverse")
     elif not settings.is_public:
         notice(f"source: {settings.source}, which is not Common Crawl's own")
     elif sends_requests and not settings.contact:
-        notice(f"no contact is set, so {settings.source} cannot reach you: {_CONTACT_EXAMPLE}")
+        notice(f"no contact is set, so Common Crawl cannot reach you before it blocks you: {_CONTACT_EXAMPLE}")
 
 
 _CONTACT_EXAMPLE: Final = "export CC_PIPELINE_CONTACT=mailto:you@example.org"

@@ -168,9 +168,9 @@ def _note_absent_targets(
     names = "; ".join(definitions if details else definitions[:_MAX_NAMED_PAIRS])
     more_note = " …, --details names all" if len(definitions) > _MAX_NAMED_PAIRS and not details else ""
     new_count = sum(slug in forgotten for slug in absent)
-    new = f"; {new_count:,} of them new, so not kept" if new_count else ""
+    new = f"; this home does not keep {new_count:,} of them, which are new" if new_count else ""
     note(
-        f"absent: {len(absent):,} {'target' if len(absent) == 1 else 'targets'}, found in no crawl{new}: "
+        f"no crawl of this run has captures of {len(absent):,} {'target' if len(absent) == 1 else 'targets'}{new}: "
         f"{names}{more_note}"
     )
     _note_guesses(settings, [by_slug[slug] for slug in absent if by_slug[slug].place is not None], forgotten)
@@ -191,7 +191,8 @@ def _note_absent_members(slugs: Sequence[str], crawls: Collection[str], settings
     for slug, count, total, members in rows:
         ellipsis = " …" if count > len(members) else ""
         note(
-            f"absent: {count:,} of {total:,} members of {slug}, in no crawl of this run: {'; '.join(members)}{ellipsis}"
+            f"no crawl of this run has captures of {count:,} of {total:,} members of {slug}: "
+            f"{'; '.join(members)}{ellipsis}"
         )
 
 
@@ -283,7 +284,7 @@ def _note_empty_targets(
             else ""
         )
         note(
-            f"no captures (subset {', '.join(settings.subsets)}) of "
+            f"the index has no captures (subset {', '.join(settings.subsets)}) of "
             f"{'; '.join(definitions[:_MAX_NAMED_PAIRS])}{more_note}"
         )
     if forgotten:
@@ -291,7 +292,10 @@ def _note_empty_targets(
         more_note = (
             f" and {len(definitions) - _MAX_NAMED_MEMBERS:,} more" if len(definitions) > _MAX_NAMED_MEMBERS else ""
         )
-        note(f"found in no crawl of this run, so not kept: {'; '.join(definitions[:_MAX_NAMED_MEMBERS])}{more_note}")
+        note(
+            "no crawl of this run has captures of these new targets, so this home does not keep them: "
+            f"{'; '.join(definitions[:_MAX_NAMED_MEMBERS])}{more_note}"
+        )
     found_slugs = {
         slice_.target
         for slice_, change in changes.items()
@@ -401,12 +405,12 @@ def _print_missing_captures(settings: Settings, changes: Mapping[Slice, Partitio
     planned = counts.planned
     if counts.pending:
         amount = f"{counts.pending:,} of {planned:,} captures ({share(counts.pending, planned)})"
-        text = f"{amount} were not fetched: run the command again, it fetches only these"
+        text = f"{amount} were not fetched yet: run the command again, which fetches only these captures"
         console.print(text, soft_wrap=True, style="bold red")
     if counts.lost:
         is_unconfirmed = any(change.after.losses_unconfirmed for change in changes.values())
         cause = (
-            "lost according to the source, not confirmed yet"
+            "lost according to the source, which is not confirmed yet"
             if is_unconfirmed
             else "missing or damaged in the source itself"
         )
@@ -417,9 +421,9 @@ def _print_missing_captures(settings: Settings, changes: Mapping[Slice, Partitio
         )
     if counts.mismatched:
         note(
-            f"{counts.mismatched:,} of {planned:,} captures ({share(counts.mismatched, planned)}) have another "
-            "payload than the "
-            "index names: cc-pipeline sql \"SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'\""
+            f"{counts.mismatched:,} of {planned:,} captures ({share(counts.mismatched, planned)}) have another payload "
+            "digest than the index lists; to list them: "
+            "cc-pipeline sql \"SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'\""
         )
     if planned and not counts.pending and not counts.lost and not counts.mismatched and not is_withheld:
-        console.print(f"all {planned:,} captures are here", style="green")
+        console.print(f"all {planned:,} captures are fetched and stored", style="green")

@@ -64,13 +64,14 @@ def choose_format(output: str | None, out: Path | None, *, csv: bool = False, js
     }
     if len(format_names) > 1:
         raise UserInputError(
-            f"{' and '.join(sorted(format_names))} are two formats; choose one of {', '.join(FORMATS)}"
+            f"the options ask for several formats ({', '.join(sorted(format_names))}); choose one of "
+            f"{', '.join(FORMATS)}"
         )
     format_name = check_format(format_names.pop() if format_names else format_by_name(out), FORMATS)
     if format_name == "table" and out is not None:
         raise UserInputError("--out takes --format csv, jsonl or parquet; a table is for the screen")
     if format_name == "parquet" and out is None and sys.stdout.isatty():
-        raise UserInputError("a terminal cannot show Parquet; add --out FILE.parquet or pipe the output somewhere")
+        raise UserInputError("a terminal cannot show Parquet; add --out FILE.parquet, or pipe the output to a program")
     return format_name
 
 
@@ -88,7 +89,9 @@ def run_statements(
     statements = connection.extract_statements(text)
     result_count = sum(_returns_rows(statement) for statement in statements)
     if result_count != 1 and (out is not None or output == "parquet"):
-        raise UserInputError(f"{out or 'a Parquet file'} holds one result, and these statements have {result_count}")
+        raise UserInputError(
+            f"{out or 'a Parquet file'} takes the result of one query, and these statements have {result_count} results"
+        )
     shown_count = 0
     for statement in statements:
         result = connection.sql(statement)  # for a query only the names and types of its columns
@@ -177,7 +180,9 @@ def _copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> None
         connection.execute(f"COPY ({query}) TO {quote_literal(str(path))} ({_PARQUET})")
     except duckdb.IOException as error:
         if disk_is_full(error):
-            raise EnvironmentFault(f"{path} cannot be written: the disk is full", "Free some space.") from error
+            raise EnvironmentFault(
+                f"{path} cannot be written: the disk is full", "Free some space, then run the command again."
+            ) from error
         raise
 
 

@@ -22,7 +22,8 @@ WITHOUT_KEY_STATISTICS: Final = frozenset(
 """.split()
 )
 
-#: Crawls with possibly wrong payload digests: an extra CRLF is between HTTP header and payload.
+#: Crawls with possibly wrong payload digests: an extra CRLF is between HTTP header and payload. A mismatch there is
+#: noted and never an error.
 UNRELIABLE_DIGEST_CRAWLS: Final = frozenset({"CC-MAIN-2018-34"})
 
 #: First crawls with a property of the columnar index, by week.
@@ -139,31 +140,12 @@ class Crawl:
         return "arc" if self.id in ARC_CRAWLS else "columnar"
 
 
-@dataclass(frozen=True, slots=True)
-class CrawlList:
-    """The content of a collinfo: its crawls, newest first, and the faults of unusable entries."""
-
-    crawls: tuple[Crawl, ...]
-    faults: tuple[DataFault, ...]
-
-
 def parse_collinfo(data: bytes, source: str = "collinfo.json") -> tuple[Crawl, ...]:
-    """Returns the crawls of a ``collinfo.json``, newest first. Accepts unknown fields and unknown families of ids.
+    """Returns the crawls of a ``collinfo.json``, newest first. Accepts unknown fields and unknown families of ids, and
+    leaves out entries without an id, or with impossible years and weeks.
 
-    Raises ``DataFault`` when the file is not a JSON list, or when none of its entries can be used.
-    """
-    read = read_collinfo(data, source)
-    if read.faults and not read.crawls:
-        raise read.faults[0]
-    return read.crawls
-
-
-def read_collinfo(data: bytes, source: str = "collinfo.json") -> CrawlList:
-    """Returns the same with the faults of single entries: no id, or impossible years and weeks.
-
-    Raises ``DataFault`` if it is no JSON list, and ``TOO_LARGE`` for a number of thousands of digits, for nesting, and
-    for more than ``MAX_CRAWLS`` entries.
-
+    Raises ``DataFault`` if it is no JSON list, or if none of its entries can be used; ``TOO_LARGE`` for a number of
+    thousands of digits, for nesting, and for more than ``MAX_CRAWLS`` entries.
     Format: a list of ``{id, name, timegate, cdx-api, from, to}``; the times are ISO 8601 without a zone and mean UTC.
     """
     try:
@@ -189,7 +171,9 @@ def read_collinfo(data: bytes, source: str = "collinfo.json") -> CrawlList:
             faults.append(DataFault(DataKind.MALFORMED, source, None, f"entry {number}: {wrong}"))
         else:
             crawls.setdefault(crawl.id, crawl)
-    return CrawlList(tuple(sorted(crawls.values(), key=age, reverse=True)), tuple(faults))
+    if faults and not crawls:
+        raise faults[0]
+    return tuple(sorted(crawls.values(), key=age, reverse=True))
 
 
 def news_month(crawl_id: str) -> tuple[int, int] | None:
@@ -238,10 +222,10 @@ def validate_crawl_id(text: str) -> str:
     elif name[: len(LOCAL)].upper() == LOCAL:
         name = LOCAL + name[len(LOCAL) :]
     if name.startswith("CC-NEWS") and news_month(name) is None:
-        raise UserInputError(f"{text[:80]!r} is no month of CC-NEWS; they look like CC-NEWS-2026-05, from 2016 on")
+        raise UserInputError(f"{text[:80]!r} is no month of CC-NEWS; write a month from 2016 on, as in CC-NEWS-2026-05")
     if len(name) > _MAX_ID or not _ID.fullmatch(name):
         raise UserInputError(
-            f"{text[:80]!r} is not a crawl id; they look like CC-MAIN-2024-22. To list all: cc-pipeline crawls"
+            f"{text[:80]!r} is not a crawl id, such as CC-MAIN-2024-22. To list all crawls: cc-pipeline crawls"
         )
     return name
 
@@ -315,14 +299,18 @@ def select(text: str, crawls: Sequence[Crawl]) -> tuple[Crawl, ...]:
         first, dots, last = selection.partition("..")
         low, high = _bound(first, crawls, 0), _bound(last if dots else first, crawls, 1)
         if low is not None and high is not None and low > high:
-            raise UserInputError(f"{text!r} begins after it ends; write the older end first: {last.strip()}..{first}")
+            raise UserInputError(
+                f"the range {text!r} begins after it ends; write the older crawl or year first: {last.strip()}..{first}"
+            )
         matching_crawls = tuple(
             crawl
             for crawl in crawls
             if (low is None or _last(crawl) >= low) and (high is None or _first(crawl) <= high)
         )
     if not matching_crawls:
-        raise UserInputError(f"the source lists no crawl of {text.strip()[:80]}. All of them: cc-pipeline crawls")
+        raise UserInputError(
+            f"the source lists no crawl of {text.strip()[:80]}. To list all crawls: cc-pipeline crawls"
+        )
     return matching_crawls
 
 
@@ -356,7 +344,9 @@ def _bound(text: str, crawls: Sequence[Crawl], side: int) -> tuple[int, datetime
         return _first(crawl) if side else _last(crawl)
     if _YEAR.fullmatch(text):
         return (int(text), _END, "~" * 64) if side else (int(text), _BEGIN, "")
-    raise UserInputError(f"{text[:80]!r} is neither a year nor a crawl of the source. All: cc-pipeline crawls")
+    raise UserInputError(
+        f"{text[:80]!r} is neither a year nor a crawl of the source. To list all crawls: cc-pipeline crawls"
+    )
 
 
 def _first(crawl: Crawl) -> tuple[int, datetime, str]:

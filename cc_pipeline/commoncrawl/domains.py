@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Final
 
 import idna
-from publicsuffixlist import PublicSuffixList
 
 from cc_pipeline.commoncrawl.surt import canonical_host, split_authority
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.public_suffixes import full_list, registry_list
 
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _MAX_HOST = 253
@@ -69,7 +69,10 @@ def read_host(raw: str, typed: str | None = None) -> str:
         if not _LABEL.fullmatch(label):
             raise UserInputError(f"{quoted} is not a host name: {_label_reason(label)}")
     if host.rsplit(".", 1)[-1].isdigit() and not _is_ipv4(host):
-        raise UserInputError(f"{quoted} is neither a name nor a complete IP address; write 1.2.3.4 with four numbers")
+        raise UserInputError(
+            f"{quoted} is neither a host name nor a complete IP address; write an address with four numbers, as in "
+            "1.2.3.4"
+        )
     return host
 
 
@@ -175,12 +178,12 @@ _RESERVED: Final = frozenset({"example", "test", "invalid", "localhost", "local"
 
 def has_known_suffix(host: str) -> bool:
     """Whether ``host`` (ASCII) ends in a suffix of a known registry, or a reserved one; newer ones may be unknown."""
-    return is_ip(host) or host.rpartition(".")[2] in _RESERVED or _registry_list().publicsuffix(host) is not None
+    return is_ip(host) or host.rpartition(".")[2] in _RESERVED or registry_list(host).publicsuffix(host) is not None
 
 
 def is_icann_suffix(host: str) -> bool:
     """Whether ``host`` (ASCII) is a suffix under which a registry sells names, such as ``co.uk``."""
-    return "." in host and _registry_list().publicsuffix(host) == host
+    return "." in host and registry_list(host).publicsuffix(host) == host
 
 
 def host_columns(url: str) -> dict[str, str | int | None]:
@@ -212,11 +215,11 @@ def _compute_host_columns(name: str) -> HostValues:
         return (name, *([None] * 10))
     reversed_labels = name.split(".")[::-1]
     labels: list[str | None] = [*reversed_labels, None, None, None, None][:5]
-    everything = _full_suffix_list()
+    everything = full_list(name)
     return (
         name,
         *labels,
-        _registry_list().publicsuffix(name),
+        registry_list(name).publicsuffix(name),
         _registered(name),
         everything.publicsuffix(name),
         everything.privatesuffix(name),
@@ -226,19 +229,7 @@ def _compute_host_columns(name: str) -> HostValues:
 
 @lru_cache(maxsize=65536)
 def _registered(name: str) -> str | None:
-    """Returns the registered domain. Reads only one of the two lists: each takes some 30 ms, and many look-ups need
-    only this one."""
     if not name or is_ip(name.strip("[]")):
         return None
-    domain: str | None = _registry_list().privatesuffix(name)
+    domain: str | None = registry_list(name).privatesuffix(name)
     return domain
-
-
-@lru_cache(maxsize=1)
-def _registry_list() -> PublicSuffixList:
-    return PublicSuffixList(accept_unknown=False, only_icann=True)
-
-
-@lru_cache(maxsize=1)
-def _full_suffix_list() -> PublicSuffixList:
-    return PublicSuffixList(accept_unknown=False)

@@ -85,7 +85,7 @@ class Filter:
         that cannot be compared or calculated."""
         columns = _Columns(self.text, column_types)
         if _kind(_resolve_ambiguous(self.tree, columns), columns) != "truth":
-            _raise_error(self.text, 0, "is no condition: compare a column with something")
+            _raise_error(self.text, 0, "is no condition; compare a column with a value, as in status = 200")
 
     def match_table(self, table: pa.Table) -> Matches:
         """Returns the matching rows of ``table``. Raises ``UserInputError`` as :meth:`check` does."""
@@ -113,7 +113,7 @@ def parse_filter(text: str) -> Filter:
     Raises ``UserInputError`` with the position of the fault.
     """
     if len(text) > _LONGEST:
-        raise UserInputError(f"a filter of {len(text):,} characters is longer than the {_LONGEST:,} that are read")
+        raise UserInputError(f"the filter has {len(text):,} characters; at most {_LONGEST:,} are allowed")
     reader = _Reader(text)
     tree = reader.read_or(0)
     reader.end()
@@ -176,7 +176,7 @@ class _Reader:
 
     def end(self) -> None:
         if self.peek()[0]:
-            _raise_error(self.text, self.next_position(), "AND or OR is missing before it")
+            _raise_error(self.text, self.next_position(), "AND or OR is missing before this text")
 
     def read_or(self, depth: int) -> Node:
         return self._joined(self.read_and, "or", depth)
@@ -280,7 +280,7 @@ class _Reader:
         if not token.isdigit() and isfinite(number := float(token)):
             return number
         if not token.isdigit() or int(token) >= _INT64_LIMIT:
-            _raise_error(self.text, position, "is a larger number than any fact")
+            _raise_error(self.text, position, "the number is too large for a column")
         return int(token)
 
     def _row(self, part: Callable[[int], Node], signs: Mapping[str, str], depth: int) -> Node:
@@ -338,7 +338,9 @@ class _Columns:
             return "number"
         if pa.types.is_string(stored) or pa.types.is_large_string(stored):
             return "text"
-        _raise_error(self.text, node.position, f"the column {name} is of the type {stored}, which no filter compares")
+        _raise_error(
+            self.text, node.position, f"the column {name} has the type {stored}, which a filter cannot compare"
+        )
 
 
 def _resolve_ambiguous(node: Node, columns: _Columns) -> Node:
@@ -370,7 +372,7 @@ def _kind(node: Node, columns: _Columns) -> Kind:
     if node.call in _WITH_TEXT:
         _only("text", kinds, node, columns)
     elif kinds[0] != kinds[1]:
-        _raise_error(columns.text, node.position, f"a {kinds[0]} is compared with a {kinds[1]}")
+        _raise_error(columns.text, node.position, f"a {kinds[0]} cannot be compared with a {kinds[1]}")
     return "truth"
 
 

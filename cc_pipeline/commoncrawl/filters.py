@@ -160,7 +160,7 @@ def parse_condition(text: str) -> Condition:
     try:
         parse_filter(normal)
     except UserInputError:
-        typed.raise_error(0, "is too long, or nested too deep, once it is written out in full")
+        typed.raise_error(0, "is too long, or nested too deep, when its short forms are written out in full")
     executable_filter = replace(typed, tree=_worked(tree, typed))
     executable_filter.check({name: pa.int64() if name in _NUMBERS else pa.string() for name in COLUMNS})
     used_columns = {name for name in COLUMNS if name in _names(tree)}
@@ -286,7 +286,7 @@ def _normal(node: Node, typed: Filter) -> Node:
     if node.call == "perhaps":
         return _normal(node.parts[0], typed)
     if node.call in ("like", "ilike") and _column(node) in ("lang", "time"):
-        typed.raise_error(node.position, f"{_column(node)} is compared with =, not with LIKE")
+        typed.raise_error(node.position, f"{_column(node)} cannot be compared with LIKE; use = instead")
     if node.call == "like" and _column(node) in _IN_LOWER_CASE:
         node = replace(node, value=node.value.lower())
     parts = [_normal(part, typed) for part in node.parts]
@@ -303,10 +303,14 @@ def _compared(node: Node, name: str, typed: Filter) -> Node:
     """Returns the normal form of a comparison of a column, with its value, if it is one, normalized."""
     left, right = _normal(node.parts[0], typed), node.parts[1]
     if name == "lang" and node.call not in ("equal", "not_equal"):
-        typed.raise_error(node.position, "lang takes = and !=: a page may have several languages")
+        typed.raise_error(
+            node.position, "lang can only be compared with = and !=, since a page may have several languages"
+        )
     if _is_column(right) or right.call not in ("value", "perhaps") or isinstance(right.value, bool):
         if name in ("lang", "time"):
-            typed.raise_error(right.position, f"{name} is compared with a value")
+            typed.raise_error(
+                right.position, f"{name} can only be compared with a value, not with a column or calculation"
+            )
         return replace(node, parts=(left, _normal(right, typed)))
     value = right.value
     if name in _IN_LOWER_CASE:
@@ -335,7 +339,7 @@ def _compared(node: Node, name: str, typed: Filter) -> Node:
         if name in names and not pattern.fullmatch(value):
             typed.raise_error(right.position, f"{str(right.value)[:80]!r} is not {expected}")
     if name not in _NUMBERS and not isinstance(value, str):
-        typed.raise_error(right.position, f"{name} is compared with a text; put quotes around it")
+        typed.raise_error(right.position, f"{name} can only be compared with a text; put quotes around the value")
     return replace(node, parts=(left, Node("value", value=value, position=right.position)))
 
 

@@ -121,27 +121,9 @@ class ArcFile:
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class ArcPointer:
-    """The 32 bytes of a B-tree for a capture: its ARC file, and offset and length (bytes) of its gzip member."""
-
-    segment_id: int
-    file_date_ms: int
-    partition: int
-    offset: int
-    length: int
-
-    def file(self, crawl: str) -> ArcFile:
-        """Returns the ARC file of ``crawl`` that this points into."""
-        return ArcFile(crawl, self.segment_id, self.file_date_ms, self.partition)
-
-
-def arc_key(file: ArcFile | ArcPointer, crawl: str = "CC-MAIN-2012") -> str:
-    """Returns the key of an ARC file; ``crawl`` is the crawl of a pointer.
-
-    Raises ``UserInputError`` for a crawl without ARC files, ``DataFault`` for an impossible date.
-    """
-    arc = file.file(crawl) if isinstance(file, ArcPointer) else file
+def arc_key(arc: ArcFile) -> str:
+    """Returns the key of an ARC file. Raises ``UserInputError`` for a crawl without ARC files, ``DataFault`` for an
+    impossible date."""
     folder = ARC_CRAWLS.get(arc.crawl)
     if folder is None:
         raise UserInputError(f"{arc.crawl} has no ARC files; those that have: {', '.join(ARC_CRAWLS)}")
@@ -163,7 +145,7 @@ def parse_arc_key(address: str) -> ArcFile:
         file = ArcFile(_CRAWL_OF_FOLDER[match[1]], 0, int(match[6]), int(match[7]))
         if file.file_date_ms < _MAX_MS and arc_key(file) == key:
             return file
-        raise DataFault(DataKind.MALFORMED, key, None, "its folders do not agree with its name")
+        raise DataFault(DataKind.MALFORMED, key, None, "the folders in the key do not match the file's name")
     raise DataFault(DataKind.MALFORMED, key, None, "is no ARC file of parse-output, crawl-001 or crawl-002")
 
 
@@ -313,7 +295,7 @@ def describe_faulty_lines(faults: Sequence[DataFault], source: str) -> tuple[str
         return ()
     lines = "1 line" if len(faults) == 1 else f"{len(faults):,} lines"
     examples = "; ".join(str(fault) for fault in faults[:_NAMED_LINES])
-    return (f"{lines} of {source} cannot be used and are left out: {examples}",)
+    return (f"{lines} of {source} cannot be read and are skipped: {examples}",)
 
 
 def _lines(

@@ -314,5 +314,6 @@ class Target:
         return tuple(dict.fromkeys(prefix.encode("utf-8", "surrogateescape") for prefix in prefixes))
 
     def btree_ranges(self) -> tuple[KeyRange, ...]:
-        """Returns ``btree_prefixes`` as sorted ranges; a domain's two prefixes are one range."""
-        return merge_ranges(prefix_range(prefix) for prefix in self.btree_prefixes())
+        """Returns ``btree_prefixes`` as sorted ranges; a domain's two prefixes are one range. A URL with an empty query
+        is the page without one, whose key has no ``?``."""
+        return merge_ranges(prefix_range(prefix.removesuffix(b"?")) for prefix in self.btree_prefixes())

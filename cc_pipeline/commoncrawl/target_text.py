@@ -46,8 +46,8 @@ def parse_named_captures(name: str) -> Target:
     plain = name.strip().lower()
     if not _SET_NAME.fullmatch(plain):
         raise UserInputError(
-            f"{quote(name)} cannot name captures; use up to 60 letters, digits, - and _, and --name where the file's "
-            "name has others"
+            f"{quote(name)} cannot be the name of named captures; use up to 60 letters, digits, - and _ (--name NAME "
+            "if the file's name has other characters)"
         )
     return Target(GIVEN_KIND, plain, f"{GIVEN_KIND}_{plain}")
 
@@ -133,7 +133,7 @@ def right_and_wrong_lines(text: str, folder: Path | None = None) -> tuple[tuple[
             continue
         earlier_target = targets.setdefault(target.slug, target)
         if earlier_target is not target and earlier_target.version != target.version:
-            wrong.append(f"line {number}: the set {target.value!r} is already defined with other members")
+            wrong.append(f"line {number}: the set {target.value!r} is defined on an earlier line with other members")
     return tuple(targets.values()), tuple(wrong)
 
 
@@ -192,8 +192,8 @@ def _domain(text: str) -> Target:
         )
     if not place.is_ip and place.port is None and is_icann_suffix(place.host):
         raise UserInputError(
-            f"{quote(text)} is a public suffix under which many organisations have their sites; write "
-            f"suffix:{place.host} if all of them are meant, host:www.{place.host} for the one site"
+            f"{quote(text)} is a public suffix, under which many organisations have their sites; write "
+            f"suffix:{place.host} for all these sites, or host:www.{place.host} for one site"
         )
     return Target("domain", str(place), place_slug("domain", place), place=place)
 
@@ -225,7 +225,9 @@ def _host(value: str) -> Target:
 def _tld(value: str) -> Target:
     name = read_host(value.removeprefix("*").removeprefix("."))
     if "." in name or ":" in name or name.isdigit():
-        raise UserInputError(f"{quote(value)} is not a top-level domain; write suffix:{name} for all under a suffix")
+        raise UserInputError(
+            f"{quote(value)} is not a top-level domain; write suffix:{name} for all hosts under that suffix"
+        )
     place = HostPort(name)
     return Target("tld", name, place_slug("tld", place), place=place)
 
@@ -259,7 +261,7 @@ def _read_url(value: str) -> str:
         raise UserInputError(f"{quote(value)} is not an http:// or https:// address; Common Crawl has no others")
     scheme, authority, tail = match.groups()
     if "@" in authority:
-        raise UserInputError(f"{quote(value)} has a user name in it; the index has none, so leave it out")
+        raise UserInputError(f"{quote(value)} has a user name; URLs in the index have none, so remove the user name")
     place = read_host_port(authority)
     tail = tail.strip().replace(" ", "%20")
     return f"{scheme.lower()}://{place}{tail if tail.startswith('/') else '/' + tail}"
@@ -314,8 +316,8 @@ def _set_in_file(name: str, file: str, folder: Path | None) -> Target:
     slug = _slug_named(name)
     if not file or folder is None:
         raise UserInputError(
-            f"{quote(f'set:{name} = @{file}')} names a file where none can be read; write it into the watch list "
-            "(domains.txt), or give it to a command that takes targets"
+            f"{quote(f'set:{name} = @{file}')} names a file, which only commands with targets and the watch list "
+            "(domains.txt) can read; write the members out instead"
         )
     path = folder / file
     try:
@@ -339,9 +341,15 @@ def _set_of_text(name: str, slug: str, file: str, path: str, text: str) -> Targe
         try:
             target = parse_target(content)
             if target.kind in _NO_MEMBERS:
-                raise UserInputError(f"{quote(content)} is a set, a list or captures; a set may not hold one")
+                raise UserInputError(
+                    f"{quote(content)} is a set, a list or captures, which cannot be a member of a set; name its "
+                    "members"
+                )
             if target.where:
-                raise UserInputError(f"{quote(content)} has a condition; one for all members stands behind the set")
+                raise UserInputError(
+                    f"{quote(content)} has a condition, and members of a set have none; write one condition for all "
+                    "members after the set"
+                )
         except UserInputError as refused:
             wrong.append(f"line {number}: {refused}")
         else:
@@ -349,7 +357,7 @@ def _set_of_text(name: str, slug: str, file: str, path: str, text: str) -> Targe
     if wrong:
         raise UserInputError(f"{path}, " + "; ".join(wrong))
     if not members:
-        raise UserInputError(f"{path} names no member of {quote('set:' + name)}; write one a line")
+        raise UserInputError(f"{path} names no member of {quote('set:' + name)}; write one member per line")
     return Target("set", name.lower(), slug, tuple(members.values()), file=file, name=_capitals(name))
 
 

@@ -68,8 +68,8 @@ def find_unknown_keys(instance: dg.DagsterInstance, known_keys: KnownKeys) -> Un
     }
     crawls = sorted(unknown_crawls) if not known_keys.unchecked_reason else []
     return UnknownKeys(
-        {key: "it is not defined and has no data" for key in unknown_domains if key not in running},
-        dict.fromkeys(crawls, "the source does not list it, and it has no data"),
+        {key: "no target has this key, and it has no data" for key in unknown_domains if key not in running},
+        dict.fromkeys(crawls, "the source does not list this crawl, and it has no data"),
         known_keys.unchecked_reason,
     )
 

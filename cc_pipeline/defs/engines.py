@@ -64,7 +64,7 @@ class LocalRunEngine:
         check_views(settings)
 
     def examine(self, settings: Settings) -> Iterator[Finding]:
-        yield Finding("ok", "engine", f"{LOCAL}: this machine's own processes")
+        yield Finding("ok", "engine", f"{LOCAL}: processes of this machine fetch and parse")
 
     def describe(self, settings: Settings) -> str:
         return LOCAL
@@ -95,7 +95,7 @@ def find_engine(name: str) -> RunEngine:
             for extension in extensions()
             if extension.missing
         ]
-        text = f"there is no engine {name!r}; there are {', '.join(factories)}"
+        text = f"there is no engine {name!r}; choose one of {', '.join(factories)}"
         raise UserInputError(
             "; ".join([text, *missing_libraries, "cc-pipeline extensions lists all that is installed"])
         )

@@ -212,4 +212,4 @@ def forget_old_runs(context: dg.OpExecutionContext, workspace: Workspace, namesp
         {"runs deleted": report.runs, "old runs kept, with the newest record of something": report.kept_runs}
     )
     if not report.is_complete:
-        context.log.info("old runs are left: the next run deletes them")
+        context.log.info("not all old runs were deleted in the time of one run: the next run deletes the others")

@@ -45,7 +45,8 @@ class HomeNamespace:
         for word in (*self.prefix, *((self.group,) if self.group else ())):
             if not _PART.fullmatch(word):
                 raise UserInputError(
-                    f"{word!r} can be no prefix or group of Dagster's; write letters, digits and _, a letter first"
+                    f"{word!r} cannot be a prefix or group in Dagster; write letters, digits and _, beginning with a "
+                    "letter"
                 )
 
     def qualify(self, name: str) -> str:

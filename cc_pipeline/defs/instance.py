@@ -192,8 +192,8 @@ def open_instance(settings: Settings) -> dg.DagsterInstance:
         reason = (mistakes[0].message if mistakes else str(error.__cause__ or error)).strip().partition("\n")[0]
         raise EnvironmentFault(
             f"the Dagster instance in {settings.dagster_home} cannot be opened: {reason}",
-            "Look at its dagster.yaml: the variables that it names have to be set (set -a; . ./.env), and the database "
-            "has to answer.",
+            "Check dagster.yaml in that folder: set the variables that the file names (set -a; . ./.env), and start "
+            "the database that it names.",
         ) from error
 
 
@@ -219,8 +219,8 @@ def end_runs_of_dead_processes(
     for run in started_runs:
         if not _may_be_alive(instance, run, hosts, workers.get(run.run_id, "")):
             number = _process_mark(run).partition("-")[0]
-            server_reason = "its process, or the code server that it ran in, was killed"
-            reason = f"its process {number} was killed" if is_command_run(run) else server_reason
+            server_reason = "the process of the run, or its code server, was killed"
+            reason = f"the process {number} of the run was killed" if is_command_run(run) else server_reason
             end_run(instance, run, reason)
             ended.append(run.run_id)
     return ended + _cancel_orphaned_runs(instance, namespace)
@@ -234,7 +234,7 @@ def _cancel_orphaned_runs(instance: dg.DagsterInstance, namespace: HomeNamespace
     open_backfills = open_backfill_ids(instance) if any(_BACKFILL_TAG in run.tags for run in orphaned_runs) else set()
     orphaned_runs = [run for run in orphaned_runs if run.tags.get(_BACKFILL_TAG) not in open_backfills]
     for run in orphaned_runs:
-        instance.report_run_canceled(run, "it was created and never queued: its creator failed or was killed")
+        instance.report_run_canceled(run, "the run was created and never queued: its creator failed or was killed")
     return [run.run_id for run in orphaned_runs]
 
 
@@ -245,7 +245,7 @@ def end_runs_of_this_process(instance: dg.DagsterInstance) -> None:
     """
     process_tags = {PROCESS_TAG: processes.this_process()}
     for run in instance.get_runs(dg.RunsFilter(statuses=_RUNNING, tags=process_tags)):
-        end_run(instance, run, "its process was asked to end")
+        end_run(instance, run, "the process of the run was asked to end")
 
 
 def end_runs_of_dead_servers(settings: Settings) -> list[str]:
@@ -359,8 +359,8 @@ def check_host_count(instance: dg.DagsterInstance | None, hosts: int) -> None:
     count = getattr(launcher, "host_count", 1)
     if count > hosts:
         raise UserInputError(
-            f"dagster.yaml gives runs to {count} hosts, which share the source's request budget, and "
-            f"CC_PIPELINE_RATE_SHARES is {hosts}. Set CC_PIPELINE_RATE_SHARES={count} on each of them"
+            f"dagster.yaml starts runs on {count} machines, and CC_PIPELINE_RATE_SHARES is {hosts}, so together they "
+            f"would send too many requests. Set CC_PIPELINE_RATE_SHARES={count} on each machine"
         )
 
 

@@ -36,8 +36,9 @@ def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, reason: str) -> No
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
-def read_last_evaluation(instance: dg.DagsterInstance, check: dg.AssetCheckKey, name: str) -> object:
-    """Returns the JSON metadata ``name`` of the last evaluation of a check that has it; ``None`` if there is none.
+def read_last_evaluation(instance: dg.DagsterInstance, check: dg.AssetCheckKey, name: str) -> Mapping[str, str] | None:
+    """Returns the texts in the metadata of the last evaluation of a check that has one ``name``, by label; ``None`` if
+    there is none.
 
     The public interface has no history of checks, and the newest record is that of the calling run.
     """
@@ -47,9 +48,13 @@ def read_last_evaluation(instance: dg.DagsterInstance, check: dg.AssetCheckKey, 
         event = entry.dagster_event if entry is not None else None
         if event is None or event.event_type != dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             continue
-        note_value = event.asset_check_evaluation_data.metadata.get(name)
-        if isinstance(note_value, dg.JsonMetadataValue):
-            return note_value.data
+        metadata = event.asset_check_evaluation_data.metadata
+        if name in metadata:
+            return {
+                label: value.text
+                for label, value in metadata.items()
+                if isinstance(value, dg.TextMetadataValue) and value.text is not None
+            }
     return None
 
 
@@ -195,7 +200,7 @@ def make_health_answer(*, is_alive: bool) -> object:
     states = launchers.WorkerStatus
     if is_alive:
         return launchers.CheckRunHealthResult(states.RUNNING)
-    return launchers.CheckRunHealthResult(states.NOT_FOUND, "its process, or the host that it ran on, was killed")
+    return launchers.CheckRunHealthResult(states.NOT_FOUND, "the process of the run, or its machine, was killed")
 
 
 def unreachable_error(reason: str) -> Exception:

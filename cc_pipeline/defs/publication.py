@@ -77,7 +77,7 @@ class RunPublisher:
                     input_tags = find_inputs(self._context.instance, self._namespace)
                     self._record(self._last_publication, input_tags, failed)
         except CcPipelineError as fault:
-            self._context.log.warning(f"cc.duckdb was not published: {fault}")
+            self._context.log.warning(f"cc.duckdb was not published and still shows the earlier rows: {fault}")
 
     def _is_due(self, lag: PublicationLag, *, at_end: bool) -> bool:
         if at_end and is_command_run(self._context.run):
@@ -134,10 +134,13 @@ def find_inputs(instance: dg.DagsterInstance, namespace: HomeNamespace) -> dict[
     meanwhile.
     """
     tags = {"dagster/code_version": WAREHOUSE_VERSION}
-    for key in (namespace.key(asset.name) for asset in published_assets()):
-        newest, asset = instance.fetch_materializations(key, limit=1).records, key.to_user_string()
-        materialization = newest[0].asset_materialization if newest else None
-        tags[f"dagster/input_event_pointer/{asset}"] = str(newest[0].storage_id) if newest else _MISSING_INPUT
+    keys = [namespace.key(asset.name) for asset in published_assets()]
+    entries = [record.asset_entry for record in instance.get_asset_records(keys)]
+    newest_records = {entry.asset_key: entry.last_materialization_record for entry in entries}
+    for key in keys:
+        newest, asset = newest_records.get(key), key.to_user_string()
+        materialization = newest.asset_materialization if newest else None
+        tags[f"dagster/input_event_pointer/{asset}"] = str(newest.storage_id) if newest else _MISSING_INPUT
         tags[f"dagster/input_data_version/{asset}"] = (
             (materialization.tags or {}).get("dagster/data_version", _UNVERSIONED_INPUT)
             if materialization
@@ -167,4 +170,4 @@ def tidy_tables(context: dg.OpExecutionContext, workspace: Workspace, namespace:
         }
     )
     for extension, problem in report.failed.items():
-        context.log.warning(f"the maintenance of the extension {extension} failed: {problem}")
+        context.log.warning(f"the maintenance of the extension {extension} failed, all else was done: {problem}")

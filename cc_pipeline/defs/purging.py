@@ -109,17 +109,17 @@ def _refuse_running(
     if any_run:
         every_run = instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
         runs = [run.run_id for run in every_run if owns(namespace, run)]
-        reason = "deleting now would remove files of runs that have not ended"
+        reason = "nothing was deleted: --now would delete files that these unfinished runs use"
     runs = [run for run in runs if run != own_run]
     if not runs and any(domain == slug for _, domain in find_in_flight(instance, namespace).pairs):
         raise EnvironmentFault(
-            f"an unfinished backfill will run the target {slug}",
-            "Wait for its end, or cancel it in the UI; then run this again.",
+            f"nothing was changed: an unfinished backfill in Dagster will run the target {slug}",
+            "Wait for the end of the backfill, or cancel it in the UI; then purge again.",
         )
     if runs:
         raise EnvironmentFault(
             f"{reason}: {', '.join(runs[:3])}{' …' if len(runs) > 3 else ''}",
-            "Wait for the end, or stop it in the UI; then run this again.",
+            "Wait for the end of these runs, or stop them in the UI; then purge again.",
         )
 
 
@@ -140,8 +140,8 @@ def purge_one_target(
     for text in plan.sentences:
         context.log.info(text)
     if config.dry_run:
-        instruction = f"launch this with dry_run: false and plan: {plan.digest}"
-        context.log.warning(f"nothing was changed; to purge {slug}, {instruction}")
+        instruction = f"launch this job with dry_run: false and plan: {plan.digest}"
+        context.log.warning(f"nothing was changed: this was a dry run. To purge {slug}, {instruction}")
         return
     require_plan_digest(workspace.place, [plan], config.plan)
     with logged_progress(context.log):
@@ -149,6 +149,6 @@ def purge_one_target(
     deletion_text = (
         "its rows and bytes are deleted"
         if report.deleted_after is None
-        else f"deleted after {report.deleted_after:%Y-%m-%d}"
+        else f"its rows and bytes are deleted after {report.deleted_after:%Y-%m-%d}"
     )
     context.log.info(f"hidden: {slug}; {deletion_text}")

@@ -29,7 +29,7 @@ _MAX_NAMED_PARTITIONS = 5
 _MAX_TABLE_ROWS = 1_000
 #: The most characters of a reason in the metadata.
 _MAX_REASON_LENGTH = 500
-_FREE_SPACE = "Free some space; what is complete is kept and the next run goes on from there"
+_FREE_SPACE = "Free some space; committed work is kept, and the next run continues from there"
 _MEND = "Fix what the reason names (the run's log has all of it), then materialize this partition again"
 
 #: Metadata of a partition, and the version of its data if it is known.
@@ -52,7 +52,8 @@ def read_planned_keys(context: dg.AssetExecutionContext) -> list[str]:
     key_tuples = keys_of_range(first, last, _keys_by_dimension(context.instance, context.assets_def.partitions_def))
     if not key_tuples:
         raise UserInputError(
-            f"the run is for {first} to {last}, and one of its keys is no longer a partition; choose again"
+            f"the run is for the partitions {first} to {last}, and one of these no longer exists; choose partitions "
+            "again"
         )
     return ["|".join(keys) for keys in key_tuples]
 
@@ -198,8 +199,10 @@ class PartitionRun:
                 continue
             self.remaining_keys.remove(key)
             problem = f"{crawl!r} is no crawl" if crawl not in crawls else f"{domain!r} is no target"
-            advice = "cc-pipeline crawls lists crawls" if crawl not in crawls else "add it with cc-pipeline targets add"
-            self.record_failure(key, UserInputError(f"{problem} that this home knows as a partition; {advice}"), ())
+            advice = (
+                "to list crawls: cc-pipeline crawls" if crawl not in crawls else "to add it: cc-pipeline targets add"
+            )
+            self.record_failure(key, UserInputError(f"{problem} of which this home has a partition key; {advice}"), ())
 
 
 def _refuse_dependent_assets(context: dg.AssetExecutionContext) -> None:
@@ -208,7 +211,8 @@ def _refuse_dependent_assets(context: dg.AssetExecutionContext) -> None:
     dependents = sorted(key.to_user_string() for key in find_dependent_assets(context))
     if dependents:
         raise UserInputError(
-            f"the run also has {', '.join(dependents)}, which would be skipped\nLaunch them separately, after this step"
+            f"Dagster would skip {', '.join(dependents)} in this run\nLaunch these assets in another run, after this "
+            "one"
         )
 
 

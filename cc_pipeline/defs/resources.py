@@ -41,8 +41,9 @@ def workspace_of_run(context: dg.InitResourceContext, namespace: HomeNamespace) 
     if any(holds_access(place) for place in split_places(run_config["source"])):
         # Dagster stores the configuration of each run, so a secret would stay in it
         raise UserInputError(
-            "the run's configuration has credentials in its source; take them out, and set "
-            "CC_PIPELINE_SOURCE_USER and CC_PIPELINE_SOURCE_PASSWORD for the UI, or name the host in ~/.netrc"
+            "the run's configuration has credentials in its source, and Dagster would store them. Remove the "
+            "credentials, and set CC_PIPELINE_SOURCE_USER and CC_PIPELINE_SOURCE_PASSWORD for the UI, or name the host "
+            "in ~/.netrc"
         )
     overrides = run_config | {"engine": run_config["engine"] or (run.tags.get(ENGINE_TAG) if run is not None else None)}
     settings = namespace.load_settings(**{name: value for name, value in overrides.items() if value})

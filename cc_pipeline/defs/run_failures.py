@@ -13,10 +13,10 @@ from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, PlaceFault, disk_is_full
 
 _NOT_RECORDED: Final = (
-    "Dagster could not record the result of the run: its database refused it\nFree some space, or look at the "
-    "database that dagster.yaml names. Then run it again: commits are kept, and are recorded then"
+    "Dagster could not record the result of the run: its database refused to write\nFree some space, or check the "
+    "database that dagster.yaml names. Then run the same again: committed rows are kept, and are recorded then"
 )
-_NO_REASON: Final = "no step gave a reason; see the run in the UI"
+_NO_REASON: Final = "the run failed and no step gave a reason; its log is in the UI (cc-pipeline ui)"
 #: Metadata of the failure of a step over partitions: the failed ones.
 FAILED: Final = "failed partitions"
 

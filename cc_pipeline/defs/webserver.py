@@ -59,7 +59,9 @@ def find_refusal(scope: Mapping[str, Any], hosts: Collection[Authority]) -> str 
     host = read_authority(host_headers[0]) if len(host_headers) == 1 else None
     if host is None or not _is_own_host(host, scope.get("server"), hosts):
         host_text = ", ".join(host_headers) or "no host"
-        return f"{host_text} is not a name of this server; if you reach it by that name, add it to CC_PIPELINE_UI_HOSTS"
+        return (
+            f"{host_text} is not a known name of this server; if browsers use that name, add it to CC_PIPELINE_UI_HOSTS"
+        )
     if not all(_is_own_origin(origin, host, hosts) for origin in headers.get("origin", [])):
         return "the request comes from a page of another site"
     method = str(scope.get("method", "WEBSOCKET"))

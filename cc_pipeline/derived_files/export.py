@@ -105,7 +105,7 @@ def _read_in_order(
             if batch:
                 spill.write_batch(pa.record_batch([batch], schema=_SPILLED))
     except OSError as error:
-        raise EnvironmentFault(f"{path} cannot be written: {error}", "Check the disk, then run it again.") from error
+        raise EnvironmentFault(f"{path} cannot be written: {error}", "Check the disk, then export again.") from error
     with pa.OSFile(str(path)) as source:
         spilled = pa.ipc.open_file(source)
         loaded, column = -1, None
@@ -287,7 +287,9 @@ def _export(
         }
         place.put(f"{prefix}_{kind}.json", (json.dumps(manifest, indent=1) + "\n").encode())
     except RangeFault as fault:
-        raise EnvironmentFault(f"{place.source}/{prefix} cannot be written: {fault}", "Run it again.") from fault
+        raise EnvironmentFault(
+            f"the export {place.source}/{prefix} cannot be written: {fault}", "Export again."
+        ) from fault
     finally:
         rmtree(folder, ignore_errors=True)
     return manifest, True
@@ -352,8 +354,8 @@ def _disagreement(place: Transport, crawl: str, slug: str) -> list[str]:
     if len(cuts) < 2:
         return []
     return [
-        f"{slug}: textData and metadata were exported from different pages or cut differently; "
-        "export both together to have the same records under the same numbers"
+        f"{slug}: the textData files and the metadata files do not have the same records under the same numbers, since "
+        "they were exported at different times. Export both in one run"
     ]
 
 
@@ -372,10 +374,11 @@ def _read_part_digest(workspace: Workspace, slice_: Slice) -> str:
             return metadata
         if metadata != text:
             raise EnvironmentFault(
-                f"pages of {whole_slug(slice_.target)} in {slice_.crawl} are from two runs, one of them interrupted",
-                "Materialize them again.",
+                f"the pages of {whole_slug(slice_.target)} in {slice_.crawl} are from two runs, one of them "
+                "interrupted, so they cannot be exported",
+                "Materialize page_metadata and page_text of this partition again.",
             )
     raise EnvironmentFault(
-        f"{whole_slug(slice_.target)} in {slice_.crawl} has not been parsed",
-        "Materialize page_metadata and page_text first.",
+        f"{whole_slug(slice_.target)} in {slice_.crawl} has not been parsed, so there are no pages to export",
+        "Materialize page_metadata and page_text of this partition first.",
     )

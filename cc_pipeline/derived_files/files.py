@@ -131,12 +131,14 @@ def _request_size(transport: Transport, key: str) -> tuple[int, str | None] | No
     if info is None:
         return None
     if info.size is None:
-        raise _unreadable(key, "the source does not give its size")
+        raise _unreadable(key, "the source does not tell the size of the file")
     return info.size, info.etag
 
 
 def _unreadable(location: str, reason: str) -> EnvironmentFault:
-    return EnvironmentFault(f"{location} cannot be read: {reason}", "Check the file or the source, then run it again.")
+    return EnvironmentFault(
+        f"{location} cannot be read: {reason}", "Check the file or the source, then run the command again."
+    )
 
 
 def identify(transport: Transport, path_or_key: str, kind: str, crawl: str | None = None) -> SourceFile:
@@ -147,7 +149,7 @@ def identify(transport: Transport, path_or_key: str, kind: str, crawl: str | Non
     missing file, and a crawl that cannot be determined.
     """
     if kind not in get_args(FileKind):
-        raise UserInputError(f"unknown kind {kind!r}; choose one of {', '.join(get_args(FileKind))}")
+        raise UserInputError(f"--kind is {kind!r}; choose one of {', '.join(get_args(FileKind))}")
     file_kind: FileKind = kind  # type: ignore[assignment]  # checked against the literal's values
     location = _location(transport, path_or_key)
     return SourceFile(
@@ -165,10 +167,12 @@ def _location(transport: Transport, path_or_key: str) -> str:
         key = current_key(path_or_key)
     except DataFault as fault:
         raise UserInputError(
-            f"{redact_address(path_or_key)!r} is neither a file here nor a key of the source: {fault.reason}"
+            f"{redact_address(path_or_key)!r} is neither a file on this machine nor a key of the source: {fault.reason}"
         ) from None
     if size_and_tag(transport, key) is None:
-        raise UserInputError(f"{redact_address(path_or_key)!r} is neither a file here nor a key of {transport.source}")
+        raise UserInputError(
+            f"{redact_address(path_or_key)!r} is neither a file on this machine nor a key of {transport.source}"
+        )
     return key
 
 
@@ -184,7 +188,10 @@ def _crawl_of(transport: Transport, location: str, kind: FileKind) -> str:
     part_of = _PART_OF.search(first.payload) if isinstance(first, ArchivedRecord) else None
     if part_of is None:
         place = "path" if is_local(location) else "key"
-        raise UserInputError(f"neither {location} nor its {place} names its crawl; give it with --crawl")
+        raise UserInputError(
+            f"the crawl of {location} is not known: neither the {place} nor the first record names a crawl; name it "
+            "with --crawl"
+        )
     return validate_crawl_id(part_of.group(1).decode("latin-1"))
 
 

@@ -122,7 +122,10 @@ def _read_if_changed(workspace: Workspace, file: SourceFile) -> _Tally | None:
     lake, slice_ = workspace.lake, Slice(file.crawl, file.slug)
     size_and_etag = size_and_tag(workspace.transport, file.location)
     if size_and_etag is None:
-        raise EnvironmentFault(f"{file.location} does not exist any more", "Restore it, or do not run its partition.")
+        raise EnvironmentFault(
+            f"{file.location} does not exist any more, so it cannot be read again; its earlier rows are kept",
+            "Restore the file, or do not run its partition.",
+        )
     stored_digest = READ_FILES.read_input_digests(lake, [slice_])[slice_]
     tag = compute_input_digest({"tag": [*size_and_etag]})
     stored_digests = lake.digests(FAULTS, [_TAG.digest_name(slice_), _CONTENT.digest_name(slice_)])
@@ -187,13 +190,15 @@ def _spill(workspace: Workspace, file: SourceFile, path: Path, folder: Path) -> 
                     tally.rows[table] += batch.num_rows
             progress.report(f"read {file.kind}", sum(tally.rows[table] for table in ("page_metadata", "page_text")))
     except OSError as error:
-        raise EnvironmentFault(f"{folder} cannot be written: {error}", "Check the disk, then run it again.") from error
+        raise EnvironmentFault(
+            f"{folder} cannot be written: {error}", "Check the disk, then run the command again."
+        ) from error
     finally:
         for writer in writers.values():
             writer.close()
     if tally.faults:
         tally.examples.insert(
-            0, f"{file.location}: {tally.faults:,} stretches could not be read; everything else was read"
+            0, f"{file.location}: {tally.faults:,} byte ranges could not be read; everything else was read"
         )
     return tally
 

@@ -56,9 +56,9 @@ def render_capture(nearest: Nearest, form: Form, extractor: str = "fast") -> tup
     full_text = text.get("text") or ""
     note = None
     if not main:
-        note = "no main text was found: this is the full text" if full_text else "the page has no text"
+        note = "no main text was found in the page: this is its full text" if full_text else "the page has no text"
     if "parser_ended" in (parsed.metadata["flags"] or ()):
-        note = "the parser did not finish: this is the text of the beginning of the page"
+        note = "the parser failed on the whole page, so this is only the text of its beginning"
     return _encode_text(main or full_text), note
 
 
@@ -98,7 +98,7 @@ def _page(nearest: Nearest) -> tuple[bytes, str | None]:
     mime, label = content_type(_content_headers(nearest))
     kind = binary_type(body)
     if kind is not None:
-        return body, f"the page is no text ({mime or kind}): these are its bytes"
+        return body, f"the page is no text ({mime or kind}), so its bytes are given unchanged"
     decoded = decode(body, label, markup=mime != "text/plain")
     note = (
         None

@@ -38,7 +38,10 @@ def _write_lines(connection: DuckDBPyConnection, selection: Selection, compat: C
         result = connection.execute(f"SELECT * FROM ({selection.sql}){order}")
         columns = [column[0] for column in result.description or []]
         if not {"url", "disposition", "parsed_as"} <= {*columns}:
-            raise UserInputError("documents need complete rows: --query 'SELECT * FROM page_metadata WHERE …'")
+            raise UserInputError(
+                "metadata-json needs all columns of page_metadata; select them: "
+                "--query 'SELECT * FROM page_metadata WHERE …'"
+            )
         while page := result.fetchmany(_BATCH):
             for values in page:
                 row = dict(zip(columns, values, strict=True))

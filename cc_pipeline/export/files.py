@@ -57,9 +57,11 @@ def whole_folder(out: Path) -> Iterator[Path]:
     Raises ``UserInputError`` for a folder with other files.
     """
     if out.exists() and not out.is_dir():
-        raise UserInputError(f"{out} is a file; name a new folder")
+        raise UserInputError(f"{out} is a file, and this export writes a folder; name a new folder")
     if out.is_dir() and any(out.iterdir()) and not _is_own_readme(out / README):
-        raise UserInputError(f"{out} has files that no export wrote; name another folder")
+        raise UserInputError(
+            f"nothing was written: the folder {out} has files that no export wrote; name another folder"
+        )
     with disk_trouble(out), folder_written_whole(out) as temporary_folder:
         yield temporary_folder
 

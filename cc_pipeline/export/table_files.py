@@ -292,7 +292,10 @@ def _select_rows(name: str, columns: Sequence[str], targets: Sequence[str], craw
         target_captures = f"SELECT {_PLACE} FROM main.capture_targets WHERE target IN ({target_list}){condition_filter}"
         sql += f" SEMI JOIN ({target_captures}) USING ({_PLACE})"
     elif targets:
-        raise UserInputError(f"{name} has no rows of single targets; leave the targets out, or the table")
+        raise UserInputError(
+            f"rows of the table {name} belong to no single target, so targets cannot select them; leave out the "
+            "targets, or that table"
+        )
     return sql + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
 
 

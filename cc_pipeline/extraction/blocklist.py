@@ -79,7 +79,9 @@ class Blocklist:
         return {slug: version + self._version_suffix(targets[slug]) for slug, version in versions.items()}
 
     def _version_suffix(self, target: Target) -> str:
-        if any(_is_blocked_site(blocked_target, target) for _, blocked_target in self._targets):
+        # a set is never the blocked site: in sets and their parts, blocks apply to single captures, whoever the other
+        # members are and however the set is divided
+        if target.kind != "set" and any(blocked.written == target.written for _, blocked in self._targets):
             return _SEPARATOR + _ALL_BLOCKED
         touching = sorted({block.definition for block in self.touching(target)})
         return _SEPARATOR + version_of("\n".join(touching)) if touching else ""
@@ -215,12 +217,6 @@ def _change_list(workspace: Workspace, change: Callable[[dict[str, Block]], dict
             workspace.lake.commit_digests(_TABLE, {_DIGEST: compute_input_digest({"blocked": sorted_blocks})})
             for old_number in numbers[: 1 - _RETAINED_LISTS]:
                 workspace.place.delete(f"{_FOLDER}{old_number:012}")
-
-
-def _is_blocked_site(block: Target, target: Target) -> bool:
-    """Whether a target is itself the blocked site. A set never is: in sets and their parts, blocks apply to single
-    captures, whoever the other members are and however the set is divided."""
-    return target.kind != "set" and block.written == target.written
 
 
 def _targets_overlap(first_target: Target, second_target: Target) -> bool:

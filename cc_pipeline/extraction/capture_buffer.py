@@ -114,8 +114,13 @@ class CaptureBuffer:
     ) -> tuple[OrderedRows, dict[Slice, CaptureTotals]]:
         """The rows of ``slices`` in the order of their table, unlisted captures among them, and the totals of each
         slice. Call it after all rows were added, for all slices, in the order of their targets."""
+        if self._reader is None:
+            self._reader = _TargetReader(self._rows.drain())
         totals_by_slice = {slice_: CaptureTotals() for slice_ in sorted(slices)}
-        rows = {slice_: self._select_rows(slice_, slices[slice_], totals) for slice_, totals in totals_by_slice.items()}
+        rows = {
+            slice_: _select_rows(self._reader.read(slice_.target), slices[slice_], totals)
+            for slice_, totals in totals_by_slice.items()
+        }
         return self._spill(rows, totals_by_slice, targets), totals_by_slice
 
     def drop_unlisted(
@@ -156,46 +161,6 @@ class CaptureBuffer:
         pa.default_memory_pool().release_unused()
         return stored_rows
 
-    def _select_rows(self, slice_: Slice, slice_lookup: SliceLookup, totals: CaptureTotals) -> _Batches:
-        """One row of each location of a slice, with whether it is unlisted."""
-        for batch in _complete_locations(self._read_target(slice_.target)):
-            rank = np.asarray(batch.column(_RANK.name))
-            is_stored = rank % 2 == 1
-            in_segments: _Mask = np.ones(batch.num_rows, bool)
-            if slice_lookup.segments is not None:
-                in_segments = is_stored | np.asarray(counts_for_segments(batch, slice_lookup.segments))
-            location = np.cumsum(_starts_location(batch)) - 1
-            is_answered = _any_per_location(location, in_segments & ~is_stored)
-            totals.outside += int(np.count_nonzero(_any_per_location(location, ~in_segments) & ~is_answered))
-            is_repeated = (np.diff(location, prepend=-1) == 0) & (np.diff(rank, prepend=-1) == 0)
-            totals.repeated += int(np.count_nonzero(is_repeated & in_segments & ~is_stored))
-            # only the index that named a capture can remove it, if it was asked again and is complete
-            from_complete_index = pc.is_in(
-                batch.column("located_by"), value_set=pa.array(slice_lookup.complete_kinds, pa.string())
-            )
-            unlisted_mask = is_stored & ~is_answered[location] & np.asarray(from_complete_index)
-            # of two stored rows the one stays that nothing removes
-            in_segments &= ~(unlisted_mask & _any_per_location(location, is_stored & ~unlisted_mask)[location])
-            is_first = np.zeros(batch.num_rows, bool)
-            is_first[_find_first_rows(location, in_segments)] = True
-            totals.rows += int(np.count_nonzero(is_first))
-            totals.captures_before += int(np.count_nonzero(_any_per_location(location, is_stored)))
-            totals.retained += int(np.count_nonzero(is_first & is_stored & ~is_answered[location] & ~unlisted_mask))
-            rows = batch.append_column(_UNLISTED_FLAG, pa.array(unlisted_mask)).filter(pa.array(is_first))
-            unlisted_rows = rows.filter(rows.column(_UNLISTED_FLAG.name)).select(["target", *PLACE_NAME, "url"])
-            if unlisted_rows.num_rows:
-                totals.unlisted_captures += unlisted_rows.num_rows
-                totals.removal = combine_digests(
-                    [totals.removal, *compute_content_digests([unlisted_rows], "target", ()).values()]
-                )
-            yield rows.select(_LOCATED_SCHEMA.names)
-
-    def _read_target(self, target: str) -> _Batches:
-        """The rows of a target. Rows of lesser targets must have been read."""
-        if self._reader is None:
-            self._reader = _TargetReader(self._rows.drain())
-        return self._reader.read(target)
-
 
 class _TargetReader:
     """Reads rows that are ordered by target, one target at a time."""
@@ -219,6 +184,42 @@ def _split_by_target(rows: _Batches) -> Iterator[tuple[str, pa.RecordBatch]]:
         for target, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
             yield target, batch.slice(start, end - start)
             start = end
+
+
+def _select_rows(rows_of_slice: _Batches, slice_lookup: SliceLookup, totals: CaptureTotals) -> _Batches:
+    """One row of each location of a slice, with whether it is unlisted."""
+    for batch in _complete_locations(rows_of_slice):
+        rank = np.asarray(batch.column(_RANK.name))
+        is_stored = rank % 2 == 1
+        in_segments: _Mask = np.ones(batch.num_rows, bool)
+        if slice_lookup.segments is not None:
+            in_segments = is_stored | np.asarray(counts_for_segments(batch, slice_lookup.segments))
+        location = np.cumsum(_starts_location(batch)) - 1
+        is_answered = _any_per_location(location, in_segments & ~is_stored)
+        totals.outside += int(np.count_nonzero(_any_per_location(location, ~in_segments) & ~is_answered))
+        is_repeated = (np.diff(location, prepend=-1) == 0) & (np.diff(rank, prepend=-1) == 0)
+        totals.repeated += int(np.count_nonzero(is_repeated & in_segments & ~is_stored))
+        # only the index that named a capture can remove it, if it was asked again and is complete
+        from_complete_index = pc.is_in(
+            batch.column("located_by"), value_set=pa.array(slice_lookup.complete_kinds, pa.string())
+        )
+        unlisted_mask = is_stored & ~is_answered[location] & np.asarray(from_complete_index)
+        # of two stored rows the one stays that nothing removes
+        in_segments &= ~(unlisted_mask & _any_per_location(location, is_stored & ~unlisted_mask)[location])
+        is_first = np.zeros(batch.num_rows, bool)
+        counted_rows = np.flatnonzero(in_segments)
+        is_first[counted_rows[np.unique(location[counted_rows], return_index=True)[1]]] = True
+        totals.rows += int(np.count_nonzero(is_first))
+        totals.captures_before += int(np.count_nonzero(_any_per_location(location, is_stored)))
+        totals.retained += int(np.count_nonzero(is_first & is_stored & ~is_answered[location] & ~unlisted_mask))
+        rows = batch.append_column(_UNLISTED_FLAG, pa.array(unlisted_mask)).filter(pa.array(is_first))
+        unlisted_rows = rows.filter(rows.column(_UNLISTED_FLAG.name)).select(["target", *PLACE_NAME, "url"])
+        if unlisted_rows.num_rows:
+            totals.unlisted_captures += unlisted_rows.num_rows
+            totals.removal = combine_digests(
+                [totals.removal, *compute_content_digests([unlisted_rows], "target", ()).values()]
+            )
+        yield rows.select(_LOCATED_SCHEMA.names)
 
 
 def _complete_locations(rows: _Batches) -> _Batches:
@@ -254,12 +255,6 @@ def _any_per_location(location: npt.NDArray[np.int64], condition: _Mask) -> _Mas
     matches: _Mask = np.zeros(int(location[-1]) + 1 if len(location) else 0, bool)
     matches[location[condition]] = True
     return matches
-
-
-def _find_first_rows(location: npt.NDArray[np.int64], row_mask: _Mask) -> npt.NDArray[np.int64]:
-    """The first row of each location among the rows that count."""
-    rows = np.flatnonzero(row_mask)
-    return rows[np.unique(location[rows], return_index=True)[1]]
 
 
 def _drop_unlisted_rows(rows: _Batches, listed_only: bool) -> _Batches:

@@ -7,12 +7,12 @@ partitions is counted as a whole: partitions after the limit is reached are refu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import PLACE
-from cc_pipeline.extraction.slice_state import Lookup, SliceState
+from cc_pipeline.extraction.slice_state import SliceState
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.streaming import stream_rows
@@ -30,15 +30,15 @@ def enforce_cost_limit(workspace: Workspace, slice_states: Mapping[Slice, SliceS
     The costs noted at the look-ups are summed. Rows are read only if that sum is too high, because neighbours in
     several slices of a target are fetched together.
     """
-    settings = workspace.settings
+    settings, nothing = workspace.settings, FetchEstimate(0, 0, 0, 0, 0)
     slices_by_partition: dict[Slice, list[Slice]] = {}
     for slice_ in slice_states:
         slices_by_partition.setdefault(slice_.partition, []).append(slice_)
     prices: dict[Slice, FetchEstimate] = {}
     for partition, slices in slices_by_partition.items():
         lookups = [lookup for slice_ in slices if (lookup := slice_states[slice_].lookup) is not None]
-        price = _sum_prices(lookups) if len(lookups) == len(slices) else None
-        if price is None or _exceeds_limit(price, settings):
+        price = sum((lookup.price for lookup in lookups), nothing)
+        if len(lookups) < len(slices) or _exceeds_limit(price, settings):
             price = price_of_slices(workspace, slices)
             _refuse(workspace, price, f"{partition.target} in {partition.crawl}")
         prices[partition] = _exclude_fetched(price, [slice_states[slice_] for slice_ in slices])
@@ -47,7 +47,7 @@ def enforce_cost_limit(workspace: Workspace, slice_states: Mapping[Slice, SliceS
         label = " and ".join(
             f"{listed_partition.target} in {listed_partition.crawl}" for listed_partition in [*prices][:2]
         )
-        total = sum(all_prices.values(), FetchEstimate(0, 0, 0, 0, 0))
+        total = sum(all_prices.values(), nothing)
         _refuse(workspace, total, f"{label}, with the others of this command ({len(all_prices):,} partitions),")
     workspace.fetch_estimates.update(prices)
 
@@ -59,14 +59,6 @@ def _exclude_fetched(price: FetchEstimate, slice_states: Sequence[SliceState]) -
     return FetchEstimate(
         price.captures, price.files, int(price.requests * share), int(price.bytes * share), price.record_bytes
     )
-
-
-def _sum_prices(lookups: Iterable[Lookup]) -> FetchEstimate:
-    total = FetchEstimate(0, 0, 0, 0, 0)
-    for lookup in lookups:
-        record_bytes, size, requests = lookup.price
-        total += FetchEstimate(lookup.captures, 0, requests, size, record_bytes)
-    return total
 
 
 def _exceeds_limit(price: FetchEstimate, settings: Settings) -> bool:

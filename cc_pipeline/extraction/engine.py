@@ -16,7 +16,13 @@ import pyarrow as pa
 from cc_pipeline import progress
 from cc_pipeline.capture_columns import CAPTURE_ORDER
 from cc_pipeline.extraction.fetch_counts import SliceFetchCounts, count_fetched
-from cc_pipeline.extraction.parsed_pages import ReusablePages
+from cc_pipeline.extraction.parsed_pages import (
+    BATCH_ROWS,
+    ReusablePages,
+    build_parse_options,
+    open_spill_folder,
+    spill_pages,
+)
 from cc_pipeline.extraction.reusable_records import ReusableRecords
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
@@ -24,8 +30,8 @@ from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.processes import usable_cores
 from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_records
 from cc_pipeline.records.locations import LocationIndex
+from cc_pipeline.records.orders import Order
 from cc_pipeline.records.outcomes import with_this_round
-from cc_pipeline.records.range_plan import Order
 from cc_pipeline.records.schema import PARSED_SCHEMA, RECORD_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -136,14 +142,6 @@ class LocalEngine:
         )
 
     def parse(self, workspace: Workspace, request: ParseRequest) -> None:
-        # loads the parsers: a command that only asks for a cost need not wait for them
-        from cc_pipeline.extraction.parsed_pages import (  # noqa: PLC0415
-            BATCH_ROWS,
-            build_parse_options,
-            open_spill_folder,
-            spill_pages,
-        )
-
         rows = OrderedRows(PARSED_SCHEMA, CAPTURE_ORDER, request.folder)
         for batch in request.records:
             rows.add(batch)

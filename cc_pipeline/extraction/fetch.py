@@ -54,10 +54,11 @@ from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, slices_of, write_notes
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records import known_good as witness
-from cc_pipeline.records.fetch import RecordsResult, retire_result_journals
+from cc_pipeline.records.fetch import RecordsResult
 from cc_pipeline.records.file_leases import forget, lease, list_expired_leases
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, LocationIndex
-from cc_pipeline.records.range_plan import Order, RecordOptions
+from cc_pipeline.records.orders import Order, RecordOptions
+from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.records.storage import STORED
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
@@ -186,7 +187,8 @@ def _plan_fetch(
     for slice_ in slices:
         if slice_states[slice_].located is None:
             raise EnvironmentFault(
-                f"captures of {slice_.partition.target} in {crawl} have not been located", "Materialize captures first."
+                f"captures of {slice_.partition.target} in {crawl} have not been located",
+                "Locate them first: run the target (cc-pipeline run), or materialize the asset captures.",
             )
     requests = dict.fromkeys(slices, SliceRequest("", forced_stages=frozenset([FETCH.label] if replay else ())))
     options = options_of(workspace.settings, None if replay else datetime.now(UTC))
@@ -290,8 +292,10 @@ def _refuse_blocked_slices(
         lookup = slice_states[slice_].lookup
         if lookup is not None and differs_only_in_blocks(lookup.definition, requests[slice_].version):
             raise EnvironmentFault(
-                f"{slice_.partition.target} in {slice_.crawl} was located before it, or one of its sites, was blocked",
-                f"See: cc-pipeline targets block. Locate a set again: cc-pipeline run … --crawl {slice_.crawl}",
+                f"{slice_.partition.target} in {slice_.crawl} is not fetched: the target, or a site in it, was blocked "
+                "after it was located",
+                "See the blocked sites: cc-pipeline targets block. Locate a set again without them: "
+                f"cc-pipeline run … --crawl {slice_.crawl}",
             )
 
 
@@ -472,7 +476,7 @@ def _fetch(state: _FetchState, slices: Sequence[Slice], repaired: Sequence[Slice
         if complete_digests:
             _commit(state, complete_digests, repaired, fetched, assessments)
         else:
-            retire_result_journals(workspace.storage, fetched.result)
+            retire_journals(workspace.storage, fetched.result.settled)
     state.counts_by_slice |= fetched.counts_by_slice
     state.assessments |= assessments
     state.results.append(fetched.result)
@@ -513,7 +517,7 @@ def _commit(
             note_superseded(workspace, [*complete_digests], result.stored, time.time())
             forget_failed_pages(workspace, repaired, state.distrusted)
             fetched.commit(lake, input_digests)
-            retire_result_journals(workspace.storage, result)
+            retire_journals(workspace.storage, result.settled)
         else:
             write_notes(lake, "fetches", unchanged_rows, ignored_column="last_attempt_at")
     if has_new_records:
@@ -596,23 +600,24 @@ def _write_notes(state: _FetchState) -> tuple[str, ...]:
     if reused:
         notes.append(f"{reused:,} captures were stored already and not fetched again")
     if adopted:
-        notes.append(f"{adopted:,} records were adopted from a stopped run")
+        notes.append(f"{adopted:,} records that a stopped run had fetched were used")
     slice_counts = [state.counts_by_slice[slice_] for slice_ in state.assessments]
     pending_captures, lost_captures = (
         sum(counts.pending for counts in slice_counts),
         sum(counts.settled for counts in slice_counts),
     )
     if pending_captures:
-        notes.append(f"{pending_captures:,} captures were not fetched; the next run retries them at once")
+        notes.append(f"{pending_captures:,} captures were not fetched; the next run requests them again")
     if lost_captures:
         is_unconfirmed = any(assessment.losses_unconfirmed for assessment in state.assessments.values())
         description = (
-            "reported lost, which is not confirmed" if is_unconfirmed else "missing or damaged in the source itself"
+            "reported as lost, not confirmed yet" if is_unconfirmed else "missing or damaged in the source itself"
         )
         notes.append(f"{lost_captures:,} captures are {description}; see the view ledger")
     if mismatches := sum(counts.mismatched for counts in slice_counts):
         notes.append(
-            f"{mismatches:,} records have another payload than the index names; see digest_check in the view ledger"
+            f"the payloads of {mismatches:,} records differ from the digest in the index; see digest_check in the "
+            "view ledger"
         )
     return (*notes, *dict.fromkeys(note for result in state.results for note in result.notes))
 

@@ -236,7 +236,7 @@ class Tally:
 
 def is_unsettled(records: pa.Table) -> pa.ChunkedArray:
     """For each of ``records`` whether it is to be asked for again."""
-    return pc.and_(pc.not_equal(records["outcome"], "fetched"), pc.fill_null(_is_pending(records), False))
+    return pc.and_(pc.not_equal(records["outcome"], "fetched"), pc.fill_null(pc.invert(records["is_final"]), False))
 
 
 #: Columns that identify a capture of a target in a crawl.
@@ -305,24 +305,15 @@ def _count_by_reason(lost: pa.Table) -> list[dict[str, Any]]:
 
 def unsettled_rows(records: pa.Table) -> pa.Table:
     """The rows of ``records`` that are to be asked for again."""
-    lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
-    return lost.filter(_is_pending(lost))
+    return records.filter(is_unsettled(records))
 
 
 def settled_rows(records: pa.Table) -> pa.Table:
     """The rows of ``records`` that are lost, so that they are not asked for again; without those that have no
     location."""
     lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
-    return lost.filter(pc.and_not(pc.invert(_is_pending(lost)), _has_reason(lost, "bad_plan")))
-
-
-def _is_pending(lost: pa.Table) -> pa.ChunkedArray:
-    """For each of the rows, none of them fetched, whether it is to be asked for again."""
-    return pc.invert(lost["is_final"])
-
-
-def _has_reason(rows: pa.Table, reason: str) -> pa.ChunkedArray:
-    return pc.fill_null(pc.equal(rows["reason"], reason), False)  # the value for nulls
+    has_no_location = pc.fill_null(pc.equal(lost["reason"], "bad_plan"), False)
+    return lost.filter(pc.and_not(lost["is_final"], has_no_location))
 
 
 def mismatched_rows(records: pa.Table) -> pa.Table:

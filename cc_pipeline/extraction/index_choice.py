@@ -16,7 +16,7 @@ from cc_pipeline.commoncrawl.domains import is_ip, registered_domain
 from cc_pipeline.commoncrawl.slice_slugs import is_named_captures
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.crawl_plan import CrawlPlan
-from cc_pipeline.harvesting.crawl_index import listed_files
+from cc_pipeline.harvesting.listed_files import listed_files
 from cc_pipeline.index.locator import REQUEST_BYTES
 from cc_pipeline.index.parquet.fetch import SPAN
 from cc_pipeline.index.zipnum.cluster import PROBE, WHOLE_READ_BYTES
@@ -233,11 +233,7 @@ def _is_harvested(crawl_plan: CrawlPlan) -> bool:
 
 def _list_searched_targets(crawl_plan: CrawlPlan, targets: Sequence[Target]) -> list[Target]:
     """The targets that have to be located."""
-    slugs = {
-        slice_.partition.target
-        for slice_ in crawl_plan.plan.reasons_for(LOCATE)
-        if not is_named_captures(slice_.target)
-    }
+    slugs = {slice_.partition.target for slice_ in _list_lookups(crawl_plan)}
     return [target for target in targets if target.slug in slugs]
 
 

@@ -46,12 +46,11 @@ from cc_pipeline.extraction.removals import (
 from cc_pipeline.extraction.run_inputs import GroupState, RunInputs, run_and_replan
 from cc_pipeline.extraction.slice_selection import build_slice_requests, empty_obsolete_slices, find_obsolete_slices
 from cc_pipeline.extraction.slice_state import SliceState, read_slice_states
-from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions, open_catalog
-from cc_pipeline.harvesting.crawls import has_cluster
+from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions
+from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.locator import NAME_SEPARATOR, NAMED_CAPTURES, CaptureSink, LookupResult
 from cc_pipeline.index.locators import AUTO, PARQUET, index_kinds
-from cc_pipeline.index.lookup import IndexSources, look_up, outside_notes
-from cc_pipeline.index.opening import URL_INDEXES
+from cc_pipeline.index.lookup import look_up, outside_notes
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, count_written
 from cc_pipeline.lake.streaming import stream_rows
@@ -64,30 +63,12 @@ _WRITE_BATCH_BYTES = 2 << 20
 #: The index to ask, and for which subsets.
 _IndexQuery: TypeAlias = tuple[str, tuple[str, ...]]
 _RETAINED_MESSAGE = (
-    "{n:,} captures stay in {crawl} although this answer does not list them: other index files named them"
+    "{n:,} captures are kept in {crawl}, although this look-up did not list them: they are from other index files"
 )
 _REMOVED_MESSAGE = "{n:,} captures were removed from {crawl}: its index no longer lists them"
-_REPEATED_MESSAGE = "the index of {crawl} lists captures twice: {n:,} more rows of captures of {slug} were ignored"
+_REPEATED_MESSAGE = "the index of {crawl} lists captures of {slug} more than once: {n:,} extra rows were ignored"
 #: Targets with repeated captures that the report names.
 _MAX_NAMED_TARGETS = 5
-
-
-def index_sources(workspace: Workspace, crawl: str) -> IndexSources:
-    """The indexes of ``crawl`` in a workspace."""
-    settings = workspace.settings
-    return IndexSources(
-        workspace.index_place(crawl),
-        catalog=partial(open_catalog, workspace.lake),
-        url_indexes=settings.home / URL_INDEXES,
-        footers=settings.footers_path,
-        cache=settings.cache_path / "page-indexes",
-        max_gaps=settings.max_index_gaps,
-        clusters=workspace.clusters,
-        has_cluster=partial(has_cluster, workspace),
-        max_requests=settings.max_requests,
-        max_bytes=settings.max_bytes,
-        home=settings.home,
-    )
 
 
 def find_captures(
@@ -141,7 +122,7 @@ def refuse_unharvested(workspace: Workspace, indexes: Mapping[tuple[str, str], I
             subset_note = "" if subset == PLAIN else f" ({subset})"
             raise EnvironmentFault(
                 f"the index of {crawl}{subset_note} has not been harvested",
-                "First materialize row_groups of the crawl (the harvest_crawl job).",
+                f"Harvest it first: the job harvest_crawl, or cc-pipeline index harvest --crawl {crawl}",
             )
 
 
@@ -363,7 +344,7 @@ def _write_notes(totals: _LookupTotals, crawl: str) -> Iterator[str]:
     for slug, count in sorted(totals.repeated.items())[:_MAX_NAMED_TARGETS]:
         yield _REPEATED_MESSAGE.format(n=count, crawl=crawl, slug=slug)
     if len(totals.repeated) > _MAX_NAMED_TARGETS:
-        yield f"the indexes of {len(totals.repeated) - _MAX_NAMED_TARGETS:,} more targets repeat rows too"
+        yield f"the index lists captures of {len(totals.repeated) - _MAX_NAMED_TARGETS:,} more targets more than once"
 
 
 def _ask_index(
@@ -524,14 +505,17 @@ def _group_by_query(
     return slices_by_query
 
 
-def _enlarge_batches(rows: OrderedRows, columns: Sequence[str] = CAPTURES_SCHEMA.names) -> Iterator[pa.RecordBatch]:
-    """``columns`` in large batches. The writer's threads share batches, and keep order only within one."""
+def _enlarge_batches(rows: OrderedRows) -> Iterator[pa.RecordBatch]:
+    """The columns of ``captures`` in large batches. The writer's threads share batches, and keep order only within
+    one."""
     waiting: list[pa.RecordBatch] = []
+    waiting_bytes = 0
     for batch in rows.batches():
-        waiting.append(batch.select(columns))
-        if sum(waiting_batch.nbytes for waiting_batch in waiting) >= _WRITE_BATCH_BYTES:
+        waiting.append(batch.select(CAPTURES_SCHEMA.names))
+        waiting_bytes += waiting[-1].nbytes
+        if waiting_bytes >= _WRITE_BATCH_BYTES:
             yield pa.concat_batches(waiting)
-            waiting = []
+            waiting, waiting_bytes = [], 0
     if waiting:
         yield pa.concat_batches(waiting)
 
@@ -575,17 +559,13 @@ def _describe_removed_members(
 def _build_metrics(workspace: Workspace, slice_: Slice, slice_state: SliceState, is_fresh: bool) -> Metrics:
     """The rows of a slice and the cost of fetching all of them, so that a person can decide before the fetch."""
     lookup = slice_state.lookup
-    if lookup is not None:
-        rows, (record_bytes, size, requests) = lookup.captures, lookup.price
-    else:
-        # the note is of other rows: a run was killed between the two commits
-        price = price_of_slices(workspace, [slice_])
-        rows, record_bytes, size, requests = price.captures, price.record_bytes, price.bytes, price.requests
+    # without a note, or with that of other rows, a run was killed between the two commits
+    price = price_of_slices(workspace, [slice_]) if lookup is None else lookup.price
     metrics: Metrics = {
-        "rows:captures": rows,
-        "record bytes": record_bytes,
-        "fetch bytes": size,
-        "fetch requests": requests,
+        "rows:captures": price.captures,
+        "record bytes": price.record_bytes,
+        "fetch bytes": price.bytes,
+        "fetch requests": price.requests,
         **slice_state.content_metrics(LOCATE),
     }
     if lookup is not None:

@@ -14,11 +14,10 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, UNRELIABLE_DIGEST_CRAWLS
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.extraction.fetch_counts import FetchCounts, FetchSummary, SliceFetchCounts, share, sum_by_target
 from cc_pipeline.lake.slice import Slice, StageReport
-from cc_pipeline.records.verification import KNOWN_BAD_DIGESTS
 
 #: Wait of schedules before they retry pending or unconfirmed captures: this long after the first time, then twice as
 #: long each time, up to the maximum.
@@ -164,7 +163,7 @@ def _count_unaccepted(counts: FetchCounts, assessment: LossAssessment) -> int:
 
 def _count_unconfirmed(counts: SliceFetchCounts, assessment: LossAssessment) -> int:
     # the digests in the CDX of the ARC years were never checked
-    is_excepted = counts.slice_.crawl in KNOWN_BAD_DIGESTS or counts.slice_.crawl in ARC_CRAWLS
+    is_excepted = counts.slice_.crawl in UNRELIABLE_DIGEST_CRAWLS or counts.slice_.crawl in ARC_CRAWLS
     is_confirmed = assessment.mismatches_confirmed == counts.mismatches
     return 0 if is_excepted or is_confirmed else counts.mismatched
 
@@ -219,7 +218,7 @@ def _describe_pending(slice_counts: Sequence[SliceFetchCounts], allowed: float, 
     return (
         f"{source} did not give {amount}; mostly {worst.reason}, e.g. {worst.example}",
         "Fetched records are kept. Check the source and the network (cc-pipeline doctor), then run it again: only "
-        "missing captures are asked for. To go on without them, allow a larger share: CC_PIPELINE_MAX_PENDING "
+        "missing captures are requested. To continue without them, allow a larger share: CC_PIPELINE_MAX_PENDING "
         f"(now {allowed:g})",
     )
 
@@ -229,18 +228,18 @@ def _describe_losses(slice_counts: Sequence[SliceFetchCounts], source: str) -> t
     amount = _describe_amount(slice_counts, "captures", lambda counts: (counts.settled, counts.planned))
     options = " ".join(f"--accept-losses {counts.losses}" for counts in slice_counts[:3])
     return (
-        f"{source} reports {amount} as lost, mostly {worst.lost_reason}: too many to be believed at once",
-        "Fetched records are kept. Check the source (cc-pipeline doctor), and run it again: it checks whether they are "
-        f"back. To accept that they are gone, add {options} to the run",
+        f"{source} reports {amount} as lost, mostly {worst.lost_reason}: too many to accept without a second check",
+        "Fetched records are kept. Check the source (cc-pipeline doctor), and run it again: the run checks whether the "
+        f"captures are back. To accept the loss, add {options} to the run",
     )
 
 
 def _describe_mismatches(slice_counts: Sequence[SliceFetchCounts], source: str) -> tuple[str, str]:
     amount = _describe_amount(slice_counts, "records", lambda counts: (counts.mismatched, counts.fetched))
     return (
-        f"{amount} from {source} have another payload than the index names",
-        "They are kept. Check the source, and run it again: they are fetched once more, and an identical payload is "
-        "accepted",
+        f"the payloads of {amount} from {source} differ from the digest in the index",
+        "The records are kept. Check the source, and run it again: the records are fetched once more, and an identical "
+        "payload is accepted",
     )
 
 

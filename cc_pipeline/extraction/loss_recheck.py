@@ -17,7 +17,7 @@ from cc_pipeline.extraction.loss_policy import MAX_RECHECKED_FILES
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.range_plan import FIRST_READ, longer
-from cc_pipeline.records.verification import ExpectedRecord, VerificationResult, verify_record
+from cc_pipeline.records.verification import expected_record, verify_record
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, RangeFault
 from cc_pipeline.transport.ranges import ByteRange
 from cc_pipeline.workspace.workspace import Workspace
@@ -125,11 +125,12 @@ def _recheck_locations(
                 else:
                     still_lost.update(slices_by_location[location])
                 continue
-            verdict = verify_record(answer.data, build_expected_record(rows_by_location[location]))
+            row = rows_by_location[location]
+            verdict = verify_record(answer.data, expected_record(row))
             size = longer(read_sizes[location])
             if verdict.is_cut_off and not lengths[location] and read_sizes[location] == len(answer.data) < size:
                 sizes[location] = size
-            elif _is_right(verdict, rows_by_location[location]):
+            elif verdict.reason is None and (row["outcome"] != "fetched" or verdict.digest_check != "mismatch"):
                 recovered.update(slices_by_location[location])
             else:
                 still_lost.update(slices_by_location[location])
@@ -137,22 +138,4 @@ def _recheck_locations(
         raise source_fault
     return RecheckResult(
         frozenset(recovered), frozenset(still_lost - recovered), archives.stats.requests - requests_before
-    )
-
-
-def _is_right(verdict: VerificationResult, row: Mapping[str, Any]) -> bool:
-    return verdict.reason is None and (row["outcome"] != "fetched" or verdict.digest_check != "mismatch")
-
-
-def build_expected_record(row: Mapping[str, Any]) -> ExpectedRecord:
-    """The record that the index predicts for a row of ``records``."""
-    return ExpectedRecord(
-        crawl=row["crawl"],
-        archive_format=row["archive_format"],
-        key=row["warc_filename"],
-        offset=row["warc_record_offset"],
-        length=row["warc_record_length"] or None,
-        url=row["url"],
-        surtkey=row["url_surtkey"],
-        digest=row["content_digest"],
     )

@@ -20,14 +20,13 @@ from cc_pipeline.commoncrawl.surt import KeyRule
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extraction.blocklist import read_blocklist
-from cc_pipeline.extraction.locate import index_sources
-from cc_pipeline.harvesting.crawl_index import is_published
-from cc_pipeline.harvesting.crawls import known_crawls
+from cc_pipeline.harvesting.crawls import is_published, known_crawls
+from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.home import read_note
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
 from cc_pipeline.records.reading import read_members
-from cc_pipeline.records.verification import ExpectedRecord, digest_check, verify_record
+from cc_pipeline.records.verification import digest_check, expected_record, verify_record
 from cc_pipeline.workspace.workspace import Workspace
 
 Row = Mapping[str, Any]
@@ -153,7 +152,7 @@ def _search_crawl(
 ) -> tuple[Nearest | None, CrawlLookup]:
     stored = _find_stored(workspace, crawl, target, period)
     if stored is not None:
-        return stored, CrawlLookup(crawl, 1, "it is in this home")
+        return stored, CrawlLookup(crawl, 1, "the capture is in this home")
     sources = replace(index_sources(workspace, crawl), columns=COLUMNS)
     settings = workspace.settings
     try:
@@ -161,7 +160,10 @@ def _search_crawl(
     except NoSuchIndex as no_index:
         is_available = is_published(workspace, crawl)
         return None, CrawlLookup(
-            crawl, 0, str(no_index) if is_available else "it is announced and not published yet", not is_available
+            crawl,
+            0,
+            str(no_index) if is_available else "the crawl is announced, but not published yet",
+            not is_available,
         )
     rows = lookup.captures[target.slug].to_pylist()
     problems: list[str] = []
@@ -204,9 +206,7 @@ def fetch_record(workspace: Workspace, row: Row) -> Nearest | str:
     Raises ``EnvironmentFault`` if the source does not answer."""
     transport = workspace.archives(row["crawl"])
     key, offset, length = (row[name] for name in ("warc_filename", "warc_record_offset", "warc_record_length"))
-    expected = ExpectedRecord(
-        row["crawl"], row["archive_format"], key, offset, length, row["url"], row["url_surtkey"], row["content_digest"]
-    )
+    expected = expected_record(row)
     problem = ""
     for _ in range(_TRIES):
         try:

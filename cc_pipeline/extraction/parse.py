@@ -23,7 +23,6 @@ from cc_pipeline.lake.row_counts import read_committed_counts
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE, Metrics, Slice, StageReport, group_targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.records.schema import PARSED_SCHEMA
-from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
 
@@ -42,16 +41,19 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, eng
 
 def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunInputs, engine: Engine) -> StageReport:
     started = time.monotonic()
-    settings = workspace.settings
+    options = options_of(workspace.settings)
     group_state = run.take_state(crawl, slugs)
     target_slices, slice_states = group_state.target_slices, group_state.slice_states
     for slug, slices in target_slices.requested.items():
         if all(slice_states[slice_].fetched is None for slice_ in (*slices, *target_slices.additional[slug])):
-            raise EnvironmentFault(f"{slug} in {crawl} has not been fetched", "Materialize records first.")
+            raise EnvironmentFault(
+                f"{slug} in {crawl} has not been fetched",
+                "Fetch the target first: cc-pipeline run, or materialize the asset records.",
+            )
     requests = dict.fromkeys(
         (slice_ for slice_ in target_slices.all_slices if slice_states[slice_].fetched is not None), SliceRequest("")
     )
-    reasons = plan(requests, slice_states, {}, options_of(settings), (PARSE,)).reasons_for(PARSE)
+    reasons = plan(requests, slice_states, {}, options, (PARSE,)).reasons_for(PARSE)
     # a refetch changes records of all subsets; other stages of slices that were not requested stay due
     requested_slices = set(target_slices.requested_slices)
     due_slices = [
@@ -63,7 +65,9 @@ def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunI
         slice_: slice_states[slice_].lost_records for slice_ in due_slices if slice_states[slice_].lost_records
     }
     if input_digests := {
-        slice_: _compute_input_digest(slice_states[slice_], settings)
+        slice_: parse_input_digest(
+            _get_records_digest(slice_states[slice_]), options.parser, options.extractor, options.markdown
+        )
         for slice_ in due_slices
         if slice_ not in lost_records
     }:
@@ -82,11 +86,6 @@ def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunI
 def _get_records_digest(slice_state: SliceState) -> str:
     assert slice_state.fetched is not None, "it was fetched"
     return slice_state.fetched.content_digest
-
-
-def _compute_input_digest(slice_state: SliceState, settings: Settings) -> str:
-    options = options_of(settings)
-    return parse_input_digest(_get_records_digest(slice_state), options.parser, options.extractor, options.markdown)
 
 
 def _parse(workspace: Workspace, crawl: str, input_digests: Mapping[Slice, str], engine: Engine) -> None:

@@ -167,13 +167,13 @@ def estimate_price(slice_state: SliceState, stage: Stage, reason: Reason) -> Pri
         )
     if slice_state.lookup is None:
         return Price(None, None)
-    _, size, requests = slice_state.lookup.price
+    price = slice_state.lookup.price
     if reason.kind in (ReasonKind.UNCONFIRMED_LOSSES, ReasonKind.RECHECK_DUE):
         return Price(min(reason.n, MAX_RECHECKED_FILES), None)
     if reason.kind in (ReasonKind.PENDING_CAPTURES, ReasonKind.LOST_BYTES, ReasonKind.UNCONFIRMED_MISMATCHES):
         share = min(1.0, reason.n / max(1, slice_state.lookup.captures))
-        return Price(min(reason.n, requests), int(size * share))
-    return Price(requests, size)
+        return Price(min(reason.n, price.requests), int(price.bytes * share))
+    return Price(price.requests, price.bytes)
 
 
 @dataclass(frozen=True, slots=True)

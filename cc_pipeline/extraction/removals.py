@@ -22,8 +22,8 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import Slice, group_targets_by_crawl
 
 _ADVICE: Final = (
-    "They stay, with their records and pages. Check the index of the source, harvest it again (cc-pipeline index "
-    "harvest), and run it again: it checks whether they are listed now. To accept that they are gone, add "
+    "The captures stay, with their records and pages. Check the index of the source, harvest it again (cc-pipeline "
+    "index harvest), then run this again: the run checks whether they are listed. To accept the loss, add "
     "--accept-losses {number} to the run"
 )
 
@@ -133,23 +133,18 @@ def build_removal_error(
             captures = sum(listings[slice_][0] for slice_ in slices)
             problem = (
                 f"the index of {partition.crawl} no longer lists {unlisted_captures:,} of {captures:,} captures "
-                f"({share(unlisted_captures, captures)}) of {partition.target}, which is not confirmed"
+                f"({share(unlisted_captures, captures)}) of {partition.target}; this loss is not confirmed"
             )
             errors[partition.target] = UnconfirmedRemovals(
-                problem, _ADVICE.format(number=combine_numbers(listings[slice_][1] for slice_ in slices))
+                problem, _ADVICE.format(number=combine_digests(listings[slice_][1].removal for slice_ in slices))
             )
     if not errors:
         return None
     first, *_ = errors.values()
-    suffix = f" (and so of {len(errors) - 1:,} more targets)" if len(errors) > 1 else ""
+    suffix = f" ({len(errors) - 1:,} more targets are affected)" if len(errors) > 1 else ""
     removal_error = FetchIncomplete(first.problem + suffix, first.advice)
     removal_error.errors_by_target, removal_error.reasons = errors, {None}
     return removal_error
-
-
-def combine_numbers(listings: Iterable[Listing]) -> str:
-    """The number by which a person accepts the removals from the slices of a target."""
-    return combine_digests(listing.removal for listing in listings)
 
 
 def read_loss_numbers(lake: Lake) -> tuple[set[str], list[str]]:

@@ -22,8 +22,8 @@ from cc_pipeline.lake.lake import DigestsNotInLog, Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import EMPTIED_DIGEST, LOCATE, PARSE, Slice, group_targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
-from cc_pipeline.records.fetch import HELD_SCHEMA
 from cc_pipeline.records.locations import PLACE_NAME, LocationIndex
+from cc_pipeline.records.schema import HELD_SCHEMA
 from cc_pipeline.records.storage import STORED, StoredSizes
 from cc_pipeline.records.sweep import note
 from cc_pipeline.workspace.workspace import Workspace
@@ -147,7 +147,8 @@ def find_sharing(lake: Lake) -> set[str]:
     If the tables have captures of a target without a definition, all targets may share them.
     """
     ranges = _read_ranges(lake)
-    defined, located = set(_read_defined(lake)), _read_located(lake)
+    # all targets and parts of sets that have a definition
+    defined, located = set(lake.read("targets", columns=["slug"])["slug"].to_pylist()), _read_located(lake)
     if located - defined:
         return located | defined
     sharing_slugs: set[str] = set()
@@ -159,11 +160,6 @@ def find_sharing(lake: Lake) -> set[str]:
         if furthest is None or (furthest[0] is not None and (end is None or end > furthest[0])):
             furthest = (end, slug)
     return sharing_slugs
-
-
-def _read_defined(lake: Lake) -> list[str]:
-    """The slugs of all targets, and parts of sets, that have a definition."""
-    return [str(slug) for slug in lake.read("targets", columns=["slug"])["slug"].to_pylist()]
 
 
 def _read_located(lake: Lake) -> set[str]:
@@ -244,7 +240,7 @@ def build_lost_fault(crawl: str, lost: Mapping[Slice, int]) -> EnvironmentFault:
     targets = sorted({slice_.partition.target for slice_ in lost})
     names = ", ".join(targets[:5]) + (" …" if len(targets) > 5 else "")
     return EnvironmentFault(
-        f"the bytes of {sum(lost.values()):,} stored records of {names} in {crawl} are missing from the lake's place",
+        f"the bytes of {sum(lost.values()):,} stored records of {names} in {crawl} are missing in the lake",
         "Fetch them again: cc-pipeline run for these targets, or cc-pipeline doctor --repair for all lost records.",
     )
 

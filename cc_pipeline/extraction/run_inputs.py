@@ -80,12 +80,19 @@ class RunInputs:
     def begin(self, slugs: Sequence[str]) -> None:
         """Begins a stage: notes the definitions of ``slugs`` and the blocklist before anything else is read, unless an
         earlier stage of the run did. Raises ``EnvironmentFault`` if one of them is being purged."""
-        self._refuse_purged(slugs)
         self._expected, self._expected_versions = {}, {}
+        new = [slug for slug in slugs if slug not in self._definitions]
+        if not new and not self._have_targets_moved():
+            return
+        self._refuse_purged(slugs)
+        # before the table is read, so that a commit meanwhile is a later one
+        version = self._workspace.lake.version("targets")
         if not self._began:
+            self._targets_version = version
             self._blocklist_digest, self._began = list_digest(self._workspace), True
-        if new := [slug for slug in slugs if slug not in self._definitions]:
-            self._targets_version = None
+        if new:
+            # earlier definitions were read at another version: the next commit compares all of them
+            self._targets_version = version if version == self._targets_version else None
             self._definitions |= read_stored_versions(self._workspace.lake, new)
 
     def forget(self) -> None:
@@ -95,7 +102,7 @@ class RunInputs:
 
     def read_blocklist(self) -> Blocklist:
         """The current blocklist; it is read again only if it changed. Raises ``EnvironmentFault``."""
-        digest = list_digest(self._workspace)
+        digest = list_digest(self._workspace) if self._have_targets_moved() else self._blocklist_digest
         if self._blocklist is None or self._blocklist[0] != digest:
             self._blocklist = digest, read_blocklist(self._workspace)
         return self._blocklist[1]
@@ -154,6 +161,11 @@ class RunInputs:
         self._compare_contents()
         self._compare_replaced()
 
+    def _have_targets_moved(self) -> bool:
+        """Whether a target may have been defined, blocked or purged since the definitions and the blocklist were
+        noted."""
+        return self._targets_version is None or self._workspace.lake.has_moved("targets", self._targets_version)
+
     def _refuse_purged(self, slugs: Sequence[str]) -> None:
         self._workspace.lake.invalidate("targets")
         if not was_purged(self._workspace.lake, slugs):
@@ -163,7 +175,7 @@ class RunInputs:
                 purged_slugs = sorted(purge.targets.intersection(slugs)) if purge.targets is not None else slugs
                 raise EnvironmentFault(
                     f"{', '.join(purged_slugs[:3])} is being purged by {purge.holder}",
-                    "Wait for its end, then run this again.",
+                    "Wait until the purge has finished, then run it again.",
                 )
 
     def _compare_definitions(self) -> None:
@@ -175,8 +187,8 @@ class RunInputs:
         versions = read_stored_versions(self._workspace.lake, [*self._definitions])
         for slug, old_version in self._definitions.items():
             if versions.get(slug) != old_version:
-                change = "is no longer defined" if slug not in versions else "was redefined"
-                raise _relocate(f"{slug} {change} during this run")
+                change = "was removed" if slug not in versions else "was redefined"
+                raise _relocate(f"the target {slug} {change} during this run")
         self._targets_version = version
 
     def _compare_contents(self) -> None:
@@ -188,8 +200,8 @@ class RunInputs:
             for slice_, expected_digest in expected_digests.items():
                 if current_digests[slice_] != expected_digest:
                     raise InputsChanged(
-                        f"{stage.main_table} of {slice_.partition.target} in {slice_.crawl} changed during this run, "
-                        "which reads them",
+                        f"{stage.main_table} of {slice_.partition.target} in {slice_.crawl} changed while this run was "
+                        "reading them",
                         "Run it again: fetched records are kept and used.",
                     )
             self._expected_versions[stage.main_table] = version
@@ -226,7 +238,7 @@ class RunInputs:
 
 
 def _relocate(problem: str) -> InputsChanged:
-    changed = InputsChanged(problem, "Run it again, captures first: fetched records are kept and used.")
+    changed = InputsChanged(problem, "Run it again, beginning with captures: fetched records are kept and used.")
     changed.relocate = True
     return changed
 

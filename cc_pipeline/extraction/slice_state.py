@@ -31,6 +31,7 @@ from cc_pipeline.lake.slice import (
     content_name,
     group_targets_by_crawl,
 )
+from cc_pipeline.records.range_plan import FetchEstimate
 from cc_pipeline.records.storage import StoredSizes
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -63,7 +64,7 @@ class Lookup:
     definition: str
     complete: bool
     captures: int
-    price: tuple[int, int, int]
+    price: FetchEstimate
     index_files: int | None = None
     unread_files: int = 0
     index_size: int | None = None
@@ -217,7 +218,7 @@ def _read_lookups(workspace: Workspace, stage_states: Mapping[Slice, StageState]
             row["definition"],
             row["complete"],
             row["captures"],
-            (row["record_bytes"], row["fetch_bytes"], row["fetch_requests"]),
+            FetchEstimate(row["captures"], 0, row["fetch_requests"], row["fetch_bytes"], row["record_bytes"]),
             row["index_files"],
             row["unread_files"],
             row["index_size"],

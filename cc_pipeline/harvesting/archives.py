@@ -25,7 +25,7 @@ from cc_pipeline.commoncrawl.paths import (
 )
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses, UserInputError, disk_trouble
 from cc_pipeline.harvesting.path_lists import read_path_list
-from cc_pipeline.index.archive_rows import Shard, folder_of, shard_of
+from cc_pipeline.index.shards import Shard, folder_of, shard_of
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import RangeFault
@@ -73,7 +73,7 @@ def list_archives(workspace: Workspace, crawl: str) -> tuple[list[Shard], tuple[
         except RangeFault as fault:
             raise EnvironmentFault(
                 f"{crawl} has no path list at {key} ({fault.kind.value})",
-                "The month may not have begun, or the source is not the one you mean; check it: cc-pipeline doctor.",
+                "The month may not have begun, or CC_PIPELINE_SOURCE is not what you mean: cc-pipeline doctor.",
             ) from fault
         return [shard_of(crawl, path) for path in paths], notes
     rows = _archive_rows(workspace, crawl)
@@ -91,7 +91,7 @@ def _parse_archive_list(data: bytes, key: str) -> tuple[list[str], tuple[str, ..
         if ".warc" in path.rpartition("/")[2]:
             paths[path] = None
         else:
-            faults.append(DataFault(DataKind.MALFORMED, path, None, "is no WARC file by its name"))
+            faults.append(DataFault(DataKind.MALFORMED, path, None, "does not have the name of a WARC file"))
     refuse_faulty_list(faults, len(paths))
     return [*paths], describe_faulty_lines(faults, key)
 
@@ -138,7 +138,7 @@ def register_archives(workspace: Workspace, names: Iterable[str], crawl: str) ->
         tag = _content_tag(workspace, crawl, location)
         if tag is None:
             raise UserInputError(
-                f"{redact_address(text)!r} is neither a file here nor one of {workspace.settings.source}"
+                f"{redact_address(text)!r} is neither a file on this machine nor one of {workspace.settings.source}"
             )
         file = SourceFile(ARCHIVE, location, crawl)
         files[file.slug] = (file, tag)
@@ -173,7 +173,7 @@ def _location(text: str) -> str:
     except DataFault as fault:
         if scheme_of(text) not in ("http", "https", "s3"):
             raise UserInputError(
-                f"{redact_address(text)!r} is neither a file here nor a key of the source: {fault.reason}"
+                f"{redact_address(text)!r} is neither a file on this machine nor a key of the source: {fault.reason}"
             ) from None
     if holds_access(text):
         raise UserInputError(
@@ -190,7 +190,7 @@ def _content_tag(workspace: Workspace, crawl: str, location: str) -> str | None:
     except RangeFault as fault:
         raise EnvironmentFault(
             f"{redact_address(location)} cannot be read ({fault.kind.value}: {fault.detail})",
-            "Check it, then run it again.",
+            "Check the address and the network, then run the command again.",
         ) from fault
     return None if info is None else f"{info.size} {info.etag or ''}".strip()
 

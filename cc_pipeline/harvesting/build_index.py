@@ -16,17 +16,17 @@ from cc_pipeline.archive.gzip_members import Readable
 from cc_pipeline.commoncrawl.crawls import index_is_built, news_month
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, SourceRefuses, UserInputError
 from cc_pipeline.harvesting.archives import BuiltIndex, built_index
-from cc_pipeline.index.archive_rows import VERSION, Shard, Tally, batches_of, index_rows, packed, write_shard
-from cc_pipeline.index.sorting import ExternalSort
+from cc_pipeline.index.archive_rows import BUILT_SCHEMA, ORDER, Row, Tally, index_rows, row_batch, write_shard
+from cc_pipeline.index.shards import VERSION, Shard
+from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import BUILT, Metrics, Slice, StageReport
 from cc_pipeline.records.file_leases import is_orphaned_part_file
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.ranges import ObjectInfo
 from cc_pipeline.transport.read_ahead import PIECE, ReadAheadStream
 from cc_pipeline.workspace.source_files import ARCHIVE, FAULTS, MAX_FAULT_ROWS, SourceFile
 from cc_pipeline.workspace.workspace import Workspace, rate_now
 
-_REVISITS: Final = "{:,} revisits are not indexed: they hold no page, they name one fetched before"
+_REVISITS: Final = "{:,} revisits are not indexed: a revisit has no page, only a reference to an earlier capture"
 #: Files whose size is requested for the cost estimate; the others count with their average.
 _ASKED_SIZES: Final = 12
 #: Bytes of an archive file that one process indexes in a second; measured: some 25 MB/s.
@@ -37,8 +37,8 @@ _MAX_FAILURES_IN_ROW: Final = 3
 #: Missing files after which a build of some of the files ends: each costs a request.
 _MAX_ABSENT_FILES: Final = 100
 _MAX_SHOWN: Final = 5
-#: Rows between two checks for an interruption.
-_CHECK_EVERY: Final = 256
+#: Rows sorted together, and between two checks for an interruption. A row has at most some 80 KB.
+_BATCH_ROWS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,17 @@ def estimate_build(workspace: Workspace, index: BuiltIndex, max_files: int | Non
 def _sizes(workspace: Workspace, crawl: str, shards: Sequence[Shard]) -> tuple[list[int | None], bool]:
     """Returns the sizes of at most a dozen archive files, ``None`` for a missing one, and whether these are all."""
     step = max(1, math.ceil(len(shards) / _ASKED_SIZES))
-    infos = [_head(workspace, crawl, shard) for shard in shards[::step]]
-    return [None if info is None else info.size or 0 for info in infos], step == 1
+    sizes: list[int | None] = []
+    for shard in shards[::step]:
+        try:
+            info = workspace.archives(crawl).head(shard.filename)
+        except RangeFault as fault:
+            raise EnvironmentFault(
+                f"the size of {shard.filename} cannot be read ({fault.kind.value}: {fault.detail})",
+                "Check the source and the network, then run it again.",
+            ) from fault
+        sizes.append(None if info is None else info.size or 0)
+    return sizes, step == 1
 
 
 def _pieces(size: int) -> int:
@@ -128,8 +137,8 @@ def needs_yes(workspace: Workspace, price: BuildEstimate) -> bool:
 def refuse_unpriced(price: BuildEstimate) -> None:
     """Raises ``UserInputError`` with the cost and the command that confirms it."""
     raise UserInputError(
-        f"{price.summary}. To confirm: cc-pipeline index build --crawl {price.crawl} --yes   (--max-files 10 for some "
-        "files of it first; a stopped build goes on where it stopped), or in Dagster the job build_index with "
+        f"{price.summary}. To confirm: cc-pipeline index build --crawl {price.crawl} --yes   (--max-files 10 for a "
+        "first part; a stopped build continues where it stopped), or in Dagster the job build_index with "
         '{"ops": {"index_archives": {"config": {"yes": true}}}}'
     )
 
@@ -183,7 +192,7 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, max_f
         raise Incomplete(
             f"{len(counts.failed):,} of {len(index.shards):,} archive files of {crawl} could not be read: "
             f"{'; '.join(counts.failed[:_MAX_SHOWN])}",
-            "The others are indexed. To ask for these again, run the same command again.",
+            "The other files are indexed. To read the failed files again, run the same command.",
         )
     spent = workspace.archives(crawl).stats
     return StageReport(
@@ -206,9 +215,9 @@ def _metrics(index: BuiltIndex, counts: _BuildCounts) -> Metrics:
         "indexed before": len(index.shards) - len(index.missing),
         "indexed now": len(counts.files),
         "to be indexed": len(index.missing) - len(counts.files),
-        "captures in those indexed now": counts.rows,
-        "revisits in them, which are not indexed": counts.revisits,
-        "stretches that could not be read": counts.faults,
+        "captures indexed now": counts.rows,
+        "revisits, not indexed": counts.revisits,
+        "parts that could not be read": counts.faults,
     }
 
 
@@ -225,20 +234,10 @@ class _ArchiveFileFault(Exception):
 
 def _stopped(family: type[EnvironmentFault], crawl: str, counts: _BuildCounts, planned_count: int) -> EnvironmentFault:
     return family(
-        f"the index of {crawl} was stopped after {len(counts.files):,} of {planned_count:,} files: "
+        f"building the index of {crawl} stopped after {len(counts.files):,} of {planned_count:,} files: "
         f"{'; '.join(counts.failed[-_MAX_FAILURES_IN_ROW:])}",
-        "What was built stays. Check the source and the network, then run the same command again.",
+        "Indexed files are kept. Check the source and the network, then run the same command again.",
     )
-
-
-def _head(workspace: Workspace, crawl: str, shard: Shard) -> ObjectInfo | None:
-    try:
-        return workspace.archives(crawl).head(shard.filename)
-    except RangeFault as fault:
-        raise EnvironmentFault(
-            f"the size of {shard.filename} cannot be read ({fault.kind.value}: {fault.detail})",
-            "Check the source and the network, then run it again.",
-        ) from fault
 
 
 def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _BuildCounts) -> None:
@@ -251,13 +250,13 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _BuildCou
     except RangeFault as fault:
         raise _as_file_fault(fault) from fault
     if info is None:
-        raise _ArchiveFileFault("the source does not have it", absent=True)
+        raise _ArchiveFileFault("the source does not have the file", absent=True)
     if not info.size:
-        raise _ArchiveFileFault("it is empty, or the source does not give its size", absent=True)
+        raise _ArchiveFileFault("the file is empty, or the source does not tell its size", absent=True)
     tally, faults = Tally(), list[DataFault]()
     with ExitStack() as stack:
         folder = stack.enter_context(workspace.scratch_folder("built-index"))
-        rows = stack.enter_context(ExternalSort(folder))
+        rows = OrderedRows(BUILT_SCHEMA, ORDER, folder)
         with ReadAheadStream(place, shard.filename, info.size, info.etag) as stream:
             try:
                 _read(stream, shard, rows, tally, faults)
@@ -274,7 +273,7 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _BuildCou
             "faults": tally.faults,
         }
         path = folder / "index.parquet"
-        write_shard(batches_of(rows.items()), index_metadata, path)
+        write_shard(rows.drain(), index_metadata, path)
         # first, so that after a kill in between the file is read again, with its faults
         _commit_faults(workspace, crawl, shard, faults)
         # another process may have written the same bytes meanwhile: its object stays, with the ETag that readers know
@@ -288,14 +287,20 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _BuildCou
     counts.notes += [str(fault) for fault in faults[: max(0, _MAX_SHOWN - len(counts.notes))]]
 
 
-def _read(stream: Readable, shard: Shard, rows: ExternalSort, tally: Tally, faults: list[DataFault]) -> None:
+def _read(stream: Readable, shard: Shard, rows: OrderedRows, tally: Tally, faults: list[DataFault]) -> None:
+    batch: list[Row] = []
     for row_or_fault in index_rows(stream, shard.filename, shard.segment, tally):
-        if not tally.rows % _CHECK_EVERY:
+        if not tally.rows % _BATCH_ROWS:
             interruption.check()
         if not isinstance(row_or_fault, DataFault):
-            rows.add(packed(row_or_fault))
+            batch.append(row_or_fault)
         elif len(faults) < MAX_FAULT_ROWS:
             faults.append(row_or_fault)
+        if len(batch) == _BATCH_ROWS:
+            rows.add(row_batch(batch))
+            batch = []
+    if batch:
+        rows.add(row_batch(batch))
 
 
 def _as_file_fault(fault: RangeFault) -> _ArchiveFileFault:

@@ -47,8 +47,15 @@ def open_catalog(lake: Lake) -> Catalog:
 def read_catalog_table(lake: Lake, table: str, crawl: str) -> pa.Table:
     """Returns ``index_files``, ``row_groups``, ``column_chunks`` or ``coverage`` of a crawl as users see it. Raises
     ``EnvironmentFault`` if the lake cannot be read."""
+    [view] = read_catalog_tables(lake, [table], crawl)
+    return view
+
+
+def read_catalog_tables(lake: Lake, tables: Sequence[str], crawl: str) -> list[pa.Table]:
+    """Does the same as :func:`read_catalog_table` for several tables, from one version of the crawl's rows."""
+    stored = lake.read(TABLE, {"crawl": crawl})
     with connect() as connection:
-        return read_view(connection, table, lake.read(TABLE, {"crawl": crawl}))
+        return [read_view(connection, table, stored) for table in tables]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +71,12 @@ def read_subsets(lake: Lake, crawl: str | None = None) -> list[HarvestedSubset]:
     """Returns the harvested subsets of a crawl, or of all crawls. Raises ``EnvironmentFault`` if the lake cannot be
     read."""
     where = {} if crawl is None else {"crawl": crawl}
-    rows = lake.read(TABLE, where, ["crawl", "subset", "coverage"])
-    rows = rows.filter(pc.is_valid(rows["coverage"]))
+    return list_subsets(lake.read(TABLE, where, ["crawl", "subset", "coverage"]))
+
+
+def list_subsets(stored: pa.Table) -> list[HarvestedSubset]:
+    """Returns the harvested subsets that stored rows have."""
+    rows = stored.filter(pc.is_valid(stored["coverage"])).select(["crawl", "subset", "coverage"])
     return [HarvestedSubset(row["crawl"], row["subset"], row["coverage"]["expected"]) for row in rows.to_pylist()]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,13 +13,10 @@ from cc_pipeline import progress
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.paths import (
     IndexFile,
-    describe_faulty_lines,
-    parse_path_list,
-    path_list_key,
-    refuse_faulty_list,
 )
-from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses
-from cc_pipeline.harvesting.archives import built_index, has_archives, list_archives, read_user_list
+from cc_pipeline.duck import connect
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.harvesting.archives import built_index
 from cc_pipeline.harvesting.catalog import (
     catalog_gaps,
     digests_to_commit,
@@ -28,50 +24,27 @@ from cc_pipeline.harvesting.catalog import (
     harvest_digest,
     imported_subsets,
     is_harvest_current,
+    list_subsets,
     read_catalog_table,
-    read_subsets,
     versions_of,
 )
-from cc_pipeline.harvesting.crawls import evidence, find_crawl, probe, unknown_crawl_error
-from cc_pipeline.harvesting.path_lists import read_path_list
-from cc_pipeline.index.archive_rows import SUBSET
+from cc_pipeline.harvesting.crawls import find_crawl
+from cc_pipeline.harvesting.listed_files import listed_files
 from cc_pipeline.index.catalog.from_footers import crawl_tables, footers_digest
 from cc_pipeline.index.catalog.pictures import plot_key_ranges
-from cc_pipeline.index.catalog.rows import sort_rows
+from cc_pipeline.index.catalog.rows import read_view, sort_rows
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.repair import repair_row_groups
+from cc_pipeline.index.shards import SUBSET
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import HARVEST, MANIFEST, Slice, StageReport
 from cc_pipeline.settings import Settings
-from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Real crawls have some 900 index files, 300 a subset; each becomes an object, a row, and a footer to fetch.
-MAX_INDEX_FILES: Final = 100_000
-
 ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are found through ZipNum or a B-tree"
-
-
-def is_published(workspace: Workspace, crawl: str) -> bool:
-    """Whether a crawl can be run: its path list exists, or it is of the ARC years, whose data never changes.
-
-    For a harvested crawl no request is sent, and for a crawl that was found at the source none for a day. A collection
-    is published once it has files. Raises ``EnvironmentFault`` if the source does not answer.
-    """
-    if find_crawl(workspace, crawl).era == "arc":
-        return True
-    if HARVEST.was_committed(workspace.lake, Slice(crawl)):
-        return True
-    if evidence(workspace.settings, crawl) is None:
-        return has_archives(workspace, crawl)
-    # an announced crawl may appear at any time, so only its presence is cached
-    answer = probe(workspace, crawl, believe=("there",))
-    if answer.state == "unknown":
-        raise unknown_crawl_error(workspace, answer)
-    return answer.state == "there"
 
 
 def changed_list_digest(workspace: Workspace, crawl: str) -> str | None:
@@ -158,66 +131,6 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
     }
 
 
-def listed_files(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int, tuple[str, ...]]:
-    """Returns the files of a crawl's columnar index, the requests and bytes for the list, and notes on lines that name
-    no such file.
-
-    The files are in the order of ``index_manifest``, so that a list in another order counts as the same.
-    """
-    stats = workspace.transport.stats
-    requests, read = stats.requests, stats.bytes
-    index_files, notes = _files_of(workspace, crawl)
-    files = sorted(index_files, key=lambda file: (file.subset, file.path))
-    return files, stats.requests - requests, stats.bytes - read, notes
-
-
-def _files_of(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], tuple[str, ...]]:
-    if index_is_built(crawl):
-        shards, notes = list_archives(workspace, crawl)
-        return [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in shards], notes
-    key = path_list_key(crawl, "cc-index-table")
-    user_list = read_user_list(workspace.settings, crawl)
-    try:
-        if user_list is None:
-            return read_path_list(workspace, key, lambda data: parse_index_list(data, key, crawl))
-        return parse_index_list(user_list, key, crawl)
-    except SourceRefuses:
-        raise
-    except RangeFault as fault:
-        raise _path_list_fault(crawl, key, fault) from fault
-
-
-def _path_list_fault(crawl: str, key: str, fault: RangeFault) -> EnvironmentFault:
-    if fault.kind is FaultKind.NOT_FOUND:
-        return EnvironmentFault(
-            f"{crawl} is announced and not published yet: the source has no {key}",
-            "Run it once it is published, or check that CC_PIPELINE_SOURCE is the source you mean: cc-pipeline doctor.",
-        )
-    return EnvironmentFault(
-        f"the path list of {crawl} at {key} could not be read ({fault.kind.value})",
-        "Check the network and the source (cc-pipeline doctor), or run it again later.",
-    )
-
-
-def parse_index_list(data: bytes, key: str, crawl: str) -> tuple[list[IndexFile], tuple[str, ...]]:
-    """Returns the index files of ``crawl`` that a path list names, each once, and notes on lines that name none. Raises
-    ``DataFault`` if these are more than one and a tenth of all: then it is not a list of this crawl."""
-    faults: list[DataFault] = []
-    files: dict[IndexFile, None] = {}
-    for path in parse_path_list(data, key, max_lines=MAX_INDEX_FILES, faults=faults):
-        try:
-            file = IndexFile.from_path(path)
-        except DataFault as fault:
-            faults.append(fault)
-            continue
-        if file.crawl == crawl:
-            files[file] = None
-        else:
-            faults.append(DataFault(DataKind.MISMATCH, path, None, f"is an index file of {file.crawl}, not of {crawl}"))
-    refuse_faulty_list(faults, len(files))
-    return [*files], describe_faulty_lines(faults, key)
-
-
 def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) -> StageReport:
     """Fetches and stores the missing footers of the index files of the requested subsets of ``crawl``; with ``refresh``
     also those of files that changed, which costs a request for each stored one.
@@ -230,7 +143,8 @@ def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) 
     transport, store = workspace.index_place(crawl), FooterStore(workspace.settings.footers_path)
     stats = transport.stats
     requests, read = stats.requests, stats.bytes
-    absent: Mapping[str, str] = _not_built(workspace, crawl) if index_is_built(crawl) else {}
+    missing = built_index(workspace, crawl).missing if index_is_built(crawl) else []
+    absent = {shard.key: f"{shard.filename} is not indexed yet" for shard in missing}
     available_paths = [path for path in paths if path not in absent]
     policy = HarvestPolicy(refresh=refresh)
     report = harvest_crawl(crawl, available_paths, transport, store, policy, report_corrupt=transport.report_corrupt)
@@ -245,11 +159,6 @@ def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) 
         seconds=report.seconds,
         notes=notes,
     )
-
-
-def _not_built(workspace: Workspace, crawl: str) -> dict[str, str]:
-    """Returns the index files of ``crawl`` that are still to be built, and the reason of each."""
-    return {shard.key: f"{shard.filename} is not indexed yet" for shard in built_index(workspace, crawl).missing}
 
 
 def _store_failures(store: FooterStore, crawl: str, absent: Mapping[str, str]) -> None:
@@ -304,7 +213,7 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
         bytes=report.bytes,
         requests=report.requests,
         seconds=report.seconds,
-        notes=(*notes, f"{report.remaining:,} row groups still have no bounds"),
+        notes=(*notes, f"{report.remaining:,} row groups still have no key bounds, so each look-up reads them"),
     )
 
 
@@ -314,7 +223,7 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     paths_by_subset = _requested_files(workspace, crawl)
     is_current = is_harvest_current(lake, crawl)
     stored = lake.read("row_groups", slice_.where)
-    stored_subsets = [harvested.subset for harvested in read_subsets(lake, crawl)]
+    stored_subsets = [harvested.subset for harvested in list_subsets(stored)]
     stored_footer_digests = footers_made_from(lake, crawl, SUBSETS)
     footers = store.read(crawl)
     if not is_current:
@@ -350,7 +259,9 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
         committed = HARVEST.commit(lake, {slice_: digest}, {"row_groups": rows}, {"row_groups": digests_to_store})
         # the same files, perhaps under other ETags (a mirror, a copied bucket), which reads expect from now on
         written = 0 if is_unchanged else max(1, committed)
-    coverage = read_catalog_table(lake, "coverage", crawl)
+        stored = rows
+    with connect() as connection:
+        coverage = read_view(connection, "coverage", stored)
     return StageReport(
         HARVEST.label,
         rows=pc.sum(coverage["row_groups"]).as_py() or 0,
@@ -394,15 +305,14 @@ def _empty_reason(crawl: str) -> str:
     return ARC_REASON if crawl in ARC_CRAWLS else "the path list of the crawl names no file of this subset"
 
 
-def coverage_metrics(workspace: Workspace, crawl: str) -> dict[str, int | float | str]:
-    """Returns metrics of ``crawl``: its harvested subsets, the files expected, harvested and failed in them, and row
-    groups without statistics."""
-    rows = read_catalog_table(workspace.lake, "coverage", crawl)
+def coverage_metrics(coverage: pa.Table) -> dict[str, int | float | str]:
+    """Returns metrics of the table ``coverage`` of a crawl: its harvested subsets, the files expected, harvested and
+    failed in them, and row groups without statistics."""
     names = {"expected": "files expected", "harvested": "files harvested", "failed": "files failed"}
-    metrics: dict[str, int | float | str] = {"subsets": ", ".join(sorted(rows["subset"].to_pylist()))}
-    metrics |= {label: pc.sum(rows[name]).as_py() or 0 for name, label in names.items()}
-    metrics["index rows"] = pc.sum(rows["rows"]).as_py() or 0
-    metrics["row groups without key bounds"] = pc.sum(rows["without_statistics"]).as_py() or 0
+    metrics: dict[str, int | float | str] = {"subsets": ", ".join(sorted(coverage["subset"].to_pylist()))}
+    metrics |= {label: pc.sum(coverage[name]).as_py() or 0 for name, label in names.items()}
+    metrics["index rows"] = pc.sum(coverage["rows"]).as_py() or 0
+    metrics["row groups without key bounds"] = pc.sum(coverage["without_statistics"]).as_py() or 0
     return metrics
 
 

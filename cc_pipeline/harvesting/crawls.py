@@ -19,7 +19,7 @@ from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, Crawl, age, crawl_of, unlisted_crawl, validate_crawl_id
 from cc_pipeline.commoncrawl.paths import cluster_key, is_path_list, published_key, segments_key
 from cc_pipeline.errors import EnvironmentFault, SourceRefuses, UserInputError
-from cc_pipeline.harvesting.archives import first_user_key
+from cc_pipeline.harvesting.archives import first_user_key, has_archives
 from cc_pipeline.harvesting.path_lists import path_list_exists
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import HARVEST, Slice, StageReport
@@ -84,7 +84,7 @@ def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
     ):
         # neither the list nor the crawl exists: probably the source is wrong, and not the id
         raise crawl_list.fault
-    asked_hint = f" (it was asked {ago(answer.answered_at)})" if answer.remembered else ""
+    asked_hint = f" (checked {ago(answer.answered_at)})" if answer.remembered else ""
     newest = ", ".join(crawl.id for crawl in crawl_list.crawls[:5]) or "none"
     raise UserInputError(
         f"{crawl_id!r} is not a crawl of {workspace.settings.source}{asked_hint}; the newest are {newest}. "
@@ -178,7 +178,7 @@ def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("th
     settings = workspace.settings
     key = evidence(settings, crawl)
     if key is None:
-        return Probe(crawl, "unknown", datetime.now(UTC), "it has no path list by which it could be found")
+        return Probe(crawl, "unknown", datetime.now(UTC), "it has no list of files that could be checked")
     cached_answer = _remembered(settings, crawl)
     if cached_answer is not None and cached_answer.state in believe:
         return cached_answer
@@ -215,11 +215,11 @@ def unknown_crawl_error(workspace: Workspace, answer: Probe) -> EnvironmentFault
     retry_hint = ""
     if answer.remembered:
         next_attempt = answer.answered_at + _ANSWER_LIFE["unknown"]
-        retry_hint = f" The source is asked again after {next_attempt:%H:%M} UTC."
+        retry_hint = f" The next check is possible after {next_attempt:%H:%M} UTC."
     return (SourceRefuses if answer.not_now else EnvironmentFault)(
-        f"whether {workspace.settings.source} has {answer.crawl} is unknown: {answer.reason} (asked "
+        f"it is not known whether {workspace.settings.source} has {answer.crawl}: {answer.reason} (checked "
         f"{ago(answer.answered_at)})",
-        "The crawl may well exist. Check CC_PIPELINE_SOURCE and the network (cc-pipeline doctor), or run it again "
+        "The crawl may exist. Check CC_PIPELINE_SOURCE and the network (cc-pipeline doctor), or run it again "
         f"later.{retry_hint}",
     )
 
@@ -273,3 +273,22 @@ def _remember(settings: Settings, answer: Probe, folder_name: str = _CRAWLS) -> 
     # if it cannot be written, the next command sends the request again
     with suppress(OSError):
         write_whole(path, json.dumps(document))
+
+
+def is_published(workspace: Workspace, crawl: str) -> bool:
+    """Whether a crawl can be run: its path list exists, or it is of the ARC years, whose data never changes.
+
+    For a harvested crawl no request is sent, and for a crawl that was found at the source none for a day. A collection
+    is published once it has files. Raises ``EnvironmentFault`` if the source does not answer.
+    """
+    if find_crawl(workspace, crawl).era == "arc":
+        return True
+    if HARVEST.was_committed(workspace.lake, Slice(crawl)):
+        return True
+    if evidence(workspace.settings, crawl) is None:
+        return has_archives(workspace, crawl)
+    # an announced crawl may appear at any time, so only its presence is cached
+    answer = probe(workspace, crawl, believe=("there",))
+    if answer.state == "unknown":
+        raise unknown_crawl_error(workspace, answer)
+    return answer.state == "there"

@@ -112,11 +112,11 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
     with file.open("rb") as handle:
         digest = file_digest(handle, "sha256").hexdigest()
     if sha256 and digest != sha256.lower():
-        raise DataFault(DataKind.MISMATCH, file.name, None, f"its sha256 is {digest}, and not {sha256}")
+        raise DataFault(DataKind.MISMATCH, file.name, None, f"the SHA-256 of the file is {digest}, not {sha256}")
     content = read_catalog_file(file)
     crawl, slice_, lake = content.crawl, Slice(content.crawl), workspace.lake
     if crawl in ARC_CRAWLS or index_is_built(crawl):
-        raise UserInputError(f"{crawl} has no published index, so its catalog can only be built here")
+        raise UserInputError(f"{crawl} has no published index, so no catalog can be imported: build the index")
     commit_manifest(workspace, crawl)
     stored_subsets = [harvested.subset for harvested in read_subsets(lake, crawl)]
     if stored_subsets and not is_harvest_current(lake, crawl):
@@ -130,12 +130,19 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
     _compare_lists(workspace, file, content, new)
     rows, unbounded = _select_subsets(content.rows, new), 0
     if not believe_repaired:
-        rows, unbounded = _unconfirmed(rows)
+        # bounds that a repair read from values are in no footer
+        repaired = _is_repaired(rows)
+        rows, unbounded = _without_bounds(rows, repaired), pc.sum(repaired).as_py() or 0
     tables = replace(content, rows=rows).tables()
     drawn = _sample_files(tables.index_files)
     with workspace.scratch_folder("import") as folder:
         store = FooterStore(folder)
-        _refuse_unread(crawl, harvest_crawl(crawl, drawn, workspace.index_place(crawl), store).failed)
+        for path, reason in harvest_crawl(crawl, drawn, workspace.index_place(crawl), store).failed:
+            raise EnvironmentFault(
+                f"{path} could not be compared with the source: {reason}",
+                "Run the same command again. If it fails again, harvest this source: cc-pipeline index harvest --crawl "
+                f"{crawl}",
+            )
         _compare_footers(file, crawl, drawn, store, tables)
     _commit(workspace, slice_, rows, new, stored_subsets, digest)
     files = tables.index_files
@@ -150,16 +157,6 @@ def _sample_files(index_files: pa.Table) -> list[str]:
     decoded = files["path"].to_pylist()
     empty = files.filter(pc.equal(files["row_groups"], 0))["path"].to_pylist()
     return [*dict.fromkeys([*empty, *SystemRandom().sample(decoded, min(FOOTERS, len(decoded)))])]
-
-
-def _refuse_unread(crawl: str, failed: Sequence[tuple[str, str]]) -> None:
-    """Raises ``EnvironmentFault`` if the footer of a drawn file could not be read."""
-    for path, reason in failed:
-        raise EnvironmentFault(
-            f"{path} could not be compared with the source: {reason}",
-            "Run the same command again. If it fails again, harvest this source: cc-pipeline index harvest --crawl "
-            f"{crawl}",
-        )
 
 
 def _compare_lists(workspace: Workspace, file: Path, content: CatalogFile, subsets: Sequence[str]) -> None:
@@ -179,16 +176,6 @@ def _select_subsets(rows: pa.Table, subsets: Sequence[str]) -> pa.Table:
     return rows.filter(pc.is_in(rows["subset"], pa.array(subsets, pa.string())))
 
 
-def _unconfirmed(rows: pa.Table) -> tuple[pa.Table, int]:
-    """Returns ``rows`` without key bounds that are in no footer, and the number of their row groups."""
-    repaired = pc.fill_null(pc.equal(rows[f"{KEY_COLUMN}_source"], REPAIRED), False)
-    for name in _BOUNDS:
-        field = rows.schema.field(name)
-        bounds = pc.if_else(repaired, pa.scalar(None, field.type), rows[name])
-        rows = rows.set_column(rows.schema.get_field_index(name), field, bounds)
-    return rows, pc.sum(repaired).as_py() or 0
-
-
 def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: FooterStore, tables: FooterTables) -> None:
     """Raises ``DataFault`` if the footers of the source differ from the ``tables``."""
     footer_tables = crawl_tables(crawl, drawn, store)
@@ -198,7 +185,7 @@ def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: Footer
         if is_changed_etag(etags.get(path, etag), etag):
             raise EnvironmentFault(
                 f"{path} has another ETag at this source than at the source of the catalog",
-                "This source is a copy of that one, or the file was published again since. Look-ups compare ETags, so "
+                "This source is a copy of the other, or the file was published again. Look-ups compare ETags, so "
                 f"harvest this source: cc-pipeline index harvest --crawl {crawl}",
             )
     for name, order in (("index_files", ["path"]), ("row_groups", ["path", "row_group"]),
@@ -208,16 +195,18 @@ def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: Footer
         )
         if name == "row_groups":
             # bounds that a repair read from values are in no footer
-            believed = pc.fill_null(pc.equal(catalog_table[f"{KEY_COLUMN}_source"], REPAIRED), False)
-            if pc.any(believed).as_py():
-                catalog_table, footer_table = (
-                    _without_bounds(table, believed) for table in (catalog_table, footer_table)
-                )
+            believed = _is_repaired(catalog_table)
+            catalog_table, footer_table = (_without_bounds(table, believed) for table in (catalog_table, footer_table))
         if not catalog_table.equals(footer_table):
             raise DataFault(DataKind.MISMATCH, file.name, None, _first_difference(catalog_table, footer_table, name))
 
 
+def _is_repaired(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.fill_null(pc.equal(rows[f"{KEY_COLUMN}_source"], REPAIRED), False)
+
+
 def _without_bounds(table: pa.Table, where: pa.ChunkedArray) -> pa.Table:
+    """Returns ``table`` without key bounds in the rows ``where``; unchanged if it has another number of rows."""
     if len(table) != len(where):
         return table
     for name in _BOUNDS:
@@ -242,8 +231,8 @@ def _first_difference(catalog_table: pa.Table, footer_table: pa.Table, table: st
                     f" row group {catalog_row['row_group']}" if "row_group" in catalog_row else ""
                 )
                 return f"{row_group}: {name} is {catalog_row[name]!r} in the catalog and {value!r} in the footer"
-    counts = f"{len(catalog_table):,} rows of {table} for the compared files, the footers have {len(footer_table):,}"
-    return f"the catalog has {counts}"
+    counts = f"{len(catalog_table):,} rows of {table}, their footers {len(footer_table):,}"
+    return f"for the compared files, the catalog has {counts}"
 
 
 def _commit(

@@ -16,13 +16,14 @@ from cc_pipeline.commoncrawl.paths import parse_keys, parse_path_list
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.harvesting.catalog import open_catalog
 from cc_pipeline.index.btree.build import UrlIndexReport, build_from_arcs, build_from_columnar
-from cc_pipeline.index.btree.files import FILES, TREE, index_folder, open_url_index, read_metadata
+from cc_pipeline.index.btree.files import TREE, index_folder, open_url_index, read_metadata
 from cc_pipeline.index.btree.format import unpack_pointer
-from cc_pipeline.index.btree.locator import ArchiveNames, ArcNames, ListedNames, unpack_names
+from cc_pipeline.index.btree.locator import ArchiveNames
 from cc_pipeline.index.btree.tree import Item
 from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.etag_aliases import same_files
 from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.opening import URL_INDEXES
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.records.verification import ExpectedRecord, verify_record
 from cc_pipeline.transport.client import Transport
@@ -33,7 +34,7 @@ from cc_pipeline.workspace.workspace import Workspace
 
 def url_index_root(workspace: Workspace) -> Path:
     """Returns the folder with a folder for each URL index built here."""
-    return workspace.settings.home / "url-index"
+    return workspace.settings.home / URL_INDEXES
 
 
 def arc_list_path(workspace: Workspace, crawl: str) -> Path:
@@ -47,15 +48,10 @@ def keep_arc_list(workspace: Workspace, crawl: str, text: bytes) -> int:
     Raises ``DataFault`` for a list that cannot be read or has a line that is no key.
     """
     source = "the list of ARC files"
-    keys = parse_path_list(text, source) if text[:2] == b"\x1f\x8b" else parse_keys(_pieces(text), source)
+    keys = parse_path_list(text, source) if text[:2] == b"\x1f\x8b" else parse_keys([text], source)
     packed = gzip.compress("\n".join(keys).encode("ascii"), mtime=0)
     write_whole(arc_list_path(workspace, crawl), packed, durable=True)
     return len(keys)
-
-
-def _pieces(text: bytes, size: int = 1 << 18) -> Iterator[bytes]:
-    for start in range(0, len(text), size):
-        yield text[start : start + size]
 
 
 def build_url_index(workspace: Workspace, crawl: str) -> UrlIndexReport:
@@ -94,8 +90,8 @@ def _check_whole(finder: CatalogFinder, catalog: Catalog, crawl: str, subsets: S
     expected = sum(row["rows"] for row in coverage)
     if row_count != expected:
         raise EnvironmentFault(
-            f"the catalog finds {row_count:,} rows of {crawl} where {expected:,} were harvested",
-            "Harvest it again: materialize row_groups.",
+            f"the catalog lists {row_count:,} captures of {crawl}, but {expected:,} were harvested",
+            f"Harvest the crawl again: cc-pipeline index harvest --crawl {crawl}",
         )
 
 
@@ -122,21 +118,6 @@ class TreeCheck:
     faults: tuple[DataFault, ...]
 
 
-def archive_names(root: Path, crawl: str) -> ArchiveNames:
-    """Returns the file names of a crawl's B-tree pointers: the list of the tree below ``root``, else the 2012 layout.
-
-    Raises ``DataFault`` for a list that cannot be read.
-    """
-    folder = index_folder(root, crawl)
-    metadata = read_metadata(folder)
-    if metadata is None or metadata.pointers != "listed":
-        return ArcNames(crawl)
-    try:
-        return ListedNames(unpack_names((folder / FILES).read_bytes(), FILES), FILES)
-    except OSError as error:
-        raise DataFault(DataKind.MISMATCH, str(folder / FILES), None, f"cannot be read: {error.strerror}") from error
-
-
 def read_item(item: Item, names: ArchiveNames) -> IndexedRecord:
     """Returns an item with its pointer resolved. Raises ``DataFault`` for a pointer to no archive file."""
     pointer = unpack_pointer(item.value)
@@ -161,17 +142,21 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
     last = b""
     try:
         locator = open_url_index(root, crawl)
-        names = archive_names(root, crawl)
         assert locator is not None
         for item in locator.tree.scan(KeyRange(b"", None)):
             items += 1
             if item.key < last:
                 faults.append(
-                    DataFault(DataKind.MALFORMED, TREE, None, f"item {items:,} sorts before the one in front of it")
+                    DataFault(
+                        DataKind.MALFORMED,
+                        TREE,
+                        None,
+                        f"item {items:,} is not sorted: it belongs before item {items - 1:,}",
+                    )
                 )
             last = item.key
             try:
-                record = read_item(item, names)
+                record = read_item(item, locator.names)
             except DataFault as fault:
                 faults.append(fault)
                 continue
@@ -188,7 +173,7 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
         faults.append(fault)
     if not faults and items != metadata.items:
         faults.append(
-            DataFault(DataKind.MISMATCH, TREE, None, f"has {items:,} items where {metadata.items:,} were written")
+            DataFault(DataKind.MISMATCH, TREE, None, f"has {items:,} items, but {metadata.items:,} were written")
         )
     return TreeCheck(items, tuple(sampled_records), tuple(faults))
 

@@ -20,10 +20,11 @@ _DIGEST: Final = 32
 
 
 class AnswerCache:
-    """Tables by name in a folder, which may be deleted at any time. A table that cannot be written or read is missing.
+    """Tables and bytes by name in a folder, which may be deleted at any time. An entry that cannot be written or read
+    is missing.
 
-    A name must cover all inputs of its table: nothing here becomes stale. The folder has about
-    ``max_bytes`` bytes at most.
+    A name must cover all inputs of its entry: nothing here becomes stale. The folder has about ``max_bytes`` bytes at
+    most.
     """
 
     def __init__(self, folder: Path, max_bytes: int = _MAX_FOLDER_BYTES) -> None:
@@ -32,6 +33,11 @@ class AnswerCache:
 
     def find(self, name: str) -> pa.Table | None:
         """Returns the table stored under ``name``; ``None`` also if its file was changed."""
+        data = self.find_bytes(name)
+        return None if data is None else pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+
+    def find_bytes(self, name: str) -> bytes | None:
+        """Returns the bytes stored under ``name``."""
         path = self._path(name)
         try:
             raw = path.read_bytes()
@@ -40,10 +46,8 @@ class AnswerCache:
         with suppress(OSError):
             # marks it as used: others are deleted first
             os.utime(path)
-        data = memoryview(raw)[_DIGEST:]
-        if hashlib.sha256(data).digest() != raw[:_DIGEST]:
-            return None
-        return pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+        data = raw[_DIGEST:]
+        return data if hashlib.sha256(data).digest() == raw[:_DIGEST] else None
 
     def keep(self, name: str, table: pa.Table) -> None:
         """Stores a table that is not too large."""
@@ -52,13 +56,20 @@ class AnswerCache:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
             writer.write_table(table)
-        data = sink.getvalue().to_pybytes()
+        self.keep_bytes(name, sink.getvalue().to_pybytes())
+
+    def keep_bytes(self, name: str, data: bytes) -> None:
+        """Stores bytes."""
         path = self._path(name)
         with suppress(OSError):
             write_whole(path, hashlib.sha256(data).digest() + data)
             # reading the whole folder takes a while, so only one small answer in 256 does it
             if path.parent.name == "00" or len(data) * 256 > self._max_bytes:
                 self._make_room()
+
+    def drop(self, name: str) -> None:
+        """Deletes what is stored under ``name``."""
+        self._path(name).unlink(missing_ok=True)
 
     def _make_room(self) -> None:
         files = []

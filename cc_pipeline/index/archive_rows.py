@@ -7,10 +7,7 @@ The columns are those of Common Crawl's own index. Three of them stay null, sinc
 
 from __future__ import annotations
 
-import hashlib
 import json
-import marshal
-import struct
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,17 +27,10 @@ from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.columns import schema_of
 from cc_pipeline.commoncrawl.domains import HOST_COLUMNS, host_columns
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS, LATER_COLUMNS
-from cc_pipeline.commoncrawl.paths import WarcFile
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.documents.html.urls import resolve_header
 from cc_pipeline.errors import DataFault, DataKind, disk_trouble
-
-#: Increased when the same archive file would give other rows: then all files are read again, after a confirmation.
-VERSION: Final = "2"
-#: The subset of every file: a crawl without a published index has no others.
-SUBSET: Final = "warc"
-_ARC_INDEX: Final = ".arc.parquet"
-_WARC_INDEX: Final = ".warc.parquet"
+from cc_pipeline.index.shards import is_arc
 
 #: The columns of an index built here, as captures have them: offsets of 64 bits.
 BUILT_SCHEMA: Final = schema_of((*INDEX_COLUMNS, *LATER_COLUMNS))
@@ -48,20 +38,14 @@ Row = tuple[Any, ...]
 
 #: Types of records that hold a page. A revisit has no payload, a request and metadata describe other records.
 _HOLDING: Final = frozenset({"response", "resource", "arc"})
-_BATCH_ROWS: Final = 1_024
-_BATCH_BYTES: Final = 8 << 20
 #: Maximum characters of a URL in an index. Servers accept some 8,000; a record's header may have a million.
 _MAX_URL_CHARACTERS: Final = 1 << 14
 _SHA1_CHARACTERS: Final = 32
 _PREFIX: Final = "<urn:uuid:"
-_KEY, _TIME, _OFFSET = (BUILT_SCHEMA.get_field_index(n) for n in ("url_surtkey", "fetch_time", "warc_record_offset"))
-#: Follows the key of a packed row: its time and offset, which sort, then the row, then the length of the sorting part.
-_SORT_SUFFIX = struct.Struct(">QQ")
-_LENGTH = struct.Struct("<I")
+#: The columns by which an index is sorted.
+ORDER: Final = ("url_surtkey", "fetch_time", "warc_record_offset")
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-#: Makes times before 1970 sort before others.
-_EPOCH: Final = 1 << 62
 
 #: The key of the metadata in a file's footer: what the file was made from.
 METADATA_KEY: Final = b"cc_pipeline.built"
@@ -72,45 +56,6 @@ _GROUP_ROWS: Final = 32_768
 #: Bytes of rows in a row group, where that is fewer of them.
 _GROUP_BYTES: Final = 16 << 20
 _PAGE_ROWS: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """The index of one archive file. Its records are fetched from ``filename``, ``key`` is the index's key in the lake
-    store, ``part`` its number; ``segment`` is null in collections of the user's files."""
-
-    filename: str
-    key: str
-    part: int
-    segment: str | None
-
-
-def folder_of(crawl: str) -> str:
-    """Returns the key prefix of a crawl's index files, with the slash at its end."""
-    return f"built-index/v{VERSION}/crawl={crawl}/subset={SUBSET}/"
-
-
-def shard_of(crawl: str, filename: str, tag: str = "") -> Shard:
-    """Returns the index file of an archive file of ``crawl``. ``tag`` distinguishes contents of the same name."""
-    digest = hashlib.sha256(f"{filename}\n{tag}".encode("utf-8", "surrogateescape")).hexdigest()
-    try:
-        warc_file = WarcFile.from_path(filename)
-        number, segment = warc_file.number, warc_file.segment
-    except DataFault:
-        number, segment = None, None
-    part = int(digest[:7], 16) if number is None else number
-    ending = _ARC_INDEX if is_arc(filename) else _WARC_INDEX
-    return Shard(filename, f"{folder_of(crawl)}part-{part:05d}-{digest[:16]}{ending}", part, segment)
-
-
-def is_arc(filename: str) -> bool:
-    """Whether an archive file is an ARC file, by its name."""
-    return filename.rpartition("/")[2].lower().removesuffix(".gz").endswith(".arc")
-
-
-def holds_arc(path: str) -> bool:
-    """Whether an index file points into an ARC file, by its name."""
-    return path.endswith(_ARC_INDEX)
 
 
 @dataclass(slots=True)
@@ -160,27 +105,11 @@ def _with_sharing(records: Iterable[StoredRecord | DataFault]) -> Iterator[tuple
         yield previous, False
 
 
-def packed(row: Row) -> bytes:
-    """Returns a row as bytes that sort in the order of an index: by key, then by time and offset."""
-    moment = row[_TIME]
-    head = row[_KEY].encode("utf-8", "surrogatepass") + b"\0"
-    head += _SORT_SUFFIX.pack(0 if moment is None else moment + _EPOCH, row[_OFFSET])
-    return b"".join((head, marshal.dumps(row), _LENGTH.pack(len(head))))
-
-
-def batches_of(items: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-    """Yields packed rows as batches of ``BUILT_SCHEMA``, in their order."""
-    rows: list[Row] = []
-    size = 0
-    for item in items:
-        [length] = _LENGTH.unpack_from(item, len(item) - _LENGTH.size)
-        rows.append(marshal.loads(memoryview(item)[length : -_LENGTH.size]))
-        size += len(item)
-        if len(rows) == _BATCH_ROWS or size > _BATCH_BYTES:
-            yield _batch(rows)
-            rows, size = [], 0
-    if rows:
-        yield _batch(rows)
+def row_batch(rows: list[Row]) -> pa.RecordBatch:
+    """Returns rows as a batch of ``BUILT_SCHEMA``."""
+    columns = zip(*rows, strict=True)
+    arrays = [_to_arrow(values, kind.type) for values, kind in zip(columns, BUILT_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=BUILT_SCHEMA)
 
 
 def _unfit(stored: StoredRecord, filename: str, is_shared: bool) -> DataFault | None:
@@ -243,12 +172,6 @@ def _record_id(record: ArchivedRecord) -> bytes | None:
         return uuid.UUID(header_value[len(_PREFIX) :].rstrip(">")).bytes
     except ValueError:
         return None
-
-
-def _batch(rows: list[Row]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    arrays = [_to_arrow(values, kind.type) for values, kind in zip(columns, BUILT_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=BUILT_SCHEMA)
 
 
 def _to_arrow(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:

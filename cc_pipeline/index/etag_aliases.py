@@ -14,11 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.footers.decode import place
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
+from cc_pipeline.index.parquet.fetch import ManyReader
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, join_etags, matches_etag, range_fault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
@@ -94,14 +95,6 @@ class EtagAliases:
         return []
 
 
-class RangeReader(Protocol):
-    """The part of ``Transport`` that this module needs."""
-
-    def read_many(
-        self, requests: Iterable[ByteRange], concurrency: int | None = None
-    ) -> Iterator[RangeBytes | RangeFault]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class FileVersion:
     """The version of a file when it was read: ETag, and length in bytes."""
@@ -117,22 +110,16 @@ class SameFiles:
     ETag and file length accepts any ETag of the same file.
     """
 
-    def __init__(self, reader: RangeReader, end_of: Callable[[str, str], bytes | None], aliases: EtagAliases) -> None:
+    def __init__(self, reader: ManyReader, end_of: Callable[[str, str], bytes | None], aliases: EtagAliases) -> None:
         self._reader = reader
         self._end_of = end_of
         self._aliases = aliases
 
-    def read_many(
-        self, requests: Iterable[ByteRange], concurrency: int | None = None
-    ) -> Iterator[RangeBytes | RangeFault]:
-        """Reads as ``Transport.read_many``. A file with another end or length is ``changed_object``."""
-        return self._read(requests, concurrency, _ROUNDS)
-
-    def _read(
-        self, requests: Iterable[ByteRange], concurrency: int | None, rounds: int
-    ) -> Iterator[RangeBytes | RangeFault]:
+    def read_many(self, requests: Iterable[ByteRange], rounds: int = _ROUNDS) -> Iterator[RangeBytes | RangeFault]:
+        """Reads as ``Transport.read_many``. A file with another end or length is ``changed_object``. Changed files are
+        requested again in at most so many ``rounds``."""
         changed_ranges: list[tuple[ByteRange, RangeFault]] = []
-        for outcome in self._reader.read_many(map(self._expecting, requests), concurrency):
+        for outcome in self._reader.read_many(map(self._expecting, requests)):
             byte_range = outcome.tag
             assert isinstance(byte_range, ByteRange)
             if isinstance(outcome, RangeBytes):
@@ -150,23 +137,21 @@ class SameFiles:
             for byte_range, _ in changed_ranges
             if byte_range.etag and byte_range.total
         }
-        unchanged_keys, faults = self.find_unchanged(files, concurrency)
+        unchanged_keys, faults = self.find_unchanged(files)
         for byte_range, fault in changed_ranges:
             if byte_range.key not in unchanged_keys:
-                yield _for_request(faults.get(byte_range.key, fault), byte_range)
-        yield from self._read(
-            [byte_range for byte_range, _ in changed_ranges if byte_range.key in unchanged_keys],
-            concurrency,
-            rounds - 1,
+                cause = faults.get(byte_range.key, fault)
+                location = (byte_range.key, byte_range.offset, byte_range.length)
+                yield range_fault(cause.kind, *location, cause.detail, cause.attempts, tag=byte_range.tag)
+        yield from self.read_many(
+            [byte_range for byte_range, _ in changed_ranges if byte_range.key in unchanged_keys], rounds - 1
         )
 
     def is_alias(self, key: str, etag: str, other_etag: str) -> bool:
         """Whether both are known to be ETags of the same file."""
         return self._aliases.is_alias(key, etag, other_etag)
 
-    def find_unchanged(
-        self, files: Mapping[str, FileVersion], concurrency: int | None = None
-    ) -> tuple[set[str], Mapping[str, RangeFault]]:
+    def find_unchanged(self, files: Mapping[str, FileVersion]) -> tuple[set[str], Mapping[str, RangeFault]]:
         """Returns the keys of those ``files`` whose end is unchanged, and records their ETags; and the environment
         faults of files whose end could not be read."""
         unchanged_keys: set[str] = set()
@@ -174,7 +159,7 @@ class SameFiles:
         pending_keys = [key for key, file in files.items() if self._end_of(key, file.etag) is not None]
         for _ in range(_READS):
             retry_keys = []
-            for outcome in self._reader.read_many(self._ends(pending_keys, files), concurrency):
+            for outcome in self._reader.read_many(self._ends(pending_keys, files)):
                 key, file = outcome.key, files[outcome.key]
                 unchanged_keys.discard(key)
                 if isinstance(outcome, RangeFault):
@@ -200,7 +185,7 @@ class SameFiles:
         return replace(byte_range, etag=self._aliases.expected(byte_range.key, byte_range.etag), tag=byte_range)
 
 
-def same_files(reader: RangeReader, footers: FooterStore | CrawlFooters) -> SameFiles:
+def same_files(reader: ManyReader, footers: FooterStore | CrawlFooters) -> SameFiles:
     """Returns a reader of index files with stored ``footers``; their ETag aliases are stored beside the footers."""
     is_one_crawl = isinstance(footers, CrawlFooters)
     aliases = EtagAliases((footers.folder.parent if is_one_crawl else footers.folder) / "etags.jsonl")
@@ -209,31 +194,17 @@ def same_files(reader: RangeReader, footers: FooterStore | CrawlFooters) -> Same
     )
 
     def end_of(path: str, etag: str) -> bytes | None:
+        """Returns the stored footer of a file with ``etag``; ``None`` if it is of another file, or missing."""
         crawl = "" if is_one_crawl else place(path)[0]
-        return None if crawl is None else _end_in(footers_of(crawl), path, etag, aliases)
+        if crawl is None:
+            return None
+        stored = footers_of(crawl)
+        entry = stored.entries.get(path)
+        if entry is None or entry.failed or entry.etag is None or not aliases.is_alias(path, entry.etag, etag):
+            return None
+        try:
+            return stored.footer(path)
+        except DataFault:
+            return None
 
     return SameFiles(reader, end_of, aliases)
-
-
-def _end_in(footers: CrawlFooters, path: str, etag: str, aliases: EtagAliases) -> bytes | None:
-    """Returns the stored footer of a file with ``etag``; ``None`` if it is of another file, or missing."""
-    entry = footers.entries.get(path)
-    if entry is None or entry.failed or entry.etag is None or not aliases.is_alias(path, entry.etag, etag):
-        return None
-    try:
-        return footers.footer(path)
-    except DataFault:
-        return None
-
-
-def _for_request(fault: RangeFault, byte_range: ByteRange) -> RangeFault:
-    """Returns ``fault`` for the requested range."""
-    return range_fault(
-        fault.kind,
-        byte_range.key,
-        byte_range.offset,
-        byte_range.length,
-        fault.detail,
-        fault.attempts,
-        tag=byte_range.tag,
-    )

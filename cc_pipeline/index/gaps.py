@@ -5,26 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS, index_is_built
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete
 from cc_pipeline.index.catalog.schemas import DECODED
 
+if TYPE_CHECKING:
+    from cc_pipeline.index.catalog.catalog import Catalog
+
 #: Unread files that are stored by name, and those that a message names.
 _MAX_KEPT: Final = 20
 _MAX_SHOWN: Final = 5
 _INDEX_FILES: Final = "index files"
-
-
-class CoverageTables(Protocol):
-    """The part of an open ``catalog.Catalog`` that this module needs."""
-
-    def index_files(self, crawl: str | None = None) -> pa.Table: ...
-
-    def coverage(self, crawl: str | None = None) -> pa.Table: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +69,7 @@ class IndexGaps:
         return all(unread / expected <= max_share and unread < expected for _, unread, expected in self.by_subset)
 
 
-def find_gaps(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> IndexGaps | None:
+def find_gaps(catalog: Catalog, crawl: str, subsets: Sequence[str]) -> IndexGaps | None:
     """Returns the gaps of ``crawl`` in those ``subsets`` that were harvested; ``None`` if all their files were read."""
     rows = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
     incomplete = tuple(
@@ -103,23 +96,23 @@ def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
     published = " ".join(f"--crawl {gap.crawl}" for gap in gaps if not index_is_built(gap.crawl))
     published += subset_flags([*affected_subsets]) if published else ""
     build_flags = " ".join(f"--crawl {gap.crawl}" for gap in gaps if index_is_built(gap.crawl))
-    ways = [f"To ask for the others again: cc-pipeline index harvest {published}"] if published else []
+    ways = [f"To read the missing files: cc-pipeline index harvest {published}"] if published else []
     if any(gap.unit != _INDEX_FILES for gap in gaps):
-        ways = [f"The columnar index (--index parquet) may have them: cc-pipeline index harvest {published}"]
+        ways = [f"The columnar index (--index parquet) may have the captures: cc-pipeline index harvest {published}"]
     ways += (
-        [f"To build what is missing: cc-pipeline index build {build_flags}   (it says the price)"]
+        [f"To index the missing archive files: cc-pipeline index build {build_flags}   (shows the cost first)"]
         if build_flags
         else []
     )
     return IndexIncomplete(
         "; ".join(f"{gap.summary} could not be read: {gap.file_summary}" for gap in gaps),
-        f"What could be read is kept. {'. '.join(ways)}. To go without them: "
+        f"Files that were read are kept. {'. '.join(ways)}. To continue without the missing files: "
         "--allow-gaps (or CC_PIPELINE_MAX_INDEX_GAPS, the share of a subset's files that may be missing); then their "
         "captures are missing, and partitions are marked incomplete.",
     )
 
 
-def unharvested(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
+def unharvested(catalog: Catalog, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
     """Returns the ``subsets`` that are not in the catalog, since no harvest of ``crawl`` requested them."""
     harvested_subsets = catalog.coverage(crawl)["subset"].to_pylist()
     return tuple(subset for subset in subsets if subset not in harvested_subsets)
@@ -133,7 +126,8 @@ def missing_harvest(crawl: str, subsets: Sequence[str]) -> MissingHarvest:
     """Returns the error for subsets that were not harvested, with advice."""
     return MissingHarvest(
         f"the index of {crawl} has not been harvested for {' and '.join(subsets)}",
-        f"Harvest it: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}",
+        f"Harvest it (reads the metadata of its files once): cc-pipeline index harvest --crawl {crawl}"
+        f"{subset_flags(subsets)}",
     )
 
 

@@ -125,6 +125,11 @@ class LookupEstimate:
     index: str | None = None
     reason: str | None = None
 
+    @property
+    def expected_bytes(self) -> int:
+        """The estimate for a small target if there is one, else the upper bound."""
+        return self.bytes if self.likely_bytes is None else self.likely_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
@@ -174,8 +179,7 @@ class NoSuchIndex(UserInputError):
 
 def weight(price: LookupEstimate) -> int:
     """Returns an estimate as one number of bytes, requests included."""
-    size = price.bytes if price.likely_bytes is None else price.likely_bytes
-    return size + price.requests * REQUEST_BYTES
+    return price.expected_bytes + price.requests * REQUEST_BYTES
 
 
 def choose(
@@ -197,23 +201,24 @@ def choose(
     available_names = [name for name in (UNION, *kinds) if name in available]
     if via != AUTO:
         if via not in available:
-            raise NoSuchIndex(f"{crawl} has no {via} index here; it has: {', '.join(available_names) or 'none'}")
-        return available[via](), f"{via}, as asked"
+            names = ", ".join(available_names) or "none"
+            raise NoSuchIndex(f"no {via} index of {crawl} can be used here; these can: {names}")
+        return available[via](), f"{via}, as requested"
     if UNION in available_names:
-        return available[UNION](), f"{UNION}, each of which knows captures that the other lacks"
+        return available[UNION](), f"{UNION}, since each has captures that the other lacks"
     # a bare one is the last resort
     automatic_kinds = sorted(
         (name for name in available_names if kinds[name].by_itself), key=lambda name: kinds[name].is_bare
     )
     if not automatic_kinds:
-        by_name = f"; it has, by --index: {', '.join(available_names)}" if available_names else ""
-        raise NoSuchIndex(f"there is no index of {crawl} here{by_name}; harvest the crawl or build a URL index for it")
+        by_name = f"; --index can name: {', '.join(available_names)}" if available_names else ""
+        raise NoSuchIndex(
+            f"no index of {crawl} can be searched{by_name}; run cc-pipeline index harvest or index build for the crawl"
+        )
     first = available[automatic_kinds[0]]()
     detailed_kinds = [name for name in automatic_kinds if not kinds[name].is_bare]
     if len(detailed_kinds) < 2:
-        return first, f"{first.name}, " + (
-            "the only one" if len(automatic_kinds) == 1 else "which tells more of a capture"
-        )
+        return first, f"{first.name}, " + ("the only index" if len(automatic_kinds) == 1 else "the most detailed index")
     price = first.price(crawl, subsets, targets)
     if weight(price) <= CHEAP:
         return first, f"{first.name}, {_estimate(price)}"
@@ -225,5 +230,4 @@ def choose(
 
 
 def _estimate(price: LookupEstimate) -> str:
-    size = price.bytes if price.likely_bytes is None else price.likely_bytes
-    return f"estimated at {price.requests:,} requests and {human_bytes(size)}"
+    return f"estimated at {price.requests:,} requests and {human_bytes(price.expected_bytes)}"

@@ -81,7 +81,7 @@ ZIPNUM: Final = IndexKind(
 )
 BTREE: Final = IndexKind(
     name="btree",
-    summary="URL and place alone: of CC-MAIN-2012, and of any other crawl once built",
+    summary="URL and location only: of CC-MAIN-2012, and of any other crawl once built",
     find=_btree,
     by_itself=True,
     is_bare=True,
@@ -98,11 +98,11 @@ def index_kinds() -> Mapping[str, IndexKind]:
     kinds_by_name = {kind.name: kind for kind in CORE_KINDS}
     for extension, kinds in collect("locators").items():
         if invalid_kinds := [kind for kind in kinds if not isinstance(kind, IndexKind)]:
-            refuse(extension, f"locators: {invalid_kinds[0]!r} is no IndexKind")
+            refuse(extension, f"locators: {invalid_kinds[0]!r} is not an IndexKind")
         elif name_clashes := sorted({AUTO, *kinds_by_name} & {kind.name for kind in kinds}):
-            refuse(extension, f"locators: the name {', '.join(name_clashes)} is taken")
+            refuse(extension, f"locators: the name {', '.join(name_clashes)} is already used")
         elif len({kind.name for kind in kinds}) < len(kinds):
-            refuse(extension, "locators: two of its kinds have the same name")
+            refuse(extension, "locators: two of its indexes have the same name")
         else:
             kinds_by_name |= {kind.name: kind for kind in kinds}
     return kinds_by_name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,7 +23,7 @@ from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, missing_harvest
 from cc_pipeline.index.locator import UNION, CaptureSink, Locator, LookupEstimate, LookupResult, choose, weight
 from cc_pipeline.index.locators import AUTO, BTREE, PARQUET, ZIPNUM, index_kinds
-from cc_pipeline.index.opening import IndexSearch, OpenIndex
+from cc_pipeline.index.opening import IndexSearch
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.cluster_cache import Clusters
 from cc_pipeline.progress import human_bytes
@@ -144,31 +144,31 @@ def look_up(
         needed = [column for target in targets if target.condition for column in target.condition.columns]
         read = [_READ_AS.get(column, column) for column in needed]
         sources = replace(sources, columns=tuple(dict.fromkeys((*sources.columns, *read))))
-    with _open(crawl, subsets, sources, via) as indexes:
-        locator, reason, gaps = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
+    with _open(crawl, subsets, sources, via) as search:
+        locator, reason, gaps = _choose(search, targets)
         if max_bytes is not None and (price := weight(locator.price(crawl, subsets, targets))) > max_bytes:
             raise UserInputError(
-                f"the look-up would read about {price / 1e6:,.0f} MB, more than {max_bytes / 1e6:,.0f}"
+                f"the look-up would read about {price / 1e6:,.0f} MB, more than the {max_bytes / 1e6:,.0f} MB allowed"
             )
         index_names: set[str] = set()
         noting_sink = None if sink is None else partial(_noting, sink, index_names)
         try:
             result = locator.locate(crawl, subsets, targets, noting_sink)
         except RangeFault as fault:
-            if via != AUTO or fault.kind is not FaultKind.WHOLE_OBJECT or ZIPNUM.name not in indexes.open_indexes:
+            if via != AUTO or fault.kind is not FaultKind.WHOLE_OBJECT or ZIPNUM.name not in search.open_indexes:
                 raise
             locator, reason = (
-                indexes.open_indexes[ZIPNUM.name].open(),
-                f"zipnum, since {fault.key} comes whole ({fault.detail})",
+                search.open_indexes[ZIPNUM.name].open(),
+                f"zipnum, since the source sends {fault.key} only as a whole ({fault.detail})",
             )
             result = locator.locate(crawl, subsets, targets, noting_sink)
         if result.unread and via == AUTO:
-            result = _with_columnar(indexes, crawl, subsets, targets, sources, result, noting_sink)
+            result = _with_columnar(search, targets, result, noting_sink)
         if result.gaps is not None:
             if not result.gaps.allowed(sources.max_gaps):
                 raise index_incomplete([result.gaps])
             gaps = result.gaps
-        notes = (f"index: {reason}", *indexes.notes, *result.notes)
+        notes = (f"index: {reason}", *search.notes, *result.notes)
         captures = dict(result.captures)
         index_names.update(name for table in captures.values() for name in pc.unique(table["located_by"]).to_pylist())
         segments = None
@@ -182,7 +182,10 @@ def look_up(
         pc.sum(pc.starts_with(table["condition_match"], OPEN)).as_py() or 0 for table in captures.values()
     )
     if undecided_count:
-        notes += (f"the index cannot decide the condition for {undecided_count:,} captures; their pages decide it",)
+        notes += (
+            f"the index cannot decide whether {undecided_count:,} captures meet the condition: their pages decide it "
+            "when they are parsed",
+        )
     return replace(
         result,
         captures=captures,
@@ -190,9 +193,9 @@ def look_up(
         index=locator.name,
         reason=reason,
         gaps=gaps,
-        index_version=indexes.open_indexes[locator.name].version,
+        index_version=search.open_indexes[locator.name].version,
         segments=segments,
-        sizes=indexes.open_indexes[locator.name].sizes,
+        sizes=search.open_indexes[locator.name].sizes,
     )
 
 
@@ -200,8 +203,8 @@ def price_lookup(
     crawl: str, subsets: Sequence[str], targets: Sequence[Target], sources: IndexSources, *, via: str = "auto"
 ) -> LookupEstimate:
     """Estimates the cost of ``look_up``; ``index`` and ``reason`` name the index. Raises as ``look_up``."""
-    with _open(crawl, subsets, sources, via) as indexes:
-        locator, reason, _ = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
+    with _open(crawl, subsets, sources, via) as search:
+        locator, reason, _ = _choose(search, targets)
         estimate = locator.price(crawl, subsets, targets)
     return replace(estimate, index=locator.name, reason=reason)
 
@@ -215,34 +218,17 @@ def open_locators(
     The columnar index is included if all of ``subsets`` were harvested. In the ARC years only the indexes that ``via``
     allows are searched for.
     """
-    with _open(crawl, subsets, sources, via) as indexes:
-        yield indexes.available
+    with _open(crawl, subsets, sources, via) as search:
+        yield search.available
 
 
-@dataclass(frozen=True, slots=True)
-class _Indexes:
-    """The indexes of a crawl, the open catalog with the coverage of the columnar one, the subsets that it was not
-    harvested for (empty if none was harvested), and notes for the user."""
-
-    open_indexes: Mapping[str, OpenIndex]
-    catalog: Catalog | None
-    missing_subsets: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def available(self) -> dict[str, Callable[[], Locator]]:
-        """The functions that open the locators, by kind."""
-        return {name: index.open for name, index in self.open_indexes.items()}
-
-
-def _choose(
-    indexes: _Indexes, crawl: str, subsets: Sequence[str], targets: Sequence[Target], via: str, max_gaps: float
-) -> tuple[Locator, str, IndexGaps | None]:
+def _choose(search: IndexSearch, targets: Sequence[Target]) -> tuple[Locator, str, IndexGaps | None]:
     """Returns the locator to use, the reason in words, and the gaps that its answer will have."""
-    available, missing_subsets = indexes.available, indexes.missing_subsets
+    available, missing_subsets = search.available, search.missing_subsets
+    crawl, subsets, via = search.crawl, search.subsets, search.via
     if missing_subsets and (via == PARQUET.name or (via == AUTO and not available)):
         raise missing_harvest(crawl, missing_subsets)
-    columnar = indexes.catalog if via in (AUTO, PARQUET.name) else None
+    columnar = search.catalog if via in (AUTO, PARQUET.name) else None
     gaps = None if columnar is None else find_gaps(columnar, crawl, subsets)
     if gaps is None:
         locator, reason = choose(available, crawl, subsets, targets, via)
@@ -254,45 +240,39 @@ def _choose(
         return locator, reason + unasked, None
     if via == AUTO:
         for name, kind in index_kinds().items():
-            alternative = indexes.open_indexes.get(name) if kind.by_itself and name != PARQUET.name else None
+            alternative = search.open_indexes.get(name) if kind.by_itself and name != PARQUET.name else None
             if alternative is not None and (alternative.subsets is None or set(subsets) <= set(alternative.subsets)):
-                return alternative.open(), f"{name}, which is whole, while {gaps.summary} could not be read", None
-    if PARQUET.name not in available or not gaps.allowed(max_gaps):
+                return alternative.open(), f"{name}, which is complete, since {gaps.summary} could not be read", None
+    if PARQUET.name not in available or not gaps.allowed(search.sources.max_gaps):
         raise index_incomplete([gaps])
     return available[PARQUET.name](), f"parquet, although {gaps.summary} could not be read", gaps
 
 
 def _with_columnar(
-    indexes: _Indexes,
-    crawl: str,
-    subsets: Sequence[str],
-    targets: Sequence[Target],
-    sources: IndexSources,
-    result: LookupResult,
-    sink: CaptureSink | None,
+    search: IndexSearch, targets: Sequence[Target], result: LookupResult, sink: CaptureSink | None
 ) -> LookupResult:
     """Returns the ``result`` of a ZipNum index, completed by the columnar index for members that could not be read. If
     that fails, the gap says why."""
-    gaps = result.gaps
+    crawl, subsets, sources, gaps = search.crawl, search.subsets, search.sources, result.gaps
     assert gaps is not None, "members were unread"
-    columnar = indexes.open_indexes[PARQUET.name].open() if PARQUET.name in indexes.open_indexes else None
-    is_harvest_complete = indexes.catalog is not None and find_gaps(indexes.catalog, crawl, subsets) is None
+    columnar = search.open_indexes[PARQUET.name].open() if PARQUET.name in search.open_indexes else None
+    is_harvest_complete = search.catalog is not None and find_gaps(search.catalog, crawl, subsets) is None
     if not isinstance(columnar, ParquetLocator) or not is_harvest_complete:
         return result
     keys = RangeSet(result.unread)
     price = columnar.price(crawl, subsets, targets, keys)
-    size = price.bytes if price.likely_bytes is None else price.likely_bytes
-    if _exceeds(price.requests, sources.max_requests) or _exceeds(size, sources.max_bytes):
+    limits = ((price.requests, sources.max_requests), (price.expected_bytes, sources.max_bytes))
+    if any(limit is not None and cost > limit for cost, limit in limits):
         over_limit = (
-            f"the columnar index would tell, at about {price.requests:,} requests and {human_bytes(size)}, more than "
-            "CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES allows"
+            f"reading them from the columnar index takes about {price.requests:,} requests and "
+            f"{human_bytes(price.expected_bytes)}, more than CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES allows"
         )
         return replace(result, gaps=replace(gaps, unasked=over_limit))
     try:
         columnar_result = columnar.locate(crawl, subsets, targets, sink, keys)
     except DataFault as fault:
         return replace(result, gaps=replace(gaps, unasked=f"the columnar index cannot be read either ({fault})"))
-    note = f"{gaps.summary} could not be read ({gaps.file_summary}): the columnar index was asked for their captures"
+    note = f"{gaps.summary} could not be read ({gaps.file_summary}): their captures come from the columnar index"
     return LookupResult(
         {slug: united(table, result.captures[slug]) for slug, table in columnar_result.captures.items()},
         result.requests + columnar_result.requests,
@@ -302,22 +282,18 @@ def _with_columnar(
     )
 
 
-def _exceeds(cost: int, limit: int | None) -> bool:
-    return limit is not None and cost > limit
-
-
 @contextmanager
-def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -> Iterator[_Indexes]:
+def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -> Iterator[IndexSearch]:
     with ExitStack() as stack:
         stack.enter_context(_ranges_needed())
-        sought = IndexSearch(crawl, tuple(subsets), sources, via, stack)
+        search = IndexSearch(crawl, tuple(subsets), sources, via, stack)
         for kind in index_kinds().values():
-            if (opened := kind.find(sought)) is not None:
-                sought.open_indexes[kind.name] = opened
-        if crawl in ARC_CRAWLS and {ZIPNUM.name, BTREE.name} <= sought.open_indexes.keys():
-            tree, zipnum = sought.open_indexes[BTREE.name], sought.open_indexes[ZIPNUM.name]
-            sought.open_indexes[UNION] = replace(zipnum, open=lambda: UnionLocator(tree.open(), zipnum.open()))
-        yield _Indexes(sought.open_indexes, sought.catalog, sought.missing_subsets, tuple(sought.notes))
+            if (opened := kind.find(search)) is not None:
+                search.open_indexes[kind.name] = opened
+        if crawl in ARC_CRAWLS and {ZIPNUM.name, BTREE.name} <= search.open_indexes.keys():
+            tree, zipnum = search.open_indexes[BTREE.name], search.open_indexes[ZIPNUM.name]
+            search.open_indexes[UNION] = replace(zipnum, open=lambda: UnionLocator(tree.open(), zipnum.open()))
+        yield search
 
 
 @contextmanager
@@ -352,7 +328,7 @@ def _valid_segments(transport: Transport) -> tuple[frozenset[str] | None, tuple[
     except RangeFault as fault:
         if fault.kind is not FaultKind.NOT_FOUND:
             raise
-        return None, (f"there is no {key}: captures of all segments are taken",)
+        return None, (f"the source has no {key}, the list of valid segments: captures of all segments are used",)
     return frozenset(map(str, segments)), describe_faulty_lines(faults, key)
 
 
@@ -368,7 +344,7 @@ def counts_for_segments(
 
 def outside_notes(count: int) -> tuple[str, ...]:
     """Returns notes on so many captures of other segments."""
-    return (f"{count} captures of segments outside {segments_key(CRAWL_2012)} are left out",) if count else ()
+    return (f"{count} captures are left out: {segments_key(CRAWL_2012)} does not list their segments",) if count else ()
 
 
 @dataclass(frozen=True, slots=True)

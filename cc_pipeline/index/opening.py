@@ -71,6 +71,11 @@ class IndexSearch:
     missing_subsets: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def available(self) -> dict[str, Callable[[], Locator]]:
+        """The functions that open the locators, by kind."""
+        return {name: index.open for name, index in self.open_indexes.items()}
+
     @cached_property
     def built_tree(self) -> BTreeLocator | None:
         """The B-tree of the crawl that was built in the home."""
@@ -166,15 +171,17 @@ def _cluster_of_arc_years(sought: IndexSearch, *, tree: bool) -> OpenCluster | N
     crawl, sources = sought.crawl, sought.sources
     has_cluster = _has_cluster(crawl, sources)
     if has_cluster is None and tree:
-        sought.notes.append(f"{cluster_key(crawl)} is refused, and taken for absent: the B-tree alone answers")
+        sought.notes.append(
+            f"the source refuses {cluster_key(crawl)}, as it does for missing files: only the B-tree index is searched"
+        )
         return None
     if has_cluster is False:
         return None
     cluster = _find_cluster(crawl, sources, needed=True)
     if cluster is None and has_cluster:
         raise EnvironmentFault(
-            f"{cluster_key(crawl)} was there within the last day, and is not now",
-            "Run it again later, or ask the B-tree alone, if the crawl has one: --index btree",
+            f"{cluster_key(crawl)}, the ZipNum index, existed within the last day and is missing now",
+            "Run it again later, or search only the B-tree index, if the crawl has one: --index btree",
         )
     return cluster
 

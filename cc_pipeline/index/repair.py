@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,13 +17,14 @@ import pyarrow.compute as pc
 from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-from cc_pipeline.index.etag_aliases import RangeReader, same_files
-from cc_pipeline.index.footers.decode import ColumnChunk, FooterRows, codec_number, decode_footer
+from cc_pipeline.index.etag_aliases import same_files
+from cc_pipeline.index.footers.decode import ColumnChunk, codec_number, decode_footer
 from cc_pipeline.index.footers.statistics import REPAIRED
-from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore, footer_digest
+from cc_pipeline.index.footers.store import CrawlFooters, FooterStore, footer_digest
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_batches
+from cc_pipeline.index.parquet.fetch import ManyReader
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, is_changed_etag
-from cc_pipeline.transport.ranges import ByteRange, RangeBytes
+from cc_pipeline.transport.ranges import ByteRange
 
 #: Values decoded at a time, because a whole decoded column would be too large for memory.
 _BATCH_ROWS: Final = 65_536
@@ -30,7 +32,7 @@ _BATCH_ROWS: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class KeyBounds:
-    """The smallest and largest value of a column in one row group, read from the values themselves. ``size`` and
+    """The smallest and largest key in one row group, read from the values themselves. ``size`` and
     ``footer`` (its digest) identify the file, since a source may send no ETags."""
 
     path: str
@@ -38,7 +40,6 @@ class KeyBounds:
     row_group: int
     minimum: bytes
     maximum: bytes
-    column: str = KEY_COLUMN
     size: int = -1
     footer: str = ""
 
@@ -61,7 +62,9 @@ def read_bounds(
     ``data`` is the chunk with its dictionary, read at ``offset`` of ``source``. Raises ``DataFault``.
     """
     if layout.physical != "BYTE_ARRAY":
-        raise DataFault(DataKind.UNSUPPORTED, source, offset, f"column {layout.name} is {layout.physical}, no strings")
+        raise DataFault(
+            DataKind.UNSUPPORTED, source, offset, f"column {layout.name} has type {layout.physical}, not text"
+        )
     low: bytes | None = None
     high: bytes | None = None
     for batch in decode_batches(layout, data, rows, _BATCH_ROWS, source=source, offset=offset):
@@ -72,47 +75,60 @@ def read_bounds(
     return None if low is None or high is None else (low, high)
 
 
-class RepairLog:
-    """The log of bounds already read, one JSON line each, in a crawl's folder of the footer store."""
+def bounds_log(folder: Path) -> Path:
+    """Returns the log of bounds already read, one JSON line each, in a crawl's folder of the footer store."""
+    return folder / "key-bounds.jsonl"
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "key-bounds.jsonl"
 
-    def read(self) -> dict[tuple[str, int], KeyBounds]:
-        """Returns the logged bounds, by path and row group; a line cut by a crash is left out."""
-        try:
-            lines = self.path.read_bytes().split(b"\n")
-        except FileNotFoundError:
-            return {}
-        parsed_lines = (_parsed(line) for line in lines)
-        return {(bounds.path, bounds.row_group): bounds for bounds in parsed_lines if bounds is not None}
+def read_log(path: Path) -> dict[tuple[str, int], KeyBounds]:
+    """Returns the logged bounds, by path and row group; a line cut by a crash is left out."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return {}
+    logged_bounds = {}
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError):
+            values = json.loads(line)
+            minimum, maximum = (base64.b64decode(values[name], validate=True) for name in ("min", "max"))
+            bounds = KeyBounds(
+                str(values["path"]),
+                None if values["etag"] is None else str(values["etag"]),
+                int(values["row_group"]),
+                minimum,
+                maximum,
+                int(values["size"]),
+                str(values["footer"]),
+            )
+            logged_bounds[bounds.path, bounds.row_group] = bounds
+    return logged_bounds
 
-    def add(self, bounds: KeyBounds) -> None:
-        """Logs one row group's bounds. Raises ``EnvironmentFault`` if the disk refuses."""
-        values = {
-            "path": bounds.path,
-            "etag": bounds.etag,
-            "row_group": bounds.row_group,
-            "column": bounds.column,
-            "size": bounds.size,
-            "footer": bounds.footer,
-            "min": base64.b64encode(bounds.minimum).decode(),
-            "max": base64.b64encode(bounds.maximum).decode(),
-        }
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            # a newline first, since a crash may have left half a line
-            with self.path.open("ab") as handle:
-                handle.write(b"\n" + json.dumps(values).encode())
-                handle.flush()
-                sync(handle.fileno())
-        except OSError as error:
-            raise EnvironmentFault(f"{self.path} cannot be written: {error}", "Check the home's disk.") from error
+
+def add_to_log(path: Path, bounds: KeyBounds) -> None:
+    """Logs one row group's bounds. Raises ``EnvironmentFault`` if the disk refuses."""
+    values = {
+        "path": bounds.path,
+        "etag": bounds.etag,
+        "row_group": bounds.row_group,
+        "size": bounds.size,
+        "footer": bounds.footer,
+        "min": base64.b64encode(bounds.minimum).decode(),
+        "max": base64.b64encode(bounds.maximum).decode(),
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # a newline first, since a crash may have left half a line
+        with path.open("ab") as handle:
+            handle.write(b"\n" + json.dumps(values).encode())
+            handle.flush()
+            sync(handle.fileno())
+    except OSError as error:
+        raise EnvironmentFault(f"{path} cannot be written: {error}", "Check the home's disk.") from error
 
 
 def known_bounds(footers: CrawlFooters) -> dict[tuple[str, int], KeyBounds]:
     """Returns the logged bounds of the current files in ``footers``, by path and row group."""
-    logged_bounds = RepairLog(footers.folder).read()
+    logged_bounds = read_log(bounds_log(footers.folder))
     # row groups of a file mostly have the same version of it
     is_current: dict[tuple[str, str | None, int, str], bool] = {}
     valid_bounds = {}
@@ -149,25 +165,6 @@ def apply_bounds(row_groups: pa.Table, bounds: Mapping[tuple[str, int], KeyBound
     return row_groups
 
 
-def _parsed(line: bytes) -> KeyBounds | None:
-    try:
-        values = json.loads(line)
-        low, high = (base64.b64decode(values[name], validate=True) for name in ("min", "max"))
-        etag = values["etag"]
-        return KeyBounds(
-            str(values["path"]),
-            None if etag is None else str(etag),
-            int(values["row_group"]),
-            low,
-            high,
-            str(values["column"]),
-            int(values["size"]),
-            str(values["footer"]),
-        )
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
 #: A repair stops after this many requests that failed because of the source, and not because of a file.
 _MAX_SOURCE_FAULTS: int = 10
 
@@ -200,7 +197,6 @@ class RepairPlan:
 class RepairReport:
     """The result of a repair; ``failed`` row groups (path, number, reason) still match every key."""
 
-    crawl: str
     repaired: int
     remaining: int
     failed: tuple[tuple[str, int, str], ...]
@@ -209,68 +205,33 @@ class RepairReport:
     seconds: float
 
 
-@dataclass(slots=True)
-class _Run:
-    log: RepairLog
-    repaired: int = 0
-    lost: int = 0
-    requests: int = 0
-    bytes: int = 0
-    failed: list[tuple[str, int, str]] = field(default_factory=list)
-
-    def take(self, outcome: RangeBytes | RangeFault) -> None:
-        group = outcome.tag
-        assert isinstance(group, UnboundedRowGroup)
-        self.requests += 1
-        if isinstance(outcome, RangeFault):
-            self._fault(group, outcome)
-            return
-        self.bytes += len(outcome.data)
-        try:
-            bounds = read_bounds(group.layout, outcome.data, group.rows, source=group.path, offset=group.chunk.offset)
-        except DataFault as fault:
-            self.failed.append((group.path, group.row_group, fault.reason))
-            return
-        if bounds is None:
-            self.failed.append((group.path, group.row_group, "all its keys are null"))
-            return
-        size = -1 if group.file_size is None else group.file_size
-        read = KeyBounds(group.path, group.etag, group.row_group, *bounds, size=size, footer=group.footer)
-        self.log.add(read)
-        self.repaired += 1
-
-    def _fault(self, group: UnboundedRowGroup, fault: RangeFault) -> None:
-        self.failed.append((group.path, group.row_group, f"{fault.kind.value}: {fault.detail}"))
-        self.lost += fault.kind in ENVIRONMENT_KINDS
-        if fault.kind is FaultKind.BREAKER_OPEN or self.lost >= _MAX_SOURCE_FAULTS:
-            raise (SourceRefuses if isinstance(fault, SourceRefuses) else EnvironmentFault)(
-                f"the repair stopped at {group.path}: {fault.kind.value}, {fault.detail}",
-                "Stored bounds stay. Run it again; it continues from there.",
-            ) from fault
-
-
 def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> RepairPlan:
     """Returns the row groups of a crawl that have no key bounds, from the stored footers alone."""
     footers = store.read(crawl)
     stored_bounds = known_bounds(footers)
     repairable: list[UnboundedRowGroup] = []
     unrepairable: list[tuple[str, int, str]] = []
-    for entry, rows in _decoded(index_files, footers):
+    for path in dict.fromkeys(index_files):
+        if path not in footers:
+            continue
+        entry = footers.entries[path]
+        try:
+            footer = footers.footer(path)
+            rows = decode_footer(footer, entry.file_size or 0, path, (KEY_COLUMN,), (KEY_COLUMN,))
+        except DataFault:
+            continue  # crawl_tables reports it
+        file, column = (path, entry.etag, entry.file_size, footer_digest(footer)), rows.schema.column(KEY_COLUMN)
         for group in rows.row_groups:
-            path = entry.path
-            if group.statistics[KEY_COLUMN].source is not None or not group.rows:
-                continue
-            if (path, group.row_group) in stored_bounds:
+            is_bounded = group.statistics[KEY_COLUMN].source is not None or (path, group.row_group) in stored_bounds
+            if is_bounded or not group.rows:
                 continue
             chunk = group.chunks.get(KEY_COLUMN)
-            column = rows.schema.column(KEY_COLUMN)
             if chunk is None or column is None:
-                unrepairable.append((path, group.row_group, f"it has no column {KEY_COLUMN}"))
+                unrepairable.append((path, group.row_group, f"the row group has no column {KEY_COLUMN}"))
             elif chunk.is_encrypted or chunk.is_in_other_file:
                 unrepairable.append((path, group.row_group, f"column {KEY_COLUMN} is encrypted or in another file"))
             else:
                 layout = ColumnLayout(KEY_COLUMN, column.physical, column.repetition, codec_number(chunk.codec))
-                file = (path, entry.etag, entry.file_size, footer_digest(footers.footer(path)))
                 repairable.append(UnboundedRowGroup(*file, group.row_group, group.rows, layout, chunk))
     return RepairPlan(tuple(repairable), sum(group.chunk.size for group in repairable), tuple(unrepairable))
 
@@ -278,46 +239,60 @@ def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> R
 def repair_row_groups(
     crawl: str,
     index_files: Sequence[str],
-    transport: RangeReader,
+    transport: ManyReader,
     store: FooterStore,
     *,
-    max_groups: int | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> RepairReport:
-    """Reads the key column of every row group without bounds (at most ``max_groups`` of them) and keeps the bounds.
+    """Reads the key column of every row group without bounds and keeps the bounds.
 
     Sends one request per row group. A row group that cannot be read is reported and left as it is. Raises
     ``EnvironmentFault`` when the source fails. Bounds read until then stay, and the next call goes on from there.
     """
     started = time.monotonic()
     plan = plan_repair(crawl, index_files, store)
-    selected_groups = plan.row_groups if max_groups is None else plan.row_groups[:max_groups]
-    run = _Run(RepairLog(store.crawl_folder(crawl)), failed=list(plan.unrepairable))
+    log = bounds_log(store.crawl_folder(crawl))
+    failed = list(plan.unrepairable)
+    repaired = requests = size = source_faults = 0
     ranges = (
         ByteRange(group.path, group.chunk.offset, group.chunk.size, group.etag, group, total=group.file_size)
-        for group in selected_groups
+        for group in plan.row_groups
     )
-    for outcome in same_files(transport, store).read_many(ranges):
-        run.take(outcome)
-        if on_progress is not None:
-            on_progress(run.requests, len(selected_groups))
+    for requests, outcome in enumerate(same_files(transport, store).read_many(ranges), start=1):
+        group = outcome.tag
+        assert isinstance(group, UnboundedRowGroup)
+        if isinstance(outcome, RangeFault):
+            failed.append((group.path, group.row_group, f"{outcome.kind.value}: {outcome.detail}"))
+            source_faults += outcome.kind in ENVIRONMENT_KINDS
+            if outcome.kind is FaultKind.BREAKER_OPEN or source_faults >= _MAX_SOURCE_FAULTS:
+                raise (SourceRefuses if isinstance(outcome, SourceRefuses) else EnvironmentFault)(
+                    f"the repair of key bounds stopped at {group.path}: {outcome.kind.value}, {outcome.detail}",
+                    "Repaired row groups are kept. Run the command again: the repair continues from there.",
+                ) from outcome
+        else:
+            size += len(outcome.data)
+            reason = _repair(group, outcome.data, log)
+            repaired += not reason
+            failed += [(group.path, group.row_group, reason)] if reason else []
+        on_progress(requests, len(plan.row_groups))
     return RepairReport(
-        crawl,
-        run.repaired,
-        len(plan.row_groups) + len(plan.unrepairable) - run.repaired,
-        tuple(run.failed),
-        run.requests,
-        run.bytes,
+        repaired,
+        len(plan.row_groups) + len(plan.unrepairable) - repaired,
+        tuple(failed),
+        requests,
+        size,
         time.monotonic() - started,
     )
 
 
-def _decoded(index_files: Sequence[str], footers: CrawlFooters) -> Iterator[tuple[FooterEntry, FooterRows]]:
-    for path in dict.fromkeys(index_files):
-        if path in footers:
-            entry = footers.entries[path]
-            try:
-                footer = footers.footer(path)
-                yield entry, decode_footer(footer, entry.file_size or 0, path, (KEY_COLUMN,), (KEY_COLUMN,))
-            except DataFault:
-                continue  # crawl_tables reports it
+def _repair(group: UnboundedRowGroup, data: bytes, log: Path) -> str:
+    """Logs the bounds of the keys in ``data``. Returns the reason if there are none, else an empty text."""
+    try:
+        extremes = read_bounds(group.layout, data, group.rows, source=group.path, offset=group.chunk.offset)
+    except DataFault as fault:
+        return fault.reason
+    if extremes is None:
+        return "all keys of the row group are null"
+    size = -1 if group.file_size is None else group.file_size
+    add_to_log(log, KeyBounds(group.path, group.etag, group.row_group, *extremes, size=size, footer=group.footer))
+    return ""

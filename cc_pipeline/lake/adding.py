@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.fs import FileType
 
 from cc_pipeline.atomic import make_durable_folder, sync_files
@@ -31,14 +30,12 @@ from cc_pipeline.errors import EnvironmentFault, PlaceFault
 from cc_pipeline.lake.digests.digest import combine_digests, compute_content_digests
 from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec, lake_fault
 from cc_pipeline.lake.layout import StoredFile, clustered_by, list_stored_files, split_into_runs
-from cc_pipeline.lake.replacing import build_row_groups, get_file_schema, open_fixed_version, replace_files, write_files
+from cc_pipeline.lake.replacing import build_row_groups, get_file_schema, replace_files, write_files
 from cc_pipeline.lake.row_counts import SliceKey, count_in_files, slice_key
 from cc_pipeline.lake.streaming import stream_table
 
 #: Bytes of rows, uncompressed, that are sorted together: a file or two. Bounds the memory of a worker.
 _SORT_BYTES: Final = 64 << 20
-#: Commits in a row that may meet another process's.
-_TRIES: Final = 20
 #: Files that are read in parallel.
 _PARALLEL_FILES: Final = 16
 #: Rows of a narrow column in one batch.
@@ -189,70 +186,56 @@ def commit_added(
     """
     spec = lake.specs[table]
     files = _check_files(spec, added, slices)
-    counts = dict.fromkeys((slice_key(spec, slice_) for slice_ in slices), 0)
+    counts: Counter[SliceKey] = Counter()
     for file in {added_file.path: added_file for added_file in added}.values():
         for target, count in (file.counts or {"": file.rows}).items():
             counts[(file.crawl, target) if file.counts else (file.crawl,)] += count
     rows = sum(file.rows for file in files)
-    try:
-        lake.prepare(table)
-        _require_files(lake, table, files)
-        replacing = SliceReplacement(lake, spec, slices)
-        for remaining_tries in reversed(range(_TRIES)):
-            handle = open_fixed_version(lake, table)
-            assert handle is not None
-            lake.check()
-            current_files = list_stored_files(spec, handle, replacing.crawls)
-            removed_files, rewritten_files = replacing.plan(handle, current_files, {file.path for file in files})
-            current_paths = {stored_file.path for stored_file in current_files}
-            new_files = [file for file in files if file.path not in current_paths]
-            if not removed_files and not new_files and lake.holds(table, digests):
-                return rows
-            try:
-                replace_files(lake, spec, handle, removed_files, [*new_files, *rewritten_files], digests, counts)
-                return rows
-            except CommitFailedError as error:
-                # files that this removes were replaced meanwhile, or one of these slices was committed: look again
-                if remaining_tries == 0:
-                    raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
-    except (OSError, DeltaError, pa.ArrowException) as error:
-        raise lake_fault(f"could not add files to {lake.address(table)}", error) from error
-    raise AssertionError("no try was left")
+    _require_files(lake, table, files)
+    if files and lake.holds(table, digests):
+        stored_paths = {file.path for file in lake.pin(table).stored_files({slice_["crawl"] for slice_ in slices})}
+        if stored_paths.issuperset(file.path for file in files):
+            return rows
+    lake.replace_slices(table, slices, digests, lambda _: (files, counts))
+    return rows
 
 
-def put_rows(
+def put_files(
     lake: Lake,
     spec: TableSpec,
     handle: DeltaTable,
     replacing: SliceReplacement,
-    batches: Iterable[pa.RecordBatch],
+    files: Sequence[StoredFile],
+    counts: Mapping[SliceKey, int],
     digests: Mapping[str, str],
 ) -> None:
-    """Tries once to replace the slices that ``replacing`` names by rows, in one commit with ``digests``. The rows have
-    the schema and order of the table at the version of ``handle``. Memory is bounded, whatever is replaced.
+    """Tries once to replace the slices that ``replacing`` names by ``files``, with ``counts`` rows of each slice, in
+    one commit with ``digests``. Files that the log names already are not added again.
 
     Raises ``ValueError`` for rows of other slices; ``CommitFailedError``, with nothing changed, if another process
     changed files that were looked at; ``EnvironmentFault`` when the lake cannot be read, ``OSError`` or ``DeltaError``
-    when it cannot be written, and any error of ``batches``.
+    when it cannot be written.
     """
-    counts: Counter[SliceKey] = Counter()
-    new_files = [
-        *_write_batches(lake, spec, get_file_schema(spec, handle, handle.metadata().partition_columns), batches, counts)
-    ]
     try:
         current_files = list_stored_files(spec, handle, replacing.crawls)
-        removed_files, rewritten_files = replacing.plan(handle, current_files, {file.path for file in new_files})
+        removed_files, rewritten_files = replacing.plan(handle, current_files, {file.path for file in files})
     except pa.ArrowException as error:
         raise lake_fault(f"could not read {lake.address(spec.name)}", error) from error
-    replace_files(
-        lake,
-        spec,
-        handle,
-        removed_files,
-        [*new_files, *rewritten_files],
-        digests,
-        replacing.count_rows(counts, removed_files),
-    )
+    current_paths = {file.path for file in current_files}
+    new_files = [file for file in files if file.path not in current_paths]
+    new_counts = replacing.count_rows(counts, removed_files)
+    replace_files(lake, spec, handle, removed_files, [*new_files, *rewritten_files], digests, new_counts)
+
+
+def write_slices(
+    lake: Lake, spec: TableSpec, handle: DeltaTable, batches: Iterable[pa.RecordBatch]
+) -> tuple[list[StoredFile], Counter[SliceKey]]:
+    """Writes rows, which have the schema and order of the table at the version of ``handle``, to files that the log
+    does not name yet. Returns these and the number of rows of each slice. Memory is bounded. Raises any error of
+    ``batches``."""
+    counts: Counter[SliceKey] = Counter()
+    schema = get_file_schema(spec, handle, handle.metadata().partition_columns)
+    return [*_write_batches(lake, spec, schema, batches, counts)], counts
 
 
 def _write_batches(
@@ -321,10 +304,13 @@ def _require_files(lake: Lake, table: str, files: Sequence[StoredFile]) -> None:
         info = system.get_file_info(f"{lake.address(table)}/{file.path}".removeprefix("s3://"))
         return bool(info.type == FileType.File and info.size == file.size)
 
-    with ThreadPoolExecutor(_PARALLEL_FILES) as pool:
-        missing_files = [
-            file.path for file, complete in zip(files, pool.map(is_complete, files), strict=True) if not complete
-        ]
+    try:
+        with ThreadPoolExecutor(_PARALLEL_FILES) as pool:
+            missing_files = [
+                file.path for file, complete in zip(files, pool.map(is_complete, files), strict=True) if not complete
+            ]
+    except OSError as error:
+        raise lake_fault(f"could not look at files of {lake.address(table)}", error) from error
     if missing_files:
         raise EnvironmentFault(
             f"{len(missing_files)} of {len(files)} files that were written for {table} are missing or incomplete: "
@@ -442,7 +428,7 @@ class SliceReplacement:
         if rows_read != pinned.rows:
             raise EnvironmentFault(
                 f"the number of rows in the files of {lake.address(spec.name)} differs from the table's log",
-                "Nothing was changed. Check whether something else wrote there.",
+                "Nothing was changed. Check whether another program wrote to the table.",
             )
         return written
 

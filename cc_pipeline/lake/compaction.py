@@ -10,12 +10,13 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Final
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -161,13 +162,13 @@ def compact_files(lake: Lake, table: str, handle: DeltaTable, files: Sequence[St
         added = _write_run(lake, spec, schema, files, scratch)
         if sum(action.rows for action in added) != sum(file.rows for file in files):
             raise EnvironmentFault(
-                f"merging files of {lake.address(table)} would change how many rows there are",
-                "Nothing was changed. The files disagree with the table's log: check whether something wrote there.",
+                f"merging files of {lake.address(table)} would change the number of rows",
+                "Nothing was changed. The files differ from the table's log: check if another program wrote there.",
             )
         replace_files(lake, spec, handle, files, added)
     except CommitFailedError:
         return False  # some of the files were replaced meanwhile; the next time merges the rest
-    except (OSError, DeltaError, pa.ArrowException) as error:
+    except (OSError, DeltaError, duckdb.Error, pa.ArrowException) as error:
         raise lake_fault(f"could not merge files of {lake.address(table)}", error) from error
     return True
 
@@ -178,17 +179,15 @@ def _write_run(
     """Writes the new files and returns them in their order. The log does not name them yet."""
     clustered = clustered_by(spec)
     order = [name for name in dict.fromkeys([clustered or "", *spec.sort_by]) if name in schema.names]
-    with _translate_faults(lake, spec):
-        runs = groupby(group_disjoint_files(files), key=_is_small)
-        rows = chain.from_iterable(
-            _read_rows(lake, spec, schema, [*run], order, scratch, small=small) for small, run in runs
-        )
-        return list(write_files(lake, spec, schema, files[0], build_row_groups(rows, schema, spec.row_group_rows)))
-
-
-def _is_small(group: Sequence[StoredFile]) -> bool:
-    """Whether a group is one file of few rows, as a commit of a slice leaves it."""
-    return len(group) == 1 and group[0].rows < BATCH_ROWS and group[0].size < _MAY_BE_LARGE
+    runs = groupby(
+        group_disjoint_files(files),
+        # one file of few rows, as a commit of a slice leaves it
+        key=lambda group: len(group) == 1 and group[0].rows < BATCH_ROWS and group[0].size < _MAY_BE_LARGE,
+    )
+    rows = chain.from_iterable(
+        _read_rows(lake, spec, schema, [*run], order, scratch, small=small) for small, run in runs
+    )
+    return list(write_files(lake, spec, schema, files[0], build_row_groups(rows, schema, spec.row_group_rows)))
 
 
 def _read_rows(
@@ -276,16 +275,6 @@ def _sort_on_disk(
         order_list = ", ".join(f'"{name}"' for name in [*order, _POSITION])
         sorted_rows = connection.sql(f"SELECT {column_list} FROM _rows ORDER BY {order_list}")
         yield from sorted_rows.to_arrow_reader(BATCH_ROWS)
-
-
-@contextmanager
-def _translate_faults(lake: Lake, spec: TableSpec) -> Iterator[None]:
-    import duckdb  # noqa: PLC0415  # takes a while, and few commands merge
-
-    try:
-        yield
-    except duckdb.Error as error:
-        raise lake_fault(f"could not merge files of {lake.address(spec.name)}", error) from error
 
 
 def _number_rows(rows: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -149,7 +149,7 @@ def migrate(home: Path, lake: Lake, migrations: Sequence[Migration], *, rewrite:
         price = sum(step.price(lake) for step in steps)
         if price and not rewrite:
             raise EnvironmentFault(
-                f"{home} has an older layout; to bring it to layout {steps[-1].layout} rewrites {_gigabytes(price)}",
+                f"{home} has an older layout; migrating it to layout {steps[-1].layout} rewrites {_gigabytes(price)}",
                 "This command shows the steps, then asks before it rewrites: cc-pipeline doctor --migrate",
             )
         _check_room(lake, price)

@@ -8,7 +8,7 @@ it for a commit without changes; half an entry, or half a checkpoint, stops ever
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,7 @@ _MAGIC: Final = b"PAR1"
 _PARALLEL_READS: Final = 8
 REPAIR: Final = "cc-pipeline doctor --repair"
 #: The advice of read errors that may come from a damaged file.
-DAMAGE_ADVICE: Final = "See whether a file of it is torn: cc-pipeline doctor."
+DAMAGE_ADVICE: Final = "Run cc-pipeline doctor: it finds incomplete files of a table."
 
 
 class DamagedTable(EnvironmentFault):
@@ -73,14 +73,14 @@ class DamagedFile:
     def text(self) -> str:
         """The problem, for a person."""
         if self.kind == CHECKPOINT:
-            return f"a checkpoint of {self.table} is torn: {self.path} is {self.state}"
+            return f"a checkpoint of {self.table} is incomplete: {self.path} is {self.state}"
         if self.kind == HINT:
             return f"{self.path} is {self.state}: the log of {self.table} is listed instead"
         if self.kind == ROWS and self.later_commits:
-            return f"a file of {self.table} is torn: {self.path} is {self.state}, and later commits name it"
+            return f"a file of {self.table} is incomplete: {self.path} is {self.state}, and later commits refer to it"
         built = f", and {self.later_commits:,} later ones were built on it" if self.later_commits else ""
         commit = "a commit" if self.later_commits else "the last commit"
-        return f"{commit} of {self.table} is torn: {self.path} is {self.state}{built}"
+        return f"{commit} of {self.table} is incomplete: {self.path} is {self.state}{built}"
 
     @property
     def advice(self) -> str:
@@ -88,12 +88,12 @@ class DamagedFile:
         if self.is_lost:
             folder = self.path.partition("/_delta_log/")[0]
             return (
-                "Put the file back from a backup. Without one, rename the folder "
+                "Restore the file from a backup. Without a backup, rename the folder "
                 f"{folder}: cc-pipeline run then makes all slices of the table again, from stored records"
             )
         if self.kind == ROWS and self.later_commits:
-            return f"{REPAIR} has its slices made again"
-        return f"{REPAIR} takes it back"
+            return f"{REPAIR} makes the slices of this file again"
+        return f"{REPAIR} moves the incomplete file away"
 
     def fault(self) -> DamagedTable:
         """The fault for a process that reads the file."""
@@ -257,14 +257,9 @@ def _last_bytes(files: FileSystem, path: str) -> bytes:
 
 def _read_added_paths(files: FileSystem, folder: str, version: int) -> set[str]:
     """The paths that the entry of a version adds."""
-    return set(_list_added_paths(parse_actions(read_file(files, f"{log_folder(folder)}/{version:020}.json"))))
-
-
-def _list_added_paths(actions: list[dict[str, object] | None]) -> Iterator[str]:
-    for action in actions:
-        add = (action or {}).get("add")
-        if isinstance(add, dict):
-            yield unquote(str(add["path"]))
+    actions = parse_actions(read_file(files, f"{log_folder(folder)}/{version:020}.json"))
+    additions = [(action or {}).get("add") for action in actions]
+    return {unquote(str(addition["path"])) for addition in additions if isinstance(addition, dict)}
 
 
 def find_damaged_files(lake: Lake, table: str) -> list[DamagedFile]:
@@ -281,5 +276,5 @@ def find_damaged_files(lake: Lake, table: str) -> list[DamagedFile]:
         return damaged
     except OSError as error:
         raise EnvironmentFault(
-            f"could not look at {lake.address(table)}: {error}", "Check the place and its permissions."
+            f"could not look at {lake.address(table)}: {error}", "Check the lake's disk and permissions."
         ) from error

@@ -39,6 +39,7 @@ from cc_pipeline.lake.layout import ROW_GROUP_ROWS, StoredFile, list_files, read
 from cc_pipeline.lake.predicates import scan
 
 if TYPE_CHECKING:
+    from cc_pipeline.lake.row_counts import SliceKey
     from cc_pipeline.lake.slice import Stage
 
 #: How often a commit is tried when other processes commit to the same table first.
@@ -53,6 +54,8 @@ _KEEPS_LOG: Final = {"delta.enableExpiredLogCleanup": "false"}
 _MAX_SYNCED_ENTRIES: Final = 100
 #: The version of a pinned table that does not exist yet.
 _NO_TABLE = -1
+#: The advice for a commit that failed because of other commits.
+COMMIT_ADVICE: Final = "Another process may have changed the table at the same time: run it again."
 _ID_CHARACTERS: Final = 32
 
 #: The purge that removes the rows of a slice: none, that of the target, or also that of one subset of the target.
@@ -223,8 +226,7 @@ class Lake:
         data = data.select(spec.schema.names).cast(spec.schema)
         if spec.sort_by and data.num_rows:
             data = data.sort_by([(name, "ascending") for name in spec.sort_by])
-        self._write(spec, data.to_batches, slices, digests)
-        return int(data.num_rows)
+        return self.commit_stream(table, data.to_batches, slices, digests)
 
     def commit_stream(
         self,
@@ -238,40 +240,44 @@ class Lake:
         ``open_batches`` is called once per try, since a commit that meets another one is tried again. Its errors are
         raised as they are.
         """
-        spec = self.specs[table]
+        from cc_pipeline.lake.adding import write_slices  # noqa: PLC0415  # it is built on a lake
+
         rows = 0
 
-        def count_batches() -> Iterator[pa.RecordBatch]:
+        def write(handle: DeltaTable) -> tuple[Sequence[StoredFile], Mapping[SliceKey, int]]:
             nonlocal rows
-            rows = 0
-            for batch in open_batches():
-                rows += batch.num_rows
-                yield batch
+            files, counts = write_slices(self, self.specs[table], handle, open_batches())
+            rows = sum(counts.values())
+            return files, counts
 
-        self._write(spec, count_batches, slices, digests)
+        self.replace_slices(table, slices, digests, write)
         return rows
 
-    def _write(
+    def replace_slices(
         self,
-        spec: TableSpec,
-        open_data: Callable[[], Iterable[pa.RecordBatch]],
+        table: str,
         slices: Sequence[Mapping[str, str]],
         digests: Mapping[str, str],
+        write: Callable[[DeltaTable], tuple[Sequence[StoredFile], Mapping[SliceKey, int]]],
     ) -> None:
-        from cc_pipeline.lake.adding import SliceReplacement, put_rows  # noqa: PLC0415  # they are built on a lake
+        """Replaces the rows of ``slices`` by files, in one commit; every commit of rows goes this way. ``write`` is
+        called once per try, with a handle at the version that is replaced, and gives the files and the rows of each
+        slice in them."""
+        from cc_pipeline.lake.adding import SliceReplacement, put_files  # noqa: PLC0415  # they are built on a lake
 
-        self.prepare(spec.name)
+        spec = self.specs[table]
+        self.prepare(table)
         replacing = SliceReplacement(self, spec, slices)
         for remaining_tries in reversed(range(_COMMIT_TRIES)):
             try:
                 with self._take_handle(spec) as handle:
                     self.check()
                     # the table first: who commits after rows were looked at is met
-                    put_rows(self, spec, handle, replacing, open_data(), digests)
+                    put_files(self, spec, handle, replacing, *write(handle), digests)
                 return
             except (OSError, DeltaError) as error:
                 # another process replaced neighbouring slices of the same file meanwhile: read again and retry
-                self._raise_unless_retried(spec.name, error, remaining_tries)
+                self._raise_unless_retried(table, error, remaining_tries)
 
     @contextmanager
     def _take_handle(self, spec: TableSpec) -> Iterator[DeltaTable]:
@@ -282,7 +288,9 @@ class Lake:
             handle = self._get_newest(spec)
             kept_handle = self._handles.pop(spec.name, None)
         if handle is None or kept_handle is None:
-            raise EnvironmentFault(f"{self.address(spec.name)} does not exist any more", "Find who removed the table.")
+            raise EnvironmentFault(
+                f"{self.address(spec.name)} does not exist any more", "Find out which program removed the table."
+            )
         try:
             yield handle
         finally:
@@ -391,14 +399,17 @@ class Lake:
         if not isinstance(error, CommitFailedError):
             raise lake_fault(f"could not write {self.address(table)}", error, PlaceFault) from error
         if remaining_tries == 0:
-            raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
+            raise EnvironmentFault(f"could not commit to {table}: {error}", COMMIT_ADVICE) from error
 
     def digest(self, table: str, name: str) -> str | None:
         """The digest last committed under ``name``, or ``None``."""
         return self.digests(table, [name])[name]
 
     def digests(self, table: str, names: Sequence[str], version: int | None = None) -> dict[str, str | None]:
-        """As :meth:`digest`, for many names over one reading of the log; as of ``version`` where one is given."""
+        """As :meth:`digest`, for many names over one reading of the log; as of ``version`` where one is given. The log
+        is not read for no names."""
+        if not names:
+            return {}
         try:
             numbers = self._digest_reader.read_numbers(table, names, version)
         except UNREADABLE as error:
@@ -422,7 +433,7 @@ class Lake:
         if batches is UNKNOWN_DIGESTS:
             raise DigestsNotInLog(
                 f"the log of {self.address(table)} does not tell which slices the table has",
-                "Look at it: cc-pipeline doctor",
+                "Check the table: cc-pipeline doctor",
             )
         try:
             for names, numbers in batches:
@@ -495,14 +506,6 @@ class Lake:
             return None
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
-
-    def find_agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
-        """The digest last committed under each name, if all of ``tables`` have the same one; else ``None``."""
-        digests_by_table = [self.digests(table, names) for table in tables]
-        return {
-            name: digests_by_table[0][name] if len({digests[name] for digests in digests_by_table}) == 1 else None
-            for name in names
-        }
 
     def holds(self, table: str, digests: Mapping[str, str]) -> bool:
         """Whether the table has all of ``digests``. The next run after a kill between two tables then skips this
@@ -726,9 +729,8 @@ def lake_fault(problem: str, error: Exception, family: type[EnvironmentFault] = 
     """Turns an error of the Delta library or the file system into a fault of ``family`` whose message begins with
     ``problem``."""
     if disk_is_full(error):
-        return PlaceFault(
-            f"{problem}: the disk is full", "Free some space and run it again; what was committed before is intact."
-        )
+        return PlaceFault(f"{problem}: the disk is full", "Free some space and run it again; committed data is intact.")
     return family(
-        f"{problem}: {error}", f"{DAMAGE_ADVICE} Else check the place and its permissions, then run it again."
+        f"{problem}: {error}",
+        f"{DAMAGE_ADVICE} If it finds none, check the lake's disk and permissions, then run it again.",
     )

@@ -65,7 +65,9 @@ def open_published(path: Path, lake: S3LakeLocation | None) -> Iterator[duckdb.D
     """
     with connect(path, read_only=True) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        if lake is not None and _reads_files(connection):
+        # a copy has tables instead of views of files
+        query = "SELECT 1 FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, ?)"
+        if lake is not None and connection.execute(query, ["'s3://"]).fetchone():
             enable_s3_reads(connection, lake)
         yield connection
 
@@ -142,13 +144,6 @@ def _make_secret(connection: duckdb.DuckDBPyConnection, lake: S3LakeLocation) ->
         ) from None
 
 
-def _reads_files(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether any view names a file on S3; a copy has tables instead."""
-    query = "SELECT count(*) FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, ?)"
-    row = connection.execute(query, ["'s3://"]).fetchone()
-    return bool(row and row[0])
-
-
 def quote_literal(value: str) -> str:
     """``value`` as SQL writes it."""
     return "'" + value.replace("'", "''") + "'"
@@ -173,14 +168,6 @@ def find_last_token(text: str) -> int | None:
     data = text.encode()
     starts = [start for start, kind in duckdb.tokenize(text) if kind != duckdb.token_type.comment]
     return len(data[: starts[-1]].decode()) if starts else None
-
-
-@dataclass(frozen=True, slots=True)
-class _NamedLocation:
-    """The location that views name: the root of the lake, and one file below it."""
-
-    root: str
-    file: str
 
 
 @contextmanager
@@ -242,14 +229,14 @@ def translate_errors(path: Path) -> Iterator[None]:
         if disk_is_full(error):
             raise EnvironmentFault(f"the disk is full: {error}", "Free some space, then run it again.") from error
         raise EnvironmentFault(
-            f"{path}, or a file that it shows, cannot be read: {error}",
-            "The next publication brings files of the tables back: repeat an earlier cc-pipeline run.",
+            f"{path}, or a table file that it refers to, cannot be read: {error}",
+            "Repeat an earlier cc-pipeline run: its publication restores missing files of the tables.",
         ) from error
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
     except duckdb.CatalogException as error:
         raise UserInputError(
-            f"DuckDB says: {error}\nSHOW TABLES lists what there is, DESCRIBE a table's columns"
+            f"DuckDB says: {error}\nSHOW TABLES lists the tables, DESCRIBE TABLE the columns of one"
         ) from None
     except duckdb.Error as error:
         raise UserInputError(f"DuckDB says: {error}") from None
@@ -264,25 +251,26 @@ def rewrite_if_moved(path: Path, lake: str) -> Iterator[Path]:
     ``duckdb.Error`` if ``path`` cannot be opened.
     """
     location = None if scheme_of(lake) else _find_named_location(path)
-    if location is None or location.root == lake:
+    if location is None or location[0] == lake:
         yield path
         return
-    if not Path(lake + location.file).exists():
-        if not Path(location.root + location.file).exists():
+    root, file = location
+    if not Path(lake + file).exists():
+        if not Path(root + file).exists():
             raise EnvironmentFault(
-                f"{path} shows the tables of {location.root}, which are not there any more, and not in {lake}",
+                f"{path} refers to tables in {root}, which exist neither there nor in {lake}",
                 "Name the folder they are in now (CC_PIPELINE_LAKE, or --home for the whole home), or publish again: "
                 "cc-pipeline run … --crawl …",
             )
         # the file was copied elsewhere, and its lake is still in its place
         yield path
         return
-    with _rewrite_views(path, location.root, lake) as rewritten:
+    with _rewrite_views(path, root, lake) as rewritten:
         yield rewritten
 
 
-def _find_named_location(path: Path) -> _NamedLocation | None:
-    """``None`` if no view names a file in a folder."""
+def _find_named_location(path: Path) -> tuple[str, str] | None:
+    """The root of the lake that views name, and one file below it; ``None`` if no view names a file in a folder."""
     with connect(path, read_only=True) as connection:
         views = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, '/tables/')"
         for (table,) in connection.execute(views).fetchall():
@@ -294,7 +282,7 @@ def _find_named_location(path: Path) -> _NamedLocation | None:
             ).fetchone()
             if row and row[0]["file"]:
                 root, file = (row[0][part].replace("''", "'") for part in ("root", "file"))
-                return None if scheme_of(root) else _NamedLocation(root, file)
+                return None if scheme_of(root) else (root, file)
     return None
 
 
@@ -303,7 +291,7 @@ def _rewrite_views(path: Path, root: str, lake: str) -> Iterator[Path]:
     try:
         with locked(path.with_name("publish.lock"), _LOCK_WAIT_SECONDS):
             location = _find_named_location(path)  # another process may have done it
-            if location is not None and location.root == root:
+            if location is not None and location[0] == root:
                 with written_whole(path) as new_path:
                     _rewrite(path, new_path, root, lake)
     except OSError as error:

@@ -23,7 +23,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests.digest import digest_from_int
 from cc_pipeline.lake.evolution import with_columns
-from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
+from cc_pipeline.lake.lake import COMMIT_ADVICE, Lake, TableSpec, lake_fault
 from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS, StoredFile, clustered_by, list_stored_files
 from cc_pipeline.lake.row_counts import SliceKey, check_balance, count_name
 
@@ -140,7 +140,7 @@ def change_rows(
             except CommitFailedError as error:
                 tries -= 1
                 if not tries:
-                    raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
+                    raise EnvironmentFault(f"could not commit to {table}: {error}", COMMIT_ADVICE) from error
     except (OSError, DeltaError, pa.ArrowException) as error:
         raise lake_fault(f"could not change rows of {lake.address(table)}", error) from error
     return changed
@@ -176,8 +176,8 @@ def _change_file(
         )
     if sum(new_file.rows for new_file in added) != file.rows:
         raise EnvironmentFault(
-            f"changing rows of {lake.address(spec.name)} would change how many there are",
-            "Nothing was changed. The files disagree with the table's log: check whether something wrote there.",
+            f"changing rows of {lake.address(spec.name)} would change the number of rows",
+            "Nothing was changed. The files differ from the table's log: check whether another program wrote there.",
         )
     return added
 

@@ -128,7 +128,8 @@ def check_balance(
     stored_counts = count_in_files(lake, spec, removed)
     differing = {key: (count, stored_counts[key]) for key, count in committed.items() if count != stored_counts[key]}
     numbers = (
-        f"{rows_before:,} rows less {replaced:,} that are replaced and {written:,} new ones are not {rows_after:,}"
+        f"the commit would leave {rows_after:,} rows instead of {rows_before - replaced + written:,}: {rows_before:,} "
+        f"before, {replaced:,} replaced, {written:,} new"
     )
     raise _build_balance_error(spec.name, numbers, differing)
 
@@ -329,17 +330,15 @@ def _compare_counts(
     possible_files = [
         file
         for file in files
-        if counted_values is None or None in (file.first, file.last) or _may_hold_any(file, counted_values)
+        if counted_values is None
+        or None in (file.first, file.last)
+        or _has_value_between(counted_values, file.first or "", file.last or "")
     ]
     intact_files, broken = _split_intact(lake, spec, possible_files, footers=footers)
     stored_counts = count_in_files(lake, spec, intact_files, counted_values)
     counts = {key: (_parse_count(digest), stored_counts[key]) for key, digest in committed.items()}
     differing = {key: pair for key, pair in counts.items() if pair[0] != pair[1]}
     return Miscounted(spec.name, differing, tuple(broken))
-
-
-def _may_hold_any(file: StoredFile, counted_values: Sequence[str]) -> bool:
-    return _has_value_between(counted_values, file.first or "", file.last or "")
 
 
 def _split_intact(

@@ -195,8 +195,11 @@ class Stage:
     def read_input_digests(self, lake: Lake, slices: Collection[Slice]) -> dict[Slice, str | None]:
         """The input digest of each slice; ``None`` if the slice's tables have different digests, or none."""
         names = {slice_: self.digest_name(slice_) for slice_ in slices}
-        digests = lake.find_agreed(self.tables, list(names.values()))
-        return {slice_: digests[name] for slice_, name in names.items()}
+        digests_by_table = [lake.digests(table, list(names.values())) for table in self.tables]
+        return {
+            slice_: digests_by_table[0][name] if len({digests[name] for digests in digests_by_table}) == 1 else None
+            for slice_, name in names.items()
+        }
 
     def find_stale(self, lake: Lake, expected_digests: Mapping[Slice, str]) -> list[Slice]:
         """The slices whose digest is not the one in ``expected_digests`` (slice to input digest), in the order of

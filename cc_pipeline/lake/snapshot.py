@@ -267,6 +267,8 @@ def publish(
                 connection.execute(f"SET memory_limit = '{_VIEWS_MEMORY}'")
                 if s3 is not None:
                     enable_s3_reads(connection, s3)
+            # hundreds of small statements, and each transaction is a write to the disk
+            connection.execute("BEGIN")
             connection.execute("CREATE SCHEMA lake")
 
             def run_query(query: str) -> list[tuple[Any, ...]]:
@@ -277,8 +279,6 @@ def publish(
                 kind = "VIEW" if copying is None else "TABLE"
                 comment = f"Rows of {pinned.spec.name} as the stages wrote them: version {pinned.version}."
                 connection.execute(f"COMMENT ON {kind} lake.{pinned.spec.name} IS {quote_literal(comment)}")
-            # the rest is hundreds of small statements, and each transaction is a write to the disk
-            connection.execute("BEGIN")
             rows = _make_views(connection, run_query, tables, views)
             make_macros(connection, macros)
             connection.execute("COMMIT")
@@ -324,11 +324,13 @@ def _make_addition(
         taken_names = {_PUBLICATION, _LEFT_OUT, *(name for (name,) in run_query(query))}
         for view in addition.views:
             if _qualify_name(view).lower() in taken_names:
-                raise UserInputError(f"its view {view.name} has a name that is taken")
-        macro_names = {name for (name,) in run_query("SELECT lower(function_name) FROM duckdb_functions()")}
+                raise UserInputError(f"its view {view.name} has a name that is already used")
+        # the list of functions is long, and few additions have macros
+        query = "SELECT lower(function_name) FROM duckdb_functions()"
+        taken_names = {name for (name,) in run_query(query)} if addition.macros else set()
         for macro in addition.macros:
-            if macro.name.lower() in macro_names:
-                raise UserInputError(f"its macro {macro.name} has a name that is taken")
+            if macro.name.lower() in taken_names:
+                raise UserInputError(f"its macro {macro.name} has a name that is already used")
         rows = _make_views(connection, run_query, tables, addition.views)
         make_macros(connection, addition.macros)
     except BaseException:

@@ -46,7 +46,9 @@ def register(lake: Lake, targets: Sequence[Target]) -> None:
     for target in targets_by_slug.values():
         old_row = stored_rows.get(target.slug)
         parts = _count_parts(target, old_row)
-        version = versions[target.slug] if parts == 1 else _divided_version(target)
+        # the version of a divided set depends on the members alone, whatever their order
+        members = "\n".join(sorted(member.written for member in target.members))
+        version = versions[target.slug] if parts == 1 else version_of(members)
         if old_row is not None and old_row["version"] == version:
             continue
         if parts > 1:
@@ -197,14 +199,15 @@ def _commit_rows(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _build_row(target: Target, old_row: Mapping[str, Any] | None, parts: int, version: str) -> dict[str, Any]:
-    # keys of a divided set are its parts'
+    # keys of a divided set are its parts'; rows of the former definition may still be in the tables
     own_ranges = target.ranges if parts == 1 else ()
+    old_ranges = [] if old_row is None else [KeyRange(keys["start"], keys["end"]) for keys in old_row["ranges"]]
     return {
         "slug": target.slug,
         "kind": target.kind,
         "definition": target.written if parts == 1 else _outline(target),
         "version": version,
-        "ranges": _add_old_ranges(own_ranges, old_row),
+        "ranges": [{"start": keys.start, "end": keys.end} for keys in merge_ranges([*own_ranges, *old_ranges])],
         "parts": None if parts == 1 else parts,
     }
 
@@ -229,11 +232,6 @@ def _count_parts(target: Target, old_row: Mapping[str, Any] | None) -> int:
     return part_count(len(target.members), None if old_row is None else old_row["parts"] or 1)
 
 
-def _divided_version(target: Target) -> str:
-    """The version of a divided set: it depends on the members alone, whatever their order."""
-    return version_of("\n".join(sorted(member.written for member in target.members)))
-
-
 def _outline(target: Target) -> str:
     """The text that a person sees of a divided set: its line if that names a file, else its first members."""
     if target.file:
@@ -253,22 +251,13 @@ def _read_divided_set(lake: Lake, slug: str, row: Mapping[str, Any]) -> Target:
     return Target("set", name, slug, members, file=line.partition(" = @")[2], where=where, name=capitals)
 
 
-def _add_old_ranges(new_ranges: Iterable[KeyRange], row: Mapping[str, Any] | None) -> list[dict[str, bytes | None]]:
-    """The target's key ranges, and those of its former definition: rows of that one may still be in the tables."""
-    old_ranges = [] if row is None else [KeyRange(old_range["start"], old_range["end"]) for old_range in row["ranges"]]
-    return [
-        {"start": merged_range.start, "end": merged_range.end}
-        for merged_range in merge_ranges([*new_ranges, *old_ranges])
-    ]
-
-
 def _parse_slug(slug: str, definition: str | None) -> Target:
     if definition is None and SEPARATOR in slug:
         raise UserInputError(f"{slug!r} is a part of a set; name the set: {whole_slug(slug)!r}")
     target = parse_target(definition if definition is not None else slug)
     if target.slug != slug:
         raise UserInputError(
-            f"cc-pipeline did not make the partition key {slug!r}. If you mean {target.definition}, its key is "
-            f"{target.slug!r}; write it down with: cc-pipeline targets add {target.definition}   (then choose that key)"
+            f"cc-pipeline did not create the partition key {slug!r}. If you mean {target.definition}, its key is "
+            f"{target.slug!r}: run cc-pipeline targets add {target.definition}   (then choose that key)"
         )
     return target

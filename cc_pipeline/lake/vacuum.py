@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow.fs import FileSelector
 
@@ -23,24 +20,37 @@ _LOG_RETENTION = timedelta(days=30)
 RETENTION_FLOOR_HOURS = 168
 
 
-def vacuum(lake: Lake, table: str, retention_hours: int = RETENTION_FLOOR_HOURS, keep: Collection[int] = ()) -> int:
+def vacuum(
+    lake: Lake, table: str, retention_hours: int | None = RETENTION_FLOOR_HOURS, keep: Collection[int] = ()
+) -> int:
     """Deletes files that were superseded, or written and never committed, more than ``retention_hours`` ago, and that
     none of the versions in ``keep`` names. Returns how many.
 
     For superseded files the log has the time, however old they are. For files that no commit ever named (of a killed
-    process, or of a commit under way) their own age counts. ``RETENTION_FLOOR_HOURS`` is the minimum. ``table`` may be
-    one that this version no longer has. Raises ``EnvironmentFault``.
+    process, or of a commit under way) their own age counts. ``RETENTION_FLOOR_HOURS`` is the minimum. With ``None`` all
+    superseded files are deleted, even if they are being read, and files that no commit has named stay. ``table`` may
+    be one that this version no longer has. Raises ``EnvironmentFault``.
     """
     spec = lake.specs.get(table) or TableSpec(table, pa.schema([]))
     handle = lake.handle(spec)
     if handle is None:
         return 0
-    kept_versions = [version for version in sorted(keep) if _has_version(lake, spec, version)]
-    hours = max(retention_hours, RETENTION_FLOOR_HOURS)
+    vacuum_files = partial(
+        handle.vacuum,
+        retention_hours=0 if retention_hours is None else max(retention_hours, RETENTION_FLOOR_HOURS),
+        enforce_retention_duration=retention_hours is not None,
+        full=retention_hours is not None,
+        keep_versions=_kept_versions(lake, spec, keep),
+        dry_run=False,
+    )
+    deleted: list[str] = []
     try:
-        return _delete(lake, table, handle, retention_hours=hours, full=True, keep_versions=kept_versions or None)
+        lake.commit_durably(
+            table, handle.version(), lambda hooks: deleted.extend(vacuum_files(post_commithook_properties=hooks))
+        )
     except (OSError, DeltaError) as error:
         raise lake_fault(f"could not delete superseded files of {lake.address(table)}", error) from error
+    return len(deleted)
 
 
 def clean_log(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
@@ -56,31 +66,23 @@ def clean_log(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
     if handle is None:
         return 0
     try:
-        log_entries = _log_entries(lake, table)
+        entries, checkpoints = _log_entries(lake, table)
         cutoff = datetime.now(UTC) - _LOG_RETENTION
         # the library deletes up to the newest checkpoint that is not after the first young entry: one that is young
         # itself, if everything before it is old
-        young_versions = [version for version, written in log_entries.entries.items() if written >= cutoff]
-        covering_checkpoints = [
-            version for version in log_entries.checkpoints if version <= min(young_versions, default=handle.version())
-        ]
+        young_versions = [version for version, written in entries.items() if written >= cutoff]
+        newest_covered = min(young_versions, default=handle.version())
+        covering_checkpoints = [version for version in checkpoints if version <= newest_covered]
         if not covering_checkpoints or any(version < max(covering_checkpoints) for version in keep):
             return 0
         handle.cleanup_metadata()
-        return len(log_entries.entries) - len(_log_entries(lake, table).entries)
+        return len(entries) - len(_log_entries(lake, table)[0])
     except (OSError, DeltaError) as error:
         raise lake_fault(f"could not delete old entries of the log of {lake.address(table)}", error) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Log:
+def _log_entries(lake: Lake, table: str) -> tuple[dict[int, datetime], list[int]]:
     """The versions that have an entry in the log, with its time, and those that have a checkpoint."""
-
-    entries: Mapping[int, datetime]
-    checkpoints: Collection[int]
-
-
-def _log_entries(lake: Lake, table: str) -> _Log:
     folder = f"{lake.address(table).removeprefix('s3://')}/_delta_log"
     entries, checkpoints = {}, []
     for info in lake.file_system().get_file_info(FileSelector(folder)):
@@ -89,7 +91,7 @@ def _log_entries(lake: Lake, table: str) -> _Log:
             entries[int(version)] = info.mtime
         elif version.isdigit() and kind == "checkpoint.parquet":
             checkpoints.append(int(version))
-    return _Log(entries, checkpoints)
+    return entries, checkpoints
 
 
 def find_uncommitted_files(lake: Lake, table: str, keep: Collection[int] = ()) -> set[str]:
@@ -99,7 +101,7 @@ def find_uncommitted_files(lake: Lake, table: str, keep: Collection[int] = ()) -
     handle = lake.handle(spec)
     if handle is None:
         return set()
-    kept_versions = [version for version in sorted(keep) if _has_version(lake, spec, version)]
+    kept_versions = _kept_versions(lake, spec, keep)
     try:
         unneeded, superseded = (
             handle.vacuum(
@@ -107,7 +109,7 @@ def find_uncommitted_files(lake: Lake, table: str, keep: Collection[int] = ()) -
                 enforce_retention_duration=False,
                 dry_run=True,
                 full=full,
-                keep_versions=kept_versions or None,
+                keep_versions=kept_versions,
             )
             for full in (True, False)
         )
@@ -116,38 +118,8 @@ def find_uncommitted_files(lake: Lake, table: str, keep: Collection[int] = ()) -
     return {path.rpartition("/")[2] for path in unneeded} - {path.rpartition("/")[2] for path in superseded}
 
 
-def vacuum_now(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
-    """Deletes all superseded files of a table that none of the versions in ``keep`` names, even if they are being read.
-    Returns how many.
-
-    Files that no commit has named stay: those of a commit under way are among them. Raises ``EnvironmentFault``.
-    """
-    spec = lake.specs[table]
-    handle = lake.handle(spec)
-    if handle is None:
-        return 0
-    kept_versions = [version for version in sorted(keep) if _has_version(lake, spec, version)]
-    try:
-        return _delete(
-            lake,
-            table,
-            handle,
-            retention_hours=0,
-            enforce_retention_duration=False,
-            keep_versions=kept_versions or None,
-        )
-    except (OSError, DeltaError) as error:
-        raise lake_fault(f"could not delete superseded files of {lake.address(table)}", error) from error
-
-
-def _delete(lake: Lake, table: str, handle: DeltaTable, **options: Any) -> int:
-    """Deletes the ``options`` files, which the library notes in the log. Returns how many."""
-    deleted: list[str] = []
-    vacuum_files = partial(handle.vacuum, dry_run=False, **options)
-    lake.commit_durably(
-        table, handle.version(), lambda hooks: deleted.extend(vacuum_files(post_commithook_properties=hooks))
-    )
-    return len(deleted)
+def _kept_versions(lake: Lake, spec: TableSpec, keep: Collection[int]) -> list[int] | None:
+    return [version for version in sorted(keep) if _has_version(lake, spec, version)] or None
 
 
 def _has_version(lake: Lake, spec: TableSpec, version: int) -> bool:

@@ -170,7 +170,7 @@ def _repair_file(lake: Lake, incomplete_file: DamagedFile) -> FileRepair:
             else _repair_rows(lake, incomplete_file)
         )
     except (OSError, DeltaError) as error:
-        raise lake_fault(f"could not mend {lake.address(incomplete_file.table)}", error) from error
+        raise lake_fault(f"could not repair {lake.address(incomplete_file.table)}", error) from error
 
 
 def _keep_copy(lake: Lake, table: str, path: str, *, move: bool) -> str | None:
@@ -280,7 +280,11 @@ def _repair_rows(lake: Lake, incomplete_file: DamagedFile) -> FileRepair:
     spec = lake.specs[incomplete_file.table]
     files = list_stored_files(spec, handle)
     if handle.version() != incomplete_file.version or incomplete_file.file.path not in {file.path for file in files}:
-        raise EnvironmentFault(f"{incomplete_file.table} was written meanwhile", "Run the repair again.")
+        raise EnvironmentFault(
+            f"another process changed the table {incomplete_file.table} during the repair, so the table is not "
+            "repaired",
+            "Run the repair again.",
+        )
     earlier_files = None if incomplete_file.later_commits else _list_earlier_files(lake, incomplete_file)
     if earlier_files is None:
         removed_files, restored_files = [incomplete_file.file], []

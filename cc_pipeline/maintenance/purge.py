@@ -40,7 +40,7 @@ from cc_pipeline.lake.slice import (
 )
 from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.lake.streaming import count_rows, list_crawl_files
-from cc_pipeline.lake.vacuum import find_uncommitted_files, vacuum, vacuum_now
+from cc_pipeline.lake.vacuum import find_uncommitted_files, vacuum
 from cc_pipeline.locks import is_plausible
 from cc_pipeline.maintenance.purge_plan import (
     PurgeNote,
@@ -171,7 +171,7 @@ def _hold_purge_lease(workspace: Workspace, slugs: Collection[str]) -> Iterator[
         if other_leases:
             raise EnvironmentFault(
                 f"{', '.join(sorted(slugs)[:3])} is being purged by {other_leases[0].holder}",
-                "Wait for its end, then run this again. Nothing was changed.",
+                "Nothing was changed. Wait for the end of that purge, then run the command again.",
             )
         stopped_slices = slices_of_stopped_runs(workspace, slugs)
         with workspace.lake.checked(purge_lease.confirm):
@@ -187,7 +187,7 @@ def refuse_if_fetching(workspace: Workspace, slug: str, slices: Sequence[Slice])
         holders = f" by {', '.join(dict.fromkeys(run.holder for run in runs))}" if runs else ""
         raise EnvironmentFault(
             f"{slug} is being fetched in {', '.join(sorted(crawls)[:5])}{' …' if len(crawls) > 5 else ''}{holders}",
-            "Wait for the end of that run, or stop it; then run this again. Nothing was changed.",
+            "Nothing was changed. Wait for the end of that run, or stop the run; then run the command again.",
         )
 
 
@@ -399,7 +399,7 @@ def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, 
         if pinned is None:
             break
         if now:
-            vacuum_now(lake, table, pinned.get(table, ()))
+            vacuum(lake, table, None, pinned.get(table, ()))
         elif _is_past(note, retention):
             vacuum(lake, table, keep=pinned.get(table, ()))
     waiting = _find_remaining(workspace, note)

@@ -100,8 +100,8 @@ def read_note(place: Transport, slug: str) -> PurgeNote | None:
             str(document.get("plan", "")),
         )
 
-    advice = "It was not written by this version. Delete it, then purge the target again."
-    return read_json(place, _key(slug), parse_note, "is no valid note of a purge", advice)
+    advice = "Another version wrote this file. Delete the file, then purge the target again."
+    return read_json(place, _key(slug), parse_note, "cannot be read as the state of an unfinished purge", advice)
 
 
 def read_json(place: Transport, key: str, parse: Callable[[Any], T], trouble: str, advice: str) -> T | None:
@@ -192,9 +192,9 @@ class PurgePlan:
     def sentences(self) -> tuple[str, ...]:
         """Sentences on what is deleted besides the rows, and on what is kept."""
         lines = [
-            f"{self.records:,} stored records ({self.bytes:,} bytes) that no other target has: "
+            f"{self.records:,} stored records ({self.bytes:,} bytes) that only this target uses: "
             f"{self.count_files(shared=False):,} files are deleted, {self.count_files(shared=True):,} shared files are "
-            "rewritten without them",
+            "rewritten without these records",
             "its definition, its line on the watch list, its partition key and its partitions in the UI",
         ]
         if self.exports:
@@ -226,7 +226,8 @@ def require_plan_digest(place: Transport, plans: Sequence[PurgePlan], digest: st
             "shows (--yes is not enough)"
         )
     raise UserInputError(
-        f"nothing was changed: {digest[:80]!r} is not the digest of the current plan of {names}; do a dry run again"
+        f"nothing was changed: {digest[:80]!r} is not the digest of the current plan of {names}. Check the plan again "
+        "with --dry-run, and give --plan the digest that it shows"
     )
 
 
@@ -279,14 +280,14 @@ def find_unknown_tables(lake: Lake) -> dict[str, str]:
         try:
             handle = lake.handle(TableSpec(name, pa.schema([])))
         except EnvironmentFault as fault:
-            reasons[name] = f"it cannot be read ({fault.problem})"
+            reasons[name] = f"the table cannot be read ({fault.problem})"
             continue
         if handle is None:
             # created by a process that was killed before it wrote rows
             if lake.has_files(name):
-                reasons[name] = "it has files, but no log that names them"
+                reasons[name] = "the table has files, but no log that names the files"
         elif "target" in {field.name for field in handle.schema().fields}:
-            reasons[name] = "no extension in use declares it, and the home has no note of it"
+            reasons[name] = "no extension in use declares the table, and the home has no record of who made it"
     return reasons
 
 
@@ -294,7 +295,8 @@ def refuse_unknown_tables(lake: Lake) -> None:
     """Raises ``EnvironmentFault`` if a table may have rows of targets that a purge would not find."""
     for name, reason in find_unknown_tables(lake).items():
         raise EnvironmentFault(
-            f"{lake.address(name)} may have rows of targets that a purge cannot find: {reason}",
+            f"no target can be purged: {lake.address(name)} may have rows of targets that a purge cannot find: "
+            f"{reason}",
             UNKNOWN_TABLE,
         )
 
@@ -420,14 +422,13 @@ def _describe_copies(workspace: Workspace, kept_count: int, holders: Sequence[st
     if kept_count:
         names = ", ".join(holders[:5]) + (" …" if len(holders) > 5 else "")
         lines.append(
-            f"{kept_count:,} of its records that other targets have too ({names}): purge those targets as well"
+            f"{kept_count:,} records that other targets use too ({names}): to delete them, purge those targets as well"
         )
     if settings.has_separate_lake and (other_homes := find_other_publications(workspace.place, settings.home)):
         last_published = max(other_homes.values())
         lines.append(
-            f"cc.duckdb of {len(other_homes):,} other homes on this lake: each keeps what it shows until it publishes "
-            "again,"
-            f" or 30 days from its last publication (the newest is of {last_published:%Y-%m-%d %H:%M} UTC)"
+            f"cc.duckdb of {len(other_homes):,} other homes on this lake: each shows the rows until its home publishes "
+            f"again, or 30 days after its last publication (the newest is of {last_published:%Y-%m-%d %H:%M} UTC)"
         )
     if workspace.lake.pin("source_files").rows:
         lines.append("pages of the same sites in files of your own (cc-pipeline files add)")

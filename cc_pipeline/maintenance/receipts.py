@@ -173,7 +173,7 @@ def find_leftovers(workspace: Workspace, receipt: Receipt) -> Leftovers:
     if not tables:
         raise EnvironmentFault(
             f"{lake.root} has none of the tables of the receipt",
-            "Use a home of the lake that was purged (CC_PIPELINE_LAKE).",
+            "Use a home whose lake (CC_PIPELINE_LAKE) is the one that was purged.",
         )
     slice_slugs = sorted({slug, *(slice_.target for slice_ in slices_of_target(lake, slug))})
     rows = {table: count_rows(lake, table, {"target": slice_slugs}, ["target"]).total() for table in tables}
@@ -207,7 +207,7 @@ def describe_leftovers(workspace: Workspace, receipt: Receipt, leftovers: Leftov
     lines += [f"LEFT: {count:,} rows in {table}" for table, count in leftovers.rows.items()]
     counts = [
         (leftovers.files, "stored or exported files that the receipt names"),
-        (leftovers.superseded, "superseded files of tables with rows of it; readers may have them open"),
+        (leftovers.superseded, "superseded files of tables with its rows; a reader may have them open"),
         (leftovers.published, "rows in cc.duckdb, which the next run or cc-pipeline automation maintenance removes"),
     ]
     lines += [f"LEFT: {count:,} {subject}" for count, subject in counts if count]
@@ -248,7 +248,8 @@ def _has_rows(lake: Lake, key: str, slug: str) -> bool:
         pass  # no table names it: a job is writing it, or was killed meanwhile; such files are swept
     except (OSError, pa.ArrowException) as error:
         raise EnvironmentFault(
-            f"could not read {lake.root}/{key}: {error}", "Check the lake and its permissions, then run it again."
+            f"could not read {lake.root}/{key}, so the search for leftovers is not complete: {error}",
+            "Check the lake and its permissions, then run the command again.",
         ) from error
     return False
 
@@ -304,5 +305,9 @@ def _read(place: Transport, key: str) -> Receipt | None:
         return Receipt(**{**document, "held": inventories, "files": tuple(document["files"]), "left": leftovers})
 
     return read_json(
-        place, key, parse_receipt, "is no receipt of a purge", "It was changed, or written by a newer version."
+        place,
+        key,
+        parse_receipt,
+        "cannot be read as the receipt of a purge",
+        "The file was changed, or a newer version of cc_pipeline wrote it.",
     )

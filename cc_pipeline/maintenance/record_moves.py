@@ -181,8 +181,8 @@ def move_records(
         delete_journals(storage, [file for file in (*written, *freed) if file in killed.files])
         return len(written)
     raise EnvironmentFault(
-        f"a running fetch reuses stored records of {crawl} that are being moved",
-        "Wait for its end, then run this again: it continues where it stopped.",
+        f"a running fetch reuses stored records of {crawl}, so the purge cannot move them now",
+        "Wait for the end of that fetch, then run the command again: it continues where it stopped.",
     )
 
 

@@ -155,8 +155,9 @@ class Adding:
     def _refuse_changed(self) -> None:
         if self._read_stored_digests() != self._stored_digests:
             raise EnvironmentFault(
-                f"another process changed {self._target.definition} meanwhile",
-                "Its captures are kept, and some of this file may be added. Run this again.",
+                f"another process changed {self._target.definition} meanwhile, so not all captures of the file were "
+                "added",
+                "The captures of the other process are kept. Run the command again.",
             )
 
     def _unless_changed(self, crawl: str) -> Iterator[pa.RecordBatch]:

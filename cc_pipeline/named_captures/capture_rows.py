@@ -15,9 +15,9 @@ from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.paths import WarcFile, current_key, parse_arc_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import DataFault, UserInputError
-from cc_pipeline.index.archive_rows import is_arc
 from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.locator import NAMED_CAPTURES
+from cc_pipeline.index.shards import is_arc
 from cc_pipeline.named_captures.reading import Chunk, RejectedRows
 from cc_pipeline.records.range_plan import MAX_RECORD_BYTES
 
@@ -99,9 +99,9 @@ class CaptureRowParser:
     def _parse_request(self, row: Mapping[str, Any]) -> dict[str, Any]:
         text, fetch_time, crawl = _text(row.get("url")), _moment(row.get("fetch_time")), row.get("crawl")
         if text is None:
-            raise _InvalidRow("it has neither a location (file and offset) nor a URL")
+            raise _InvalidRow("the row has neither a location (file and offset) nor a URL")
         if fetch_time is None and crawl is None:
-            raise _InvalidRow(f"it has no location, and {text[:200]} has neither a time nor a crawl")
+            raise _InvalidRow(f"the row has no location, and its URL {text[:200]} has neither a time nor a crawl")
         crawl_id = None if crawl is None else _crawl(crawl)
         if crawl_id is not None and not self._is_crawl_known(crawl_id):
             raise _InvalidRow(f"the source has no crawl {crawl_id}")
@@ -190,7 +190,7 @@ def _number(label: str, value: Any, minimum: int, maximum: int) -> int:
     except (TypeError, ValueError, OverflowError):
         number = None
     if number is None or (isinstance(value, float) and value != number):
-        raise _InvalidRow(f"the {label} {str(value)[:50]!r} is no number")
+        raise _InvalidRow(f"the {label} {str(value)[:50]!r} is no whole number")
     if not minimum <= number <= maximum:
         raise _InvalidRow(
             f"the {label} {number} is " + ("negative" if number < 0 else f"not between {minimum} and {maximum}")

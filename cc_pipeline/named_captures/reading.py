@@ -103,9 +103,9 @@ def match_columns(file_columns: Iterable[str], column_names: Mapping[str, str], 
             matched[column] = name
     if not ({"warc_filename", "warc_record_offset"} <= matched.keys() or "url" in matched):
         raise UserInputError(
-            f"{file_name} has neither locations (file and offset) nor URLs; its columns are "
-            f"{', '.join(columns[:_MAX_SHOWN_COLUMNS])}. "
-            "Map them: --column warc_filename=NAME --column warc_record_offset=NAME"
+            f"{file_name} has no column of locations (file and offset) or URLs; its columns are "
+            f"{', '.join(columns[:_MAX_SHOWN_COLUMNS])}. Say which columns these are: --column warc_filename=NAME "
+            "--column warc_record_offset=NAME"
         )
     return matched
 
@@ -157,7 +157,7 @@ def _read_text(
     while chunk := list(islice(rows, _CHUNK_ROWS)):
         for place, row in enumerate(chunk):
             if len(row) != len(header):
-                wrong.add(number + place, f"it has {len(row)} columns where the first line has {len(header)}")
+                wrong.add(number + place, f"the row has {len(row)} columns, and the first line has {len(header)}")
                 chunk[place] = [""] * len(header)
         yield number, len(chunk), {name: [row[position] for row in chunk] for name, position in places.items()}
         number += len(chunk)
@@ -187,6 +187,6 @@ def _object(line: str, number: int, wrong: RejectedRows) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         document = error
     if not isinstance(document, dict):
-        wrong.add(number, "the line has no JSON object")
+        wrong.add(number, "the line is no JSON object")
         return {}
     return document | {"timestamp": cdxj[2]} if cdxj else document

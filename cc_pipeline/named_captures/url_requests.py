@@ -59,7 +59,7 @@ class UrlRequests:
             for row in rows:
                 crawl = row["crawl"] or next(iter(self._likely_crawls(row["fetch_time"])), None)
                 if crawl is None:
-                    wrong.add(row["row"], f"no crawl was made about {row['fetch_time']:%Y-%m-%d}")
+                    wrong.add(row["row"], f"no crawl was made at that time ({row['fetch_time']:%Y-%m-%d})")
                 else:
                     rows_with_crawl.append(row | {"crawl": crawl})
             requests.add(pa.Table.from_pylist(rows_with_crawl, REQUEST_SCHEMA))

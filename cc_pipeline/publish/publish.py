@@ -59,8 +59,8 @@ def publish_warehouse(workspace: Workspace) -> Publication:
     settings, lake = workspace.settings, workspace.lake
     if settings.publish == "none":
         raise UserInputError(
-            "this home publishes no cc.duckdb: CC_PIPELINE_PUBLISH is none. Publish on the host that does, or set it "
-            "to views or copy here"
+            "this home writes no cc.duckdb: CC_PIPELINE_PUBLISH is none. Use the cc.duckdb of another home of this "
+            "lake, or set CC_PIPELINE_PUBLISH to views or copy here"
         )
     copied = settings.publish == "copy"
     with locked(settings.home / _LOCK), lake.hold_versions():
@@ -96,7 +96,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
             build_digest=compute_build_digest(workspace),
         )
         for name, problem in published.left_out.items():
-            _LOG.warning("cc.duckdb has nothing of the extension %s: %s", name, problem)
+            _LOG.warning("cc.duckdb has no views and macros of the extension %s, which failed: %s", name, problem)
         if is_shared and copied:
             unpin(workspace.place, settings.home)
         elif is_shared:
@@ -234,8 +234,10 @@ def _find_purged_slices(workspace: Workspace) -> list[Slice]:
     for purge in leases_of(workspace.storage, PURGES)[0]:
         if purge.targets is None:
             raise EnvironmentFault(
-                f"a purge is under way, and its lease {purge.key} cannot be read",
-                "cc.duckdb is unchanged. Run it again after the purge; a lease without a time ends after a day.",
+                f"cc.duckdb was not published: a purge is running, and its lease {purge.key} (which names its targets) "
+                "cannot be read",
+                "cc.duckdb is unchanged. Run the command again after the purge. A lease without a time ends after a "
+                "day.",
             )
         slugs |= purge.targets
     return [slice_ for slice_ in PARSE.list_slices(workspace.lake) if slice_.partition.target in slugs] if slugs else []
@@ -282,7 +284,7 @@ def find_publication_lag(workspace: Workspace) -> PublicationLag | None:
             {build_digest for *_, build_digest in rows},
         )
     except FileNotFoundError:
-        fault = f"{settings.published_path} is not there"
+        fault = f"{settings.published_path} does not exist"
     except (OSError, duckdb.Error) as error:
         # an unreadable file is replaced
         since, fault = None, f"{settings.published_path} cannot be read: {error}"

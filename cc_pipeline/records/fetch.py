@@ -7,7 +7,6 @@ Captures come in the order of their files and are processed in groups, so that m
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,20 +17,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.records.fetch_run import FetchRun, Halt, Progress
+from cc_pipeline.records.capture_states import Halt
+from cc_pipeline.records.fetch_run import FetchRun, Progress
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, LocationIndex
-from cc_pipeline.records.outcomes import HELD_COLUMNS
-from cc_pipeline.records.range_plan import Order, group_by_file
-from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.records.segments import Row, SegmentWriter, adopt, retire_journals, segment_head
+from cc_pipeline.records.orders import Order
+from cc_pipeline.records.range_plan import group_by_file
+from cc_pipeline.records.schema import HELD_SCHEMA, RECORD_SCHEMA
+from cc_pipeline.records.segments import Row, SegmentWriter, adopt, segment_head
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.verification import ExpectedRecord
 from cc_pipeline.settings.source_addresses import BETWEEN_PLACES
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.named_files import NamedPlaces
 
-#: The columns of the records table that decide whether and how a row is reused.
-HELD_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in HELD_COLUMNS])
 _FOREIGN_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in (*PLACE_NAME, "stored_file")])
 #: Journal rows held as Python objects at a time.
 _BATCH = 5_000
@@ -47,14 +45,13 @@ class RecordsResult:
     ``fetched`` captures are good ones read in this run. ``answered``: the source gave something final for a capture, or
     no request was sent; ``has_asked_source`` says whether one was sent. ``outcomes`` counts rows, ``notes`` are
     sentences about several places. ``known_good_records`` has one known-good record of each place that gave one.
-    ``unchanged`` captures were requested again and did not change. Call ``retire_result_journals`` after the rows were
-    committed."""
+    ``unchanged`` captures were requested again and did not change. Retire the journals of ``settled`` files
+    (``retire_journals``) after the rows were committed."""
 
     reused: int
     adopted: int
     requests: int
     bytes: int
-    seconds: float
     files: tuple[str, ...]
     stored: frozenset[str]
     settled: tuple[str, ...]
@@ -125,7 +122,6 @@ def fetch_planned(
     """
     crawl, options, planned_count = order.crawl, order.options, len(planned.places)
     files = sum(1 for _ in planned.places.files) if planned_count > options.group else 0
-    run = FetchRun(transport, crawl, options, progress, planned_count, files, halt)
     info = {
         "software": options.software,
         "format": "WARC File Format 1.0",
@@ -137,48 +133,41 @@ def fetch_planned(
     writer = SegmentWriter(
         storage, crawl, order.commit, lambda kind, name: segment_head(kind, name, info), options.rotation
     )
-    started = time.monotonic()
+    run = FetchRun(transport, crawl, options, writer, progress, planned_count, files, halt)
     stats_before = replace(transport.stats, served=transport.stats.served.copy())
-    reused = adopted = 0
-    outcomes: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     stored: set[str | None] = set()
     held_rows, left_rows = MergeReader(planned.stored_rows), MergeReader(planned.journaled_rows)
     try:
-        for group, is_last in _mark_last(group_by_file(planned.captures, options.group)):
-            run.begin(group)
+        for group in group_by_file(planned.captures, options.group):
             end = tuple(group.column(name)[-1].as_py() for name in PLACE_NAME)
-            counts = run.take(_rows(held_rows.upto(*end)), _rows(left_rows.upto(*end)))
-            reused, adopted = reused + counts[0], adopted + counts[1]
-            run.fetch(writer)
-            # captures without an answer are carried on up to one group, so that memory stays flat
-            if is_last or run.carried > options.group:
-                run.finish(writer)
-            run.conclude()
-            for batch in run.outcomes.batches():
-                outcomes.update(batch.column("outcome").to_pylist())
+            outcomes = run.fetch_group(group, _rows(held_rows.upto(*end)), _rows(left_rows.upto(*end)))
+            for batch in outcomes.batches():
+                counts.update(batch.column("outcome").to_pylist())
                 stored.update(pc.unique(batch.column("stored_file")).to_pylist())
                 keep(batch)
+            # two groups would double peak memory
+            del outcomes
     finally:
         writer.close()
     if halt is not None:
         # reports the last refusal too
         halt(run.retry_policy.is_refused)
     return RecordsResult(
-        reused=reused,
-        adopted=adopted,
+        reused=run.reused,
+        adopted=run.adopted,
         requests=transport.stats.requests - stats_before.requests,
         bytes=transport.stats.bytes - stats_before.bytes,
-        seconds=time.monotonic() - started,
         files=tuple(writer.files),
         stored=frozenset(name for name in stored if name is not None),
         settled=tuple(writer.files),
         fetched=run.fetched,
         answered=run.answered,
         has_asked_source=run.has_asked_source,
-        outcomes=outcomes,
+        outcomes=counts,
         notes=_mirror_notes(transport, stats_before.served),
         known_good_records=run.known_good_records,
-        unchanged=run.unchanged + run.outcomes.unchanged,
+        unchanged=run.unchanged,
     )
 
 
@@ -189,14 +178,6 @@ def _mirror_notes(transport: Transport | NamedPlaces, served_before: Counter[str
     mirrors = {place: count for place, count in served.items() if place != transport.sources[0]}
     notes = [f"{count:,} answers came from the mirror {place}" for place, count in mirrors.items()]
     return (*notes, *stats.differing.values())
-
-
-def retire_result_journals(storage: RecordStorage, result: RecordsResult) -> None:
-    """Retires the journals of files whose records are all in the lake. Call it after the result's rows were committed.
-
-    A file of a killed run that also has records of other targets keeps its journal until those are in the lake too.
-    """
-    retire_journals(storage, result.settled)
 
 
 class KilledRunRecords:
@@ -270,16 +251,6 @@ class MergeReader:
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
     for batch in batches:
         yield from batch.to_pylist()
-
-
-def _mark_last(groups: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
-    previous: pa.Table | None = None
-    for group in groups:
-        if previous is not None:
-            yield previous, False
-        previous = group
-    if previous is not None:
-        yield previous, True
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:

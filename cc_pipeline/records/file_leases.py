@@ -115,7 +115,8 @@ class FileLease:
                 self._storage.transport.put(self.key, json.dumps(content).encode())
             except OSError as error:
                 raise PlaceFault(
-                    f"{self.key} cannot be written: {error.strerror or error}", "Check the place and its free space."
+                    f"{self.key} cannot be written: {error.strerror or error}",
+                    "Check that the lake can be written to and has free space.",
                 ) from error
             self._expires = expires
 
@@ -131,7 +132,7 @@ class FileLease:
             raise LeaseExpired(
                 f"this run was suspended for so long that its lease {self.key} expired: maintenance may have deleted "
                 "files that it needs, or a purge may have started, so it commits nothing more",
-                "Run it again: it adopts the records that were fetched.",
+                "Run it again: fetched records are kept and used.",
             )
 
     def end(self) -> None:

@@ -13,22 +13,13 @@ from cc_pipeline.capture_columns import NO_STATUS, RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.records.range_plan import FIRST_READ, MAX_RECORD_BYTES, longer
-from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.schema import FILLED_COLUMNS, OUTCOME_COLUMNS, RECORD_SCHEMA
 from cc_pipeline.records.segments import Row
 from cc_pipeline.records.verification import PARSER, VerificationResult
 
 #: The WARC file and the offset in it: the name of a capture within its crawl.
 Name = tuple[str, int]
 
-#: Columns with the outcome of a capture, whichever target requested it.
-_OUTCOME_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if name not in RECORD_KEY_NAMES)
-#: Columns that a record fills if the index has no value (the ARC years), or the user named only a location.
-_FILLED = (
-    "fetch_time", "fetch_status", "content_digest", "content_mime_type", "url", "url_surtkey", "domain",
-    "warc_record_length",
-)  # fmt: skip
-#: Columns of the records table that decide whether and how a row is reused.
-HELD_COLUMNS = ("warc_filename", "warc_record_offset", *_FILLED, *_OUTCOME_COLUMNS)
 #: Values for an index row without a location, since the key columns of the table are never null.
 NO_LOCATION = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
 #: Reasons that depend on our options or code, so that the verdict may change: such final outcomes are not kept.
@@ -48,7 +39,6 @@ class Outcomes:
         self.by_name: dict[Name, Row] = {}
         self.columns: dict[str, list[Any]] = {name: _values(captures.column(name)) for name in RECORD_KEY_NAMES}
         self._rows = captures.num_rows
-        self._carried = 0
         self._rounds: dict[Name, int] = {}
         self._previous: dict[Name, Row] = {}
         self._lost_now: set[Name] = set()
@@ -76,34 +66,14 @@ class Outcomes:
         return True
 
     def rows_to_fetch(self) -> list[int]:
-        """Returns the rows, one for each capture, that have no outcome yet, except those of carried captures."""
-        return [row for name, row in self.first_rows.items() if row >= self._carried and name not in self.by_name]
+        """Returns the rows, one for each capture, that have no outcome yet."""
+        return [row for name, row in self.first_rows.items() if name not in self.by_name]
 
-    def rows_without(self) -> list[int]:
-        """Returns all rows that have no outcome yet, also several of one capture."""
-        return [row for row in range(self._rows) if self.name(row) not in self.by_name]
-
-    def carried_on(self, captures: pa.Table) -> Outcomes:
-        """Returns the outcomes of the next group, ``captures``, which starts with the rows that have no outcome yet.
-        This object is unusable afterwards."""
-        carried = len(self.rows_without())
-        # free the old group first: two groups would double peak memory
-        for ended in (self.by_name, self.first_rows, self.columns):
-            ended.clear()
-        following = Outcomes(captures)
-        following._carried = carried
-        following._grown = {name: length for name, length in self._grown.items() if name in following.first_rows}
-        following._rounds = {name: rounds for name, rounds in self._rounds.items() if name in following.first_rows}
-        following._previous = {name: row for name, row in self._previous.items() if name in following.first_rows}
-        return following
-
-    def take(
-        self, rows: Iterable[Row], usable: Callable[[Row], bool], stays: Callable[[Row], bool] | None = None
-    ) -> int:
+    def take(self, rows: Iterable[Row], usable: Callable[[Row], bool], stays: Callable[[Row], bool]) -> int:
         """Takes the outcome of ``rows`` that are ``usable`` and have stored bytes or are final; returns for how many
         captures.
 
-        Of the other rows it stores the number of rounds, and the rows that ``stays`` accepts (default: final ones).
+        Of the other rows it stores the number of rounds, and the rows that ``stays`` accepts.
         These stay if nothing better comes. A loss that was recorded with another length is ignored.
         """
         taken_count = 0
@@ -117,7 +87,7 @@ class Outcomes:
             if row.get("is_final") is False:
                 self._rounds[name] = max(self._rounds.get(name, 0), row.get("unsuccessful_runs") or 0)
             if not usable(row) or (row["stored_file"] is None and not row.get("is_final")):
-                if (stays or is_settled)(row):
+                if stays(row):
                     self._previous[name] = self._stored_outcome(row)
                 continue
             self.by_name[name] = self._stored_outcome(row)
@@ -136,7 +106,7 @@ class Outcomes:
 
     @staticmethod
     def _stored_outcome(row: Row) -> Row:
-        return {key: _plain(row.get(key)) for key in (*_OUTCOME_COLUMNS, *_FILLED)}
+        return {key: _plain(row.get(key)) for key in (*OUTCOME_COLUMNS, *FILLED_COLUMNS)}
 
     def set_aside(self, row: int, outcome: Row, *, settled: bool) -> bool:
         """Gives the capture in ``row`` an outcome that is not ``fetched``, and returns whether it did. A previous
@@ -175,25 +145,24 @@ class Outcomes:
         self.set_aside(row, _outcome("missing", reason, detail, attempts), settled=settled)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields one row per capture that has an outcome, in the captures' order (``RECORD_SCHEMA``). Their
-        ``unsuccessful_runs`` do not count this run yet."""
-        finished_rows = [row for row in range(self._rows) if self.name(row) in self.by_name]
-        for start in range(0, len(finished_rows), _BATCH):
-            rows = [self._row(row) for row in finished_rows[start : start + _BATCH]]
+        """Yields one row per capture, in their order (``RECORD_SCHEMA``). Their ``unsuccessful_runs`` do not count this
+        run yet."""
+        for start in range(0, self._rows, _BATCH):
+            rows = [self._row(row) for row in range(start, min(start + _BATCH, self._rows))]
             yield pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
 
     def _row(self, row: int) -> Row:
         name = self.name(row)
         values: Row = {key: self.columns[key][row] for key in RECORD_KEY_NAMES}
         outcome = self.by_name[name]
-        for key in _OUTCOME_COLUMNS:
+        for key in OUTCOME_COLUMNS:
             values[key] = outcome[key]
         if values["is_final"] is False:
             values["unsuccessful_runs"] = self._rounds.get(name, 0)
         values["fetch_time"] = _plain(values["fetch_time"])
         if values["fetch_status"] == NO_STATUS:
             values["fetch_status"] = None
-        for key in _FILLED:
+        for key in FILLED_COLUMNS:
             if values[key] is None:
                 values[key] = outcome[key]
         for key, nothing in NO_LOCATION.items():
@@ -258,7 +227,7 @@ def outcome_of(verdict: VerificationResult, attempts: int, place: str) -> Row:
 
 
 def _outcome(word: str, reason: str | None, detail: str | None, attempts: int) -> Row:
-    row: Row = dict.fromkeys((*_OUTCOME_COLUMNS, *_FILLED))
+    row: Row = dict.fromkeys((*OUTCOME_COLUMNS, *FILLED_COLUMNS))
     row |= {"outcome": word, "reason": reason, "detail": detail, "attempts": attempts}
     row |= {"fetched_at": _milliseconds(datetime.now(UTC)), "parser": PARSER}
     return row

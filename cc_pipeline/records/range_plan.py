@@ -5,18 +5,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline import SOFTWARE
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.records.known_good import Search
-from cc_pipeline.records.segments import DEFAULT_ROTATION
 from cc_pipeline.transport.pieces import PIECE
 
 #: Maximum compressed bytes of a record. Common Crawl's stay below 10 MiB; a larger length field is an error.
@@ -27,8 +24,8 @@ SHORT_RANGE = 8 << 20
 FIRST_READ = 64 << 10
 #: The factor by which the next read grows if a record is longer.
 _GROWS = 8
-#: Sums of offsets must stay below this to be 64-bit integers.
-_FARTHEST = 1 << 61
+#: A file: its name, or its number.
+_File = TypeVar("_File", str, int)
 #: Captures whose cost is estimated at a time, in whole files if they fit.
 _PRICED = 1 << 17
 
@@ -95,32 +92,41 @@ def plan_ranges(
     offsets = captures.column("warc_record_offset").to_pylist()
     lengths = captures.column("warc_record_length").to_pylist()
     row_numbers = range(captures.num_rows) if rows is None else rows
-    order = sorted(
+    places = sorted(
         (keys[row], offsets[row], lengths[row] or FIRST_READ, lengths[row] is None, row)
         for row in row_numbers
         if usable(keys[row], offsets[row], lengths[row])
     )
-    ranges: list[PlannedRange] = []
-    key: str | None = None
+    return [
+        PlannedRange(key, start, stop - start, tuple(members))
+        for key, start, stop, members in _join_places(places, bounds)
+    ]
+
+
+def _join_places(
+    places: Iterable[tuple[_File, int, int, bool, int]], bounds: Coalescing
+) -> Iterator[tuple[_File, int, int, list[int]]]:
+    """Joins places in their order (file, offset, length, whether that is unknown, row) to ranges (file, start, end,
+    rows)."""
+    file: _File | None = None
     start = stop = 0
     has_open_ended = False
     members: list[int] = []
-    for next_key, offset, length, is_open_ended, row in order:
+    for next_file, offset, length, is_open_ended, row in places:
         end = offset + length
         # records overlap only in an index with wrong offsets: even then a range must not grow without bound
-        joins = next_key == key and (
+        joins = next_file == file and (
             end <= stop or bounds.joins(end - start, offset - stop, is_open_ended or has_open_ended)
         )
         if not joins:
-            if key is not None:
-                ranges.append(PlannedRange(key, start, stop - start, tuple(members)))
-            key, start, stop, has_open_ended, members = next_key, offset, offset, False, []
+            if file is not None:
+                yield file, start, stop, members
+            file, start, stop, has_open_ended, members = next_file, offset, offset, False, []
         members.append(row)
         has_open_ended = has_open_ended or is_open_ended
         stop = max(stop, end)
-    if key is not None:
-        ranges.append(PlannedRange(key, start, stop - start, tuple(members)))
-    return ranges
+    if file is not None:
+        yield file, start, stop, members
 
 
 def split_range(planned: PlannedRange, offsets: Sequence[int], lengths: Sequence[int], size: int) -> list[PlannedRange]:
@@ -202,27 +208,6 @@ def longer(length: int) -> int:
     return min(length * _GROWS, MAX_RECORD_BYTES)
 
 
-def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchEstimate:
-    """Estimates the cost of reading ``ranges``. Captures that several rows name are counted once."""
-    distinct = set()
-    offsets = captures.column("warc_record_offset").to_pylist()
-    lengths = captures.column("warc_record_length").to_pylist()
-    record_bytes = 0
-    for planned in ranges:
-        for row in planned.rows:
-            name = (planned.key, offsets[row])
-            if name not in distinct:
-                distinct.add(name)
-                record_bytes += lengths[row] or FIRST_READ
-    return FetchEstimate(
-        captures=len(distinct),
-        files=len({planned.key for planned in ranges}),
-        requests=len(ranges),
-        bytes=sum(planned.length for planned in ranges),
-        record_bytes=record_bytes,
-    )
-
-
 def price_of_all(captures: Iterable[pa.RecordBatch]) -> FetchEstimate:
     """Estimates the cost of any number of captures, which come in the order of file and offset."""
     return sum(map(price_of, group_by_file(captures, _PRICED)), FetchEstimate(0, 0, 0, 0, 0))
@@ -231,38 +216,21 @@ def price_of_all(captures: Iterable[pa.RecordBatch]) -> FetchEstimate:
 def price_of(captures: pa.Table, coalescing: Coalescing | None = None) -> FetchEstimate:
     """Estimates the cost of fetching every one of ``captures``, also those whose records are stored already.
 
-    The result equals ``price_ranges`` of ``plan_ranges``, but it is computed in columns: a slice may have a million
-    captures, and every plan estimates it. Captures that lie close form a group. Only a group longer than the span of a
-    range is planned capture by capture.
+    The result is the cost of ``plan_ranges``, from columns: a slice may have a million captures. Captures that several
+    rows name are counted once.
     """
-    bounds = coalescing or Coalescing()
     files, offsets, lengths, are_open_ended = _places(captures)
-    if not len(files):
-        return FetchEstimate(0, 0, 0, 0, 0)
-    if int(offsets.max()) > _FARTHEST // len(files):
-        # offsets of a wrong index would overflow the arithmetic below
-        return price_ranges(plan_ranges(captures, bounds), captures)
-    ends = _furthest(files, offsets + lengths)
-    is_boundary = (files[1:] != files[:-1]) | (offsets[1:] - ends[:-1] > bounds.gap)
-    first = np.flatnonzero(np.concatenate(([True], is_boundary)))
-    last = np.concatenate((first[1:], [len(files)])) - 1
-    sizes = ends[last] - offsets[first]
-    requests, size = len(first), int(sizes.sum())
-    max_sizes = np.where(np.logical_or.reduceat(are_open_ended, first), min(bounds.span, PIECE), bounds.span)
-    for group in np.flatnonzero(sizes > max_sizes):
-        group_rows = slice(int(first[group]), int(last[group]) + 1)
-        ranges = _split(
-            offsets[group_rows].tolist(), lengths[group_rows].tolist(), are_open_ended[group_rows].tolist(), bounds
-        )
-        requests += len(ranges) - 1
-        size += sum(ranges) - int(sizes[group])
-    distinct = np.concatenate(([True], (files[1:] != files[:-1]) | (offsets[1:] != offsets[:-1])))
+    columns = (column.tolist() for column in (files, offsets, lengths, are_open_ended))
+    places = zip(*columns, range(len(files)), strict=True)
+    sizes = [stop - start for _, start, stop, _ in _join_places(places, coalescing or Coalescing())]
+    is_distinct = np.ones(len(files), bool)
+    is_distinct[1:] = (files[1:] != files[:-1]) | (offsets[1:] != offsets[:-1])
     return FetchEstimate(
-        captures=int(distinct.sum()),
+        captures=int(is_distinct.sum()),
         files=len(np.unique(files)),
-        requests=requests,
-        bytes=size,
-        record_bytes=int(lengths[distinct].sum()),
+        requests=len(sizes),
+        bytes=sum(sizes),
+        record_bytes=int(lengths[is_distinct].sum()),
     )
 
 
@@ -284,31 +252,6 @@ def _places(captures: pa.Table) -> tuple[Any, Any, Any, Any]:
     order = np.lexsort(places[::-1])
     files, offsets, lengths, are_open_ended = (column[order] for column in places)
     return files, offsets, lengths, are_open_ended
-
-
-def _furthest(files: Any, ends: Any) -> Any:
-    """Returns, for each place, the last end up to it in its file: records overlap only in a wrong index."""
-    if not len(files):
-        return ends
-    # files are in order, so a running maximum over shifted files is one within each file
-    file_shift = files * (int(ends.max()) + 1)
-    return np.maximum.accumulate(ends + file_shift) - file_shift
-
-
-def _split(
-    offsets: Sequence[int], lengths: Sequence[int], are_open_ended: Sequence[bool], bounds: Coalescing
-) -> list[int]:
-    """Returns the lengths of the ranges that read the places of one file, which are in order."""
-    start, stop, has_open_ended = offsets[0], offsets[0] + lengths[0], are_open_ended[0]
-    sizes = []
-    for offset, length, is_open_ended in zip(offsets[1:], lengths[1:], are_open_ended[1:], strict=True):
-        end = offset + length
-        if end <= stop or bounds.joins(end - start, offset - stop, is_open_ended or has_open_ended):
-            stop, has_open_ended = max(stop, end), has_open_ended or is_open_ended
-        else:
-            sizes.append(stop - start)
-            start, stop, has_open_ended = offset, end, is_open_ended
-    return [*sizes, stop - start]
 
 
 def check_budget(
@@ -342,44 +285,3 @@ def check_budget(
         f"more than the {limits} allowed. Located captures are kept. To allow it, set {settings}, or run the command "
         "with --yes"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class RecordOptions:
-    """Options of a fetch. ``fail_on_digest``: a payload whose digest differs from the index is quarantined; otherwise
-    the difference is only noted.
-
-    ``group`` is the number of captures processed at a time, in whole files of the source if they fit; it bounds memory.
-    ``tries`` is the number of requests for bytes that are not the expected record. After ``give_up_after`` ranges in a
-    row without an answer no more are requested, because then the source fails and not the data.
-    ``has_known_good_record``: the source gave a known-good record within a day. If it did not and gives none now,
-    ``search`` says where to look for one before anything counts as lost (``known_good.py``). ``retry_settled`` requests
-    quarantined and missing captures again, ``retry_mismatched`` those whose payload digest differs from the index;
-    their stored records stay if nothing better comes. ``forget_settled``: final outcomes become pending if nothing
-    comes. ``rotation`` is the size of a stored file in bytes. ``examiners`` is the number of threads that inflate and
-    verify (0: the caller's own); ``None`` leaves one core for fetching and one for storing."""
-
-    fail_on_digest: bool = False
-    group: int = 50_000
-    tries: int = 3
-    give_up_after: int = 25
-    has_known_good_record: bool = False
-    search: Search = field(default_factory=Search)
-    retry_settled: bool = False
-    retry_mismatched: bool = False
-    forget_settled: bool = False
-    rotation: int = DEFAULT_ROTATION
-    examiners: int | None = None
-    coalescing: Coalescing = field(default_factory=Coalescing)
-    software: str = SOFTWARE
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """One fetch of a crawl: ``commit`` names the new files and must be unused, ``plan`` (a digest) goes into their
-    warcinfo."""
-
-    crawl: str
-    commit: str
-    plan: str = ""
-    options: RecordOptions = field(default_factory=RecordOptions)

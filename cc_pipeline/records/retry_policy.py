@@ -103,10 +103,9 @@ class FetchRetryPolicy:
     (:meth:`add_ranges`).
     """
 
-    def __init__(self, ranges: Sequence[PlannedRange], give_up_after: int, files: int = 0) -> None:
+    def __init__(self, give_up_after: int, files: int = 0) -> None:
         self.files: dict[str, FileState] = {}
         self._files_in_all = files
-        self.add_ranges(ranges)
         self.any_good = False
         self.last: RangeFault | None = None
         self._give_up_after = give_up_after
@@ -121,12 +120,12 @@ class FetchRetryPolicy:
             state = self.files.setdefault(key, FileState(_EXTRA))
             state.extra += count // _RANGES_AN_EXTRA
 
-    def tries(self, key: str, max_tries: int = MAX_TRIES) -> int:
-        """Grants tries for a range of ``key``, at most ``max_tries``; :meth:`give_back` returns the ones not needed."""
+    def tries(self, key: str) -> int:
+        """Grants tries for a range of ``key``; :meth:`give_back` returns the ones not needed."""
         state = self.files[key]
         if state.good:
-            return max_tries
-        extra_tries = max(0, min(max_tries - 1, _UNPROVEN_TRIES, state.extra - _FOR_THE_END))
+            return MAX_TRIES
+        extra_tries = max(0, min(_UNPROVEN_TRIES, state.extra - _FOR_THE_END))
         state.extra -= extra_tries
         return 1 + extra_tries
 
@@ -222,5 +221,8 @@ class FetchRetryPolicy:
     def skip_reason(self) -> tuple[str, str]:
         """Returns the reason and detail for planned ranges that were not requested."""
         if self.last is None:
-            return FaultKind.NOT_FOUND.value, "not asked for: nothing else of its file is as promised"
-        return self.last.kind.value, f"not asked for: what was, failed, the last with: {self.last.detail}"
+            return FaultKind.NOT_FOUND.value, "not requested: no other range of its file could be verified"
+        return (
+            self.last.kind.value,
+            f"not requested: other ranges of its file failed, the last with: {self.last.detail}",
+        )

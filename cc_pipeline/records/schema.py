@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from cc_pipeline.capture_columns import KEY_NAMES, RECORD_KEY_COLUMNS, TIMESTAMP
+from cc_pipeline.capture_columns import KEY_NAMES, RECORD_KEY_COLUMNS, RECORD_KEY_NAMES, TIMESTAMP
 from cc_pipeline.columns import Column, schema_of
 
 #: The outcome of a planned capture. ``fetched``: bytes read, verified and stored. ``quarantined``: the bytes read are
@@ -55,6 +55,17 @@ RECORD_COLUMNS: Final = (
     Column("served_by", pa.string(), "Source or mirror that returned the bytes"),
 )
 RECORD_SCHEMA: Final = schema_of(RECORD_COLUMNS)
+#: Columns with the outcome of a capture, whichever target requested it.
+OUTCOME_COLUMNS: Final = tuple(name for name in RECORD_SCHEMA.names if name not in RECORD_KEY_NAMES)
+#: Columns that a record fills if the index has no value (the ARC years), or the user named only a location.
+FILLED_COLUMNS: Final = (
+    "fetch_time", "fetch_status", "content_digest", "content_mime_type", "url", "url_surtkey", "domain",
+    "warc_record_length",
+)  # fmt: skip
+#: The columns of the records table that decide whether and how a row is reused.
+HELD_SCHEMA: Final = pa.schema(
+    [RECORD_SCHEMA.field(name) for name in ("warc_filename", "warc_record_offset", *FILLED_COLUMNS, *OUTCOME_COLUMNS)]
+)
 #: The columns that a parse reads: where the bytes are, or why there are none, and the columns that its page repeats.
 PARSED_SCHEMA: Final = pa.schema(
     [

@@ -40,6 +40,11 @@ _MISSING_SIZE = -1
 _UNKNOWN_SIZE = (1 << 63) - 1
 
 
+def is_crawl_folder(name: str) -> bool:
+    """Whether a crawl may have a folder of this name."""
+    return _CRAWL.match(name) is not None
+
+
 class RecordStorage:
     """The stored records of one lake.
 
@@ -64,7 +69,7 @@ class RecordStorage:
 
     def folder(self, crawl: str) -> str:
         """Returns the key prefix of a crawl's files, without a slash at its end."""
-        if not _CRAWL.match(crawl):
+        if not is_crawl_folder(crawl):
             raise UserInputError(f"{crawl!r} cannot name a folder")
         return f"records/{crawl}"
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from cc_pipeline.errors import DataFault, PlaceFault, UserInputError
+from cc_pipeline.errors import DataFault, PlaceFault
 from cc_pipeline.locks import is_plausible
 from cc_pipeline.records.file_leases import is_orphaned_part_file, list_active_leases
 from cc_pipeline.records.segments import SUFFIXES, delete_committed
-from cc_pipeline.records.storage import JOURNAL_SUFFIX, PLANS, RecordStorage
+from cc_pipeline.records.storage import JOURNAL_SUFFIX, PLANS, RecordStorage, is_crawl_folder
 from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange
@@ -46,7 +46,8 @@ def note(storage: RecordStorage, crawl: str, files: Iterable[str], now: float) -
         storage.transport.put(key, json.dumps({"files": file_names}).encode())
     except OSError as error:
         raise PlaceFault(
-            f"{key} cannot be written: {error.strerror or error}", "Check the place and its free space."
+            f"{key} cannot be written: {error.strerror or error}",
+            "Check that the lake can be written to and has free space.",
         ) from error
 
 
@@ -124,12 +125,9 @@ class SweepResult:
 
 def crawls_with_files(storage: RecordStorage) -> list[str]:
     """Returns the crawls that have a folder of stored files, whether rows name any of them or not."""
-    names = {
-        stored_file.key.split("/")[1]
-        for stored_file in storage.transport.listing("records/")
-        if stored_file.key.count("/") > 1
-    }
-    return sorted(name for name in names if _is_crawl(storage, name))
+    keys = (stored_file.key for stored_file in storage.transport.listing("records/"))
+    names = {key.split("/")[1] for key in keys if key.count("/") > 1}
+    return sorted(filter(is_crawl_folder, names))
 
 
 def sweep(
@@ -224,11 +222,13 @@ def _delete(
     # files that only notes without a time mention are noted again, with the current time
     unnoted = [key for key in free if key not in since]
     note(storage, crawl, unnoted, now)
-    due = [
-        stored_file
-        for key, stored_file in free.items()
-        if retention <= 0 or now - _last_needed(stored_file, since.get(key, now), now) >= retention
-    ]
+    due: list[ListedObject] = []
+    for key, stored_file in free.items():
+        last_needed = since.get(key, now)
+        if is_plausible(stored_file.modified, now):
+            last_needed = max(last_needed, stored_file.modified)
+        if retention <= 0 or now - last_needed >= retention:
+            due.append(stored_file)
     for stored_file in due:
         storage.transport.delete(stored_file.key)
     if not notes_too:
@@ -255,17 +255,3 @@ def _delete(
         storage.transport.delete(key)
     delete_committed(storage, crawl, now - RETENTION_SECONDS)
     return SweepResult(len(due), sum(stored_file.size for stored_file in due), len(unnoted))
-
-
-def _last_needed(stored_file: ListedObject, noted_at: float, now: float) -> float:
-    """Returns the time at which a file was last noted as not needed, or its write time if that is later and not in the
-    future."""
-    return max(stored_file.modified, noted_at) if is_plausible(stored_file.modified, now) else noted_at
-
-
-def _is_crawl(storage: RecordStorage, name: str) -> bool:
-    try:
-        storage.folder(name)
-    except UserInputError:
-        return False
-    return True

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.gzip_members import DEFAULT_LIMIT, GZIP_MAGIC, inflate_member
 from cc_pipeline.archive.record import ArchivedRecord, declared, matches
+from cc_pipeline.commoncrawl.crawls import UNRELIABLE_DIGEST_CRAWLS
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import DataFault, DataKind, Kind
 from cc_pipeline.transport.faults import FaultKind
 
 #: Names the reader in the ``parser`` column; raised when reading the same bytes may give another answer.
 PARSER: Final = "cc_pipeline.archive/1"
-
-#: Crawls whose published digests are known to be wrong for part of their records (facts of their announcements):
-#: a mismatch there is noted and never an error.
-KNOWN_BAD_DIGESTS: Final = frozenset({"CC-MAIN-2018-34"})
 
 _CAPTURE_TYPES: Final = frozenset({"response", "revisit", "resource", "conversion", "arc"})
 
@@ -36,6 +34,20 @@ class ExpectedRecord:
     url: str | None
     surtkey: str | None
     digest: str | None
+
+
+def expected_record(row: Mapping[str, Any]) -> ExpectedRecord:
+    """Returns the record that the index predicts for a row of ``captures`` or ``records``."""
+    return ExpectedRecord(
+        crawl=row["crawl"],
+        archive_format=row["archive_format"],
+        key=row["warc_filename"],
+        offset=row["warc_record_offset"],
+        length=row["warc_record_length"] or None,
+        url=row["url"],
+        surtkey=row["url_surtkey"],
+        digest=row["content_digest"],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +123,7 @@ def _compare(
     if check == "mismatch":
         expected_digest = expected.digest or record.declared_digest
         detail = f"payload sha1 is {record.payload_digest}, promised {expected_digest}"
-        if fail_on_digest and expected.crawl not in KNOWN_BAD_DIGESTS:
+        if fail_on_digest and expected.crawl not in UNRELIABLE_DIGEST_CRAWLS:
             return VerificationResult("digest_mismatch", detail, check, record, member, content)
         notes.append(detail)
     notes.extend(record.flags)

@@ -70,7 +70,7 @@ class _AccessByHost:
         self._host = process_settings.source_host
         if self._host and not (_HOST.fullmatch(self._host) and host_of(f"https://{self._host}")):
             # the value is not repeated: it may contain a password
-            raise UserInputError(f"{PREFIX}SOURCE_HOST must name one host, perhaps with a port, and no address")
+            raise UserInputError(f"{PREFIX}SOURCE_HOST must be one host name, such as data.example:8443, and no URL")
 
     def access_for(self, place: str) -> Access:
         """Returns the credentials for a place; none for Common Crawl's own, which need none."""
@@ -86,7 +86,8 @@ class _AccessByHost:
         if len(set(map(_origin, known_places))) > 1:
             raise UserInputError(
                 f"{PREFIX}SOURCE_USER, _PASSWORD or _QUERY is set, but there are several hosts: "
-                f"{BETWEEN_PLACES.join(sorted(known_places))}. Set {PREFIX}SOURCE_HOST to the host that it is for"
+                f"{BETWEEN_PLACES.join(sorted(known_places))}. Set {PREFIX}SOURCE_HOST to the host that gets these "
+                "credentials"
             )
         return _origin(place) == _origin(self._settings.source)
 
@@ -102,7 +103,8 @@ def _access_by_host(env: Mapping[str, str], address: str) -> Access:
         # the parser's message may contain a misplaced password
         line = f" at line {error.lineno}" if isinstance(error, NetrcParseError) else ""
         raise EnvironmentFault(
-            f"{path} cannot be read{line}", "Correct it, or set NETRC to another file (/dev/null for none)."
+            f"the netrc file {path} (passwords by host) cannot be read{line}",
+            "Correct the file, or set NETRC to another file (/dev/null for none).",
         ) from None
     return Access(login[0], login[2] or "") if login else NO_ACCESS
 

@@ -48,7 +48,8 @@ def _storable(place: object) -> str | None:
     if not bad_characters or "://" in text:
         return None
     return (
-        f"is {text!r}; tables cannot be stored under a path that has {' '.join(bad_characters)} in it, choose another"
+        f"is {text!r}; tables cannot be stored under a path with the characters {' '.join(bad_characters)}: choose "
+        "another path"
     )
 
 
@@ -66,11 +67,11 @@ def _seconds(wait: float) -> str | None:
 def _host_names(hosts: tuple[str, ...]) -> str | None:
     # the value is not repeated: it may contain a password
     has_invalid = not all(_HOST_PATTERN.fullmatch(host) for host in hosts)
-    return "takes names of hosts, such as *.aws.cdn.example, and no addresses" if has_invalid else None
+    return "must be host names, such as *.aws.cdn.example, and no URLs" if has_invalid else None
 
 
 def _web_address(address: str) -> str | None:
-    return None if scheme_of(address) in WEB else "is no http:// or https:// address"
+    return None if scheme_of(address) in WEB else "must be an http:// or https:// address"
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,8 +307,9 @@ class Settings:
             if isinstance(extension_values, kind):
                 return extension_values
         raise EnvironmentFault(
-            f"the extension that has {kind.__name__} is not in use here",
-            "cc-pipeline extensions shows why: it is not installed, broken, or left out.",
+            f"the extension with the settings {kind.__name__} is not in use here",
+            "cc-pipeline extensions shows why: the extension is not installed, broken, or left out by "
+            "CC_PIPELINE_WITHOUT.",
         )
 
     def with_values(self, values: object) -> Settings:

@@ -60,7 +60,7 @@ def read_buckets(texts: Iterable[str]) -> Mapping[str, BucketSettings]:
         bucket = host_of(place)
         if scheme_of(place) != "s3" or place.rstrip("/").lower() != f"s3://{bucket}" or not bucket:
             raise UserInputError(
-                f"{PREFIX}S3_PLACES: {redact_address(place)!r} is no bucket; write s3://bucket endpoint=… region=…"
+                f"{PREFIX}S3_PLACES: {redact_address(place)!r} is no bucket; write s3://BUCKET endpoint=… region=…"
             )
         options = dict(_pair(bucket, word) for word in words)
         endpoint = options.get("endpoint")
@@ -82,8 +82,8 @@ def endpoint_problem(endpoint: str) -> str | None:
     if not split_access(endpoint)[1]:
         return None
     return (
-        f"is {redact_address(endpoint)} with credentials in it; give it without, and log in with the AWS tools or "
-        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        f"is {redact_address(endpoint)} with credentials in the address; remove these, and log in with the AWS tools "
+        "or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     )
 
 

@@ -47,7 +47,7 @@ class LocalStore:
 
     def _resolve_key(self, key: str) -> Path:
         if not key or key.startswith("/") or ".." in key.split("/") or "\0" in key:
-            raise UserInputError(f"{key!r} is not a key below {self.root}")
+            raise UserInputError(f"{key!r} is not a path inside {self.root}")
         return Path(self._prefix + key)
 
     def _leads_out(self, path: Path) -> bool:

@@ -46,7 +46,7 @@ def open_store(
     root, own_access = split_access(root)
     if not scheme:
         if not root:
-            raise UserInputError("the place to read from is empty; give a folder, an https:// or an s3:// address")
+            raise UserInputError("the address of the source is empty; give a folder, an https:// or an s3:// address")
         return LocalStore(root, bounded=bounded)
     parts = urlsplit(root)
     if scheme == "file":
@@ -54,7 +54,7 @@ def open_store(
             raise UserInputError(f"{redact_address(root)!r} names another machine; write file:///path")
         return LocalStore(Path(unquote(parts.path)), bounded=bounded)
     if not parts.netloc:
-        raise UserInputError(f"{root!r} names no host or bucket")
+        raise UserInputError(f"{root!r} has no host or bucket")
     if scheme == "s3":
         from cc_pipeline.stores.s3 import S3Store  # noqa: PLC0415
         from cc_pipeline.stores.web import HttpClient  # noqa: PLC0415

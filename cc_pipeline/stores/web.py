@@ -103,7 +103,7 @@ class HttpClient:
         ``url`` is escaped. Raises ``NoAnswer`` if the connection fails before the answer is complete.
         """
         if self._public_only and self.proxy is None and not may_be_public(URL(url, encoded=True).host or ""):
-            raise NoAnswer("redirected", f"{redact_address(url)} is a private network's address")
+            raise NoAnswer("redirected", f"{redact_address(url)} is an address of a private network")
         is_secure = url.startswith("https:") or (self.proxy or "").startswith("https:")
         tls = self._tls() if is_secure else True
         session = self._open()
@@ -168,7 +168,7 @@ class _PublicResolver(aiohttp.ThreadedResolver):
     ) -> list[ResolveResult]:
         addresses = await super().resolve(host, port, family)
         if not all(is_public(address["host"]) for address in addresses):
-            raise NoAnswer("redirected", f"{host} is a name of a private network's address")
+            raise NoAnswer("redirected", f"{host} has an address of a private network")
         return addresses
 
 

@@ -382,6 +382,6 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError) as error:
         raise EnvironmentFault(
-            f"the request budget {path} cannot be used: {error}",
-            "Check that the home can be written to. If the file is damaged, delete it",
+            f"the request budget {path}, which all processes share, cannot be used: {error}",
+            "Check that the home can be written to. If the file is damaged, delete it: it is created again",
         ) from error

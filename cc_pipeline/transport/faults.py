@@ -156,18 +156,18 @@ PERMANENT_KINDS: Final = frozenset(
 
 _ADVICE: Final = {
     FaultKind.FORBIDDEN: "The source refuses requests: wait, lower the rate, and check access rights and credentials",
-    FaultKind.UNAUTHORIZED: "The source does not take the credentials, or wants some: check them, and the clock",
+    FaultKind.UNAUTHORIZED: "The source rejects the credentials, or requires some: check the credentials and the clock",
     FaultKind.THROTTLED: "The source asks for fewer requests: run again later or with a lower rate",
     FaultKind.SERVER_ERROR: "The source has a problem of its own: run again later",
-    FaultKind.REDIRECTED: "Set the source to the address it redirects to, or name that host in CC_PIPELINE_REDIRECTS; "
-    "of a private network only the source and its mirrors are asked",
+    FaultKind.REDIRECTED: "Set CC_PIPELINE_SOURCE to the address of the redirect, or add its host to "
+    "CC_PIPELINE_REDIRECTS; redirects into a private network are never followed",
     FaultKind.UNREACHABLE: "Check the network and the source's address",
     FaultKind.TIMEOUT: "Check the network, or run again later",
     FaultKind.CONNECTION_RESET: "Check the network, or run again later",
-    FaultKind.WHOLE_OBJECT: "Ranges are needed (HTTP Range): use a server, proxy or mirror that serves them, S3, or a "
-    "copy in a folder",
-    FaultKind.BREAKER_OPEN: "What came is kept: run it again after the time given, or with --wait. A source that "
-    "never answered may want other credentials",
+    FaultKind.WHOLE_OBJECT: "Use a server, proxy or mirror that supports HTTP Range requests, S3, or a copy in a "
+    "folder",
+    FaultKind.BREAKER_OPEN: "Fetched data is kept: run it again after the given time, or with --wait. If the source "
+    "has never answered, check the credentials",
 }
 
 
@@ -222,7 +222,7 @@ def range_fault(
 def whole_files(fault: RangeFault) -> EnvironmentFault:
     """Returns ``fault`` (``whole_object``) as the error of a source that cannot be used."""
     return EnvironmentFault(
-        f"the source sends whole files where parts of them are asked for ({fault.key}: {fault.detail})",
+        f"the source ignores range requests and sends whole files ({fault.key}: {fault.detail})",
         _ADVICE[FaultKind.WHOLE_OBJECT],
     )
 

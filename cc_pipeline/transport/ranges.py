@@ -101,7 +101,8 @@ class RangeBytes:
         """The ``total``. Raises ``EnvironmentFault`` if it is not known."""
         if self.total is None:
             raise EnvironmentFault(
-                f"the size of {self.key} is not known", "Use a source whose responses give the size of a file"
+                f"the source does not tell the size of {self.key}",
+                "Use a source that sends Content-Range or Content-Length",
             )
         return self.total
 

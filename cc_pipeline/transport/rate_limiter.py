@@ -39,7 +39,8 @@ class HostUnavailable(Exception):
     def __init__(self, closed: BreakerOpen) -> None:
         self.until = closed.until
         super().__init__(
-            f"refuses ({closed.reason}); nothing is sent before {_moment(closed.until, '%Y-%m-%d %H:%M:%S')}"
+            f"the host refuses requests ({closed.reason}); "
+            f"no request is sent before {_moment(closed.until, '%Y-%m-%d %H:%M:%S')}"
         )
 
     @property
@@ -294,7 +295,9 @@ class RateLimiter:
     async def _wait_for_slot(self, delay: float, host: str) -> None:
         """Waits for a slot; other processes may have all slots of many seconds."""
         if delay >= _WARN_AFTER:
-            text = f"other processes send to {host} too: this one may send its next request in {delay:.0f} s"
+            text = (
+                f"other processes send requests to {host} too: the next request of this process is due in {delay:.0f} s"
+            )
             progress.report(progress.WAITING, round(delay), None, text)
         await asyncio.sleep(delay)
         if delay >= _WARN_AFTER:
@@ -306,7 +309,7 @@ class RateLimiter:
         if now - self._missed_since >= _WARN_AFTER:
             text = (
                 f"this machine is too busy: for {now - self._missed_since:.0f} s it missed every time slot for "
-                f"requests to {host}, the last by {self._lateness:.2f} s; it keeps trying"
+                f"requests to {host}, the last by {self._lateness:.2f} s; the process keeps trying"
             )
             progress.report(progress.WAITING, round(_RENEWAL), None, text)
 
@@ -327,7 +330,7 @@ class RateLimiter:
             self._refuse_all(HostUnavailable(closed))
             return
         reason = (
-            f"{closed.reason}; nothing came from it yet, so check the credentials"
+            f"{closed.reason}; the host has never answered, so check the credentials"
             if closed.never_answered
             else closed.reason
         )
@@ -345,11 +348,13 @@ class RateLimiter:
         self._away_since = min(self._away_since or now, now)
         self._renewed = 0.0
         seconds = budget.source.retry_seconds
-        text = f"{budget.source.name} does not answer ({outage}), so nothing is sent to {budget.host}"
+        name = budget.source.name
+        text = f"{name} does not answer ({outage}), so no request is sent to {budget.host}"
         if self._refusals.gives_up(now - self._away_since, seconds):
-            self._refuse_all(EnvironmentFault(text, "Run it again when it answers; cc-pipeline doctor asks it."))
+            advice = f"Run it again when {name} answers; cc-pipeline doctor checks that."
+            self._refuse_all(EnvironmentFault(text, advice))
             return
-        progress.report(progress.WAITING, round(seconds), None, f"{text}; tried every {seconds:g} s")
+        progress.report(progress.WAITING, round(seconds), None, f"{text}; next try in {seconds:g} s")
         await asyncio.sleep(seconds)
 
     def _release(self, *, is_probe: bool = False) -> None:
@@ -383,8 +388,8 @@ class RateLimiter:
         self._without_share_since = self._without_share_since or now
         if now - self._without_share_since >= _WARN_AFTER:
             text = (
-                f"other processes use all {budget.limits.concurrency} requests that {budget.host} may get at the same "
-                "time: this one waits until one of them ends"
+                f"other processes use all {budget.limits.concurrency} concurrent requests that {budget.host} may get: "
+                "this process waits until another process ends"
             )
             progress.report(progress.WAITING, round(_RENEWAL), None, text)
 
@@ -409,8 +414,8 @@ class RateLimiter:
             return await asyncio.get_running_loop().run_in_executor(self._thread, partial(question, *args, **kwargs))
         except (sqlite3.Error, OSError) as error:
             raise EnvironmentFault(
-                f"the request budget cannot be used: {error}",
-                "Check that the home can be written to. If its budget.sqlite is damaged, delete it",
+                f"the request budget, budget.sqlite in the home, cannot be used: {error}",
+                "Check that the home can be written to. If the file is damaged, delete it: it is created again",
             ) from error
 
 

@@ -90,8 +90,8 @@ def refuse_nameless(
     ):
         if requested is not None and limit is not None and requested > limit:
             raise UserInputError(
-                f"CC_PIPELINE_{name} is {requested:g}: more than {limit:g} {unit} to {source} need an address that the "
-                "operators can write to. Set CC_PIPELINE_CONTACT, such as mailto:you@example.org, which is sent in the "
+                f"CC_PIPELINE_{name} is {requested:g}: more than {limit:g} {unit} to {source} are allowed only with a "
+                "contact address. Set CC_PIPELINE_CONTACT, such as mailto:you@example.org, which is sent in the "
                 f"User-Agent; or leave CC_PIPELINE_{name} unset"
             )
 

@@ -54,7 +54,7 @@ def target_of(base_address: str, location: str, declared: Sequence[str]) -> str:
     """Returns the address that ``location``, sent by ``base_address``, leads to. Raises ``Undeclared`` if it is not
     allowed."""
     if not location or len(location) > _LONGEST or not _SENDABLE.fullmatch(location):
-        raise Undeclared("a redirect to no address")
+        raise Undeclared("a redirect without a valid address")
     target = urljoin(base_address, location)
     base_parts, target_parts = _parts(base_address), _parts(target)
     if (
@@ -63,19 +63,19 @@ def target_of(base_address: str, location: str, declared: Sequence[str]) -> str:
         or target_parts.username is not None
         or target_parts.password is not None
     ):
-        raise Undeclared("a redirect to no address")
+        raise Undeclared("a redirect without a valid address")
     name = _netloc(target_parts)
     from_loopback = is_loopback(base_parts.hostname or "")
     to_host = (target_parts.hostname or "").rstrip(".")
     to_loopback = is_loopback(to_host)
     plain = (base_parts.scheme, target_parts.scheme) == ("http", "http") and from_loopback and to_loopback
     if not plain and (base_parts.scheme, target_parts.scheme) != ("https", "https"):
-        raise Undeclared(f"a redirect to {target_parts.scheme}://{name}: only https leads to https")
+        raise Undeclared(f"a redirect to {target_parts.scheme}://{name}, which is not from https to https")
     if not from_loopback and not may_be_public(to_host):
         raise Undeclared(f"a redirect to {name}, which is an address of a private network")
     is_same_host = (base_parts.scheme, _netloc(base_parts)) == (target_parts.scheme, name)
     if not is_same_host and not any(_fits(name, pattern) for pattern in declared):
-        raise Undeclared(f"a redirect to {name}, which is not declared")
+        raise Undeclared(f"a redirect to {name}, which is not in CC_PIPELINE_REDIRECTS")
     query = f"?{target_parts.query}" if target_parts.query else ""
     return f"{target_parts.scheme}://{target_parts.netloc}{target_parts.path or '/'}{query}"
 
@@ -178,12 +178,12 @@ class Follower:
             except NoAnswer as error:
                 return Followed(Finding(FaultKind(error.kind), error.detail), Answer(0, {}, b""), gate, sent)
         if answer.status in _REDIRECTS:
-            return Followed(Finding(FaultKind.REDIRECTED, "one redirect after the other"), answer, gate)
+            return Followed(Finding(FaultKind.REDIRECTED, "a redirect to another redirect"), answer, gate)
         verdict = judge(answer)
         if isinstance(verdict, Finding):
             verdict = replace(verdict, detail=f"{verdict.detail}, from {host_of(redact_address(address))}")
         elif size is not None and verdict.total and verdict.total != size:
-            detail = f"{verdict.total} bytes where the redirect spoke of {size}"
+            detail = f"the file has {verdict.total} bytes, but the redirect announced {size}"
             verdict = Finding(FaultKind.WRONG_RANGE, detail)
         return Followed(verdict, answer, gate, sent)
 

@@ -86,7 +86,7 @@ class RetryingSender:
         """
         stuck = self._stuck_at(key)
         if stuck is not None and stuck.is_repeated:
-            return replace(stuck.finding, detail=f"{stuck.finding.detail}, as a moment ago"), NO_BODY, 0
+            return replace(stuck.finding, detail=f"{stuck.finding.detail} at all recent tries"), NO_BODY, 0
         refusal: _Refusal | None = None
         try:
             attempt = 1

@@ -70,15 +70,15 @@ def claim_home(settings: Settings) -> None:
     if home_note is not None and settings.source not in map(redact_address, home_note.places):
         raise UserInputError(
             f"{home} holds tables of {redact_address(home_note.source)}, not of {settings.source}. "
-            f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE to use the old source; name a mirror after "
-            "the source"
+            f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE to use the home's source. If the new address "
+            "is a mirror, write it after the home's source"
         )
     if copy is not None and {settings.source, *map(redact_address, home_note.places if home_note else ())}.isdisjoint(
         copy.places
     ):
         raise UserInputError(
-            f"{lake} holds tables of {copy.source}, but {home} is a home of {settings.source}. Use another home; or, "
-            f"if this is the same source at a new address, delete {lake}/{LAKE_NOTE}"
+            f"{lake} holds tables of {copy.source}, but {home} is a home of {settings.source}. Use another "
+            f"home; or, if both addresses are the same source, delete {lake}/{LAKE_NOTE}"
         )
 
     def renewed(base_note: HomeNote | None) -> HomeNote:
@@ -133,8 +133,7 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
     ):
         raise UserInputError(
             f"the lake {lake.source} holds tables of {lake_note.source}, not of {redact_address(source)}. Set "
-            "CC_PIPELINE_LAKE to "
-            "another place for this source, or use that lake with a home of its source"
+            "CC_PIPELINE_LAKE to another folder or bucket, or use a home of that source"
         )
     refuse_unknown_layout(f"the lake {lake.source}", lake_note)
     # migrated by another home, or not yet migrated although this home was, with another lake
@@ -170,9 +169,9 @@ def agree_on_choices(lake: Transport, values: Mapping[str, str | bool], *, overw
     if conflicts and not overwrite:
         lake_choices = " ".join(f"{name}={format_setting(value)}" for name, value in conflicts.items())
         raise UserInputError(
-            f"all homes of the lake {lake.source} make its rows with {lake_choices}. Use the same in this home: "
-            "cc-pipeline "
-            f"settings {lake_choices}; or change it with cc-pipeline settings in this home, and then in all others"
+            f"the lake {lake.source} has rows made with {lake_choices}, and all its homes must use the same values. "
+            f"Use them here: cc-pipeline settings {lake_choices}; or change them with cc-pipeline settings in this "
+            "home, and then in all others"
         )
     if overwrite or not values.keys() <= lake_note.choices.keys():
         _write_lake(lake, replace(lake_note, choices={**lake_note.choices, **values}))
@@ -189,8 +188,9 @@ def _read_lake(lake: Transport) -> HomeNote | None:
         return parse_note(data, Path(lake.source))
     except ValueError as error:
         raise EnvironmentFault(
-            f"{lake.source}/{LAKE_NOTE} is no valid note of a lake",
-            "Check the file: cc_pipeline did not write it. If the lake is yours, delete the file, then run this again.",
+            f"{lake.source}/{LAKE_NOTE} cannot be read: it should say which source the lake's tables come from",
+            "Check the file: cc_pipeline did not write its content. If the lake is yours, delete the file, then run "
+            "the command again.",
         ) from error
 
 

@@ -64,7 +64,9 @@ def read_crawl_list(settings: Settings, download: Callable[[], bytes]) -> CrawlL
     """
     path = settings.cache_path / "collinfo.json"
     copy = _last_good(path)
-    if copy is not None and _is_fresh(settings, copy):
+    # only the public list is cached; a local or private list may change at any moment
+    is_public = host_of(settings.collinfo) == host_of(DEFAULT_COLLINFO)
+    if copy is not None and is_public and timedelta(0) <= datetime.now(UTC) - copy.read_at < _A_DAY:
         return copy
     failed = _failed_lately(settings)
     if failed is None:
@@ -74,17 +76,17 @@ def read_crawl_list(settings: Settings, download: Callable[[], bytes]) -> CrawlL
             failed = fault
             _remember(settings, fault)
     if copy is not None:
-        note = f"{failed.problem}; the copy from {copy.age} is used instead"
+        note = f"{failed.problem}; the copy from {copy.age} is used instead, which may lack newer crawls"
         return CrawlList(copy.crawls, copy.read_at, "copy", failed, note)
     if settings.is_common_crawl:
         release_crawls = known_at_release()
         note = (
-            f"{failed.problem}, and there is no copy of it; the list of this release ({LIST_COMPARED_ON:%Y-%m-%d}, "
-            f"{ago(LIST_COMPARED_ON)}) is used instead: newer crawls than {release_crawls[0].id} may exist, and "
-            "can be named"
+            f"{failed.problem}, and this home has no copy of the list. The list of this release "
+            f"({LIST_COMPARED_ON:%Y-%m-%d}, {ago(LIST_COMPARED_ON)}) is used instead. To use a crawl that is newer "
+            f"than {release_crawls[0].id}, name it: --crawl CC-MAIN-YYYY-WW"
         )
         return CrawlList(release_crawls, LIST_COMPARED_ON, "release", failed, note)
-    return CrawlList((), datetime.now(UTC), "none", failed, f"{failed.problem}, and there is no copy of it")
+    return CrawlList((), datetime.now(UTC), "none", failed, f"{failed.problem}, and this home has no copy of the list")
 
 
 def _last_good(copy: Path) -> CrawlList | None:
@@ -103,14 +105,14 @@ def _download_list(settings: Settings, download: Callable[[], bytes], copy: Path
     except RangeFault as fault:
         raise EnvironmentFault(
             f"the list of crawls at {settings.collinfo} could not be read ({fault})",
-            "Check CC_PIPELINE_SOURCE and CC_PIPELINE_COLLINFO, and the network. A crawl that is named (--crawl "
-            "CC-MAIN-2024-22) is found without the list.",
+            "Check CC_PIPELINE_SOURCE and CC_PIPELINE_COLLINFO, and the network. A crawl that you name (--crawl "
+            "CC-MAIN-2024-22) needs no list.",
         ) from fault
     except DataFault as fault:
         raise _list_fault(f"the list of crawls at {fault}") from fault
     if not crawls:
         # a failing index server has answered so; a copy of this would hide all crawls
-        raise _list_fault(f"the list of crawls at {settings.collinfo} names no crawl")
+        raise _list_fault(f"the list of crawls at {settings.collinfo} is empty")
     with disk_trouble(copy):
         write_whole(copy, data)
     _failure_path(settings).unlink(missing_ok=True)
@@ -119,17 +121,6 @@ def _download_list(settings: Settings, download: Callable[[], bytes], copy: Path
 
 def _list_fault(problem: str) -> EnvironmentFault:
     return EnvironmentFault(problem, "Check that CC_PIPELINE_COLLINFO names a collinfo.json, or try later.")
-
-
-def _is_fresh(settings: Settings, copy: CrawlList) -> bool:
-    # only the public list is cached; a local or private list may change at any moment
-    public = host_of(settings.collinfo) == host_of(DEFAULT_COLLINFO)
-    return public and timedelta(0) <= datetime.now(UTC) - copy.read_at < _A_DAY
-
-
-def _has_own_host(settings: Settings) -> bool:
-    """Whether the list is on a host of its own, which may be dead while the source answers."""
-    return scheme_of(settings.collinfo) in ("http", "https") and settings.collinfo.rpartition("/")[0] != settings.source
 
 
 def _failure_path(settings: Settings) -> Path:
@@ -149,13 +140,14 @@ def _failed_lately(settings: Settings) -> EnvironmentFault | None:
     if not lately or list_address != settings.collinfo:
         return None
     return EnvironmentFault(
-        f"{problem} (asked {ago(failed_at)}; asked again after {failed_at + _RETRY_AFTER:%H:%M} UTC)", advice
+        f"{problem} (tried {ago(failed_at)}; the next try is after {failed_at + _RETRY_AFTER:%H:%M} UTC)", advice
     )
 
 
 def _remember(settings: Settings, fault: EnvironmentFault) -> None:
-    if not _has_own_host(settings):
-        return
+    is_remote = scheme_of(settings.collinfo) in ("http", "https")
+    if not is_remote or settings.collinfo.rpartition("/")[0] == settings.source:
+        return  # only a host of its own may be dead while the source answers
     document = {"list": settings.collinfo, "what": fault.problem, "advice": fault.advice}
     try:
         write_whole(_failure_path(settings), json.dumps(document).encode())

@@ -25,7 +25,7 @@ _NOTE: Final = "row_counts.json"
 #: Maximum number of slices named in a sentence.
 _MAX_NAMED_SLICES: Final = 5
 #: Advice for slices with other rows than were committed.
-MAKE_AGAIN: Final = "Rebuild them: cc-pipeline doctor --repair."
+MAKE_AGAIN: Final = "Rebuild these slices: cc-pipeline doctor --repair."
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +185,11 @@ def describe_miscounts(miscounts: Mapping[str, Miscounted]) -> Iterator[str]:
             else ""
         )
         details = f"{', '.join(descriptions)}{more_note}{files}"
-        yield f"{table}: {len(slices):,} slices differ from their commits: {details}"
+        yield f"{table}: {len(slices):,} slices (crawl and target) have other rows than were committed: {details}"
 
 
 def _committed(count: int | None) -> str:
-    return "to be rebuilt" if count is None else f"committed with {count:,}"
+    return "marked for rebuilding" if count is None else f"committed with {count:,}"
 
 
 def _read(settings: Settings) -> dict[str, _TableCheck]:

@@ -56,5 +56,8 @@ def read_source_files(workspace: Workspace, slugs: Sequence[str] | None = None) 
     }
     unknown_slugs = [slug for slug in slugs or () if slug not in files]
     if unknown_slugs:
-        raise UserInputError(f"no file is registered as {unknown_slugs[0]!r}; add it with: cc-pipeline files add FILE")
+        raise UserInputError(
+            f"this home has no file with the partition key {unknown_slugs[0]!r}; to add a file: cc-pipeline files add "
+            "FILE"
+        )
     return files

@@ -369,7 +369,7 @@ def fetch_object(settings: Settings, address: str, max_bytes: int) -> bytes:
             return transport.read_all(last, max_bytes).data
     except DataFault as fault:
         raise EnvironmentFault(
-            f"{address} could not be fetched: {fault}", "Check the address, or fetch it by other means."
+            f"{address} could not be fetched: {fault}", "Check the address, or download the file by other means."
         ) from fault
 
 
@@ -421,8 +421,9 @@ def rate_source_of(settings: Settings) -> RateSourceOpener | None:
             opener: RateSourceOpener = openers[settings.rate_source]
             return opener
     raise EnvironmentFault(
-        f"no extension in use here adds the rate source {settings.rate_source!r}",
-        "cc-pipeline extensions lists the extensions; CC_PIPELINE_RATE_SOURCE=own is this machine's own.",
+        f"CC_PIPELINE_RATE_SOURCE is {settings.rate_source!r}, and no extension in use here adds a rate limiter of "
+        "that name",
+        "cc-pipeline extensions lists the extensions. CC_PIPELINE_RATE_SOURCE=own uses the limiter of this machine.",
     )
 
 

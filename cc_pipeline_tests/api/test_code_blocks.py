@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -79,11 +80,20 @@ def run_cells(python: Path | str, cells: list[str], folder: Path, bucket: Path) 
     return done.stderr
 
 
+@pytest.fixture(scope="module")
+def used_home(bucket: tuple[Path, MiniCrawlTruth], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the pages of a site. Tests copy it."""
+    home = tmp_path_factory.mktemp("used") / "home"
+    cc_pipeline.open(home, source=str(bucket[0]), quiet=True).run("example.com", "CC-MAIN-2024-22")
+    return home
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("page", [page for page, cells in RUN.items() if cells and page.name != "python.md"], ids=str)
-def test_the_boxes_of_a_page_run(page: Path, bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:
-    home = "data/demo" if page.name == "README.md" else "data"
-    cc_pipeline.open(tmp_path / home, source=str(bucket[0]), quiet=True).run("example.com", "CC-MAIN-2024-22")
+def test_the_boxes_of_a_page_run(
+    page: Path, bucket: tuple[Path, MiniCrawlTruth], used_home: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(used_home, tmp_path / ("data/demo" if page.name == "README.md" else "data"))
     some = next(one for one in bucket[1].captures_of("CC-MAIN-2024-22", subset="warc") if one.kind == "html")
     (tmp_path / "CC-MAIN-20240517233122-20240518023122-00000.warc.gz").symlink_to(bucket[0] / some.warc_filename)
     run_cells(sys.executable, RUN[page], tmp_path, bucket[0])

@@ -65,8 +65,8 @@ def test_every_method_refuses_a_keyword_in_its_own_name(tmp_path: Path, method: 
             'home.run(["a.com", "b.com"], ["CC-MAIN-2024-22", "CC-MAIN-2018-05"])',
         ),
         (
-            "Ask them again: -c CC-MAIN-2024-22 -c CC-MAIN-2018-05",
-            'Ask them again: crawls=["CC-MAIN-2024-22", "CC-MAIN-2018-05"]',
+            "Search these crawls again: -c CC-MAIN-2024-22 -c CC-MAIN-2018-05",
+            'Search these crawls again: crawls=["CC-MAIN-2024-22", "CC-MAIN-2018-05"]',
         ),
         ("accept it: --accept-losses 12 --accept-losses 9", 'accept it: accept_losses=["12", "9"]'),
         ("add it: cc-pipeline files captures FILE --name mine", "add it: home.add_captures('FILE', 'mine')"),

@@ -175,11 +175,11 @@ def test_a_folder_of_an_export_is_exported_again(used: Home, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("method", "out", "words", "said"),
     [
-        ("export", "x.xlsx", {}, "does not say a format"),
+        ("export", "x.xlsx", {}, "names no export format"),
         ("export", "x.csv", {"format": "xml"}, "'xml'; choose one of"),
         ("export", "x.csv", {"tables": "nothing"}, "'nothing' is not published"),
         ("export", "x.csv", {"tables": "captures", "query": "SELECT 1"}, "choose one of"),
-        ("export", "x.csv", {"query": "SELECT 1", "targets": SITE}, "write it in the query"),
+        ("export", "x.csv", {"query": "SELECT 1", "targets": SITE}, "filter with WHERE"),
         ("export", "x", {"format": "sequencefile"}, "name some"),
         ("export", "x.csv", {"targets": "exmaple.com"}, "did you mean example.com"),
     ],

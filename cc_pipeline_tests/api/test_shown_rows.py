@@ -61,7 +61,7 @@ def test_results_are_read_without_addresses_of_objects() -> None:
     assert repr(report).splitlines()[:3] == [
         "3 captures: 2 new, 1 open, 0 lost",
         "a note",
-        "typo.example was found in no crawl, and is not kept",
+        "no crawl of this run has captures of typo.example, so this home does not keep the target",
     ]
     export = Export(Path("x.csv"), (Path("x.csv"), Path("x.csv.README.md")), ROWS)
     assert repr(export).startswith("x.csv, with x.csv.README.md\n")
@@ -77,7 +77,7 @@ def test_captures_are_not_asked_for_to_be_shown_and_show_what_was_read_last() ->
         raise AssertionError("asked")
 
     captures = Captures(ask, ("url", "crawl"), None, "captures of example.com in newest")
-    assert "the index is asked when they are read" in repr(captures) and "head()" in captures._repr_html_()
+    assert "not read yet" in repr(captures) and "head()" in captures._repr_html_()
     assert captures.columns == ["url", "crawl"] and not asked
     schema = pa.schema([pa.field("url", pa.string()), pa.field("crawl", pa.string(), nullable=False)])
     batch = pa.record_batch([["https://example.com/"] * 25, ["CC-MAIN-2024-22"] * 25], schema=schema)
@@ -100,14 +100,14 @@ def test_text_of_a_query_sends_nothing_and_a_notebook_asks_for_the_rows_that_it_
     answer = Answer(settings, "SELECT i FROM range(100_000) r(i)\nWHERE i >= ? ORDER BY i DESC; -- all", [7])
     assert "does not exist yet" in answer._repr_html_()
     duckdb.connect(str(settings.published_path)).close()
-    assert repr(answer).startswith("a query that is sent when its rows are read: SELECT i FROM range(100_000) r(i)")
+    assert repr(answer).startswith("a query, executed when its rows are read: SELECT i FROM range(100_000) r(i)")
     assert not asked
     shown = answer._repr_html_()
     assert "the first rows of more than 20, 1 column" in shown and ">99999<" in shown and answer._repr_html_() == shown
     [(query, memory)] = asked
     assert query.endswith("LIMIT 21") and memory == [("953.6 MiB",)]
     # what is no SELECT is shown as text
-    assert "sent when its rows are read" in Answer(settings, "EXPLAIN SELECT 1")._repr_html_()
+    assert "executed when its rows are read" in Answer(settings, "EXPLAIN SELECT 1")._repr_html_()
     assert "DuckDB says" in Answer(settings, "SELEKT 1")._repr_html_()
 
 

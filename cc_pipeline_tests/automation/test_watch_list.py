@@ -163,7 +163,7 @@ def test_a_list_that_stays_is_parsed_once(path: Path, monkeypatch: pytest.Monkey
 
 
 def test_text_without_a_folder_reads_no_file() -> None:
-    with pytest.raises(UserInputError, match="write it into the watch list"):
+    with pytest.raises(UserInputError, match="write the members out instead"):
         parse_target("set:press = @press.txt")
 
 
@@ -178,7 +178,7 @@ class TestWhatIsRight:
         assert found.note is not None
         assert "line 2: '..'" in found.note
         assert "line 3:" in found.note
-        assert "the other 2 targets count" in found.note
+        assert "the other 2 targets are watched" in found.note
         with pytest.raises(UserInputError):
             watch_list.read(path)
 

@@ -39,9 +39,9 @@ def test_the_time_is_that_of_the_rate_in_force(tmp_path: Path, monkeypatch: pyte
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
     settings = settings_of(tmp_path)
-    assert said_of(settings) == ["100,000 requests take 5.6 h at 5 a second, the rate in force"]
+    assert said_of(settings) == ["100,000 requests take 5.6 h at 5 requests a second"]
     by_hand = settings_of(tmp_path, RATE="10", CONTACT="mailto:me@example.org")
-    assert said_of(by_hand) == ["100,000 requests take 2.8 h at 10 a second, the rate in force"]
+    assert said_of(by_hand) == ["100,000 requests take 2.8 h at 10 requests a second"]
     assert said_of(settings_of(tmp_path, SOURCE=str(tmp_path))) == []
     budget = Budget(settings.budget_path, HOST, limits_of(settings))
     for _ in range(700):
@@ -54,16 +54,16 @@ def test_the_time_is_that_of_the_rate_in_force(tmp_path: Path, monkeypatch: pyte
     budget = Budget(settings.budget_path, HOST, limits_of(settings))
     budget.apply_event(gave())
     budget.close()
-    slower = "100,000 requests take 10.5 h at 2.65 a second, the rate in force; the full rate is"
-    assert said_of(settings) == [f"{slower} 5, but the source refused lately"]
-    assert said_of(by_hand) == [f"{slower} 10, but the source refused lately"]
+    slower = "100,000 requests take 10.5 h at 2.65 requests a second; slower than the usual"
+    assert said_of(settings) == [f"{slower} 5, since the source refused lately"]
+    assert said_of(by_hand) == [f"{slower} 10, since the source refused lately"]
     other_home = load_settings({"XDG_STATE_HOME": str(tmp_path / "state")}, home=str(tmp_path / "other"))
     [finding] = budget_findings(other_home)
     assert "it refused this address at" in finding.text
     assert "after at most 700 requests in 300 s" in finding.text
     assert "2.6 requests/s for now" in finding.text
     now += 86_400
-    assert said_of(settings) == ["100,000 requests take 5.6 h at 5 a second, the rate in force"]
+    assert said_of(settings) == ["100,000 requests take 5.6 h at 5 requests a second"]
 
 
 def test_a_rate_that_was_learnt_is_in_the_time(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_damaged_budget_is_named(tmp_path: Path) -> None:
     [finding] = budget_findings(settings)
     assert finding.level == "bad"
     assert str(settings.budget_path) in finding.text
-    assert said_of(settings) == ["100,000 requests take 5.6 h at 5 a second, the rate in force"]
+    assert said_of(settings) == ["100,000 requests take 5.6 h at 5 requests a second"]
     with pytest.raises(EnvironmentFault, match="request budget"):
         reset_breaker(settings.budget_path, HOST)
     workspace = Workspace(settings)

@@ -81,9 +81,9 @@ def test_a_sound_home_balances_and_what_is_only_located_is_said(home: Workspace)
         found = conservation_verdict(home, look)
         assert found.passed, found
     found = conservation_verdict(home, Scope())
-    assert (found.metrics["partitions"], found.metrics["only located"]) == (6, 1)
+    assert (found.metrics["partitions"], found.metrics["unfetched partitions"]) == (6, 1)
     assert found.metrics["records"] == found.metrics["pages"] == home.lake.row_count("records")
-    assert "1 partitions are only located" in found.message
+    assert "1 partitions are located and not fetched yet" in found.message
 
 
 def test_each_table_is_listed_once_for_all_crawls(home: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +243,7 @@ def test_captures_of_several_targets_are_counted_once_as_sql_does(home: Workspac
         [row] = published(home, counts)
         names = ("planned", "pending", "payloads other than indexed")
         assert tuple(found[name] for name in names) == (row[0], *row[2:])
-        assert int(found["planned"]) - int(found["pending"]) - int(found["final"]) == row[1]
+        assert int(found["planned"]) - int(found["pending"]) - int(found["lost"]) == row[1]
         return tuple(row)
 
     planned, fetched, *_ = compare()

@@ -130,7 +130,10 @@ def test_index_files_that_could_not_be_read_are_counted_and_what_was_located_ove
     workspace = workspace_of(root, tmp_path / "home", index="parquet", max_index_gaps=1.0)
     harvest(workspace)
     found = inputs.index_verdict(workspace, "coverage", Scope())
-    assert (found.passed, found.message) == (False, f"{NEW}: 1 files failed and 0 are missing of 2")
+    assert (found.passed, found.message) == (
+        False,
+        f"{NEW}: of 2 index files, 1 could not be read and 0 were not harvested, so look-ups may miss captures",
+    )
     extract(workspace, SITE)
     located = asset_checks.index_complete.verdict(workspace, Scope())
     assert (located.severity, f"{KEY}: no, 1 of 2 files unread" in located.message) == ("error", True)
@@ -235,7 +238,7 @@ def test_a_list_of_crawls_that_is_another_is_a_warning(bucket: Bucket, tmp_path:
 
 
 def test_the_published_file_is_held_against_the_lake(home: Workspace) -> None:
-    assert outputs.published_verdict(home, Scope()).message == "nothing was published yet"
+    assert outputs.published_verdict(home, Scope()).message == "cc.duckdb was not written yet"
     assert outputs.published_files_verdict(home, Scope()).passed
     publish(home)
     assert outputs.published_verdict(home, Scope()).passed
@@ -255,14 +258,17 @@ def test_the_published_file_is_held_against_the_lake(home: Workspace) -> None:
     assert outputs.published_verdict(home, Scope()).severity == "warn"
     Path(shown[0]).unlink()
     found = outputs.published_files_verdict(home, Scope())
-    assert (found.severity, found.metrics["gone"], "page_text" in found.message) == ("error", 1, True)
+    assert (found.severity, found.metrics["missing files"], "page_text" in found.message) == ("error", 1, True)
 
 
 def test_a_copy_names_no_files(bucket: Bucket, tmp_path: Path) -> None:
     workspace = workspace_of(bucket[0], tmp_path, publish="copy")
     commit_crawls(workspace)
     publish(workspace)
-    assert outputs.published_files_verdict(workspace, Scope()).message == "the file contains the rows"
+    assert (
+        outputs.published_files_verdict(workspace, Scope()).message
+        == "cc.duckdb has copies of the rows, so its views need no files"
+    )
 
 
 def test_exports_are_held_against_their_manifests_and_pages(home: Workspace) -> None:
@@ -325,8 +331,13 @@ def test_a_note_that_is_too_long_asks_for_a_look_at_everything() -> None:
     wrong = tuple(f"{NEW}|{number}" for number in range(600))
     verdict, note = carry_over_note(CheckResult("x", "error", "bad", {}, wrong), Scope(), None, {"captures": 7})
     assert (verdict.severity, note.versions, len(note.wrong)) == ("error", {}, 500)
-    assert read_note(note.to_json()) == note
-    assert read_note({"versions": 5}) is None
+    for written in (
+        note,
+        Note({"captures": 7, "fetches": 12}, (f"{NEW}|two words.com", NEW), "warn"),
+        Note({"records": 0}),
+    ):
+        assert read_note(written.to_texts()) == written
+    assert read_note({"scope": "everything"}) is read_note(None) is None
     _, note = carry_over_note(
         CheckResult("x", "ok", "good"), Scope([Slice(NEW, "0")]), Note({"captures": 7}, (f"{NEW}|0",), "warn"), {}
     )
@@ -355,7 +366,7 @@ def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -
     READ_FILES.commit(home.lake, {own: "abc"}, rows)
     for look in (Scope(), Scope([Slice("", file.slug)])):
         empty = whole_files_checks.faults_verdict(home, look)
-        assert (empty.severity, "gave no page" in empty.message) == ("warn", True), "a file without any page is odd"
+        assert (empty.severity, "have no page" in empty.message) == ("warn", True), "a file without any page is odd"
     fault = {"crawl": NEW, "target": file.slug, "source_kind": "wat", "source_file": "a", "reason": "odd"}
     rows["source_faults"] = pa.Table.from_pylist([fault], home.lake.specs["source_faults"].schema)
     home.lake.commit("source_faults", rows["source_faults"], [own.where], {READ_FILES.digest_name(own): "def"})

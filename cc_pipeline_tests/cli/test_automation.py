@@ -32,12 +32,12 @@ def test_a_question_makes_no_home(tmp_path: Path) -> None:
 
 def test_all_are_turned_on_shown_and_turned_off(tmp_path: Path) -> None:
     claim_home(load_settings(home=str(tmp_path)))
-    assert "all are off; turn them on with: cc-pipeline automation on" in said(tmp_path, "status")
+    assert "all sensors and schedules are off; to turn them on: cc-pipeline automation on" in said(tmp_path, "status")
     shown = said(tmp_path, "on")
     assert "on: backfill_missing" in shown
     assert "on: new_crawls" in shown
     assert "all sensors and schedules are on already" in said(tmp_path, "on")
-    assert "all are off" not in said(tmp_path, "status")
+    assert "all sensors and schedules are off" not in said(tmp_path, "status")
     assert "off: backfill_missing" in said(tmp_path, "off")
 
 
@@ -73,7 +73,7 @@ def test_parsing_again_has_a_price_and_takes_a_yes(tmp_path: Path, monkeypatch: 
     shown = said(tmp_path, "reparse")
     assert "1,200,000 pages of 2 partitions" in shown
     assert "reads 5,000.0 MB of stored records and fetches nothing" in shown
-    assert "They are kept" in shown
-    assert "The schedule backfill_missing parses them again" in said(tmp_path, "reparse", "--yes")
-    assert "The schedule backfill_missing parses them again" in said(tmp_path, "reparse")
-    assert "They are kept" in said(tmp_path, "reparse", "--no")
+    assert "Schedules keep these pages" in shown
+    assert "The schedule backfill_missing parses these pages again" in said(tmp_path, "reparse", "--yes")
+    assert "The schedule backfill_missing parses these pages again" in said(tmp_path, "reparse")
+    assert "Schedules keep these pages" in said(tmp_path, "reparse", "--no")

@@ -118,15 +118,15 @@ def test_a_broken_extension_is_named_and_costs_only_itself(tmp_path: Path) -> No
         "clashing": "broken",
     }  # fmt: skip
     assert "the core has the job 'maintenance' already" in found["clashing"]["problem"]
-    assert "the name run is taken" in found["taken"]["problem"]
+    assert "the name run is already used" in found["taken"]["problem"]
     assert "complex" in found["odd"]["problem"]
     assert "a_library_that_is_nowhere" in found["unloaded"]["problem"]
     assert "pip install nowhere>=1" in found["lacking"]["to_do"]
-    told = said_by(folder, "doctor", "--home", tmp_path / "home", "--source", tmp_path, status=1)
+    told = " ".join(said_by(folder, "doctor", "--home", tmp_path / "home", "--source", tmp_path, status=1).split())
     for name in ("taken (toy-taken)", "odd (toy-odd)", "unloaded (toy-unloaded)", "clashing (toy-clashing)"):
-        assert f"bad  extension  {name}" in told
-    assert "note extension  lacking (toy-lacking)" in told
-    assert "bad  extension  lacking cannot examine this home: ZeroDivisionError" in told
+        assert f"bad extension {name}" in told
+    assert "note extension lacking (toy-lacking)" in told
+    assert "bad extension the doctor checks of the extension lacking failed: ZeroDivisionError" in told
 
 
 def test_the_list_says_why_a_setting_cannot_be_used(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_an_announced_crawl_does_not_stop_the_search(cli: Cli, world: World, tmp
         said = cli(
             "get", truth.url, "--format", "json", "-c", named, "--source", bucket, "--out", tmp_path / "page.pdf"
         )
-        assert (said.status, f"{announced}: it is announced" in said.told) == (0, True)
+        assert (said.status, f"{announced}: the crawl is announced" in said.told) == (0, True)
         assert json.loads((tmp_path / "page.pdf").read_text())["crawl"] == NEW
         assert f"{tmp_path / 'page.pdf'}: a JSON object" in said.told
 

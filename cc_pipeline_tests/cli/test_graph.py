@@ -52,7 +52,7 @@ def test_repair_gives_every_row_group_bounds_and_look_ups_stay_the_same(cli: Cli
 
     def advised() -> bool:
         said = cli("plan", "example.com", "-c", OLD, "--index", "parquet", "--home", world.home)
-        told = f"so they may match and are read. Repair them once: cc-pipeline index repair --crawl {OLD}"
+        told = f"so each look-up reads them. To compute the bounds once: cc-pipeline index repair --crawl {OLD}"
         return told in said.err
 
     before = look()
@@ -95,7 +95,7 @@ def test_url_index_of_an_arc_crawl_is_made_from_its_files(cli: Cli, world: World
     listed.write_text("\n".join(files))
     said = cli("index", "build", "--btree", "-c", ARC, "--arcs", listed, *home)
     assert said.status == 0, said.err
-    assert f"{len(files)} ARC files listed" in said.err
+    assert f"{len(files)} ARC files of" in said.err
     assert str(len(world.truth.captures_of(ARC))) in said.out.splitlines()[-1].split()
 
 

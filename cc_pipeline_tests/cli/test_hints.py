@@ -120,10 +120,10 @@ def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_pa
         for c in world.truth.captures_of(crawl, domain=site)
     ]
     here = [c for c in mine if c.subset == "warc"]
-    assert f"all {len(here):,} captures are here" in said.out
-    assert "crawldiagnostics and robotstxt were not asked for" in said.out
+    assert f"all {len(here):,} captures are fetched and stored" in said.out
+    assert "crawldiagnostics and robotstxt were not requested" in said.out
     counted = cli("lookup", "--count", *crawls, *several, "--home", home)
-    [line] = [line for line in counted.err.splitlines() if "were not asked for" in line]
+    [line] = [line for line in counted.err.splitlines() if "were not requested" in line]
     assert line.startswith(f"note: {len(mine) - len(here):,} captures of example.com, ")
     assert f" in {NEW}, {OLD} are in crawldiagnostics and robotstxt" in line
 
@@ -131,7 +131,10 @@ def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_pa
 def test_losses_that_nobody_has_are_not_accepted_in_silence(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
     said = cli("run", "-c", NEW, "example.com", "--accept-losses", "0a1b", "--home", home)
-    assert (said.status, "no losses have the number 0a1b. This home has no unconfirmed losses" in said.told) == (
+    assert (
+        said.status,
+        "no losses have the number 0a1b of --accept-losses. This home has no unconfirmed losses" in said.told,
+    ) == (
         1,
         True,
     )

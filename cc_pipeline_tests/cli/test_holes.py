@@ -91,7 +91,7 @@ def test_what_defaults_leave_out_is_said(cli: Cli, world: World, tmp_path: Path)
     everything = [word for name in ("warc", "crawldiagnostics", "robotstxt") for word in ("--subset", name)]
     for words in (("lookup", "--count", SITE, "-c", NEW, *everything), ("lookup", SITE, "-c", NEW)):
         said = cli(*words, "--home", home)
-        assert (said.status, "not asked for" in said.err) == (0, False)
+        assert (said.status, "not requested" in said.err) == (0, False)
 
 
 @pytest.mark.process

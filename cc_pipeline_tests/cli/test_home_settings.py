@@ -48,7 +48,7 @@ def test_a_choice_is_noted_with_the_first_pages_and_stays(
     status, _, err = run(cli, world, home)
     # nobody can be asked here, so nothing is parsed again by the way
     assert status == 1
-    assert f"{pages:,} pages would be parsed again" in " ".join(err.split())
+    assert f"would parse its pages again ({pages:,} pages in all)" in " ".join(err.split())
     assert (home / "home.json").read_bytes() == before
     assert run(cli, world, home, "--yes")[:2] == (0, "updated")
     assert chosen(home)["extractor"] == "quality"

@@ -90,7 +90,7 @@ def test_a_source_that_refuses_is_waited_for_and_told(
         with progress.progress_to(lambda stage, done, total, detail: told.append(f"{stage}: {detail}")):
             said = cli(*words)
         assert said.status == 3, said
-        assert "nothing is sent before" in said.told
+        assert "no request is sent before" in said.told
         assert "waiting: 127.0.0.1" in told[0]
         told.clear()
         with progress.progress_to(lambda stage, done, total, detail: told.append(f"{stage}: {detail}")):

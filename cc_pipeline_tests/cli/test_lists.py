@@ -125,10 +125,10 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert report["exmaple.com"][:2] == ["new", "0"]
     assert int(report["set:duo"][1]) == int(report["set:duo"][2]) > 0
     assert "exmaple.com has no captures; did you mean example.com?\n" in first.out
-    assert "found in no crawl of this run, so not kept: exmaple.com\n" in first.out
+    assert "so this home does not keep them: exmaple.com\n" in first.out
     assert "2 of 3 members of set-duo" in first.out
     assert "      no-such.net\n      nothing-here.org\n" in first.out
-    assert "crawldiagnostics and robotstxt were not asked for" in " ".join(first.shown.split())
+    assert "crawldiagnostics and robotstxt were not requested" in " ".join(first.shown.split())
     assert "rows by table" not in first.out
     again = cli(*asked, "--details")
     states = [line.split("│")[2].strip() for line in again.out.splitlines() if line.startswith(NEW) and "│" in line]
@@ -146,7 +146,7 @@ def test_what_is_found_nowhere_is_not_kept_and_strict_says_so(cli: Cli, world: W
         1,
         "found in none of the crawls: exmaple.com; exmaple.net",
     )
-    assert "so not kept: exmaple.com\n" in said.out
+    assert "so this home does not keep them: exmaple.com\n" in said.out
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
         known = "SELECT slug FROM targets WHERE slug LIKE 'exma%' UNION SELECT target FROM lookups WHERE captures = 0"
         assert published.execute(known).fetchall() == [("exmaple.net",)], "what is on the watch list stays"
@@ -187,14 +187,15 @@ def test_a_range_is_made_crawl_by_crawl(
     named = [only_old, "exmaple.com"]
     said = cli("run", "-c", "2018..2024", *named, *place)
     assert said.status == 0, said.err
-    assert "2 crawls, CC-MAIN-2024-22, CC-MAIN-2018-05; 2 were not harvested" in said.told
+    assert "2 crawls, CC-MAIN-2024-22, CC-MAIN-2018-05; harvesting the index of 2 takes at most" in said.told
     [first, second, published_once, title, _, _, found, absent, *_] = said.out.splitlines()
     assert first.startswith(f"1 of 2  {NEW}: 0 of 2 targets, 0 captures, 0 new, "), "the newest first"
     assert second.startswith(f"2 of 2  {OLD}: 1 of 2 targets, 1 captures, 1 new, ")
     assert published_once.split()[0] == "cc.duckdb"
     assert title.strip() == "what this run found"
     assert [cell.strip() for cell in found.split("\u2502")] == [only_old, "1", "1", "1", "1", "0"]
-    assert absent == "note: absent: 1 target, found in no crawl; 1 of them new, so not kept: exmaple.com"
+    words = "this home does not keep 1 of them, which are new: exmaple.com"
+    assert absent == f"note: no crawl of this run has captures of 1 target; {words}"
     with open_instance(load_settings({}, home=str(home))) as instance:
         made = instance.fetch_materializations(OWN_HOME.key("warehouse"), limit=9).records
     assert len(made) == 2, "at once where there was none, and at the end"

@@ -122,7 +122,7 @@ def test_filters_are_applied_and_what_an_index_cannot_say_is_told(cli: Cli, worl
         if c.fetch_status == 404
     ]
     assert places(rows) == expected(tuple(truth))
-    assert "the index cannot decide the condition" in cli(*arguments, "-c", ARC).err
+    assert "the index cannot decide whether" in cli(*arguments, "-c", ARC).err
 
 
 def test_an_index_that_is_not_harvested_is_named_with_the_command(cli: Cli, world: World, tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_years_of_crawls_are_counted_and_one_that_cannot_be_read_does_not_hide_t
     asked = ("lookup", "example.com", "-c", "all", "--index", "auto", "--source", bucket, "--home", tmp_path / "home")
     said = cli(*asked, "--format", "csv", "--columns", "crawl,url")
     assert said.status == 3
-    assert f"Ask them again: -c {OLD}" in said.err
+    assert f"Search them again: -c {OLD}" in said.err
     assert {row["crawl"] for row in csv.DictReader(io.StringIO(said.out))} == {NEW, ARC}
     assert cli(*asked, "--out", out).status == 3
     assert not out.exists()
@@ -240,3 +240,20 @@ def test_a_command_for_one_crawl_refuses_a_range(cli: Cli, world: World) -> None
     said = cli("index", "search", "example.com", "-c", "2018..2024", "--home", world.home)
     assert said.status == 1
     assert "takes one crawl, not 2" in said.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("lookup", "captures:typo", "-c", NEW),
+        ("lookup", "captures:typo where status=200", "-c", NEW, "--count"),
+        ("plan", "captures:typo", "-c", NEW),
+        ("export", "captures:typo", "--out", "typo.duckdb"),
+        ("targets", "add", "captures:typo"),
+        ("targets", "block", "captures:typo"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_a_name_without_added_captures_is_refused(cli: Cli, rich: Path, words: tuple[str, ...]) -> None:
+    said = cli(*words, "--home", rich)
+    assert said.status == 1 and "this home has no captures named 'typo'; add them:" in said.told, said

@@ -75,7 +75,7 @@ def test_from_the_price_to_pages_and_on_as_the_month_grows(
     )
     places = {(row["warc_filename"], row["warc_record_offset"]) for row in map(json.loads, looked.out.splitlines())}
     assert places == {(one.warc_filename, one.warc_record_offset) for one in wanted}
-    assert "a run would not change them" in cli("plan", DOMAIN, "-c", MONTH).told
+    assert "so a run would do nothing for them" in cli("plan", DOMAIN, "-c", MONTH).told
     assert str(len(wanted)) in cli("lookup", "--count", DOMAIN, "-c", MONTH, "--format", "csv").out
     page = next(one for one in wanted if one.title)
     got = cli("get", page.url, "-c", MONTH, "--format", "json")
@@ -109,7 +109,7 @@ def test_at_a_terminal_the_price_is_a_question(
 
 def test_what_cannot_be_built(cli: Cli, bucket: Path, tmp_path: Path) -> None:
     for words, told in (
-        (("index", "build", "-c", "CC-MAIN-2024-22"), "has an index: cc-pipeline index harvest"),
+        (("index", "build", "-c", "CC-MAIN-2024-22"), "publishes an index of CC-MAIN-2024-22"),
         (("run", "-c", "CC-NEWS-2026-05", DOMAIN, "--yes"), "crawl-data/CC-NEWS/2026/05/warc.paths.gz"),
         (("run", "-c", "LOCAL-press", DOMAIN), "files add FILE --kind warc --crawl LOCAL-press"),
     ):

@@ -57,7 +57,7 @@ def test_a_crawl_without_path_lists_is_harvested_from_a_list_of_ones_own(
     home = tmp_path / "home"
     said = cli("index", "harvest", "-c", NEW, "--index-files", lists, "--home", home)
     assert said.status == 0, said.err
-    assert f"{len(keys)} index files of {NEW} are listed in this home" in said.told
+    assert f"{len(keys)} index files of {NEW} were read from" in said.told
     said = cli("lookup", "--count", "example.com", "-c", NEW, "--home", home)
     assert said.status == 0, said.err
     said = cli("index", "harvest", "-c", NEW, "-c", OLD, "--index-files", lists, "--home", home)

@@ -57,17 +57,21 @@ def test_a_slice_with_repeats_is_named_by_run_and_doctor_and_repaired(cli: Cli, 
     assert said.status == 1
     assert f"{NEW}|{SITE}" in said.told
     assert "doctor --repair" in said.told
-    assert "captures are here" not in said.shown
+    assert "captures are fetched and stored" not in said.shown
     assert shown(home, SITE) == 0
     doctor = cli("doctor", "--home", home)
     assert doctor.status == 1
-    assert f"captures of {NEW}|{SITE} are doubled" in doctor.shown
+    assert f"has captures of {NEW}|{SITE} more than once" in doctor.shown
     repaired = cli("doctor", "--repair", "--home", home)
     assert repaired.status == 0, repaired.out + repaired.err
-    assert f"{NEW}|{SITE} did not balance" in repaired.shown
+    assert f"the tables of {NEW}|{SITE} did not match" in repaired.shown
     assert shown(home, SITE) == truth
     again = cli(*run)
-    assert (again.status, "same" in again.out, f"all {truth} captures are here" in again.shown) == (0, True, True)
+    assert (again.status, "same" in again.out, f"all {truth} captures are fetched and stored" in again.shown) == (
+        0,
+        True,
+        True,
+    )
 
 
 @pytest.mark.process
@@ -84,7 +88,7 @@ def test_after_a_failed_publication_nothing_ends_well_until_the_next(
         assert cli(*run).status == 1
     said = cli("doctor", "--home", home)
     assert said.status == 1
-    assert "does not show the lake as it is" in said.shown
+    assert "is out of date: tables changed since it was written" in said.shown
     assert (cli(*run).status, shown(home, OTHER)) == (0, len(world.truth.captures_of(NEW, subset="warc", domain=OTHER)))
     # nothing is to be made, and the file is damaged in its place
     path = home / "cc.duckdb"
@@ -98,7 +102,7 @@ def test_after_a_failed_publication_nothing_ends_well_until_the_next(
         path.unlink()
         refused = cli(*run)
     assert refused.status == 1
-    assert "is not there" in refused.told
+    assert "does not exist" in refused.told
 
 
 @pytest.mark.process

@@ -27,7 +27,8 @@ def test_plan_and_the_summary_of_a_run_say_which_was_used(
     assert done.status == 0, done.told
     summary = done.told + done.shown
     counts = re.search(
-        rf"shared with the official mirror: (\d+) from {front.url.rstrip('/')}, (\d+) from {named}", summary
+        rf"shared with the official mirror; answers received: (\d+) from {front.url.rstrip('/')}, (\d+) from {named}",
+        summary,
     )
     assert counts is not None, summary
     assert all(int(count) > 0 for count in counts.groups())

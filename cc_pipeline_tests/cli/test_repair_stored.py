@@ -40,7 +40,7 @@ def test_lost_files_are_named_and_repaired(cli: Cli, home: Path) -> None:
     assert "cc-pipeline doctor --repair" in said.shown
     said = cli("doctor", "--repair", "--home", home)
     assert said.status == 0, said.out
-    assert "records were fetched again, parsed and published" in said.shown
+    assert "records were requested again, parsed and published" in said.shown
     assert "the bytes of all stored records are there" in said.shown
     assert fetched(home) == before
     assert "nothing to repair" in cli("doctor", "--repair", "--home", home).shown
@@ -54,13 +54,13 @@ def test_damaged_records_are_found_by_reading_them_and_repaired(cli: Cli, home: 
     path.write_bytes(data)
     said = cli("doctor", "--verify", "--all", "--home", home)
     assert said.status == 1
-    assert "1 are damaged" in said.shown
-    assert "--all is an option of --verify" in cli("doctor", "--all", "--home", home).told
+    assert "1 records are damaged" in said.shown
+    assert "--all works only with --verify" in cli("doctor", "--all", "--home", home).told
     said = cli("doctor", "--verify", "--all", "--repair", "--home", home)
     assert said.status == 0, said.out
     said = cli("doctor", "--verify", "--all", "--home", home)
     assert said.status == 0
-    assert "the digests are those of the index" in said.shown
+    assert "no digest contradicts the index" in said.shown
 
 
 @pytest.mark.process
@@ -75,7 +75,7 @@ def test_a_torn_commit_is_said_by_every_command_and_taken_back(cli: Cli, home: P
     said = cli("doctor", "--home", home)
     assert said.status == 1
     # long paths are broken where the terminal ends
-    assert f"the last commit of records is torn: {entry} is empty".replace(" ", "") in said.shown.replace(" ", "")
+    assert f"the last commit of records is incomplete: {entry} is empty".replace(" ", "") in said.shown.replace(" ", "")
     said = cli("doctor", "--repair", "--home", home)
     assert "1 slices must be rebuilt" in said.shown
     assert f"cc-pipeline run example.com --crawl {NEW}" in said.shown

@@ -14,7 +14,7 @@ def test_an_answer_of_a_mini_crawl_is_loudly_called_invented(cli: Cli, world: Wo
     said = cli(*command, "--home", world.home)
     assert said.status == 0, said.err
     assert said.source.startswith(
-        f"INVENTED WEB: {world.bucket} is a mini crawl, generated here; no page in it is real."
+        f"INVENTED WEB: {world.bucket} is a crawl generated for the demo; no page in it is real."
     )
     assert "INVENTED" not in said.out
 

@@ -74,6 +74,7 @@ def test_tables_fit(rich: Path, tmp_path: Path, words: tuple[str, ...], width: i
     # notes are sentences, which the terminal wraps
     assert [line for line in lines if cell_len(line) > width and not line.startswith("note: ")] == []
     rules = [line for line in lines if set(line) <= {"━", "╇", "─", "┼"} and len(line) > 1]
+    assert rules or words[0] not in ("plan", "crawls"), "these are tables at any width"
     narrowest = min((len(column) for rule in rules for column in re.split("[╇┼]", rule)), default=9)
     assert narrowest >= 2, "a column of a table has no room"
 
@@ -92,7 +93,26 @@ def test_short_cells_stay_whole_and_long_ones_take_lines(monkeypatch: pytest.Mon
     assert "2024-05-18" in text and "text/html" in text and "nothing" not in text
     assert "".join(line.rpartition("│")[2].strip() for line in text.splitlines() if "│" in line) == url
     assert max(map(cell_len, text.splitlines())) <= width
+    with console.capture() as shown:
+        output.show_table("", ["name", "last"], [("history", ""), ("watch_list", "")])
+    assert "history" in shown.get() and "last" not in shown.get()
+    with console.capture() as shown:
+        output.show_table("a title that is longer than its table", ["a"], [(1,)])
+    assert shown.get().startswith("a title that is longer than its table\n")
     many = [f"column_{number}" for number in range(12)]
     with console.capture() as shown:
         output.show_table("a title", many, [["a value that is long"] * 12])
     assert shown.get().count("a value that is long") == 12, "a value a line"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_finding_goes_on_below_its_first_line(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    console = output._new_console()
+    monkeypatch.setattr(output, "console", console)
+    with console.capture() as shown:
+        output.show_indented(output.coloured("ok   size           "), "[b]bytes :x: of the lake, and " * 9)
+    first, *more = shown.get().splitlines()
+    assert first.startswith("ok   size           [b]bytes :x: of") and more
+    assert all(line.startswith(" " * 20) and line[20] != " " for line in more)
+    assert max(map(cell_len, [first, *more])) <= width

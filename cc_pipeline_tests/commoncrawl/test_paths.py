@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.paths import (
     ArcFile,
-    ArcPointer,
     IndexFile,
     PathList,
     WarcFile,
@@ -162,8 +161,6 @@ def test_what_is_no_key(address: str) -> None:
 def test_arc_files(key: str, file: ArcFile) -> None:
     assert parse_arc_key(key) == file
     assert arc_key(file) == key
-    pointer = ArcPointer(file.segment_id, file.file_date_ms, file.partition, 100, 20)
-    assert arc_key(pointer, file.crawl) == key
 
 
 @needs_corpus
@@ -192,9 +189,9 @@ def test_what_is_no_arc_file(key: str) -> None:
 
 def test_pointers_of_crawls_without_arc_files() -> None:
     with pytest.raises(UserInputError, match="CC-MAIN-2012"):
-        arc_key(ArcPointer(1, 2, 3, 4, 5), "CC-MAIN-2024-22")
+        arc_key(ArcFile("CC-MAIN-2024-22", 1, 2, 3))
     with pytest.raises(DataFault):
-        arc_key(ArcPointer(1, 2**63, 3, 4, 5), "CC-MAIN-2009-2010")
+        arc_key(ArcFile("CC-MAIN-2009-2010", 1, 2**63, 3))
 
 
 def test_valid_segments() -> None:

@@ -53,17 +53,17 @@ def _run(source: str, home: str, crawl: str, targets: str) -> None:
 
 
 def _die_at_second_commit() -> None:
-    write: Any = Lake._write
+    replace: Any = Lake.replace_slices
     commits = 0
 
     def dying(*arguments: Any, **named: Any) -> None:
         nonlocal commits
         if commits:
             os.kill(os.getpid(), signal.SIGKILL)
-        write(*arguments, **named)
+        replace(*arguments, **named)
         commits += 1
 
-    Lake._write = dying
+    Lake.replace_slices = dying
 
 
 if __name__ == "__main__":

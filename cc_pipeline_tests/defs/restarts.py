@@ -35,6 +35,7 @@ from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.defs.backfills import backfill, backfill_status
+from cc_pipeline_tests.defs.short_waits import DAEMON_ENVIRONMENT, with_short_waits
 from cc_pipeline_tests.defs.test_dagster_process import BIN, Server, environment, free_port
 from cc_pipeline_tests.defs.test_ui_stopped import descendants
 from cc_pipeline_tests.faultserver import FaultServer
@@ -51,9 +52,9 @@ KILLS: Final[Mapping[str, tuple[str, ...]]] = {
     f"{CODE} and {DAEMON}": (CODE, DAEMON),
     "all (the host)": (CODE, DAEMON, WEBSERVER, WORKERS),
 }
-#: The cells of each storage. In PostgreSQL the worst.
+#: The cells of each storage. In PostgreSQL the worst, of which SQLite has the host.
 CELLS: Final[Mapping[str, Sequence[str]]] = {
-    "SQLite": tuple(KILLS),
+    "SQLite": tuple(kind for kind, names in KILLS.items() if len(names) != 2),
     "PostgreSQL": tuple(kind for kind, names in KILLS.items() if len(names) > 1),
 }
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs/dagster.md"
@@ -165,7 +166,7 @@ def home_on(storage: str, folder: Path) -> Iterator[Home]:
         env = environment(bucket, folder) | {
             "CC_PIPELINE_SOURCE": source.url, "CC_PIPELINE_HOME": str(settings.home), "CC_PIPELINE_CONCURRENCY": "1",
             "CC_PIPELINE_PARTITIONS_PER_RUN": "1", "CC_PIPELINE_WORKERS": "1", **DAEMON_VARIABLES,
-            "DAGSTER_HOME": str(settings.dagster_home),
+            **DAEMON_ENVIRONMENT, "DAGSTER_HOME": str(settings.dagster_home),
         }  # fmt: skip
         code, ui = free_port(), free_port()
         place = settings.dagster_home / "workspace.yaml"
@@ -176,7 +177,7 @@ def home_on(storage: str, folder: Path) -> Iterator[Home]:
         commands = {
             CODE: [*grpc, "--location-name", "cc_pipeline"],
             WEBSERVER: ["dagster-webserver", *here, str(ui), "-w", str(place)],
-            DAEMON: ["dagster-daemon", "run", "-w", str(place)],
+            DAEMON: ["python", "-m", "cc_pipeline_tests.defs.short_waits", "run", "-w", str(place)],
         }
         commands = {name: [str(BIN / program), *rest] for name, (program, *rest) in commands.items()}
         home = Home(settings, env, source, truth.domains(), commands, ui)
@@ -191,8 +192,8 @@ def home_on(storage: str, folder: Path) -> Iterator[Home]:
 
 def _config(postgres: Postgres | None) -> dict[str, Any]:
     config = yaml.safe_load(DAGSTER_YAML)
-    # the daemon would look for lost workers every half a minute, and for the code server every ten seconds
-    config["run_monitoring"]["poll_interval_seconds"] = 2
+    with_short_waits(config)
+    # the daemon would look for the code server every ten seconds
     config["run_queue"]["user_code_failure_retry_delay"] = 1
     # so that a run of both is under way
     config["concurrency"]["runs"]["tag_concurrency_limits"] = [

@@ -48,7 +48,7 @@ def test_a_run_without_a_yes_says_the_price_and_one_with_it_builds(workspace: Wo
         latest = launcher.instance.get_latest_materialization_event(dg.AssetKey("built_index"))
         assert latest is not None and latest.asset_materialization is not None
         figures = latest.asset_materialization.metadata
-        assert figures["stretches that could not be read"].value == 1 and figures["to be indexed"].value == 0
+        assert figures["parts that could not be read"].value == 1 and figures["to be indexed"].value == 0
     assert len(shards(workspace)) == 2
 
 

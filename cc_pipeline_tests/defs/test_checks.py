@@ -74,8 +74,8 @@ def test_what_a_check_says_is_text_where_the_ui_reads_markdown(
     monkeypatch.setattr(check_runs, "versions_of", broken)
     said = results(sound, instance)["ledger_balances"].description or ""
     assert said == (
-        "this could not be checked: \\!\\[x\\](http://a.example/p.png) \\<img src=x\\>  \n"
-        "Look at page_text in \\_\\_init\\_\\_.py."
+        "the check failed with an error, so its result is not known: \\!\\[x\\](http://a.example/p.png) \\<img "
+        "src=x\\>  \nLook at page_text in \\_\\_init\\_\\_.py."
     )
 
 
@@ -91,7 +91,7 @@ def test_all_is_well_in_a_sound_home(sound: Workspace, instance: dg.DagsterInsta
         len(bucket[1].captures_of(NEW, subset="warc", domain=domain)) for domain in ("example.com", "example-foo.com")
     )
     planned += len(bucket[1].captures_of(ARC, domain="example.com"))
-    assert f"all {planned:,} planned captures" in (found["ledger_balances"].description or "")
+    assert f"each of {planned:,} planned captures" in (found["ledger_balances"].description or "")
     assert found["ledger_balances"].metadata["partitions"].value == 3
     assert "a second index has the same captures in" in (found["locators_agree"].description or "")
     assert found["locators_agree"].metadata["partitions compared"].value >= 1
@@ -132,7 +132,7 @@ def test_checks_of_a_run_look_at_its_partitions_alone(
     assert read
     assert all(target in ("example.com", ["example.com"]) for target in read), read
     assert mine["stored_files"].passed
-    assert mine["ledger_balances"].metadata["partitions of this run"].value == 1
+    assert mine["ledger_balances"].metadata["partitions (this run)"].value == 1
     lost = results(workspace, instance)["stored_files"]
     assert (lost.passed, lost.severity) == (False, dg.AssetCheckSeverity.ERROR)
     # and a harvest's look at its crawl
@@ -141,8 +141,9 @@ def test_checks_of_a_run_look_at_its_partitions_alone(
     assert NEW not in (crawl["statistics"].description or "")
 
 
-def note_of(found: dict[str, dg.AssetCheckEvaluation], name: str) -> dict[str, Any]:
-    return found[name].metadata["looked at"].data
+def texts_of(found: dg.AssetCheckEvaluation) -> dict[str, str]:
+    """The metadata that the UI shows as text."""
+    return {name: value.text or "" for name, value in found.metadata.items() if isinstance(value, dg.TextMetadataValue)}
 
 
 @pytest.mark.process
@@ -152,7 +153,6 @@ def test_a_check_alone_looks_at_what_changed_since_and_at_what_was_wrong(
     workspace = workspace_of(bucket[0], tmp_path)
     harvest(workspace)
     extract(workspace, "example.com", "example-foo.com")
-    name = "records:ledger_balances"
 
     def look(tags: dict[str, str] | None = None) -> dg.AssetCheckEvaluation:
         [found] = all_results(workspace, instance, "ledger_balances", tags=tags).values()
@@ -166,30 +166,32 @@ def test_a_check_alone_looks_at_what_changed_since_and_at_what_was_wrong(
     seen: set[str] = set()
 
     assert scope(look()) == ("everything", 2)
-    assert scope(look()) == ("0 partitions, changed", 0)
+    assert scope(look()) == ("0 changed partitions", 0)
     extract(workspace, "example.org")
-    assert scope(look()) == ("1 partitions, changed", 1)
+    assert scope(look()) == ("1 changed partition", 1)
     # breaks one behind the stages' back, in a commit that names its slice
     records = workspace.lake.read("records", {"target": "example.com"})
     broken = [{"crawl": NEW, "target": "example.com"}]
     workspace.lake.commit("records", records.slice(1), broken, {f"fetch:{NEW}:example.com": "1"})
     found = look()
-    assert (found.passed, *scope(found)) == (False, "1 partitions, changed", 1)
+    assert (found.passed, *scope(found)) == (False, "1 changed partition", 1)
     # nothing has changed since, and it is still wrong
     found = look()
-    assert (found.passed, *scope(found)) == (False, "1 partitions, changed", 1)
+    assert (found.passed, *scope(found)) == (False, "1 changed partition", 1)
     # a run over others neither mends it nor lets it be forgotten
     instance.add_dynamic_partitions("crawl", [NEW])
     instance.add_dynamic_partitions("target", ["example.com", "example-foo.com"])
     found = look({"dagster/partition": f"{NEW}|example-foo.com"})
-    assert (found.passed, *scope(found)) == (False, "1 partitions, of this run", 1)
-    assert f"still wrong: {NEW}|example.com" in (found.description or "")
-    assert note_of({name: found}, name)["wrong"] == [f"{NEW}|example.com"]
+    assert (found.passed, *scope(found)) == (False, "1 partition of this run", 1)
+    assert f"not checked this time, and wrong before: {NEW}|example.com" in (found.description or "")
+    assert texts_of(found)["red partitions"] == f"{NEW}|example.com"
+    kinds = {type(value) for value in found.metadata.values()}
+    assert kinds <= {dg.TextMetadataValue, dg.IntMetadataValue}, "a person reads them in the UI without a click"
     workspace.lake.commit("records", records, broken, {f"fetch:{NEW}:example.com": "2"})
     found = look()
-    assert (found.passed, *scope(found)) == (True, "1 partitions, changed", 1)
+    assert (found.passed, *scope(found)) == (True, "1 changed partition", 1)
     assert scope(look({CHECK_SCOPE_TAG: EVERYTHING})) == ("everything", 3)
-    assert seen == {"partitions", "partitions of what changed", "partitions of this run"}, "a plot has one scope"
+    assert seen == {"partitions", "partitions (changes)", "partitions (this run)"}, "a plot has one scope"
 
 
 def test_a_source_that_does_not_answer_is_said_and_ends_no_run(

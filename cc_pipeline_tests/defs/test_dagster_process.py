@@ -211,7 +211,7 @@ def test_a_domain_from_the_index_to_duckdb_through_plain_dagster_dev(bucket: Buc
     env, port = environment(bucket[0], checkout), free_port()
     home = checkout / "data"
     command = [str(BIN / "dagster"), "dev", "-h", "127.0.0.1", "-p", str(port)]
-    with serving(command, checkout, env, port) as server:
+    with serving(command, checkout, env, port, killed=True) as server:
         assets = server.wait_until_loaded()
         assert {"crawls", "row_groups", "captures", "records", "page_metadata", "warehouse"} <= set(assets)
         for dimension, key in (("crawl", NEW), ("target", "example.com"), ("target", "no-such.example")):

@@ -19,6 +19,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from dagster._core.storage.event_log.schema import SqlEventLogStorageMetadata
 from dagster._core.storage.runs.schema import RunStorageSqlMetadata
 
+from cc_pipeline.checks.scope import VERSIONS_LABEL
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import history
 from cc_pipeline.defs.history import needed_runs, trim_run_history
@@ -118,7 +119,7 @@ def what_is_there(instance: dg.DagsterInstance) -> dict[str, object]:
             (one.status, one.event and one.event.timestamp, asyncio.run(one.targets_latest_materialization(anew())))
             for one in last
         ]
-        found[f"{check}: note"] = read_last_evaluation(instance, check, "looked at")
+        found[f"{check}: note"] = read_last_evaluation(instance, check, VERSIONS_LABEL)
     return found
 
 
@@ -289,7 +290,7 @@ def test_time_ends_and_the_next_one_goes_on(settings: Settings) -> None:
         assert forgotten(instance, 0).is_complete
         assert tick(instance) == "old runs were deleted less than a day ago"
         instance.add_run(dg.DagsterRun("trim_history", status=dg.DagsterRunStatus.STARTED))
-        assert tick(instance) == "old runs are being deleted"
+        assert tick(instance) == "another run is deleting old runs now"
 
 
 def tick(instance: dg.DagsterInstance) -> str:

@@ -111,8 +111,8 @@ def test_settings_come_per_home_in_the_words_of_their_variables(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"key_prefix": "no-dash"}, "'no-dash' can be no prefix"),
-        ({"group": "two words"}, "'two words' can be no prefix or group"),
+        ({"key_prefix": "no-dash"}, "'no-dash' cannot be a prefix"),
+        ({"group": "two words"}, "'two words' cannot be a prefix or group"),
         ({"settings": {"crawl": "newest"}}, "did you mean crawls"),
         ({"settings": {"index": "telepathy"}}, "CC_PIPELINE_INDEX"),
         ({"targets": ["bad host!"]}, "bad host!"),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -95,6 +96,31 @@ def test_a_command_keeps_the_logs_of_its_files_and_copies_no_output(tmp_path: Pa
         instance.dispose()
 
 
+def test_a_command_compiles_a_statement_of_its_files_once(tmp_path: Path) -> None:
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
+    instance = open_instance_in(tmp_path)
+    compiled: list[str] = []
+
+    def note(_: object, __: object, statement: str, ___: object, context: Any, ____: object) -> None:
+        if context.compiled is not None and context.cache_hit.name != "CACHE_HIT":
+            compiled.append(statement)
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "after_cursor_execute", note)
+    try:
+        instance.report_runless_asset_event(dg.AssetMaterialization("pages", partition="one"))
+        instance.report_runless_asset_event(dg.AssetMaterialization("pages", partition="two"))
+        compiled.clear()
+        instance.report_runless_asset_event(dg.AssetMaterialization("pages", partition="three"))
+        assert compiled == [], "see cc_pipeline/defs/open_sqlite_files.py"
+        # another file has the statements of its own engine
+        other = sqlalchemy.create_engine("sqlite://")
+        other.connect().execute(sqlalchemy.select(sqlalchemy.literal(1)))
+        assert len(compiled) == 1
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "after_cursor_execute", note)
+        instance.dispose()
+
+
 def test_a_place_for_output_that_a_person_chose_is_used(tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").write_text(
         "compute_logs:\n  module: dagster._core.storage.local_compute_log_manager\n"
@@ -147,11 +173,11 @@ def test_the_last_evaluation_of_a_check_is_found(instance: dg.DagsterInstance) -
     def sound(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         key = dg.AssetCheckKey(dg.AssetKey("table"), "sound")
         notes.append(read_last_evaluation(context.instance, key, "note"))
-        return dg.AssetCheckResult(passed=True, metadata={"note": {"run": len(notes)}})
+        return dg.AssetCheckResult(passed=True, metadata={"note": f"run {len(notes)}", "rows": 5})
 
     for _ in range(3):
         dg.materialize([table, sound], instance=instance)
-    assert notes == [None, {"run": 1}, {"run": 2}], f"get_asset_check_execution_history: {_MOVED}"
+    assert notes == [None, {"note": "run 1"}, {"note": "run 2"}], f"get_asset_check_execution_history: {_MOVED}"
 
 
 def test_what_a_launcher_tells_and_how_postgresql_is_opened_is_where_it_was() -> None:

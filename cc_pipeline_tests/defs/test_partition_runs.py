@@ -143,10 +143,10 @@ def good_neighbours_were_checked(instance: dg.DagsterInstance, result: dg.Execut
     assert found.keys() == ours
     wrong = {key.name: one.description or "" for key, one in found.items() if not one.passed}
     assert wrong.keys() == {"no_failed_partitions"}
-    assert f"1 partitions failed and were not made since ({NEW}|{BAD})" in wrong["no_failed_partitions"]
+    assert f"1 partition failed and has not succeeded since: {NEW}|{BAD}" in wrong["no_failed_partitions"]
     assert "it has a space" in wrong["no_failed_partitions"], "the reason stands there before the run has ended"
     scopes = {key.name: one.metadata["scope"].value for key, one in found.items()}
-    assert scopes["ledger_balances"] == scopes["texts_are_there"] == "4 partitions, of this run"
+    assert scopes["ledger_balances"] == scopes["texts_are_there"] == "4 partitions of this run"
     shown = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(ours))
     assert {one.run_id for one in shown.values()} == {result.run_id}
     assert {one.status.value for key, one in shown.items() if key.name not in wrong} == {"SUCCEEDED"}
@@ -266,8 +266,8 @@ def test_what_stands_behind_a_step_is_refused_in_its_run(
 
     refused = run(*TABLES, "text_sequencefile")
     assert not refused.success
-    assert "the run also has text_sequencefile, which would be skipped" in failure_of(refused)
-    assert "Launch them separately" in failure_of(refused)
+    assert "Dagster would skip text_sequencefile in this run" in failure_of(refused)
+    assert "Launch these assets in another run" in failure_of(refused)
     assert run(*TABLES).success
     assert run("text_sequencefile").success
     assert {status(instance, asset, GOOD[0]) for asset in (*TABLES, "text_sequencefile")} == {"MATERIALIZED"}

@@ -144,7 +144,7 @@ def test_a_publication_counts_what_failed_in_the_run_that_publishes(
     assert found.status.value == "FAILED"
     told = found.event.dagster_event.asset_check_evaluation_data.metadata["partitions"]
     later = left_failed_result(instance).metadata
-    assert later["partitions left failed"].value == 1
+    assert later["failed partitions"].value == 1
     for table in (told, later["partitions"]):
         assert isinstance(table, dg.TableMetadataValue)
         [row] = table.records

@@ -125,7 +125,7 @@ def test_checks_that_break_outside_of_a_run_say_so_in_a_line_each(
     )
     told = [record for record in caplog.records if record.name == "looks"]
     assert [one.getMessage() for one in told] == [
-        f"the check {name} broke: it is broken. Mend it." for name in ("sound", LEFT_FAILED)
+        f"the check {name} failed with an error: it is broken. Mend it." for name in ("sound", LEFT_FAILED)
     ]
     assert all(one.exc_info is None for one in told)
     keys = [dg.AssetCheckKey(WAREHOUSE, name) for name in ("sound", LEFT_FAILED)]

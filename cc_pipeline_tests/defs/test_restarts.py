@@ -11,10 +11,14 @@ import pytest
 from cc_pipeline_tests.defs.restarts import CELLS, DOCS, outcome_on, read_table, table
 
 # no ``matrix``: of that the first cell would be in the first gear, and it takes minutes
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("restarts"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
+_STORAGES = [
+    pytest.param("SQLite", marks=pytest.mark.xdist_group("restarts SQLite")),
+    pytest.param("PostgreSQL", marks=pytest.mark.xdist_group("restarts PostgreSQL")),
+]
 
 
-@pytest.mark.parametrize("storage", CELLS)
+@pytest.mark.parametrize("storage", _STORAGES)
 def test_any_restart_leaves_each_partition_made_once(storage: str, tmp_path: Path) -> None:
     found = outcome_on(storage, tmp_path)
     assert found.wrongs == ()

@@ -89,7 +89,7 @@ def test_the_failed_partitions_of_a_run_are_told_with_their_reasons(
     named = one["failed_partitions"]
     assert isinstance(named, list)
     assert [row["partition"] for row in named] == keys[:10]
-    assert all("that this home knows as a partition" in row["reason"] for row in named)
+    assert all("of which this home has a partition key" in row["reason"] for row in named)
 
 
 def test_partitions_are_named_however_the_run_has_them() -> None:
@@ -208,13 +208,15 @@ class TestPublication:
 
     def test_while_runs_go_on_only_when_the_file_is_old(self, tick, instance: dg.DagsterInstance) -> None:
         instance.add_run(listed_run(["A|x"]))
-        assert tick("a", 9) == "runs are in flight, and cc.duckdb is not 10 minutes old"
+        assert (
+            tick("a", 9) == "runs are in flight, and cc.duckdb is less than 10 minutes old (CC_PIPELINE_PUBLISH_EVERY)"
+        )
         assert tick("a", 11).run_key == "a:0"
         assert tick("a", None).run_key == "a:0"
 
     def test_not_while_a_command_publishes_without_a_run(self, tick, tmp_path: Path) -> None:
         with locked(tmp_path / "publish.lock"):
-            assert tick("a") == "cc.duckdb is being published"
+            assert tick("a") == "another run is publishing cc.duckdb now"
         assert tick("a").run_key == "a:0"
 
     def test_one_at_a_time_and_what_fails_is_not_asked_for_for_ever(self, tick, instance: dg.DagsterInstance) -> None:
@@ -224,7 +226,7 @@ class TestPublication:
             run = instance.add_run(
                 dg.DagsterRun("publish", tags=dict(request.tags), status=dg.DagsterRunStatus.STARTED)
             )
-            assert tick("a") == "cc.duckdb is being published"
+            assert tick("a") == "another run is publishing cc.duckdb now"
             instance.report_run_failed(run)
-        assert "publishing failed 3 times" in tick("a")
+        assert "publishing cc.duckdb failed 3 times" in tick("a")
         assert tick("b").run_key == "b:0", "another state is another question"

@@ -160,7 +160,7 @@ def test_what_is_in_flight_is_left_out_whoever_asked(backfill: Backfill) -> None
     backfill.began_listed(f"{NEW}|{DOMAINS[6]}", f"{OLD}|{DOMAINS[0]}")
     assert shown(backfill.tick()) == [("watch", [DOMAINS[n] for n in (0, 2, 5, 7)])]
     backfill.began(range_tags(f"{NEW}|{DOMAINS[0]}", f"{NEW}|{DOMAINS[-1]}"))
-    assert "8 wanted partitions are in flight" in reason(backfill.tick())
+    assert "8 due partitions are queued or running" in reason(backfill.tick())
 
 
 def test_a_run_whose_process_was_killed_holds_nothing_up(backfill: Backfill) -> None:
@@ -184,7 +184,7 @@ def test_targets_go_to_the_chosen_crawls_that_are_harvested(
     monkeypatch.setenv("CC_PIPELINE_CRAWLS", OLD)
     assert shown(backfill.tick()) == [("backfill", old)]
     monkeypatch.setenv("CC_PIPELINE_CRAWLS", "CC-MAIN-1999-01")
-    assert reason(backfill.tick()) == "no partition is missing"
+    assert reason(backfill.tick()) == "no partition has to be run"
 
 
 def test_a_target_missing_in_many_crawls_is_few_runs(backfill: Backfill, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def test_what_is_done_is_not_asked_for(backfill: Backfill) -> None:
     backfill.made(DOMAINS[2], DOMAINS[5])
     assert shown(backfill.tick()) == [("watch", [DOMAINS[n] for n in (0, 1, 3, 4, 6, 7)])]
     backfill.made(*DOMAINS)
-    assert reason(backfill.tick()) == "no partition is missing"
+    assert reason(backfill.tick()) == "no partition has to be run"
 
 
 def test_what_is_recorded_and_not_there_is_asked_for(backfill: Backfill) -> None:
@@ -213,7 +213,7 @@ def test_what_is_recorded_and_not_there_is_asked_for(backfill: Backfill) -> None
     PARSE.empty(backfill.workspace.lake, [Slice(NEW, DOMAINS[1])])
     assert shown(backfill.tick()) == [("watch", [DOMAINS[1]])]
     backfill.made(DOMAINS[1])
-    assert reason(backfill.tick()) == "no partition is missing"
+    assert reason(backfill.tick()) == "no partition has to be run"
 
 
 def test_a_tick_asks_for_no_more_than_its_bounds_and_says_how_long_the_rest_takes(
@@ -225,7 +225,7 @@ def test_a_tick_asks_for_no_more_than_its_bounds_and_says_how_long_the_rest_take
     answer = backfill.tick()
     assert [len(keys) for _, keys in shown(answer)] == [2, 1]
     assert isinstance(answer, list)
-    assert "5 are left for later, about" in answer[0].tags[SUMMARY_TAG]
+    assert "5 partitions wait for a later tick (about" in answer[0].tags[SUMMARY_TAG]
     # a partition that nothing is known of counts as a hundred captures and its fixed cost: 2.4 s at 50 a second
     monkeypatch.delenv("CC_PIPELINE_BACKFILL_PER_TICK")
     monkeypatch.setenv("CC_PIPELINE_BACKFILL_HOURS", str(4 / 3600))
@@ -233,7 +233,7 @@ def test_a_tick_asks_for_no_more_than_its_bounds_and_says_how_long_the_rest_take
     backfill.began_listed(f"{NEW}|{DOMAINS[0]}")
     assert [len(keys) for _, keys in shown(backfill.tick())] == [1], "what is under way counts"
     backfill.began_listed(f"{NEW}|{DOMAINS[1]}")
-    assert "6 are left for later" in reason(backfill.tick())
+    assert "6 partitions wait for a later tick" in reason(backfill.tick())
 
 
 def test_a_queue_is_never_longer_than_a_look(backfill: Backfill, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +291,7 @@ def test_what_failed_is_tried_again_at_growing_distances_alone_at_last_and_then_
     key = f"{NEW}|{bad}"
     # the others of its run came through
     backfill.failed(*(f"{NEW}|{domain}" for domain in DOMAINS), but=tuple(f"{NEW}|{domain}" for domain in others))
-    assert reason(backfill.tick()).startswith("1 failed and are tried again later")
+    assert reason(backfill.tick()).startswith("1 partitions failed and are tried again later")
     for early, late in ((0.4, 0.6), (1.9, 2.1), (7.9, 8.1)):
         hours_ahead(monkeypatch, early)
         assert "tried again later" in reason(backfill.tick())
@@ -301,11 +301,14 @@ def test_what_failed_is_tried_again_at_growing_distances_alone_at_last_and_then_
         backfill.failed(key, tables=["page_metadata"])
     hours_ahead(monkeypatch, 48)
     said = reason(backfill.tick())
-    assert f"1 partitions failed {MAX_FAILURES} times in a row and are not tried again: {key}." in said
+    assert (
+        f"1 partitions failed {MAX_FAILURES} times in a row, so this schedule does not try them for a week: {key}."
+        in said
+    )
     assert "by hand" in said
     # a person who ran it by hand settles it
     backfill.made(bad)
-    assert reason(backfill.tick()) == "no partition is missing"
+    assert reason(backfill.tick()) == "no partition has to be run"
 
 
 def test_what_failed_when_it_was_made_anew_is_tried_again_too(
@@ -336,7 +339,7 @@ def test_what_runs_did_not_get_to_is_asked_for_as_if_it_were_new(
         backfill.instance.report_run_failed(run)
         if times == 1:
             assert shown(backfill.tick()) == [("watch", DOMAINS[1:])], "at once"
-    assert "7 were not tried, since their runs ended early, and are tried later" in reason(backfill.tick())
+    assert "7 partitions were not tried, since their runs ended early, and are tried later" in reason(backfill.tick())
     hours_ahead(monkeypatch, 8.1)
     asked = shown(backfill.tick())
     assert sorted(domain for _, domains in asked for domain in domains) == DOMAINS[1:]
@@ -353,7 +356,7 @@ def test_a_source_that_is_down_is_a_skip_and_nothing_is_asked_for(
     gone.materialized("row_groups", NEW)
     said = reason(gone.tick())
     assert "does not answer" in said
-    assert "8 partitions wait for it" in said
+    assert "8 partitions wait for the source" in said
 
 
 def test_an_older_parsers_pages_have_a_price_and_wait_for_a_yes(
@@ -379,7 +382,7 @@ def test_an_older_parsers_pages_have_a_price_and_wait_for_a_yes(
     assert "of 8 partitions were made by an older parser" in reason(backfill.tick())
     monkeypatch.setattr(plan, "PARSER_VERSION", PARSER_VERSION)
     backfill.made(DOMAINS[0], pages=7)
-    assert reason(backfill.tick()) == "no partition is missing"
+    assert reason(backfill.tick()) == "no partition has to be run"
 
 
 @pytest.mark.process
@@ -401,20 +404,20 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     assert lake.read("page_metadata").num_rows == sum(
         len(bucket[1].captures_of(NEW, subset="warc", domain=domain)) for domain in domains
     )
-    assert reason(backfill.tick()) == "no partition is missing"
+    assert reason(backfill.tick()) == "no partition has to be run"
     # a set keeps its key: what its new members lack is missing all the same
     backfill.watch("example.com", "set:press = example-foo.com, example.org")
     [again] = backfill.tick()
     assert shown([again]) == [("watch", ["set-press"])]
     assert execute_asked(instance, backfill.workspace, again).success
-    assert reason(backfill.tick()) == "no partition is missing"
+    assert reason(backfill.tick()) == "no partition has to be run"
     # another parser is no changed set: that has a price
     assert find_current_targets(backfill.workspace, NEW, ["set-press"]).keys() == {"set-press"}
     monkeypatch.setattr(plan, "PARSER_VERSION", "another")
     assert find_current_targets(backfill.workspace, NEW, ["set-press"]) == {}
-    assert reason(backfill.tick()) == "no partition is missing", "its number says nothing of what was before it"
+    assert reason(backfill.tick()) == "no partition has to be run", "its number says nothing of what was before it"
     monkeypatch.setattr(plan, "PARSER_VERSION", str(int(PARSER_VERSION) + 1))
-    assert "To agree: cc-pipeline automation reparse --yes" in reason(backfill.tick())
+    assert "To have them parsed: cc-pipeline automation reparse --yes" in reason(backfill.tick())
     press = {row["domain"] for row in lake.read("captures", {"target": "set-press"}).to_pylist()}
     assert press == {"example-foo.com", "example.org"}
 
@@ -430,7 +433,7 @@ def test_a_blocked_site_is_not_asked_for_and_leaves_the_sets_that_had_it(
     backfill.materialized("row_groups", NEW)
     [request] = backfill.tick()
     assert execute_asked(instance, backfill.workspace, request).success
-    assert reason(backfill.tick()) == "no partition is missing"
+    assert reason(backfill.tick()) == "no partition has to be run"
     block(backfill.workspace, [parse_target("example.com"), parse_target("example.net")])
     [again] = backfill.tick()
     assert shown([again]) == [("watch", ["set-duo"])]
@@ -442,7 +445,7 @@ def test_a_blocked_site_is_not_asked_for_and_leaves_the_sets_that_had_it(
     assert execute_asked(instance, backfill.workspace, once).success
     held = backfill.workspace.lake.read("captures", {"target": ["set-duo", "example.net"]}, ["domain"])
     assert {*held.column("domain").to_pylist()} == {"example.org"}
-    assert reason(backfill.tick()) == "no partition is missing"
+    assert reason(backfill.tick()) == "no partition has to be run"
 
 
 def test_what_the_source_did_not_give_is_asked_for_again_when_it_is_due(backfill: Backfill) -> None:
@@ -465,7 +468,7 @@ def test_what_the_source_did_not_give_is_asked_for_again_when_it_is_due(backfill
         write_notes(backfill.workspace.lake, "fetches", {slice_: row}, ignored_column="")
 
     stands(20)
-    assert reason(backfill.tick()) == "no partition is missing"
+    assert reason(backfill.tick()) == "no partition has to be run"
     stands(40)
     # a failed run is not in the way of what is due
     for _ in range(4):

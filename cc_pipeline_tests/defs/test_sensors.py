@@ -121,7 +121,7 @@ def test_a_harvest_that_failed_is_asked_for_again_but_not_for_ever(
         keys += [request.run_key for request in answer.run_requests or ()]
         ran(instance, NEW, dg.DagsterRunStatus.FAILURE)
     assert len(set(keys)) == 3, "a key that was used is not run again"
-    assert reason(ticks.tick()) == f"no new crawl; failed 3 times, so launch them by hand: {NEW}"
+    assert reason(ticks.tick()) == f"no new crawl; the harvest failed 3 times and must be launched by hand: {NEW}"
     ran(instance, NEW, dg.DagsterRunStatus.SUCCESS)
     assert reason(ticks.tick()) == "no new crawl"
 
@@ -237,7 +237,7 @@ def test_the_public_list_is_asked_for_once_a_day(
     home = tmp_path / "home"
     (home / "cache").mkdir(parents=True)
     (home / "cache" / "collinfo.json").write_bytes((bucket[0] / "collinfo.json").read_bytes())
-    monkeypatch.setattr("cc_pipeline.harvesting.crawl_index.is_published", lambda workspace, crawl: True)
+    monkeypatch.setattr("cc_pipeline.harvesting.crawls.is_published", lambda workspace, crawl: True)
     # the default source: a fresh copy is at hand, so nothing is sent
     assert asked(Ticks(new_crawls, instance, load_settings(home=str(home))).tick()) == [NEW]
 
@@ -313,12 +313,12 @@ class TestWatchList:
     def test_targets_become_partitions_once(
         self, watching: Ticks, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
     ) -> None:
-        assert reason(watching.tick()) == "every target of the watch list is a partition already"
+        assert reason(watching.tick()) == "no new target: every target of the watch list is a partition already"
         (tmp_path / "domains.txt").write_text("example.com\n# note\nmünchen.de\nset:press = example.com, example.org\n")
         watching.tick()
         slugs = ["example.com", "xn--mnchen-3ya.de", "set-press"]
         assert instance.get_dynamic_partitions("target") == slugs
-        assert reason(watching.tick()) == "every target of the watch list is a partition already"
+        assert reason(watching.tick()) == "no new target: every target of the watch list is a partition already"
         known = definitions(bucket[0], tmp_path, slugs)
         assert known["set-press"] == "set:press = example.com, example.org"
 

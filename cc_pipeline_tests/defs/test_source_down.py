@@ -142,7 +142,7 @@ def test_an_hour_without_the_source_is_an_hour_of_reasons(
     assert len(daemon.said["backfill_missing"]) == 2
     for said in daemon.said["backfill_missing"]:
         assert "does not answer" in said
-        assert "2 partitions wait for it" in said
+        assert "2 partitions wait for the source" in said
     assert all(said for told in daemon.said.values() for said in told), "each skip has its reason"
 
     daemon.said.clear()
@@ -154,7 +154,7 @@ def test_an_hour_without_the_source_is_an_hour_of_reasons(
     )
     assert f"{NEW}|example.com" not in new, "nothing is done twice"
     assert f"harvest_crawl:{NEW}" not in new
-    assert daemon.said["backfill_missing"][-1] == "no partition is missing"
+    assert daemon.said["backfill_missing"][-1] == "no partition has to be run"
     assert daemon.said["publication"][-1] == "cc.duckdb is up to date"
     pages = daemon.workspace.lake.read("page_metadata", columns=["domain"])["domain"].to_pylist()
     assert Counter(pages) == {

@@ -22,7 +22,7 @@ import yaml
 
 from cc_pipeline.defs.declared.collected_parts import listed_ops
 from cc_pipeline.defs.home_namespace import OWN_HOME
-from cc_pipeline.defs.instance import open_instance_in
+from cc_pipeline.defs.instance import DAGSTER_YAML, open_instance_in
 from cc_pipeline.defs.internals import LOCATION as NAME
 from cc_pipeline.defs.internals import open_backfills
 from cc_pipeline.defs.launcher import Launcher
@@ -35,6 +35,7 @@ from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.graph import EXTRACT
+from cc_pipeline_tests.defs.short_waits import with_short_waits
 from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
     LOCATION,
@@ -46,7 +47,7 @@ from cc_pipeline_tests.defs.test_dagster_process import (
 )
 from cc_pipeline_tests.world import NEW, OLD
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("ways"), pytest.mark.timeout(1200)]
 
 #: The module with the bad partitions, and the variable with the path of the file that names them.
 BAD_LOCATION: Final = "cc_pipeline_tests.defs.ways_location"
@@ -257,17 +258,18 @@ def command_line(place: Place, keys: list[str]) -> Callable[[], None]:
 
 #: The ways over lists, of whose failed partitions Dagster has an observation, and no more.
 _LISTS: Final = ("schedule", "job page, a list", "command line")
-#: By its name: the way, and how many of the four partitions it is asked for; the bad one is among them. A run over one
-#: partition from the page of a job, and `dagster job backfill`, take the same way as their neighbours here.
+#: By its name: the way, and how many of the four partitions it is asked for; the bad one is among them. Two where each
+#: is a run. A run over one partition from the page of a job, and `dagster job backfill`, take the same way as their
+#: neighbours here.
 WAYS: Final[Mapping[str, tuple[Way, int]]] = {
     "schedule": (schedule, 4),
     "asset page, one partition": (asset_page, 2),
     "asset page, a range": (asset_page_range, 4),
-    "asset backfill": (asset_backfill, 4),
+    "asset backfill": (asset_backfill, 2),
     "job page, a range": (job_page_range, 4),
     "job page, a list": (job_page_list, 4),
-    "job backfill": (job_backfill, 4),
-    "job backfill, all of it again": (job_backfill_all_again, 4),
+    "job backfill": (job_backfill, 2),
+    "job backfill, all of it again": (job_backfill_all_again, 2),
     "dagster asset materialize": (asset_materialize, 2),
     "command line": (command_line, 4),
 }
@@ -319,6 +321,9 @@ def place_in(folder: Path, spec: MiniCrawlSpec, **variables: str) -> Iterator[Pl
     bucket, home, port = folder / "bucket", folder / "home", free_port()
     truth = ensure(bucket, spec)
     settings = load_settings({}, source=str(bucket), home=str(home))
+    settings.dagster_home.mkdir(parents=True)
+    config = with_short_waits(yaml.safe_load(DAGSTER_YAML))
+    (settings.dagster_home / "dagster.yaml").write_text(yaml.safe_dump(config), "utf-8")
     with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
         launcher.harvest(CRAWLS)
         launcher.instance.add_dynamic_partitions("target", list(truth.domains()))
@@ -328,7 +333,7 @@ def place_in(folder: Path, spec: MiniCrawlSpec, **variables: str) -> Iterator[Pl
     location = {"python_module": {"module_name": BAD_LOCATION, "location_name": NAME}}
     (folder / "workspace.yaml").write_text(yaml.safe_dump({"load_from": [location]}), "utf-8")
     command = [str(BIN / "dagster"), "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
-    with serving(command, folder, env, port) as server:
+    with serving(command, folder, env, port, killed=True) as server:
         server.wait_until_loaded()
         yield Place(settings, env, truth, server, port)
 

@@ -85,7 +85,7 @@ def test_what_cannot_be_had_is_one_error_that_says_what_to_do(run, bucket: Bucke
 def test_a_domain_without_captures_is_an_empty_result_and_ends_with_status_1(run, home: Path) -> None:
     status, out, err = run("run", "-c", "newest", "no-such-site.org")
     assert (status, "error: found in none of the crawls: no-such-site.org" in err) == (1, True)
-    assert "note: found in no crawl of this run, so not kept: no-such-site.org" in out
+    assert "so this home does not keep them: no-such-site.org" in out
     assert ANNOUNCED not in out, "the newest that can be run is meant"
     assert query(home, "SELECT count(*) FROM capture_targets WHERE target = 'no-such-site.org'") == [(0,)]
 
@@ -184,7 +184,7 @@ def test_a_full_disk_under_another_command(run, home: Path, tmp_path: Path) -> N
 def test_doctor_says_what_is_wrong_with_source_and_home(run, bucket: Bucket, tmp_path: Path) -> None:
     status, out, _ = run("doctor", "--source", str(bucket[0]), errors=0)
     assert status == 1
-    assert re.search(r"bad .*belongs to .*what to do: Set CC_PIPELINE_HOME", out)
+    assert re.search(r"bad .*holds tables of .*what to do: Set CC_PIPELINE_HOME", out)
     status, out, _ = run("doctor", "--source", closed_port(), at=tmp_path / "home", errors=0)
     assert status == 1
     assert re.search(r"bad source .*could not be read.*what to do: Check CC_PIPELINE_SOURCE", out)

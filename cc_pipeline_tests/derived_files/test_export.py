@@ -168,7 +168,7 @@ def test_an_export_that_breaks_off_leaves_no_manifest_and_is_made_again(
 def test_kinds_cut_differently_are_pointed_out(workspace: Workspace) -> None:
     export_slices(workspace, CRAWL, [TARGET], ["textData"], ExportOptions(records_per_file=10))
     report = export_slices(workspace, CRAWL, [TARGET], ["metadata"], ExportOptions(records_per_file=9))
-    assert "cut differently" in report.notes[0]
+    assert "exported at different times" in report.notes[0]
 
 
 def test_an_empty_slice_has_no_files(workspace: Workspace) -> None:

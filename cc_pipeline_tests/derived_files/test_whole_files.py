@@ -94,7 +94,7 @@ def test_what_cannot_be_read_is_told_and_keeps_nothing_else_out(workspace: Works
     assert len(faults) == 2
     assert {fault["source_file"] for fault in faults} == {str(path)}
     assert any("http://c.com/" in fault["reason"] for fault in faults)
-    assert "2 stretches could not be read" in report.notes[0]
+    assert "2 byte ranges could not be read" in report.notes[0]
     assert report.per_target[file.slug]["rows:source_faults"] == 2
 
 

@@ -382,7 +382,7 @@ def run_sequence(source: Path, prepared: Path, truth: MiniCrawlTruth, seed: int)
     steps = steps_of(seed)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         root = Path(shutil.copytree(prepared, Path(folder) / "all"))
-        patch.setattr(Lake, "_write", _commits(Lake._write))
+        patch.setattr(Lake, "replace_slices", _commits(Lake.replace_slices))
         homes = Homes(source, root, truth)
         number = -1
         try:

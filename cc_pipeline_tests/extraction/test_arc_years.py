@@ -23,6 +23,7 @@ from cc_pipeline.extraction.plan import Index
 from cc_pipeline.extraction.slice_state import Lookup
 from cc_pipeline.index.locator import UNION, NoSuchIndex
 from cc_pipeline.lake.slice import LOCATE
+from cc_pipeline.records.range_plan import FetchEstimate
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.indexes import write_cdx
 from cc_pipeline.testing.mini_crawl.spec import TEST, CrawlSpec
@@ -132,7 +133,8 @@ def test_a_cdx_that_alone_is_refused_is_asked_for_once(years: Bucket, tmp_path: 
 
 
 def test_versions_of_indexes_that_answered_together_are_compared_one_by_one() -> None:
-    found = Lookup(UNION, "t1+z1", "d", True, 9, (0, 0, 0))
+    price = FetchEstimate(9, 0, 0, 0, 0)
+    found = Lookup(UNION, "t1+z1", "d", True, 9, price)
     for versions, same in (
         ({}, True),
         ({"btree": "t1"}, True),
@@ -144,9 +146,9 @@ def test_versions_of_indexes_that_answered_together_are_compared_one_by_one() ->
         assert Index(versions).is_unchanged(found) is same
     assert Index({"btree": "t1", "parquet": "p"}).version_of(UNION, "z1") == "t1+z1"
     assert Index({"parquet": "p"}).version_of("parquet", "") == "p"
-    assert Index({"btree": "published"}).is_unchanged(Lookup("zipnum", "z1", "d", True, 9, (0, 0, 0)))
-    assert Index({"btree": "published"}).is_unchanged(Lookup("btree", "", "d", True, 9, (0, 0, 0))), "nobody noted it"
-    assert not Index({"btree": "another"}).is_unchanged(Lookup("btree", "published", "d", True, 9, (0, 0, 0)))
+    assert Index({"btree": "published"}).is_unchanged(Lookup("zipnum", "z1", "d", True, 9, price))
+    assert Index({"btree": "published"}).is_unchanged(Lookup("btree", "", "d", True, 9, price)), "nobody noted it"
+    assert not Index({"btree": "another"}).is_unchanged(Lookup("btree", "published", "d", True, 9, price))
 
 
 @needs_corpus

@@ -14,7 +14,7 @@ from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.slice import PAGE_TABLES
-from cc_pipeline.records.range_plan import RecordOptions
+from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.segments import SegmentWriter
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultmatrix import OPTIONS, Cell, Place, place_at, run_cell
@@ -96,7 +96,7 @@ def test_a_run_killed_between_groups_goes_on_there_and_says_so(
         asked = len(server.hits)
         with progress.progress_to(sink):
             again = fetch_captures(workspace, NEW, ["example.com"])
-        assert [note for note in again.notes if f"{total // 2:,} records were adopted" in note]
+        assert [note for note in again.notes if f"{total // 2:,} records that a stopped run had fetched" in note]
         assert again.per_target["example.com"]["fetched"] == total
         assert again.requests == len(server.hits) - asked <= total - total // 2
     assert {of for _, of in seen} == {total}

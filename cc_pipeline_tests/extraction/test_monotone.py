@@ -108,7 +108,7 @@ def do(workspace: Workspace, step: Step) -> None:
 
 def killed_at(number: int) -> pytest.MonkeyPatch:
     """Has the process end before its commit of that number; undo it afterwards."""
-    patch, plain, left = pytest.MonkeyPatch(), Lake._write, [number]
+    patch, plain, left = pytest.MonkeyPatch(), Lake.replace_slices, [number]
 
     def dying(*arguments: object) -> None:
         left[0] -= 1
@@ -117,7 +117,7 @@ def killed_at(number: int) -> pytest.MonkeyPatch:
         plain(*arguments)
 
     if number:
-        patch.setattr(Lake, "_write", dying)
+        patch.setattr(Lake, "replace_slices", dying)
     return patch
 
 

@@ -120,7 +120,7 @@ def test_a_list_that_lost_a_file_takes_nothing_away_until_it_is_accepted(bucket:
         assert [places(home, table) for table in TABLES] == [every] * 3
         assert due(home, locate.LOCATE, SITE) == {SITE}
     verdict = missing_captures_verdict(home.lake)
-    assert (verdict.severity, "no longer in the index" in verdict.message) == ("error", True)
+    assert (verdict.severity, "the index listed" in verdict.message) == ("error", True)
     assert read_loss_numbers(home.lake)[1] == [number_in(made.error)]
     # the file is back: nothing is doubted any more
     replace_file(path, gzip.compress(listed))
@@ -317,7 +317,7 @@ def test_an_index_that_repeats_itself_gives_each_capture_once_and_the_report_say
     report, *_ = extract(home, SITE)
     count = len(bucket[1].captures_of(NEW, subset="warc", domain=SITE))
     assert [home.lake.read(table, {"target": SITE}).num_rows for table in TABLES] == [count] * 3
-    assert any(f"{count:,} more rows of captures of {SITE}" in note for note in report.notes)
+    assert any(f"captures of {SITE} more than once: {count:,} extra rows" in note for note in report.notes)
     assert home.lake.read("lookups", columns=["repeated"])["repeated"].to_pylist() == [count]
     assert parse_target(SITE).slug == SITE
     assert fetch_captures(home, NEW, [SITE]).fresh_slices == 0

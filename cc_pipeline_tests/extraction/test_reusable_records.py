@@ -241,7 +241,7 @@ def test_a_fetch_killed_between_its_commit_and_its_end_is_finished_by_the_next_o
         raise Killed
 
     with monkeypatch.context() as stopped, pytest.raises(Killed):
-        stopped.setattr(fetching, "retire_result_journals", killed)
+        stopped.setattr(fetching, "retire_journals", killed)
         stopped.setattr("cc_pipeline.records.file_leases.FileLease.end", lambda _: None)
         fetch_captures(workspace, NEW, [other])
     # the process is gone

@@ -88,16 +88,16 @@ def left_of(workspace: Workspace, slug: str) -> dict[str, int]:
 @contextmanager
 def before_commit(table: str, does: Callable[[], object], times: int = 1) -> Iterator[None]:
     """Has ``does`` happen when a commit to ``table`` begins, before it looks at anything."""
-    real, left = Lake._write, [times]
+    real, left = Lake.replace_slices, [times]
 
-    def write(self: Lake, spec: object, *rest: object) -> None:
-        if getattr(spec, "name", "") == table and left[0]:
+    def replace(self: Lake, name: str, *rest: Any) -> None:
+        if name == table and left[0]:
             left[0] -= 1
             does()
-        real(self, spec, *rest)  # type: ignore[arg-type]
+        real(self, name, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Lake, "_write", write)
+        patch.setattr(Lake, "replace_slices", replace)
         yield
 
 
@@ -211,6 +211,23 @@ def test_what_is_defined_anew_while_a_run_is_at_it_is_located_again(
     assert not [url for url in one.lake.read("captures").column("url").to_pylist() if GOES in url]
     assert plan_crawl(one, NEW, ["set-some"]).plan.slice_plans == ()
     assert left_of(one, "set-some")["records"] == left_of(one, "set-some")["captures"]
+
+
+def test_a_group_reads_definitions_and_the_blocklist_once(
+    homes: tuple[Workspace, Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = homes
+    asked: list[str] = []
+    for name in ("read_stored_versions", "list_digest", "was_purged", "read_blocklist"):
+        real = getattr(run_inputs, name)
+        monkeypatch.setattr(run_inputs, name, partial(_note_and_call, asked, name, real))
+    run(one, GOES, STAYS)
+    assert sorted(asked) == ["list_digest", "read_blocklist", "read_stored_versions", "was_purged"]
+
+
+def _note_and_call(asked: list[str], name: str, real: Callable[..., object], *given: object) -> object:
+    asked.append(name)
+    return real(*given)
 
 
 def test_definitions_that_change_at_each_plan_end_with_a_message(homes: tuple[Workspace, Workspace]) -> None:
@@ -336,14 +353,14 @@ from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.run import extract
 from cc_pipeline.lake.lake import Lake
-real, left = Lake._write, [{stop}]
-def write(self, spec, *rest):
-    real(self, spec, *rest)
-    if spec.name == "records" and left[0]:
+real, left = Lake.replace_slices, [{stop}]
+def replace(self, table, *rest):
+    real(self, table, *rest)
+    if table == "records" and left[0]:
         left[0] = 0
         print("now", flush=True)
         input()
-Lake._write = write
+Lake.replace_slices = replace
 with open_workspace(load_settings({{}}, source={source!r}, home={home!r}, lake={lake!r})) as one:
     one.register_targets([parse_target("example.com")])
     for made in extract(one, [("CC-MAIN-2024-22", "example.com")], {tables!r}):
@@ -380,14 +397,14 @@ from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.run import extract
 from cc_pipeline.lake.lake import Lake
-real, left = Lake._write, [True]
-def write(self, spec, *rest):
-    if spec.name == {table!r} and left[0]:
+real, left = Lake.replace_slices, [True]
+def replace(self, table, *rest):
+    if table == {table!r} and left[0]:
         left[0] = False
         print("now", flush=True)
         input()
-    real(self, spec, *rest)
-Lake._write = write
+    real(self, table, *rest)
+Lake.replace_slices = replace
 with open_workspace(load_settings({{}}, source={source!r}, home={home!r}, lake={lake!r})) as one:
     target = parse_target({text!r})
     one.register_targets([target])

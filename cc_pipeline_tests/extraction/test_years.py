@@ -37,7 +37,7 @@ def test_the_pages_of_a_year_come(years: Bucket, tmp_path: Path, year: str) -> N
     truth = {
         (c.warc_filename, c.warc_record_offset): c for c in years[1].captures_of(crawl, subset="warc", domain=SITE)
     }
-    assert (located.notes, fetched.notes) == (("index: zipnum, as asked",), ())
+    assert (located.notes, fetched.notes) == (("index: zipnum, as requested",), ())
     captures = workspace.lake.read("captures").to_pylist()
     assert {(row["warc_filename"], row["warc_record_offset"]) for row in captures} == truth.keys() != set()
     assert fetched.per_target[SITE]["fetched"] == parsed.rows == len(truth)

@@ -24,7 +24,8 @@ from cc_pipeline.harvesting import build_index as build
 from cc_pipeline.harvesting.archives import BuiltIndex, built_index
 from cc_pipeline.harvesting.build_index import build_index, estimate_build, refuse_unpriced
 from cc_pipeline.harvesting.crawl_index import commit_manifest, is_harvested, refused_gaps
-from cc_pipeline.index.archive_rows import BUILT_SCHEMA, Shard, Tally, index_rows, shard_of
+from cc_pipeline.index.archive_rows import BUILT_SCHEMA, Tally, index_rows
+from cc_pipeline.index.shards import Shard, shard_of
 from cc_pipeline.testing.mini_crawl import spec as seeded
 from cc_pipeline.testing.mini_crawl.truth import Capture
 from cc_pipeline.transport.ranges import ObjectInfo
@@ -366,7 +367,7 @@ workspace = workspace_of(sys.argv[1], Path(sys.argv[2]))
 workspace.lake.read("source_files")
 before = own_peak()
 report = build_index(workspace, "CC-NEWS-2026-05", agreed=True)
-print(report.per_target["CC-NEWS-2026-05"]["captures in those indexed now"], own_peak() - before)
+print(report.per_target["CC-NEWS-2026-05"]["captures indexed now"], own_peak() - before)
 """
 
 

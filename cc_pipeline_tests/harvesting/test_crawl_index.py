@@ -90,7 +90,7 @@ def test_a_corrupt_footer_costs_its_own_captures_until_it_is_mended_and_nothing_
     assert (covered["warc"]["expected"], covered["warc"]["harvested"], covered["warc"]["failed"]) == (2, 1, 1)
     verdict = _verdict(index_verdicts(workspace), "coverage")
     assert not verdict.passed
-    assert "1 files failed" in verdict.message
+    assert "1 could not be read" in verdict.message
     domains = bucket[1].domains()
     whole = {(c.warc_filename, c.warc_record_offset) for c in bucket[1].captures_of(NEW, subset="warc")}
     located, *_ = extract(workspace, *domains)

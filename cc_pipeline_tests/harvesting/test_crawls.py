@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.harvesting.crawl_index import commit_manifest, is_published
-from cc_pipeline.harvesting.crawls import commit_crawls, find_crawl, known_crawls, probe
+from cc_pipeline.harvesting.crawl_index import commit_manifest
+from cc_pipeline.harvesting.crawls import commit_crawls, find_crawl, is_published, known_crawls, probe
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     ANNOUNCED,
@@ -70,7 +70,7 @@ def test_a_closed_port_is_asked_few_times_and_named(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match=source) as refused:
         known_crawls(workspace_of(source, tmp_path, collinfo=f"{source}/elsewhere/collinfo.json"))
     assert "CC_PIPELINE_SOURCE" in refused.value.advice
-    assert "A crawl that is named (--crawl CC-MAIN-2024-22) is found without the list." in refused.value.advice
+    assert "A crawl that you name (--crawl CC-MAIN-2024-22) needs no list." in refused.value.advice
     assert "after 2 attempts" in str(refused.value)
 
 

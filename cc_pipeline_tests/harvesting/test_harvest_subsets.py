@@ -97,7 +97,7 @@ def test_only_the_footers_of_wanted_subsets_are_asked_for(bucket: Bucket, tmp_pa
         assert harvest(again).written == commit_row_groups(again, [NEW])[NEW].written == 0
         assert asked_of(server, asked) == []
         assert rows_of(again) == after
-        assert coverage_metrics(again, NEW)["subsets"] == "robotstxt, warc"
+        assert coverage_metrics(read_catalog_table(again.lake, "coverage", NEW))["subsets"] == "robotstxt, warc"
         truth = bucket[1]
         assert found(pages)[0] == len(truth.captures_of(NEW, subset="warc", domain=SITE))
         assert found(robots)[0] == len(truth.captures_of(NEW, subset="robotstxt", domain=SITE))
@@ -187,7 +187,7 @@ def test_what_was_not_harvested_is_no_hole_and_no_index(bucket: Bucket, tmp_path
     )
     count, why = found(both, "auto")
     assert count == wanted
-    assert why == "zipnum, the only one (parquet is not harvested for robotstxt)"
+    assert why == "zipnum, the only index (parquet is not harvested for robotstxt)"
     with pytest.raises(EnvironmentFault, match=f"the index of {NEW} has not been harvested for robotstxt") as refused:
         found(both)
     assert f"cc-pipeline index harvest --crawl {NEW} --subset robotstxt" in refused.value.advice
@@ -218,7 +218,7 @@ def test_without_another_index_the_advice_is_to_harvest_the_subset(bucket: Bucke
 
 @pytest.mark.matrix
 @pytest.mark.parametrize(
-    ("at", "is_there"), [("put_rows", False), ("commit_actions", False), ("commit_durably", False), ("sync_log", True)]
+    ("at", "is_there"), [("put_files", False), ("commit_actions", False), ("commit_durably", False), ("sync_log", True)]
 )
 def test_a_crawl_whose_addition_is_killed_is_there_whole_or_as_it_was(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str, is_there: bool
@@ -234,7 +234,7 @@ def test_a_crawl_whose_addition_is_killed_is_there_whole_or_as_it_was(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(adding if at == "put_rows" else Lake, {"sync_log": "_sync_log"}.get(at, at), killed)
+        patched.setattr(adding if at == "put_files" else Lake, {"sync_log": "_sync_log"}.get(at, at), killed)
         with pytest.raises(KeyboardInterrupt):
             commit_row_groups(robots, [NEW])
     later = workspace_of(bucket[0], tmp_path / "home", subsets=("warc", "robotstxt"))

@@ -52,7 +52,9 @@ def test_another_index_that_is_whole_answers(bucket: Bucket, server: FaultServer
     workspace = harvested(server.url, tmp_path)
     located, *_ = extract(workspace, SITE)
     assert found_in(workspace) == truth_of(bucket)
-    assert f"index: zipnum, which is whole, while 1 of 2 index files of {NEW} warc could not be read" in located.notes
+    assert (
+        f"index: zipnum, which is complete, since 1 of 2 index files of {NEW} warc could not be read" in located.notes
+    )
     assert row_of(workspace) | {"located_by": "zipnum", "complete": True, "unread": []} == row_of(workspace)
     assert located.per_target[SITE]["index complete"] == "yes"
     assert find_incomplete_slices(workspace) == {}
@@ -188,7 +190,7 @@ def test_counting_that_fails_or_is_dear_is_a_sentence(
         workspace = harvested(server.url, tmp_path)
         server.set_rules([Rule("403", key="cc-index/*", times=None)])
         (note,) = describe_omitted_captures(workspace, [parse_target(SITE)], [NEW])
-        assert "was not counted" in note
+        assert "were not counted" in note
         monkeypatch.setattr("cc_pipeline.checks.omissions._MAX_BYTES", 1)
         (note,) = describe_omitted_captures(workspace_of(bucket[0], tmp_path / "b"), [parse_target(SITE)], [NEW])
         assert "would read about" in note

@@ -202,7 +202,7 @@ def test_a_file_with_another_digest_or_of_another_source_is_refused(
     bucket: Bucket, exported: tuple[Path, Workspace], server: FaultServer, tmp_path: Path
 ) -> None:
     workspace = workspace_of(server.url, tmp_path / "home")
-    with pytest.raises(DataFault, match="its sha256 is"):
+    with pytest.raises(DataFault, match="SHA-256 of the file is"):
         import_catalog(workspace, exported[0], sha256="0" * 64)
     # a folder gives its files other ETags
     with pytest.raises(EnvironmentFault, match="another ETag") as refused:

@@ -141,6 +141,6 @@ def test_a_source_without_ranges_is_told_once_and_what_to_do(
         server.set_rules([Rule("whole_object", "cc-index/*", times=None)])
         with pytest.raises(EnvironmentFault, match=r"sends whole files .*cluster\.idx"):
             extract(workspace_of(server.url, tmp_path, index="zipnum"), DOMAINS[0])
-    assert "sends whole files where parts of them are asked for" in str(refused.value)
+    assert "ignores range requests and sends whole files" in str(refused.value)
     assert "HTTP Range" in refused.value.advice
     assert str(refused.value).count("parquet") == 1

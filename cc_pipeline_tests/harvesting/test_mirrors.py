@@ -13,7 +13,7 @@ from cc_pipeline.checks.doctor import budget_findings, examine
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.harvesting.archives import archive_files
 from cc_pipeline.harvesting.catalog import read_catalog_table
-from cc_pipeline.index.archive_rows import shard_of
+from cc_pipeline.index.shards import shard_of
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, Bucket, closed_port, extract, harvested, workspace_of
@@ -50,7 +50,9 @@ def test_a_run_is_complete_whenever_one_place_is_whole(
     # the home knows its places, in their order
     assert load_settings({"CC_PIPELINE_HOME": str(tmp_path)}).sources == workspace.settings.sources
     workspace.close()
-    told = {finding.topic for finding in budget_findings(workspace.settings) if "does not answer since" in finding.text}
+    told = {
+        finding.topic for finding in budget_findings(workspace.settings) if "has not answered since" in finding.text
+    }
     assert told == {"mirrors"}
     stands = {finding.level for finding in examine(workspace.settings) if finding.topic == "mirrors"}
     assert stands == {"ok", "note"}

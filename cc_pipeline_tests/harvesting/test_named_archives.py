@@ -14,8 +14,7 @@ from cc_pipeline.extraction.locate import find_captures
 from cc_pipeline.extraction.nearest_capture import find_nearest_capture
 from cc_pipeline.harvesting.archives import collection_id, register_archives
 from cc_pipeline.harvesting.build_index import build_index
-from cc_pipeline.harvesting.crawl_index import is_published
-from cc_pipeline.harvesting.crawls import find_crawl
+from cc_pipeline.harvesting.crawls import find_crawl, is_published
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.archive import builders
@@ -96,8 +95,8 @@ def test_revisits_are_counted_and_are_no_captures(bucket: Bucket, tmp_path: Path
     register_archives(workspace, [str(root / file)], PRESS)
     report = build_index(workspace, PRESS)
     figures = report.per_target[PRESS]
-    assert figures["captures in those indexed now"] == len(mine) - len(revisits)
-    assert figures["revisits in them, which are not indexed"] == len(revisits) > 0
+    assert figures["captures indexed now"] == len(mine) - len(revisits)
+    assert figures["revisits, not indexed"] == len(revisits) > 0
     assert any("revisits are not indexed" in note for note in report.notes)
 
 
@@ -107,7 +106,7 @@ def test_padding_behind_the_last_record_is_no_fault(tmp_path: Path) -> None:
     workspace = workspace_of(tmp_path, tmp_path / "home")
     register_archives(workspace, [str(path)], PRESS)
     report = build_index(workspace, PRESS)
-    assert report.per_target[PRESS]["captures in those indexed now"] == 1
+    assert report.per_target[PRESS]["captures indexed now"] == 1
     assert workspace.lake.read("source_faults").num_rows == 0
     assert report.notes == ()
 
@@ -121,7 +120,7 @@ def test_files_that_a_person_added_are_named_and_not_the_source(bucket: Bucket, 
     path.write_bytes(builders.members(records))
     workspace = workspace_of(bucket[0], tmp_path / "home")
     made(workspace, [str(path)])
-    with pytest.raises(EnvironmentFault, match=r"from the files of LOCAL-press have another payload"):
+    with pytest.raises(EnvironmentFault, match=r"from the files of LOCAL-press differ from the digest"):
         extract(workspace, "odd.example", crawl=PRESS)
 
 
@@ -155,7 +154,7 @@ def test_a_file_that_changed_is_indexed_again_when_it_is_added_again(
 def test_what_cannot_be_added(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:
     workspace = workspace_of(news[0], tmp_path)
     for wrong in ("/nowhere/a.warc.gz", "crawl-data/none.warc.gz"):
-        with pytest.raises(UserInputError, match=r"not a file|neither a file here nor"):
+        with pytest.raises(UserInputError, match=r"not a file|neither a file on this machine nor"):
             register_archives(workspace, [wrong], PRESS)
     with pytest.raises(UserInputError, match="credentials") as refused:
         register_archives(workspace, ["https://me:secret@example.org/a.warc.gz"], PRESS)

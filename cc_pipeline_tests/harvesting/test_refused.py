@@ -51,6 +51,6 @@ def test_a_source_that_goes_on_refusing_ends_with_when_to_come_back(bucket: Buck
         workspace = workspace_of(server.url, tmp_path, wait=0.0)
         commit_manifest(workspace, NEW)
         server.set_rules([Rule("403", times=None)])
-        with pytest.raises(SourceRefuses, match="nothing is sent before 20") as refused:
+        with pytest.raises(SourceRefuses, match="no request is sent before 20") as refused:
             harvest_footers(workspace, NEW)
         assert "it continues from there" in refused.value.advice

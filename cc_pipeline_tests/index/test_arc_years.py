@@ -65,7 +65,7 @@ def test_a_crawl_of_the_arc_years_is_found_through_zipnum(bucket: Bucket) -> Non
     targets = [parse_target(domain) for domain in truth.domains(OF_2009)]
     with Transport(str(root)) as transport:
         answer = look_up(OF_2009, ["warc"], targets, IndexSources(transport))
-        assert (answer.index, answer.reason) == ("zipnum", "zipnum, the only one")
+        assert (answer.index, answer.reason) == ("zipnum", "zipnum, the only index")
         assert places(answer) == _places(list(captures.values()))
         for row in (row for table in answer.captures.values() for row in table.to_pylist()):
             capture = captures[row["warc_filename"], row["warc_record_offset"]]
@@ -89,7 +89,7 @@ def test_who_keeps_that_there_is_no_cdx_is_believed(bucket: Bucket) -> None:
         assert places(alone) == _places(truth.captures_of(CRAWL_2012, domain=target.value))
         with pytest.raises(NoSuchIndex):
             look_up(OF_2009, ["warc"], [target], IndexSources(transport, has_cluster=lambda crawl: False))
-        with pytest.raises(EnvironmentFault, match="was there within the last day"):
+        with pytest.raises(EnvironmentFault, match="existed within the last day"):
             look_up(OF_2008, ["warc"], [target], IndexSources(transport, has_cluster=lambda crawl: True))
 
 
@@ -157,7 +157,7 @@ def test_segments_outside_the_list_are_left_out_of_the_tree_alone(bucket: Bucket
     with Transport(str(tmp_path / "halves")) as transport:
         answer = look_up(CRAWL_2012, ["warc"], targets, IndexSources(transport))
     assert places(answer) == in_cdx
-    assert f"{len(in_tree - in_cdx)} captures of segments outside" in answer.notes[-1]
+    assert f"{len(in_tree - in_cdx)} captures are left out" in answer.notes[-1]
 
 
 def test_an_odd_line_of_the_list_of_segments_costs_itself(bucket: Bucket, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_an_odd_line_of_the_list_of_segments_costs_itself(bucket: Bucket, tmp_pa
         listed.write_bytes(b"<Error>\n" + listed.read_bytes())
         answer = look_up(CRAWL_2012, ["warc"], targets, IndexSources(transport))
     assert places(answer) == places(before)
-    assert "1 line of parse-output/valid_segments.txt cannot be used and are left out" in " ".join(answer.notes)
+    assert "1 line of parse-output/valid_segments.txt cannot be read and are skipped" in " ".join(answer.notes)
 
 
 @pytest.mark.parametrize("kind", ["403", "500", "reset"])
@@ -196,7 +196,7 @@ def test_a_cdx_that_alone_is_refused_is_taken_for_absent_where_the_source_gives_
     with FaultServer(root, rules=[Rule("403", "*cluster.idx", times=None)]) as server, _quick(server) as transport:
         answer = look_up(CRAWL_2012, ["warc"], [target], IndexSources(transport))
         assert (answer.index, places(answer)) == ("btree", _places(truth.captures_of(CRAWL_2012, domain=target.value)))
-        assert any("cluster.idx is refused" in note for note in answer.notes)
+        assert any("the source refuses " in note for note in answer.notes)
         with pytest.raises(RangeFault):
             look_up(OF_2009, ["warc"], [target], IndexSources(transport))
     refuses_all = FaultServer(root, rules=[Rule("403", times=None)])

@@ -68,23 +68,23 @@ def test_auto_takes_an_index_of_an_extension_as_it_says(
 
 def test_an_index_that_only_a_person_may_choose_is_named(bring: Callable[..., list[str]]) -> None:
     bring(toy())
-    with pytest.raises(NoSuchIndex, match="by --index: toy"):
+    with pytest.raises(NoSuchIndex, match="--index can name: toy"):
         asked("auto", CHEAP)
 
 
 def test_an_extension_with_a_name_that_is_taken_is_refused(bring: Callable[..., list[str]]) -> None:
     refused = bring(toy("zipnum"), toy("other"))
     assert (list(index_kinds()), len(refused)) == (["parquet", "zipnum", "btree", "other"], 1)
-    assert "first: locators: the name zipnum is taken" in refused
+    assert "first: locators: the name zipnum is already used" in refused
     refused = bring(toy("auto"), toy("other"))
     assert "auto" not in index_kinds()
-    assert refused == ["first: locators: the name auto is taken"]
+    assert refused == ["first: locators: the name auto is already used"]
 
 
 def test_an_extension_that_brings_no_kind_is_refused(bring: Callable[..., list[str]]) -> None:
     refused = bring("zipnum", toy("other"))  # type: ignore[arg-type]
     assert list(index_kinds()) == ["parquet", "zipnum", "btree", "other"]
-    assert refused == ["first: locators: 'zipnum' is no IndexKind"]
+    assert refused == ["first: locators: 'zipnum' is not an IndexKind"]
 
 
 def test_settings_that_name_no_kind_are_refused_with_those_that_there_are(

@@ -73,7 +73,7 @@ def test_all_locators_give_what_every_row_gives(crawl: str, world: World, transp
     with world.catalog() as catalog:
         finder = CatalogFinder(catalog, transport, world.footers)
         report = build_from_columnar(crawl, ALL_SUBSETS, transport, finder, tmp_path, block_size=2048)
-        assert (report.metadata.items, report.skipped) == (len(captures), 0)
+        assert (report.metadata.items, report.metadata.skipped) == (len(captures), 0)
         btree = open_url_index(tmp_path, crawl)
         assert btree is not None
         locators: list[Locator] = [ParquetLocator(transport, finder), ZipNumLocator(transport, crawl), btree]
@@ -136,7 +136,7 @@ def test_the_2012_crawl_by_its_own_index_and_by_its_files(world: World, transpor
     captures = world.truth.captures_of(CRAWL_2012)
     keys = sorted({capture.warc_filename for capture in captures})
     report = build_from_arcs(CRAWL_2012, keys, transport, tmp_path, block_size=1024)
-    assert (report.metadata.items, report.skipped) == (len(captures), 0)
+    assert (report.metadata.items, report.metadata.skipped) == (len(captures), 0)
     built = open_url_index(tmp_path, CRAWL_2012)
     assert built is not None
     published = BTreeLocator(transport, URL_INDEX_2012, CRAWL_2012, trusted=False)

@@ -70,10 +70,10 @@ def test_the_index_that_says_most_unless_it_is_dear(locators: tuple[Priced, ...]
 @pytest.mark.parametrize(
     ("locators", "via", "reason"),
     [
-        ((PARQUET,), "btree", "has no btree index here; it has: parquet"),
+        ((PARQUET,), "btree", "can be used here; these can: parquet"),
         ((PARQUET,), "magic", "choose one of auto, parquet"),
         ((), "auto", "no index of"),
-        ((), "parquet", "it has: none"),
+        ((), "parquet", "these can: none"),
     ],
 )
 def test_an_index_that_is_not_there_is_said(locators: tuple[Priced, ...], via: str, reason: str) -> None:
@@ -109,15 +109,15 @@ def test_each_way_gives_the_same_and_says_which_it_was(world: World, sources: In
         assert said.index == ("zipnum" if via == "zipnum" else "parquet")
         assert said.reason
         assert said.bytes > 0
-    with pytest.raises(UserInputError, match="has no btree index"):
+    with pytest.raises(UserInputError, match="no btree index of"):
         look_up(NEW, ALL_SUBSETS, targets, sources, via="btree")
 
 
 def test_a_crawl_that_was_not_harvested_has_its_other_indexes(world: World, sources: IndexSources) -> None:
     target = parse_target(world.truth.domains(OLD)[0])
     answer = look_up(OLD, ALL_SUBSETS, [target], sources)
-    assert (answer.index, answer.reason) == ("zipnum", "zipnum, the only one")
-    assert answer.notes[0] == "index: zipnum, the only one"
+    assert (answer.index, answer.reason) == ("zipnum", "zipnum, the only index")
+    assert answer.notes[0] == "index: zipnum, the only index"
     assert len(places(answer)) == len(world.truth.captures_of(OLD, domain=target.value))
 
 
@@ -131,9 +131,9 @@ def test_segments_that_were_never_completed_are_left_out(world: World, sources: 
         listed.write_bytes(b"1\n")
         none = look_up(CRAWL_2012, ["warc"], [target], sources)
         assert none.captures[target.slug].num_rows == 0
-        assert f"{whole.captures[target.slug].num_rows} captures of segments outside" in none.notes[-1]
+        assert f"{whole.captures[target.slug].num_rows} captures are left out" in none.notes[-1]
         listed.unlink()
-        assert "captures of all segments are taken" in look_up(CRAWL_2012, ["warc"], [target], sources).notes[-1]
+        assert "captures of all segments are used" in look_up(CRAWL_2012, ["warc"], [target], sources).notes[-1]
     finally:
         listed.write_bytes(before)
 
@@ -143,7 +143,7 @@ def test_a_condition_is_answered_as_far_as_the_index_knows(world: World, sources
         domain = world.truth.domains(crawl)[0]
         target = parse_target(f"{domain} where status=200 and time>=2012")
         answer = look_up(crawl, ALL_SUBSETS, [target], sources)
-        assert any("the index cannot decide the condition" in note for note in answer.notes) == unknown
+        assert any("the index cannot decide whether" in note for note in answer.notes) == unknown
         kept = [c for c in world.truth.captures_of(crawl, domain=domain) if unknown or c.fetch_status == 200]
         assert answer.captures[target.slug].num_rows == len(kept) > 0
         said = set(answer.captures[target.slug]["condition_match"].to_pylist())

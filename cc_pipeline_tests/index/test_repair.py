@@ -16,7 +16,15 @@ from cc_pipeline.index.footers.decode import decode_footer
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.parquet.decoding import ColumnLayout
-from cc_pipeline.index.repair import KeyBounds, RepairLog, plan_repair, read_bounds, repair_row_groups
+from cc_pipeline.index.repair import (
+    KeyBounds,
+    add_to_log,
+    bounds_log,
+    plan_repair,
+    read_bounds,
+    read_log,
+    repair_row_groups,
+)
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
@@ -128,21 +136,19 @@ def test_a_sick_place_stops_the_repair_and_what_was_read_is_kept(tmp_path: Path)
     reader, store = harvested(tmp_path, dict.fromkeys(keys, unmarked()))
     for key in keys[2:]:
         reader.faults[key] = range_fault(FaultKind.TIMEOUT, key, 0, 1, "silence", 6)
-    with pytest.raises(EnvironmentFault, match="repair stopped"):
+    with pytest.raises(EnvironmentFault, match="repair of key bounds stopped"):
         repair_row_groups(CRAWL, keys, reader, store)
     reader.faults.clear()
     report = repair_row_groups(CRAWL, keys, reader, store)
     assert report.repaired == 12
 
 
-def test_a_few_at_a_time(tmp_path: Path):
+def test_progress_is_reported(tmp_path: Path):
     key = key_of(0)
     reader, store = harvested(tmp_path, {key: unmarked()})
     seen = []
-    report = repair_row_groups(
-        CRAWL, [key], reader, store, max_groups=2, on_progress=lambda done, all_: seen.append((done, all_))
-    )
-    assert (report.repaired, report.remaining, seen) == (2, 1, [(1, 2), (2, 2)])
+    report = repair_row_groups(CRAWL, [key], reader, store, on_progress=lambda done, all_: seen.append((done, all_)))
+    assert (report.repaired, report.remaining, seen) == (3, 0, [(1, 3), (2, 3), (3, 3)])
 
 
 @needs_corpus
@@ -180,19 +186,19 @@ def test_damaged_pages_give_bounds_or_a_fault(at, noise, cut):
 
 
 def test_the_log_survives_a_torn_line(tmp_path: Path):
-    log = RepairLog(tmp_path)
-    assert log.read() == {}
+    log = bounds_log(tmp_path)
+    assert read_log(log) == {}
     first = KeyBounds("p", '"e"', 0, b"\xff", b"\xff\x00")
-    log.add(first)
-    log.path.write_bytes(log.path.read_bytes() + b'\n{"path": "p", "row_gr')
+    add_to_log(log, first)
+    log.write_bytes(log.read_bytes() + b'\n{"path": "p", "row_gr')
     second = KeyBounds("p", None, 1, b"", b"z")
-    log.add(second)
-    assert log.read() == {("p", 0): first, ("p", 1): second}
+    add_to_log(log, second)
+    assert read_log(log) == {("p", 0): first, ("p", 1): second}
 
 
 def test_wrong_type_and_wrong_count_are_faults():
     layout, pages, rows, offset = chunk_of(parquet_bytes(index_table(30), 30, compression="none"))
-    with pytest.raises(DataFault, match="no strings"):
+    with pytest.raises(DataFault, match="not text"):
         read_bounds(ColumnLayout("k", "INT64", "required", 0), pages, rows, source="x", offset=offset)
     with pytest.raises(DataFault, match="hold 30 of 31"):
         read_bounds(layout, pages, 31, source="x", offset=offset)

@@ -96,7 +96,7 @@ def test_the_columnar_index_has_what_members_lack(world: World, tmp_path: Path, 
         assert places(before) == places(after) != set()
         assert after.gaps is None
         [note] = [note for note in after.notes if "columnar" in note]
-        assert "members of the URL index" in note
+        assert "blocks of the URL index" in note
         for slug, table in after.captures.items():
             assert table.num_rows == before.captures[slug].num_rows, "none is there twice"
         by = set(after.captures[SITE]["located_by"].to_pylist())
@@ -119,7 +119,7 @@ def test_where_it_may_not_be_asked_the_gap_is_named(
     with Transport(str(root)) as transport:
         given: dict[str, object] = {"catalog": world.catalog, "footers": world.home / "footers"} | refused
         sources = IndexSources(transport, **given)  # type: ignore[arg-type]
-        with pytest.raises(IndexIncomplete, match=r"members of the URL index .* cannot be inflated") as lacking:
+        with pytest.raises(IndexIncomplete, match=r"blocks of the URL index .* cannot be inflated") as lacking:
             look_up(OLD, ["warc"], [parse_target(SITE)], sources)
         assert said in f"{lacking.value} {lacking.value.advice}"
         assert look_up(OLD, ["warc"], [parse_target(ELSEWHERE)], sources).gaps is None
@@ -156,7 +156,7 @@ def test_a_slice_that_is_not_known_stays_to_be_located(world: World, tmp_path: P
     damage(root, OLD, "no gzip")
     workspace = workspace_of(root, tmp_path / "home", index="zipnum")
     workspace.register_targets([parse_target(SITE), parse_target(ELSEWHERE)])
-    with pytest.raises(IndexIncomplete, match=r"1 of .* members of the URL index"):
+    with pytest.raises(IndexIncomplete, match=r"1 of .* blocks of the URL index"):
         locate_captures(workspace, OLD, [SITE])
     assert workspace.lake.read("lookups").num_rows == workspace.lake.read("captures").num_rows == 0
     assert due(workspace, LOCATE, SITE, crawl=OLD) == {SITE}

@@ -69,7 +69,7 @@ def test_beyond_the_bound_another_index_answers(world: World, monkeypatch: pytes
                 "zipnum",
                 len(world.truth.captures_of(CRAWL, subset="warc", domain=SITE)),
             )
-            assert "comes whole" in (found.reason or "")
+            assert "only as a whole" in (found.reason or "")
             with pytest.raises(EnvironmentFault, match="sends whole files"):
                 look_up(CRAWL, ["warc"], [target], sources, via="parquet")
         server.set_rules([Rule("whole_object", CLUSTER, times=None)])

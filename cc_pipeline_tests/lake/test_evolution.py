@@ -206,7 +206,7 @@ def test_a_column_of_another_type_is_refused(home: Path) -> None:
 @pytest.mark.parametrize("note", ["", "[]", '{"layout": 1}', "{", '{"source": "s3://b", "layout": "x"}'])
 def test_a_note_that_says_nothing_is_refused(tmp_path: Path, note: str) -> None:
     (tmp_path / "home.json").write_text(note)
-    with pytest.raises(EnvironmentFault, match=r"(?s)home.json is damaged.*write into it whose tables"):
+    with pytest.raises(EnvironmentFault, match=r"(?s)home.json is damaged.*write the source of the tables"):
         read_note(tmp_path)
 
 

@@ -222,12 +222,12 @@ def test_additions_follow_with_their_rows_macros_and_notes(lake: Lake, tmp_path:
         (Addition("wrong", [ViewSpec("new", "SELECT 1 AS one", ""), ViewSpec("bad", "FROM nowhere", "")]), "nowhere"),
         (Addition("wrong", [ViewSpec("bad", "SELECT 'x'::BIGINT AS n FROM lake.things", "", True)]), "Conversion"),
         (Addition("wrong", [ViewSpec("bad", lambda ask: str(1 / len(ask("FROM things LIMIT 0"))), "")]), "division"),
-        (Addition("wrong", [ViewSpec("Things", "SELECT 1 AS one", "")]), "view Things has a name that is taken"),
-        (Addition("wrong", [ViewSpec("lake.counted", "SELECT 1 AS one", "", True)]), "name that is taken"),
-        (Addition("wrong", [ViewSpec("publication", "SELECT 1 AS one", "")]), "name that is taken"),
-        (Addition("wrong", [ViewSpec("good", "SELECT 1 AS one", "")]), "view good has a name that is taken"),
-        (Addition("wrong", [], [MacroSpec("Core", (), "SELECT 1", "")]), "macro Core has a name that is taken"),
-        (Addition("wrong", [], [MacroSpec("sum", ("x",), "x", "", True)]), "macro sum has a name that is taken"),
+        (Addition("wrong", [ViewSpec("Things", "SELECT 1 AS one", "")]), "view Things has a name that is already used"),
+        (Addition("wrong", [ViewSpec("lake.counted", "SELECT 1 AS one", "", True)]), "name that is already used"),
+        (Addition("wrong", [ViewSpec("publication", "SELECT 1 AS one", "")]), "name that is already used"),
+        (Addition("wrong", [ViewSpec("good", "SELECT 1 AS one", "")]), "view good has a name that is already used"),
+        (Addition("wrong", [], [MacroSpec("Core", (), "SELECT 1", "")]), "macro Core has a name that is already used"),
+        (Addition("wrong", [], [MacroSpec("sum", ("x",), "x", "", True)]), "macro sum has a name that is already used"),
     ],
 )
 def test_an_addition_that_fails_or_takes_a_name_costs_only_itself(

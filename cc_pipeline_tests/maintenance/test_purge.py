@@ -27,7 +27,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.vacuum import vacuum_now
+from cc_pipeline.lake.vacuum import vacuum
 from cc_pipeline.maintenance import maintain, record_moves
 from cc_pipeline.maintenance import purge as purging
 from cc_pipeline.maintenance import record_moves as moving
@@ -159,9 +159,9 @@ def test_nothing_is_left_and_others_are_as_before(
     def behind_a_checkpoint(lake: Lake, table: str, *rest: object) -> int:
         if (handle := lake.open(lake.specs[table])) is not None:
             handle.create_checkpoint()
-        return vacuum_now(lake, table)
+        return vacuum(lake, table, None)
 
-    monkeypatch.setattr(purging, "vacuum_now", behind_a_checkpoint)
+    monkeypatch.setattr(purging, "vacuum", behind_a_checkpoint)
     stored = next(one.file for own in plan.files.values() for one in own if one.records)
     parts = (home / "lake" / "tables" / "page_text").rglob("*.parquet")
     part = next(path for path in parts if GOES in pq.read_table(path, columns=["target"])["target"].to_pylist())
@@ -187,7 +187,7 @@ def test_nothing_is_left_and_others_are_as_before(
         assert (found.files, found.superseded, found.is_clean) == (1, int(path == part), False)
     assert describe_leftovers(workspace, receipt, found)[2:4] == [
         "LEFT: 1 stored or exported files that the receipt names",
-        "LEFT: 1 superseded files of tables with rows of it; readers may have them open",
+        "LEFT: 1 superseded files of tables with its rows; a reader may have them open",
     ]
     for path in back:
         path.unlink()
@@ -278,7 +278,7 @@ STEPS: list[tuple[object, str, bool]] = [
     (purging, "publish_warehouse", False),
     (record_moves, "rewrite_file", True),
     (record_moves, "_relocate_rows", True),
-    (purging, "vacuum_now", False),
+    (purging, "vacuum", False),
     (purging, "end_note", False),
 ]
 

@@ -73,7 +73,7 @@ def test_a_lake_inside_its_home_says_whose_it_is(tmp_path: Path) -> None:
 def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / NOTE).write_text(json.dumps({"source": "https://one.example", "layout": LAYOUT + 1}))
-    with pytest.raises(UnknownLayout, match=f"has layout {LAYOUT + 1}; this version of cc_pipeline knows"):
+    with pytest.raises(UnknownLayout, match=f"layout {LAYOUT + 1}, and this version reads"):
         shared("https://one.example", tmp_path, "home").lake  # noqa: B018  # claims the lake
 
 
@@ -81,7 +81,7 @@ def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 def test_a_note_that_says_nothing_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / NOTE).write_text(text)
-    with pytest.raises(EnvironmentFault, match="is no valid note of a lake"):
+    with pytest.raises(EnvironmentFault, match="cannot be read: it should say which source"):
         shared("https://one.example", tmp_path, "home").lake  # noqa: B018  # claims the lake
     assert (tmp_path / "lake" / NOTE).read_text() == text
 
@@ -284,7 +284,7 @@ def test_a_home_that_publishes_nothing_leaves_it_to_another(bucket: Bucket, tmp_
     harvest(one)
     extract(two, SITE)
     assert find_publication_lag(two) is None
-    with pytest.raises(UserInputError, match="publishes no"):
+    with pytest.raises(UserInputError, match="this home writes no"):
         publish(two)
     run_maintenance(two)
     assert not two.settings.published_path.exists()

@@ -77,7 +77,7 @@ def test_a_killed_scan_goes_on_and_its_rows_are_taken(
     with open_lookup(workspace.settings, (), [NEW]) as question:
         with pytest.raises(Killed):
             scanned(question, where, out)
-        with pytest.raises(UserInputError, match="parts of another scan"):
+        with pytest.raises(UserInputError, match="results of an unfinished scan"):
             scanned(question, "mime=text/css", out)
         # a part of a file that the source has replaced since
         (part,) = out.with_name(f"{out.name}.parts").glob("*.parquet")
@@ -89,7 +89,10 @@ def test_a_killed_scan_goes_on_and_its_rows_are_taken(
     pq.write_table(found, out)
     assert add_captures(workspace.settings, out).held == {NEW: found.num_rows}
     expensive = workspace_of(bucket[0], tmp_path / "home", max_requests=1)
-    with open_lookup(expensive.settings, (), [NEW]) as question, pytest.raises(UserInputError, match="add --yes"):
+    with (
+        open_lookup(expensive.settings, (), [NEW]) as question,
+        pytest.raises(UserInputError, match="Confirm the cost with --yes"),
+    ):
         scanned(question, where, out)
 
 
@@ -101,7 +104,7 @@ def test_parts_of_other_subsets_are_not_gone_on_with(bucket: Bucket, tmp_path: P
     with open_lookup(settings, (), [NEW]) as question:
         scan(question, where, out, lambda rows: None, harvest=False)
     with open_lookup(replace(settings, subsets=("robotstxt",)), (), [NEW]) as question:
-        with pytest.raises(UserInputError, match="parts of another scan"):
+        with pytest.raises(UserInputError, match="results of an unfinished scan"):
             scanned(question, where, out)
         delete_parts(out)
         assert {*scanned(question, where, out)["subset"].to_pylist()} == {"robotstxt"}

@@ -46,7 +46,7 @@ def test_a_broken_extension_costs_itself_alone_and_is_named(
         assert "crawl" in [row[0] for row in connection.execute("DESCRIBE captures").fetchall()]
         noted = "SELECT comment FROM duckdb_columns() WHERE table_name = 'hosts' AND comment IS NOT NULL"
         assert connection.execute(noted).fetchall() == [("Address",)]
-    assert "captures has a name that is taken" in caplog.text
+    assert "captures has a name that is already used" in caplog.text
     verdict = publication_verdict(workspace)
     assert verdict.severity == "warn"
     for name in published.left_out:

@@ -27,14 +27,14 @@ def rows(workspace: Workspace, table: str) -> Counter[str]:
 
 
 def die_before(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
-    write = Lake._write
+    replace = Lake.replace_slices
 
-    def dying(self: Lake, spec, *arguments, **named) -> None:
-        if spec.name == table:
+    def dying(self: Lake, name, *arguments, **named) -> None:
+        if name == table:
             raise Killed
-        write(self, spec, *arguments, **named)
+        replace(self, name, *arguments, **named)
 
-    monkeypatch.setattr(Lake, "_write", dying)
+    monkeypatch.setattr(Lake, "replace_slices", dying)
 
 
 @pytest.fixture

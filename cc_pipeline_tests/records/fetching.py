@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.records.fetch import HELD_SCHEMA, Planned, RecordsResult, fetch_records
+from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_records
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector
+from cc_pipeline.records.orders import Order, RecordOptions
 from cc_pipeline.records.outcomes import with_this_round
-from cc_pipeline.records.range_plan import Order, RecordOptions
-from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.schema import HELD_SCHEMA, RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.client import Transport
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from cc_pipeline.errors import DataKind
 from cc_pipeline.extraction import fetch_counts, loss_policy
+from cc_pipeline.records import capture_states as turns
 from cc_pipeline.records import retry_policy
-from cc_pipeline.records import retry_scheduler as turns
-from cc_pipeline.records.range_plan import RecordOptions
+from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, PERMANENT_KINDS, FaultKind, Finding
 from cc_pipeline.transport.ranges import RetryPolicy

@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 import pytest
 
 from cc_pipeline.archive.record import sha1_base32
-from cc_pipeline.records.fetch import retire_result_journals
-from cc_pipeline.records.range_plan import Coalescing, RecordOptions, plan_ranges
+from cc_pipeline.records.orders import RecordOptions
+from cc_pipeline.records.range_plan import Coalescing, PlannedRange, plan_ranges
 from cc_pipeline.records.retry_policy import FetchRetryPolicy
+from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
@@ -114,7 +115,7 @@ def fetch(
         result = fetch_table(
             captures, transport, storage, crawl=CRAWL, commit=commit, held=held, options=RecordOptions(**chosen)
         )
-        retire_result_journals(storage, result)
+        retire_journals(storage, result.settled)
         return result
 
 
@@ -368,16 +369,16 @@ def test_files_with_two_etags_come_whole(bucket: tuple[Path, pa.Table], faultles
 
 
 def test_a_second_etag_is_no_excuse_for_bad_records() -> None:
-    captures = captures_table([{"warc_filename": "f", "warc_record_offset": 0, "warc_record_length": 9}], CRAWL)
-    patience = FetchRetryPolicy(plan_ranges(captures, Coalescing(gap=0), [0]), 25)
+    patience = FetchRetryPolicy(25)
+    patience.add_ranges([PlannedRange("f", 0, 9, (0,))])
     assert [patience.is_same_object("f", etag) for etag in ("a", "a", "b", "b", "a")] == [True, True, False, True, True]
     patience.bad("f")
     assert [patience.is_same_object("f", etag) for etag in ("b", "a")] == [False, True]
 
 
 def test_an_etag_counts_once_for_an_answer_however_many_pieces_it_gives() -> None:
-    captures = captures_table([{"warc_filename": "f", "warc_record_offset": 0, "warc_record_length": 9}], CRAWL)
-    patience = FetchRetryPolicy(plan_ranges(captures, Coalescing(gap=0), [0]), 25)
+    patience = FetchRetryPolicy(25)
+    patience.add_ranges([PlannedRange("f", 0, 9, (0,))])
     for etag, same in (("a", True), ("b", False), ("c", False), ("d", True), ("e", True)):
         assert [patience.is_same_object("f", etag, first=first) for first in (True, False, False)] == [same] * 3
     # nor does the verdict on an answer change while it arrives
@@ -385,8 +386,8 @@ def test_an_etag_counts_once_for_an_answer_however_many_pieces_it_gives() -> Non
 
 
 def test_etags_that_are_new_each_time_are_not_all_remembered() -> None:
-    captures = captures_table([{"warc_filename": "f", "warc_record_offset": 0, "warc_record_length": 9}], CRAWL)
-    patience = FetchRetryPolicy(plan_ranges(captures, Coalescing(gap=0), [0]), 25)
+    patience = FetchRetryPolicy(25)
+    patience.add_ranges([PlannedRange("f", 0, 9, (0,))])
     told = [patience.is_same_object("f", f'"{number}"', "one") for number in range(1_000)]
     # as long as one is as likely as the other, they say nothing
     assert all(told[4:])

@@ -21,9 +21,16 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.records.fetch import retire_result_journals
-from cc_pipeline.records.range_plan import Coalescing, RecordOptions
-from cc_pipeline.records.segments import OpenSegment, SegmentWriter, adopt, adopt_again, delete_committed
+from cc_pipeline.records.orders import RecordOptions
+from cc_pipeline.records.range_plan import Coalescing
+from cc_pipeline.records.segments import (
+    OpenSegment,
+    SegmentWriter,
+    adopt,
+    adopt_again,
+    delete_committed,
+    retire_journals,
+)
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.mirror import PlaceOptions
@@ -112,7 +119,7 @@ def test_twenty_kills_lose_nothing_and_fetch_nothing_twice(tmp_path: Path) -> No
     with shelf_at(lake) as storage, shelf_at(tmp_path / "other") as other:
         for mine, theirs in zip(result.table.to_pylist(), wanted.to_pylist(), strict=True):
             assert read_stored(storage, mine) == read_stored(other, theirs)
-        retire_result_journals(storage, result)
+        retire_journals(storage, result.settled)
         assert list(adopt(storage, CRAWL)) == []
         for left in storage.open_folder(CRAWL).iterdir():
             assert (left.suffix, left.stat().st_size) == (".new", 0)
@@ -133,12 +140,12 @@ def test_records_of_other_targets_stay_adoptable(tmp_path: Path) -> None:
         for part, commit, requests in ((captures.slice(0, 15), "c1", 0), (captures.slice(15), "c2", 0)):
             result = fetch_table(part, transport, storage, crawl=CRAWL, commit=commit, options=OPTIONS)
             assert (result.requests, result.adopted) == (requests, part.num_rows)
-            retire_result_journals(storage, result)
+            retire_journals(storage, result.settled)
         assert len(storage.journals(CRAWL)) <= 1  # the file that both targets share knows no better
         held = pa.concat_tables([result.table])
         result = fetch_table(captures, transport, storage, crawl=CRAWL, commit="c3", held=held, options=OPTIONS)
         assert result.outcomes == {"fetched": 40}
-        retire_result_journals(storage, result)
+        retire_journals(storage, result.settled)
         assert storage.journals(CRAWL) == []
 
 
@@ -150,7 +157,7 @@ def test_a_journal_is_adopted_no_more_once_its_rows_are_committed_and_goes_a_wee
         journals = storage.journals(CRAWL)
         rows = list(adopt(storage, CRAWL))
         assert (len(rows), len(journals) > 1) == (20, True)
-        retire_result_journals(storage, result)
+        retire_journals(storage, result.settled)
         assert list(adopt(storage, CRAWL)) == storage.journals(CRAWL) == []
         # a commit that is lost after all costs no request
         assert len(list((lake / "records").rglob("*.jsonl"))) == len(journals)
@@ -158,7 +165,7 @@ def test_a_journal_is_adopted_no_more_once_its_rows_are_committed_and_goes_a_wee
         assert list(adopt(storage, CRAWL)) == rows
         again = fetch_table(captures, transport, storage, crawl=CRAWL, commit="c2", options=OPTIONS)
         assert (again.requests, again.adopted) == (0, 20)
-        retire_result_journals(storage, again)
+        retire_journals(storage, again.settled)
         assert delete_committed(storage, CRAWL, time.time() - 60) == 0
         assert delete_committed(storage, CRAWL, time.time() + 60) == len(journals)
         assert not list((lake / "records").rglob("*.jsonl"))

@@ -13,18 +13,9 @@ import pytest
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import Planned, fetch_records
 from cc_pipeline.records.locations import LocationCollector
-from cc_pipeline.records.range_plan import (
-    Coalescing,
-    Order,
-    PlannedRange,
-    RecordOptions,
-    part_of,
-    plan_ranges,
-    split_range,
-)
-from cc_pipeline.records.retry_scheduler import Pending
+from cc_pipeline.records.orders import Order, RecordOptions
+from cc_pipeline.records.range_plan import Coalescing, part_of, plan_ranges, split_range
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.pieces import PIECE
 from cc_pipeline_tests.faultserver import FaultServer, FaultServerProcess, Rule
@@ -101,17 +92,6 @@ def test_etags_that_are_new_with_each_answer_lose_nothing(bucket: tuple[Path, pa
     with FaultServer(folder, rules=[Rule("changed_etag", times=None)]) as server:
         result = fetch(server.url, good, tmp_path, "c1", coalescing=bounds)
     assert result.outcomes == {"fetched": 49}
-
-
-def test_a_refused_answer_is_one_range_again() -> None:
-    fault = range_fault(FaultKind.CHANGED_OBJECT, "a", 0, 10, "another", 1)
-    pending = Pending(unread=[(PlannedRange("a", 0, 10, (0, 1)), fault), (PlannedRange("b", 0, 10, (2,)), fault)])
-    assert pending.extend_unread(PlannedRange("a", 10, 5, (3,)))
-    assert not pending.extend_unread(PlannedRange("a", 10, 5, (3,)))
-    assert [planned for planned, _ in pending.unread] == [
-        PlannedRange("a", 0, 15, (0, 1, 3)),
-        PlannedRange("b", 0, 10, (2,)),
-    ]
 
 
 def test_parts_hold_all_records_and_cut_none() -> None:

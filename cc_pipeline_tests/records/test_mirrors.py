@@ -14,8 +14,9 @@ import pytest
 
 from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.archive.record import sha1_base32
-from cc_pipeline.records.fetch import retire_result_journals
-from cc_pipeline.records.range_plan import Coalescing, RecordOptions
+from cc_pipeline.records.orders import RecordOptions
+from cc_pipeline.records.range_plan import Coalescing
+from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.outage import OutagePolicy
@@ -84,7 +85,7 @@ def fetch(
     with transport, shelf_at(lake) as storage:
         chosen_options = RecordOptions(**chosen)
         result = fetch_table(captures, transport, storage, crawl=CRAWL, commit=commit, options=chosen_options)
-        retire_result_journals(storage, result)
+        retire_journals(storage, result.settled)
         return result
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.records.range_plan import FIRST_READ, RecordOptions, price_of
+from cc_pipeline.records.orders import RecordOptions
+from cc_pipeline.records.range_plan import FIRST_READ, price_of
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.records.fetching import fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, read_stored, shelf_at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +13,10 @@ from cc_pipeline.records.range_plan import (
     MAX_RECORD_BYTES,
     Coalescing,
     FetchEstimate,
+    PlannedRange,
     check_budget,
     plan_ranges,
     price_of,
-    price_ranges,
 )
 from cc_pipeline.transport.pieces import PIECE
 from cc_pipeline_tests.records.planned import captures_table
@@ -25,6 +26,24 @@ CRAWL = "CC-MAIN-2024-22"
 
 def row(key: str | None, offset: int | None, length: int | None) -> dict[str, object]:
     return {"warc_filename": key, "warc_record_offset": offset, "warc_record_length": length}
+
+
+def price_ranges(ranges: list[PlannedRange], table: pa.Table) -> FetchEstimate:
+    """The cost of these ranges, counted one by one."""
+    offsets, lengths = (table.column(name).to_pylist() for name in ("warc_record_offset", "warc_record_length"))
+    # of several lengths of a place the shortest counts
+    records = {
+        (planned.key, offsets[number]): lengths[number] or FIRST_READ
+        for planned in ranges
+        for number in sorted(planned.rows, key=lambda row: -(lengths[row] or FIRST_READ))
+    }
+    return FetchEstimate(
+        captures=len(records),
+        files=len({planned.key for planned in ranges}),
+        requests=len(ranges),
+        bytes=sum(planned.length for planned in ranges),
+        record_bytes=sum(records.values()),
+    )
 
 
 @given(

@@ -13,9 +13,9 @@ from fastwarc.warc import ArchiveIterator as FastIterator
 from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.archive import arc, warc
-from cc_pipeline.records.fetch import retire_result_journals
 from cc_pipeline.records.locations import PLACE_NAME
 from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.faultserver import FaultServer
@@ -117,6 +117,6 @@ def test_what_is_held_is_not_fetched_again(crawl: str, tmp_path: Path) -> None:
         assert (adopted.adopted, len(server.hits)) == (first.table.num_rows, asked)
         assert adopted.table == first.table
         with shelf_at(tmp_path) as storage:
-            retire_result_journals(storage, first)
+            retire_journals(storage, first.settled)
         fetch(crawl, tmp_path, server.url, commit="c4")
         assert len(server.hits) > asked

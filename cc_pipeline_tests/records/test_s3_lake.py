@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.records.fetch import retire_result_journals
 from cc_pipeline.records.file_leases import lease, list_active_leases
-from cc_pipeline.records.range_plan import Coalescing, RecordOptions
+from cc_pipeline.records.orders import RecordOptions
+from cc_pipeline.records.range_plan import Coalescing
+from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.records.storage import RecordStorage, StoredSizes
 from cc_pipeline.records.sweep import NamedFiles, SweepResult, crawls_with_files, sweep
 from cc_pipeline.transport.client import Transport
@@ -45,7 +46,7 @@ def test_a_lake_in_a_bucket(endpoint: str, tmp_path: Path) -> None:
         again = fetch_table(captures, source, storage, crawl=CRAWL, commit="c2", options=options)
         assert (again.adopted, again.requests) == (len(members), 0)
         assert again.table == first.table
-        retire_result_journals(storage, again)
+        retire_journals(storage, again.settled)
         assert storage.journals(CRAWL) == []
 
 

@@ -174,7 +174,7 @@ def test_a_source_that_refuses_everything_ends_with_when_to_come_back(folder: Pa
         assert len(outcomes) == 100
         fault = outcomes[0]
         assert isinstance(fault, SourceRefuses)
-        assert "nothing is sent before 20" in fault.problem
+        assert "no request is sent before 20" in fault.problem
         assert "credentials" in fault.advice
         # on a busy machine more probes may be due before all are told
         assert len(server.hits) <= 4 + 4
@@ -184,7 +184,9 @@ def test_a_long_pause_is_told_at_once_and_not_waited_for(folder: Path, tmp_path:
     with FaultServer(folder, rules=[Rule("503", times=None, retry_after=3_000)]) as server:
         attended = RefusalPolicy(wait=1e6)
         with over(server.url, refusals=attended, rate=100.0, budget_path=tmp_path / "b.sqlite") as transport:
-            with pytest.raises(SourceRefuses, match=r"refuses .status 503, SlowDown.; nothing is sent before"):
+            with pytest.raises(
+                SourceRefuses, match=r"refuses requests .status 503, SlowDown.; no request is sent before"
+            ):
                 transport.read("f1", 0, 4)
             assert len(server.hits) == 1
             with pytest.raises(SourceRefuses):
@@ -207,9 +209,9 @@ def test_who_watches_sees_how_long_it_takes_and_what_to_do(folder: Path) -> None
         transport.read("f1", 0, 4)
         server.set_rules([Rule("403", "f2", times=1)])
         transport.read("f2", 0, 4)
-    assert "nothing came from it yet, so check the credentials): next try in 0 s, at " in told[0]
+    assert "the host has never answered, so check the credentials): next try in 0 s, at " in told[0]
     told = [one for one in told if "credentials" not in one and one]
-    assert "refuses (status 403, AccessDenied): next try in 0 s, at " in told[0]
+    assert "refuses requests (status 403, AccessDenied): next try in 0 s, at " in told[0]
     assert "Ctrl-C keeps everything" in told[0]
     assert "status.commoncrawl.org" not in told[0], "it is no host of theirs"
     with progress.progress_to(sink):

@@ -251,10 +251,10 @@ def test_a_damaged_budget_file_says_what_to_do(folder: Path, tmp_path: Path) -> 
     budget = tmp_path / "budget.sqlite"
     budget.write_bytes(b"this is no database, whatever its name says" * 100)
     with FaultServer(folder) as server, open_transport(server.url, rate=50.0, budget_path=budget) as transport:
-        with pytest.raises(EnvironmentFault, match="budget cannot be used") as raised:
+        with pytest.raises(EnvironmentFault, match=r"budget.* cannot be used") as raised:
             transport.read("f1.bin", 0, 5)
         assert "delete it" in raised.value.advice
-        with pytest.raises(EnvironmentFault, match="budget cannot be used"):
+        with pytest.raises(EnvironmentFault, match=r"budget.* cannot be used"):
             list(transport.read_many([ByteRange("f1.bin", 0, 5)]))
         assert server.hits == []
         budget.unlink()

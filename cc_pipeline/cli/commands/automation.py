@@ -63,12 +63,12 @@ def status(home: options.Home = None) -> None:
     ]
     show_table("automation", ["name", "", "last", "said", "next"], rows)
     if not any(automation.is_enabled for automation in automations):
-        console.print("all are off; turn them on with: cc-pipeline automation on")
+        console.print("all sensors and schedules are off; to turn them on: cc-pipeline automation on")
     for server, runs in silent.items():
         warn(
-            f"the code server {server} does not answer, and {runs} of its runs hold their partitions. They continue "
-            "or are ended when it is back. If it is gone for good, remove it from run_launcher in dagster.yaml: the "
-            "next tick of backfill_missing or the next command then ends them"
+            f"the code server {server} does not answer, so {runs} of its runs block their partitions. The runs "
+            "continue or are ended when the server is back. If the server is gone for good, remove it from "
+            "run_launcher in dagster.yaml: the next tick of backfill_missing or the next command then ends the runs"
         )
 
 
@@ -102,9 +102,13 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
         return
     console.print(describe_cost(settings, older))
     next_step = (
-        "The schedule backfill_missing parses them again, an hour of work at a time." if is_agreed(settings) else ""
+        "The schedule backfill_missing parses these pages again, an hour of work at a time."
+        if is_agreed(settings)
+        else ""
     )
-    console.print(next_step or "They are kept. To parse them again: cc-pipeline automation reparse --yes")
+    console.print(
+        next_step or "Schedules keep these pages. To have them parsed again: cc-pipeline automation reparse --yes"
+    )
 
 
 @app.command()
@@ -143,7 +147,7 @@ def _is_home(settings: Settings) -> bool:
     # a home that was only set up may have sensors that are on
     if read_note(settings.home) is not None or (settings.dagster_home / "dagster.yaml").exists():
         return True
-    console.print(f"{settings.home} is no home yet: the first run creates it. No sensors or schedules are on")
+    console.print(f"{settings.home} is no home yet (the first run creates it), so no sensors or schedules are on")
     return False
 
 
@@ -159,7 +163,7 @@ def _switch_all(settings: Settings, *, enable: bool) -> None:
     if not changed:
         console.print(f"all sensors and schedules are {word} already")
     elif enable:
-        console.print("They tick while a UI or a daemon runs on this home: cc-pipeline ui")
+        console.print("Sensors and schedules work only while the UI or a Dagster daemon runs: cc-pipeline ui")
 
 
 def _format_time(moment: datetime | None) -> str:

@@ -39,7 +39,8 @@ def _open_catalog(settings: Settings) -> Catalog:
     catalog = open_catalog(open_lake(settings))
     if not catalog.crawls():
         raise EnvironmentFault(
-            f"there is no catalog in {settings.home}", "Harvest a crawl first: cc-pipeline index harvest --crawl newest"
+            f"{settings.home} has no catalog: no crawl was harvested",
+            "Harvest a crawl first: cc-pipeline index harvest --crawl newest",
         )
     return catalog
 
@@ -92,7 +93,7 @@ def _refuse_changes(sql: str) -> None:
     kinds = {statement.type for statement in connect().extract_statements(sql)}
     orders = {"CREATE", "DROP", "ALTER", "INSERT", "UPDATE", "DELETE"}
     if kinds & {getattr(StatementType, name) for name in orders}:
-        raise UserInputError("the catalog is read-only: only queries are allowed")
+        raise UserInputError("the catalog is read-only, so nothing was executed: use queries only (SELECT, FROM)")
 
 
 @app.command("export")
@@ -166,27 +167,26 @@ def import_(
     claim_home(settings)
     with open_workspace(settings) as workspace, workspace.scratch_folder("fetched") as folder, progress_bars():
         local_file = _fetch_catalog(settings, file, folder)
-        notice(f"comparing with the source: its path list, {FOOTERS} footers (about 1.3 MB)")
+        notice(f"comparing the file with the source: its path list and {FOOTERS} footers of index files (about 1.3 MB)")
         imported = import_catalog(workspace, local_file, sha256=sha256, believe_repaired=believe_repaired)
     if imported.subsets:
         notice(
-            f"{imported.crawl}: {', '.join(imported.subsets)} imported, sha256 {imported.sha256}; {imported.compared} "
-            "footers agree"
+            f"{imported.crawl}: the catalog of {', '.join(imported.subsets)} was imported, sha256 {imported.sha256}; "
+            f"{imported.compared} footers are the same as at the source"
         )
         if imported.unread:
             notice(
-                f"{imported.unread:,} of its {imported.files:,} files were not harvested by its author: look-ups miss "
-                "their captures, and report that. To harvest them here: "
+                f"{imported.unread:,} of {imported.files:,} index files are not in the imported catalog: look-ups miss "
+                "their captures, and report that. To harvest these files here: "
                 f"cc-pipeline index harvest --crawl {imported.crawl}"
             )
     else:
-        notice(f"{imported.crawl}: nothing was imported: this home has all its subsets already")
+        notice(f"{imported.crawl}: nothing was imported: this home has all subsets of the file already")
     if imported.unbounded:
         notice(
-            f"{imported.unbounded:,} row groups have key bounds that no footer confirms. The bounds were left out, so "
-            "look-ups read these row groups. To import them: --trust-repaired-bounds; to compute them: cc-pipeline "
-            "index "
-            f"repair --crawl {imported.crawl}"
+            f"{imported.unbounded:,} row groups have key bounds that no footer confirms. These bounds were not "
+            "imported, so every look-up reads these row groups. To import the bounds: --trust-repaired-bounds; to "
+            f"compute them: cc-pipeline index repair --crawl {imported.crawl}"
         )
     notice(f"{imported.requests:,} requests, {imported.bytes / 1e6:,.1f} MB")
     show_coverage(settings, [imported.crawl])

@@ -20,7 +20,7 @@ from cc_pipeline import children
 from cc_pipeline.api.run_steps import run_step, start_all_runs
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.output import coloured, console, console_err, progress_bars
+from cc_pipeline.cli.output import coloured, console, console_err, progress_bars, show_indented
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.interruption import SIGNAL_STATUS_BASE
 from cc_pipeline.settings import Settings, load_settings
@@ -58,7 +58,7 @@ def doctor(
         typer.Option(
             "--repair",
             help="Undo incomplete commits, fetch records again whose bytes are missing (and those that --verify finds "
-            "damaged), and rebuild what does not balance.",
+            "damaged), and rebuild partitions whose tables do not match.",
         ),
     ] = False,
     live: Annotated[
@@ -112,10 +112,11 @@ def doctor(
     settings = load_settings(source=source, home=home)
     if reset is not None and not reset_breaker(settings.budget_path, reset):
         raise UserInputError(
-            f"no request was ever sent to {reset!r} from {settings.home}; cc-pipeline doctor lists the hosts it knows"
+            f"{settings.home} has sent no request to {reset!r}, so this host has no breaker to reset; cc-pipeline "
+            "doctor lists the known hosts"
         )
     if everything and not verify:
-        raise UserInputError("--all is an option of --verify; add --verify")
+        raise UserInputError("--all works only with --verify; add --verify")
     if live and (verify or repair):
         raise UserInputError("--live tests the source, --verify and --repair check this home; use one of them")
     if migrate and (live or verify or repair):
@@ -129,7 +130,9 @@ def doctor(
 
         if read_note(settings.home) is None:
             # an empty home would pass all checks, and checking would make this folder a home
-            raise UserInputError(f"{settings.home} is no home yet, so there is nothing to check; see --home")
+            raise UserInputError(
+                f"{settings.home} is no home yet, so there is nothing to check; name another folder with --home"
+            )
         with open_workspace(settings) as workspace, progress_bars():
             findings = list(evaluate_checks(workspace))
         _print_findings(findings)
@@ -156,9 +159,9 @@ def _print_findings(findings: Iterable[Finding]) -> None:
     marks = {"ok": ("ok  ", "green"), "note": ("note", "yellow"), "bad": ("bad ", "red")}
     is_bad = False
     for finding in findings:
-        console.print(coloured(marks[finding.level], " ", (f"{finding.topic:<10}", "bold"), f" {finding.text}"))
+        show_indented(coloured(marks[finding.level], " ", (f"{finding.topic:<14} ", "bold")), finding.text)
         if finding.advice:
-            console.print(f"     {'':<10} what to do: {finding.advice}")
+            show_indented(coloured(" " * 20), f"what to do: {finding.advice}")
         is_bad = is_bad or finding.level == "bad"
     if is_bad:
         raise typer.Exit(1)
@@ -172,7 +175,7 @@ def migrate_home(settings: Settings, *, yes: bool) -> None:
     from cc_pipeline.workspace.workspace import open_lake, open_workspace
 
     if read_note(settings.home) is None:
-        raise UserInputError(f"{settings.home} is no home yet; the first run makes it one")
+        raise UserInputError(f"{settings.home} is no home yet, so there is nothing to migrate; check --home")
     with open_workspace(settings) as workspace:
         workspace.claim()
         lake = open_lake(settings)
@@ -206,11 +209,12 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
     console.print(f"http://127.0.0.1:{port}  ({settings.source}, home {settings.home})", soft_wrap=True)
     dagster_home = os.environ.get("DAGSTER_HOME")
     if dagster_home and Path(dagster_home).expanduser().resolve() != settings.dagster_home:
-        note = f"note: DAGSTER_HOME={dagster_home} is not used: this shows the runs of {settings.dagster_home}"
+        note = f"note: DAGSTER_HOME={dagster_home} is ignored: the UI shows the runs of {settings.dagster_home}"
         console_err.print(note, soft_wrap=True)
     if missing := find_missing_keys(settings):
-        note = f"note: {settings.dagster_home / 'dagster.yaml'} is your own file and lacks {' and '.join(missing)}"
-        console_err.print(f"{note}: docs/dagster.md (Restarts) has the lines", soft_wrap=True)
+        note = f"note: {settings.dagster_home / 'dagster.yaml'} was changed and lacks {' and '.join(missing)}"
+        advice = "which runs need to survive restarts. docs/dagster.md (Restarts) has the lines to add"
+        console_err.print(f"{note}, {advice}", soft_wrap=True)
     arguments = ("-w", workspace_file(settings), "-h", "127.0.0.1", "-p", port)
     # a process of its own: the environment is the only way to tell it which home is meant
     home_variables = {"CC_PIPELINE_HOME": str(settings.home), "DAGSTER_HOME": str(settings.dagster_home)}
@@ -269,12 +273,17 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
             miscounted = _remake_miscounted(workspace, slugs_to_refetch)
             if slugs_to_refetch:
                 _refetch_lost(workspace, verified, slugs_to_refetch)
-                text = f"{count:,} records were fetched again, parsed and published; the ledger has those still missing"
+                text = (
+                    f"{count:,} records were requested again, parsed and published; the view ledger lists records that "
+                    "are still missing"
+                )
                 findings = mended + ([Finding("ok", "repaired", text)] if count else [])
                 if unbalanced:
                     keys = {key_of(slice_) for slices in unbalanced.values() for slice_ in slices}
                     findings.append(
-                        Finding("ok", "repaired", f"{abbreviate_keys(keys)} did not balance and were rebuilt")
+                        Finding(
+                            "ok", "repaired", f"the tables of {abbreviate_keys(keys)} did not match; they were rebuilt"
+                        )
                     )
             elif mended or miscounted:
                 _publish(workspace)
@@ -303,7 +312,11 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
         return [], True
     findings = []
     for mended in repair_tables(lake):
-        copy_note = "no copy is left" if mended.kept_path is None else f"a copy is kept as {mended.kept_path}"
+        copy_note = (
+            "no copy of the faulty file is left"
+            if mended.kept_path is None
+            else f"a copy of the faulty file is kept as {mended.kept_path}"
+        )
         commands = [
             run_command(lake, slices_of(crawl, targets))
             for crawl, targets in group_targets_by_crawl(mended.slices).items()
@@ -318,8 +331,9 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
             adopt_again(workspace.storage, crawl)
     if is_readable and findings:
         for slug in restore_definitions(lake, watch_list.read(workspace.settings.watch_list_path)):
-            text = f"the definition of {slug} is lost"
-            findings.append(Finding("bad", "targets", text, "Run it again as it was named: cc-pipeline run …"))
+            text = f"the table targets has lost the definition of {slug}, so commands do not know what it means"
+            advice = "Run the target again as you wrote it the first time: cc-pipeline run …"
+            findings.append(Finding("bad", "targets", text, advice))
     return findings, is_readable
 
 

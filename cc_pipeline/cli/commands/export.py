@@ -27,7 +27,7 @@ def export(
         str | None,
         typer.Option(
             "--format",
-            help=f"{', '.join(find_formats())} (default: by the name of --out).",
+            help=f"{', '.join(find_formats())} (default: by the suffix of --out).",
         ),
     ] = None,
     table: Annotated[

@@ -55,7 +55,7 @@ def _settings() -> Settings:
     try:
         return load_settings()
     except CcPipelineError as error:
-        notice(f"settings cannot be used: {error}")
+        notice(f"settings are invalid, so the list uses the defaults: {error}")
         return load_settings({})
 
 

@@ -80,7 +80,8 @@ def add_captures(
         if column_name not in COLUMN_ALIASES or not file_column
     ]:
         raise UserInputError(
-            f"--column {unknown_columns[0]}: write COLUMN=NAME; columns are {', '.join(COLUMN_ALIASES)}"
+            f"--column {unknown_columns[0]} is not understood: write COLUMN=NAME, with COLUMN one of "
+            f"{', '.join(COLUMN_ALIASES)}"
         )
     settings = load_settings(source=source, home=home, index=via, subsets=tuple(subset) if subset else None)
     added = add(settings, file, name, columns=columns, extend=extend, replace=replace, harvest=harvest, yes=yes)
@@ -93,16 +94,23 @@ def add_captures(
         f"new, {counts.changed if replace else 0:,} changed, {counts.unmatched if replace else 0:,} removed"
     )
     if counts.changed and not replace:
-        notice(f"{counts.changed:,} existing captures differ in {file} and were kept; --replace overwrites them")
+        notice(
+            f"{counts.changed:,} existing captures have other values in {file}; the existing values were kept, and "
+            "--replace overwrites them"
+        )
     if counts.repeats:
-        notice(f"{counts.repeats:,} rows repeat a location")
+        notice(f"{counts.repeats:,} rows of {file} repeat the location of another row; each capture was added once")
     if added.blocked:
-        notice(f"{added.blocked:,} captures are of blocked or unknown sites: a run skips them")
+        notice(
+            f"{added.blocked:,} captures are of blocked sites, or have no URL to compare with blocked sites: no run "
+            "fetches these captures"
+        )
     console.print(added.run, soft_wrap=True)
     if added.wrong.count:
         raise Incomplete(
             f"{added.wrong.count:,} rows of {file} could not be used",
-            f"The first {len(added.wrong.first)} are printed above; all other rows were added.",
+            f"The first {len(added.wrong.first)} are printed above; all other rows were added. Correct these rows, "
+            "then give the file again with --add.",
         )
 
 
@@ -179,7 +187,7 @@ def add_source(
         show_table("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
         _report_unread(workspace, {file: sum(row_counts[:-1]) for file, row_counts in counts.items()})
     if any(row[-1] for row in rows):
-        console.print('to see what could not be read: cc-pipeline sql "SELECT * FROM source_faults"')
+        console.print('to list the byte ranges that could not be read: cc-pipeline sql "SELECT * FROM source_faults"')
 
 
 def _add_archives(
@@ -203,7 +211,7 @@ def _add_archives(
         report_damage(workspace, [crawl])
         _report_unread(workspace, _count_captures(workspace, crawl, added))
     show_coverage(settings, [crawl])
-    console.print(f"the pages of a site in them: cc-pipeline run … --crawl {crawl}")
+    console.print(f"to get the pages of a site from these files: cc-pipeline run … --crawl {crawl}")
 
 
 def _count_captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -> dict[SourceFile, int]:

@@ -85,7 +85,7 @@ def get(
     if out is not None and output is None:
         _confirm_form(out)
     if out is None and form in ("warc", "record", "body") and sys.stdout.isatty():
-        raise UserInputError(f"a terminal cannot show --format {form}; add --out FILE or pipe the output somewhere")
+        raise UserInputError(f"a terminal cannot show --format {form}; add --out FILE, or pipe the output to a program")
     target, wanted_time = _page_target(url), None if date is None else period(date)
     settings = load_settings_without_home(
         home, source=source, index=via, subsets=tuple(subset) if subset else None, wait=options.wait_seconds(wait)
@@ -115,14 +115,15 @@ def get(
         _report_capture(nearest, requests, size)
         if out is not None:
             notice(
-                f"{out}: {_FORM_CONTENTS[form]} ({nearest.record.declared_mime or 'no type'}), {human_bytes(len(data))}"
+                f"wrote {out}: {_FORM_CONTENTS[form]} ({nearest.record.declared_mime or 'no type'}), "
+                f"{human_bytes(len(data))}"
             )
         if note:
             notice(note)
     if nearest.digest_check == "mismatch":
-        warn("the payload's digest differs from that of the index")
+        warn("the payload has another digest than the index lists, so it may not be exactly what the crawler received")
     if nearest.record.truncated:
-        warn(f"the archive has only the beginning of the page (truncated: {nearest.record.truncated})")
+        warn(f"the crawler stored only the beginning of the page (truncated: {nearest.record.truncated})")
     if out is not None and not data:
         raise EnvironmentFault(
             f"{out} is empty: the page has no text", "Use another format: --format html, body or json"
@@ -144,8 +145,8 @@ def _confirm_form(out: Path) -> None:
         f"{out.name} would contain {_FORM_CONTENTS['html']}. Write it anyway?"
     ):
         raise UserInputError(
-            f"{out.name} would contain {_FORM_CONTENTS['html']}: add --format {suffix_form}, or --format html to "
-            "keep that"
+            f"{out.name} was not written: without --format it would contain {_FORM_CONTENTS['html']}. Add --format "
+            f"{suffix_form}, or --format html"
         )
 
 

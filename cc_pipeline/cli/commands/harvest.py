@@ -82,12 +82,12 @@ def harvest(
         gaps = catalog_gaps(workspace, crawl_ids)
     show_coverage(settings, crawl_ids)
     for gap in gaps:
-        warn(f"{gap.summary} could not be read: {gap.file_summary}")
+        warn(f"{gap.summary} could not be read, so look-ups miss their captures: {gap.file_summary}")
 
 
 def _store_index_list(settings: Settings, crawls: Sequence[str], file: Path) -> None:
     from cc_pipeline.harvesting.archives import store_user_list
-    from cc_pipeline.harvesting.crawl_index import MAX_INDEX_FILES
+    from cc_pipeline.harvesting.listed_files import MAX_INDEX_FILES
 
     if len(crawls) != 1:
         raise UserInputError("--index-files lists the files of one crawl: name it with --crawl")
@@ -96,7 +96,7 @@ def _store_index_list(settings: Settings, crawls: Sequence[str], file: Path) -> 
     except OSError as error:
         raise UserInputError(f"{file} cannot be read: {error.strerror}") from error
     count = store_user_list(settings, crawls[0], data, str(file), MAX_INDEX_FILES)
-    notice(f"{count:,} index files of {crawls[0]} are listed in this home, instead of a path list of the source")
+    notice(f"{count:,} index files of {crawls[0]} were read from {file}; this home uses them instead of a path list")
 
 
 def repair(crawl: options.Crawls, source: options.Source = None, home: options.Home = None) -> None:

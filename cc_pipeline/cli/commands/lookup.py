@@ -154,7 +154,7 @@ def lookup(
                 remaining = None if remaining is None else remaining - part.num_rows
             sys.stdout.flush()
             if remaining == 0:
-                notice(f"stopped at --limit {limit}")
+                notice(f"stopped after {limit:,} captures (--limit); there may be more")
                 return
         if out is not None:
             # an incomplete file must not appear
@@ -194,7 +194,9 @@ def _scan_crawls(
     from cc_pipeline.settings import load_settings
 
     if out is None:
-        raise UserInputError("a scan of a crawl needs a file, so that it can be continued: add --out FILE.parquet")
+        raise UserInputError(
+            "a scan of a whole crawl needs a file, so that the scan can continue after a stop: add --out FILE.parquet"
+        )
     limit = options.cost_limit(yes)
     settings = load_settings(
         source=source, home=home, subsets=tuple(subset) if subset else None, max_bytes=limit, max_requests=limit

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,8 +16,9 @@ from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.commands.lookup import Format, Harvest
 from cc_pipeline.cli.known_hosts import find_known_hosts, require_known_hosts
 from cc_pipeline.cli.lookups import open_question
-from cc_pipeline.cli.output import notice, write_rows
+from cc_pipeline.cli.output import console, notice, show_table, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
+from cc_pipeline.progress import human_bytes
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ AskFacts = Annotated[
     bool, typer.Option("--facts", help="Show size and rank of the hosts, even if that costs requests.")
 ]
 
+_COLUMNS: Final = (
+    "crawl", "step", "target", "files", "row groups", "requests", "bytes at most", "bytes likely", "seconds", "because",
+)  # fmt: skip
 #: Maximum number of targets with lines of their own.
 _MAX_TARGET_ROWS = 40
 
@@ -70,13 +75,35 @@ def plan(
         targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps
     ) as question:
         rows, notes = _plan_rows(question, hosts, locate=locate, harvest=harvest, facts=facts)
-    columns = [
-        "crawl", "step", "target", "files", "row groups", "requests", "bytes at most", "bytes likely", "seconds",
-        "because",
-    ]  # fmt: skip
-    write_rows("what it would cost", columns, rows, output)
+    if output == "table" and console.is_terminal:
+        _show_rows(rows)
+    else:
+        write_rows("", _COLUMNS, rows, output)
     for note in notes:
         notice(note)
+
+
+def _show_rows(rows: Sequence[Sequence[object]]) -> None:
+    """Prints a table for each crawl, with the costs as one text: ten columns fit no terminal."""
+    for crawl, crawl_rows in groupby(rows, key=lambda row: str(row[0])):
+        cells = [(step, target, _describe_cost(costs), reason) for _, step, target, *costs, reason in crawl_rows]
+        show_table(crawl, ["step", "target", "cost", "because"], cells)
+
+
+def _describe_cost(costs: Sequence[Any]) -> str | None:
+    """Returns the costs of a row (the columns ``files`` to ``seconds``) as text; ``None`` if none is known."""
+    files, row_groups, requests, max_bytes, likely_bytes, seconds = costs
+    texts = [
+        f"{count:,} {name if count == 1 else name + 's'}"
+        for count, name in ((files, "file"), (row_groups, "row group"), (requests, "request"))
+        if count is not None
+    ]
+    if likely_bytes is not None:
+        at_most = f" (at most {human_bytes(max_bytes)})" if max_bytes != likely_bytes else ""
+        texts.append(human_bytes(likely_bytes) + at_most)
+    if seconds is not None:
+        texts.append(f"{seconds:,} s")
+    return ", ".join(texts) or None
 
 
 def _plan_rows(
@@ -112,7 +139,7 @@ def _plan_rows(
         for subsets, subset_targets in by_subsets(lookup_targets, settings.subsets).items():
             sources = find_index_sources(question.workspace, crawl, settings.index, harvest=harvest)
             lookup_price = price_lookup(crawl, subsets, subset_targets, sources, via=settings.index)
-            likely = lookup_price.bytes if lookup_price.likely_bytes is None else lookup_price.likely_bytes
+            likely = lookup_price.expected_bytes
             rows.append(
                 (crawl, "look-up", None, lookup_price.files, lookup_price.row_groups, lookup_price.requests,
                  lookup_price.bytes, likely, _seconds(rate, lookup_price.requests), lookup_price.reason)
@@ -123,7 +150,9 @@ def _plan_rows(
             ]
         notes += explain_index_choices(choose_indexes(question.workspace, [crawl_plan], crawl_question.targets))
         if unlocated and not locate:
-            notes.append(f"{crawl}: the fetch has no estimate until its captures are known; add --locate to find them")
+            notes.append(
+                f"{crawl}: the cost of the fetch is not known before the look-up; add --locate to do the look-up now"
+            )
         elif fetch := _estimate_fetch(unlocated_question, crawl_plan):
             reason = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
             rows.append(
@@ -138,7 +167,7 @@ def _plan_rows(
                 if current_count == len(crawl_question.targets)
                 else f"{current_count:,} of {len(crawl_question.targets):,} targets are"
             )
-            notes.append(f"{crawl}: {amount} up to date: a run would not change them")
+            notes.append(f"{crawl}: {amount} up to date, so a run would do nothing for them")
         rows += _step_rows(settings, rate, crawl_plan)
     notes += _duration_note(settings, rate, sum(row[5] for row in rows if isinstance(row[5], int)))
     return rows, notes
@@ -159,8 +188,10 @@ def _catalog_notes(question: LookupRequest, crawl: str, price: LookupEstimate) -
         unbounded = catalog.unbounded(crawl, settings.subsets, ranges)
         # the reason names the file that a subset was imported from
         from_files = {row["reason"] for row in catalog.coverage(crawl).to_pylist() if row["expected"] and row["reason"]}
-    notes = [f"the catalog of this crawl was not harvested here: {reason}" for reason in sorted(from_files)]
-    message = f"{unbounded} row groups have no key statistics, so they may match and are read. Repair them once"
+    notes = [
+        f"the catalog of this crawl was imported and not harvested here: {reason}" for reason in sorted(from_files)
+    ]
+    message = f"{unbounded} row groups have no key bounds, so each look-up reads them. To compute the bounds once"
     return [*notes, *([f"{message}: cc-pipeline index repair --crawl {crawl}"] if unbounded else [])]
 
 
@@ -238,8 +269,10 @@ def _duration_note(settings: Settings, rate: float | None, requests: int) -> lis
     seconds = requests / rate
     duration = f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 3600:,.1f} h"
     full = limits_of(settings).rate
-    slower = "" if full is None or rate >= full else f"; the full rate is {full:g}, but the source refused lately"
-    return [f"{requests:,} requests take {duration} at {rate:.3g} a second, the rate in force{slower}"]
+    slower = (
+        "" if full is None or rate >= full else f"; slower than the usual {full:g}, since the source refused lately"
+    )
+    return [f"{requests:,} requests take {duration} at {rate:.3g} requests a second{slower}"]
 
 
 COMMANDS = {"plan": Command(plan, EVERYDAY, 20)}

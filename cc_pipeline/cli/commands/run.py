@@ -103,7 +103,9 @@ def run(
       cc-pipeline run example.com -c newest --refetch
     """
     if not targets and not watched:
-        raise typer.BadParameter("name some targets, or --watched for the watch list", param_hint="TARGET…")
+        raise typer.BadParameter(
+            "name a target, such as example.com, or --watched for the watch list", param_hint="TARGET…"
+        )
     if refetch:
         _refetch(targets or (), crawl, source=source, home=home, wait=wait)
         return
@@ -167,7 +169,9 @@ def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:
             if unconfirmed_numbers
             else "This home has no unconfirmed losses"
         )
-        raise UserInputError(f"--accept-losses: no losses have the number {', '.join(unknown_numbers)}. {hint}")
+        raise UserInputError(
+            f"nothing was accepted: no losses have the number {', '.join(unknown_numbers)} of --accept-losses. {hint}"
+        )
 
 
 def _refuse_unfound(targets: Sequence[Target], changes: Mapping[Slice, PartitionChange], *, strict: bool) -> None:
@@ -207,7 +211,7 @@ def _choose_by_hosts(
             if matching_targets:
                 crawls_by_targets.setdefault(matching_targets, []).append(crawl_id)
             else:
-                note(f"{crawl_id}: no host matches, so nothing is fetched")
+                note(f"{crawl_id}: no host matches --hosts, so nothing is fetched")
     return [(tuple(crawls), matching_targets) for matching_targets, crawls in crawls_by_targets.items()]
 
 
@@ -261,8 +265,8 @@ def _refetch(
             raise replay.trouble
     if any(replay.refetched for replay in replays) and not any(replay.recovered for replay in replays):
         raise Incomplete(
-            "no missing, quarantined or mismatching record was recovered",
-            "The source returned the same as before. The view ledger has the reason for each record.",
+            "no missing, quarantined or mismatching record was recovered: the source returned the same as before",
+            "The view ledger has the reason for each record. Try again later, or use another source or mirror.",
         )
 
 

@@ -33,7 +33,7 @@ def crawls(
     if crawl_list.note is not None:
         warn(crawl_list.note)
     rows = [
-        (crawl.id, crawl.era, str(crawl.started or ""), str(crawl.ended or ""), crawl.name)
+        (crawl.id, crawl.era, crawl.started and crawl.started.date(), crawl.ended and crawl.ended.date(), crawl.name)
         for crawl in all_crawls[: limit or None]
     ]
     show_table(f"crawls of {settings.source}", ["crawl", "era", "from", "to", "name"], rows)

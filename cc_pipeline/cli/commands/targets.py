@@ -100,7 +100,7 @@ def verify_purges(settings: Settings, texts: Sequence[str], watched_slugs: Colle
     with open_workspace(settings) as workspace:
         purged_slugs = list_purged_slugs(workspace)
         if not purged_slugs:
-            raise UserInputError("nothing was purged in this lake: it has no receipts")
+            raise UserInputError("there is nothing to verify: this lake has no receipt of a purge")
         slugs = dict.fromkeys(find_target(text, purged_slugs) for text in texts)
         newest = {slug: read_receipts(workspace, slug)[-1] for slug in slugs}
         leftovers_by_slug = {slug: find_leftovers(workspace, receipt) for slug, receipt in newest.items()}
@@ -108,7 +108,7 @@ def verify_purges(settings: Settings, texts: Sequence[str], watched_slugs: Colle
             for text in describe_leftovers(workspace, newest[slug], leftovers):
                 _print(text)
             if slug in watched_slugs:
-                _print("it is on the watch list again")
+                _print(f"{slug} is on the watch list again, so schedules may fetch it again")
     if not all(leftovers.is_clean for leftovers in leftovers_by_slug.values()):
         raise typer.Exit(1)
 
@@ -123,7 +123,7 @@ def clean_home(settings: Settings, *, yes: bool) -> None:
     with open_workspace(settings) as workspace, open_instance(settings) as instance:
         unknown_keys = find_unknown_keys(instance, known_keys(workspace))
         if unknown_keys.unchecked_reason:
-            _print(f"crawls were not checked: {unknown_keys.unchecked_reason}")
+            _print(f"partition keys of crawls were not checked: {unknown_keys.unchecked_reason}")
         key_rows = [("target", *key_and_reason) for key_and_reason in unknown_keys.domains.items()] + [
             ("crawl", *key_and_reason) for key_and_reason in unknown_keys.crawls.items()
         ]
@@ -133,9 +133,9 @@ def clean_home(settings: Settings, *, yes: bool) -> None:
         show_table(f"{len(key_rows):,} unknown partition keys", ["of", "key", "why"], key_rows[:_MAX_SHOWN_KEYS])
         if len(key_rows) > _MAX_SHOWN_KEYS:
             _print(f"and {len(key_rows) - _MAX_SHOWN_KEYS:,} more")
-        _confirm(f"Delete {len(key_rows):,} keys?", yes=yes)
+        _confirm(f"Delete {len(key_rows):,} partition keys? No data belongs to them.", yes=yes)
         delete_keys(instance, domains=[*unknown_keys.domains], crawls=[*unknown_keys.crawls])
-        _print(f"{len(key_rows):,} keys deleted")
+        _print(f"{len(key_rows):,} partition keys deleted")
 
 
 def _drop_subset(workspace: Workspace, slugs: Sequence[str], subset: str, *, yes: bool) -> None:
@@ -144,9 +144,7 @@ def _drop_subset(workspace: Workspace, slugs: Sequence[str], subset: str, *, yes
     _confirm(f"Delete the {subset} captures of {', '.join(slugs)} in every crawl? This cannot be undone.", yes=yes)
     for slug in slugs:
         count = drop_subset(workspace, slug, subset)
-        _print(
-            f"{slug}: {count:,} captures of {subset} deleted; maintenance deletes their unreferenced bytes in a week"
-        )
+        _print(f"{slug}: {count:,} captures of {subset} deleted; maintenance deletes their stored bytes in a week")
 
 
 def _purge(
@@ -166,7 +164,10 @@ def _purge(
         _show_plan(plan)
     if dry_run:
         digest = combine_digests(plans)
-        _print(f"nothing was changed. The digest of this plan is {digest}; to purge unasked: --plan {digest}")
+        _print(
+            f"nothing was changed: this was a dry run. The digest of this plan is {digest}. To purge without "
+            f"confirmation, while the plan is the same: --purge --plan {digest}"
+        )
         return
     if yes or agreed is not None or not sys.stdin.isatty():
         require_plan_digest(workspace.place, plans, agreed or "")
@@ -178,7 +179,7 @@ def _purge(
         )
     names = ", ".join(plan.slug for plan in plans)
     _confirm(
-        f"Hide {names} at once, and delete its rows and bytes {deletion_time}? This cannot be undone.",
+        f"Hide {names} in all tables at once, and delete the rows and bytes {deletion_time}? This cannot be undone.",
         yes=agreed is not None,
     )
     for plan in plans:
@@ -202,28 +203,33 @@ def _remove_completely(
 
 def _show_plan(plan: PurgePlan) -> None:
     rows = [(table, count) for table, count in plan.rows.items() if count]
-    show_table(
-        f"rows of {plan.slug} in {len({slice_.crawl for slice_ in plan.slices}):,} crawls", ["table", "rows"], rows
-    )
+    if rows:
+        crawl_count = len({slice_.crawl for slice_ in plan.slices})
+        show_table(f"rows of {plan.slug} in {crawl_count:,} crawls", ["table", "rows"], rows)
+    else:
+        _print(f"{plan.slug} has no rows in this lake")
     for text in plan.sentences:
         _print(text)
 
 
 def _report_purge(report: PurgeReport) -> None:
     slug = report.plan.slug
-    _print(f"its receipt is in the lake; to check for leftovers: cc-pipeline targets remove {slug} --verify")
+    _print(
+        f"the lake has a receipt of the purge of {slug}; to check for leftovers: cc-pipeline targets remove {slug} "
+        "--verify"
+    )
     if report.deleted_after is None:
         _print(f"purged: {slug}; its rows and bytes are deleted, except for the copies named above")
         return
     deletion_time = f"{report.deleted_after:%Y-%m-%d %H:%M} UTC"
     _print(f"hidden: {slug}. Its rows and bytes are deleted by the first maintenance after {deletion_time}")
     if report.waiting:
-        _print(f"{report.waiting:,} stored files are deleted then")
-    _print(f"without schedules, run after that time: cc-pipeline targets remove {slug} --purge")
+        _print(f"{report.waiting:,} stored files are deleted by that maintenance")
+    _print(f"if no schedule runs maintenance, run after that time: cc-pipeline targets remove {slug} --purge")
     if report.fetching_crawls:
         _print(
-            f"fetches that are running in {', '.join(report.fetching_crawls)} still use some files; maintenance "
-            "deletes those later"
+            f"running fetches in {', '.join(report.fetching_crawls)} still use some of its files; maintenance deletes "
+            "these files later"
         )
 
 
@@ -253,10 +259,14 @@ def add(targets: _Texts, home: options.Home = None) -> None:
     settings = load_settings(home=home)
     parsed = user_input.read_targets(targets, settings, settings.watch_list_path.parent)
     claim_home(settings)
+    user_input.refuse_unnamed_captures(settings, parsed)
     _refuse_too_many(settings, [*watch_list.read(settings.watch_list_path), *parsed])
     added = watch_list.add(settings.watch_list_path, parsed)
     if len(parsed) > _MAX_NAMED_TARGETS:
-        _print(f"added {len(added):,} targets; {len(parsed) - len(added):,} more were on the list already")
+        _print(
+            f"added {len(added):,} targets to the watch list; {len(parsed) - len(added):,} more were on the list "
+            "already"
+        )
         return
     for target in parsed:
         word = "added" if target in added else "already there"
@@ -309,9 +319,11 @@ def remove(
       cc-pipeline targets remove example.com --subset robotstxt
     """
     if verify and (purge or subset is not None):
-        raise UserInputError("--verify changes nothing: use it without --purge and --subset")
+        raise UserInputError("--verify cannot be combined with --purge or --subset: it only checks and deletes nothing")
     if not purge and (now or dry_run or plan is not None):
-        raise UserInputError("--now, --dry-run and --plan are for --purge: plain remove deletes no pages")
+        raise UserInputError(
+            "--now, --dry-run and --plan need --purge: without --purge, remove only changes the watch list"
+        )
     if subset is not None and (purge or subset not in SUBSETS):
         raise UserInputError(f"--subset takes one of {', '.join(SUBSETS)}, and cannot be combined with --purge")
     settings = load_settings(home=home)
@@ -367,17 +379,18 @@ def block(
 
     settings = load_settings(home=home)
     parsed = user_input.read_targets(targets or (), settings)
+    user_input.refuse_unnamed_captures(settings, parsed)
     with open_workspace(settings) as workspace:
         blocklist = blocked.block(workspace, parsed, reason) if parsed else blocked.read_blocklist(workspace)
     for site_block in blocklist.blocks:
         _print(str(site_block))
     if not blocklist.blocks:
-        _print("nothing is blocked")
+        _print("no sites are blocked")
 
 
 @app.command()
 def unblock(targets: _Texts, home: options.Home = None) -> None:
-    """Unblock sites. Targets that left them out fetch them in their next run."""
+    """Unblock sites. The next run of each target fetches its captures of these sites."""
     from cc_pipeline.extraction import blocklist as blocked
     from cc_pipeline.workspace.workspace import open_workspace
 

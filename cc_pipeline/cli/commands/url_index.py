@@ -31,7 +31,7 @@ from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
-    from cc_pipeline.index.btree.locator import ArchiveNames, BTreeLocator
+    from cc_pipeline.index.btree.locator import BTreeLocator
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -87,11 +87,11 @@ def build_index(
     """
     if btree:
         if max_files is not None:
-            raise UserInputError("--max-files is only for an index of CC-NEWS; a B-tree always has all files")
+            raise UserInputError("--max-files cannot be combined with --btree: a B-tree always has all files")
         _build_btree(crawl, arcs, subset, source, home)
         return
     if arcs is not None or subset:
-        raise UserInputError("--arcs and --subset are for --btree")
+        raise UserInputError("--arcs and --subset need --btree")
     from cc_pipeline.commoncrawl.crawls import index_is_built
     from cc_pipeline.defs.launcher import Launcher
     from cc_pipeline.workspace.workspace import open_workspace
@@ -102,7 +102,10 @@ def build_index(
         crawl_ids = resolve_crawls(workspace, crawl)
         published = [crawl_id for crawl_id in crawl_ids if not index_is_built(crawl_id)]
         if published:
-            raise UserInputError(f"{published[0]} has an index: cc-pipeline index harvest --crawl {published[0]}")
+            raise UserInputError(
+                f"Common Crawl publishes an index of {published[0]}, so none is built. Harvest that index: cc-pipeline "
+                f"index harvest --crawl {published[0]}"
+            )
         to_build = find_agreed_builds(workspace, crawl_ids, yes, max_files)
         with Launcher(workspace) as launcher, progress_bars():
             build_indexes(launcher, to_build, max_files, is_notice=False)
@@ -111,7 +114,7 @@ def build_index(
             )
         report_damage(workspace, crawl_ids)
     if not to_build:
-        notice("every archive file is indexed")
+        notice("nothing to build: every archive file is in the index already")
     show_coverage(settings, crawl_ids)
 
 
@@ -131,7 +134,9 @@ def _build_btree(
         if arcs is not None:
             if name not in ARC_CRAWLS:
                 raise UserInputError(f"{name} has a columnar index; --arcs is for {', '.join(ARC_CRAWLS)}")
-            notice(f"{keep_arc_list(workspace, name, _read_file(Path(arcs))):,} ARC files listed")
+            notice(
+                f"{keep_arc_list(workspace, name, _read_file(Path(arcs))):,} ARC files of {name} were read from {arcs}"
+            )
         elif needs_harvest(workspace, name):
             harvest_crawls(workspace, [name])
         with Launcher(workspace) as launcher, progress_bars():
@@ -158,7 +163,6 @@ def search(
 
       cc-pipeline index search url:example.com/ -c CC-MAIN-2024-22 --format jsonl
     """
-    from cc_pipeline.harvesting.url_index import archive_names
     from cc_pipeline.index.lookup import open_locators
 
     check_format(output)
@@ -167,14 +171,13 @@ def search(
         sources = find_index_sources(question.workspace, name, "btree")
         with open_locators(name, question.settings.subsets, sources, "btree") as available:
             locator = _btree(available["btree"]())
-            names = archive_names(question.settings.home / "url-index", name)
-            rows = list(_items(locator, names, question.targets, limit))
+            rows = list(_items(locator, question.targets, limit))
             columns = ["url", "warc_filename", "warc_record_offset", "warc_record_length"]
             write_rows(f"items of {name}", columns, rows, output)
             reads = locator.tree.source
-            notice(f"{len(rows):,} items; {reads.reads:,} reads, {reads.bytes_read:,} bytes")
+            notice(f"{len(rows):,} items found with {reads.reads:,} reads of {reads.bytes_read:,} bytes")
             if limit and len(rows) == limit:
-                notice(f"stopped at --limit {limit}; there may be more")
+                notice(f"stopped after {limit:,} items (--limit); there may be more")
 
 
 @app.command()
@@ -200,13 +203,15 @@ def verify(
         tree_report = check_tree(workspace.settings.home / "url-index", name, sample)
         wrong = (*tree_report.faults, *check_records(name, tree_report.sample, workspace.transport))
     _describe(workspace.settings, name)
-    notice(f"read {tree_report.items:,} items and {len(tree_report.sample):,} records")
+    notice(
+        f"read all {tree_report.items:,} items of the URL index, and {len(tree_report.sample):,} records at the source"
+    )
     if wrong:
         for fault in wrong[:20]:
             notice(str(fault))
         raise EnvironmentFault(
-            f"the URL index of {name} has {len(wrong):,} faults",
-            f"Build it again: cc-pipeline index build --btree --crawl {name}",
+            f"the URL index of {name} has {len(wrong):,} faults, so look-ups in it may be wrong",
+            f"Build this index again: cc-pipeline index build --btree --crawl {name}",
         )
     notice("no faults found")
 
@@ -226,16 +231,14 @@ def _describe(settings: Settings, crawl: str) -> None:
     if metadata is None:
         raise EnvironmentFault(
             f"there is no URL index of {crawl} in {settings.home}",
-            f"Build it: cc-pipeline index build --btree --crawl {crawl}",
+            f"Build the URL index: cc-pipeline index build --btree --crawl {crawl}",
         )
     subsets = ", ".join(metadata.subsets)
     row = (crawl, subsets, metadata.items, metadata.files, metadata.size, metadata.skipped, str(folder))
     write_rows("URL index", ["crawl", "subsets", "items", "archive files", "bytes", "left out", "folder"], [row])
 
 
-def _items(
-    locator: BTreeLocator, names: ArchiveNames, targets: tuple[Target, ...], limit: int
-) -> Iterator[tuple[str, str, int, int]]:
+def _items(locator: BTreeLocator, targets: tuple[Target, ...], limit: int) -> Iterator[tuple[str, str, int, int]]:
     from cc_pipeline.commoncrawl.key_ranges import merge_ranges, url_of_btree_key
     from cc_pipeline.harvesting.url_index import read_item
 
@@ -244,7 +247,7 @@ def _items(
     for keys in ranges:
         for item in locator.tree.scan(keys):
             if any(target.matches(url_of_btree_key(item.key)) for target in targets):
-                index_item = read_item(item, names)
+                index_item = read_item(item, locator.names)
                 yield index_item.url, index_item.file, index_item.offset, index_item.length
                 count += 1
                 if count == limit:

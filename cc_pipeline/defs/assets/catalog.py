@@ -12,7 +12,7 @@ from cc_pipeline.defs.metadata import crawl_links, format_list, row_counts, stag
 from cc_pipeline.defs.partition_runs import Yielded, logged_progress
 from cc_pipeline.defs.recording import Described, PartitionRun, read_job_partition, read_planned_keys
 from cc_pipeline.harvesting.build_index import build_index
-from cc_pipeline.harvesting.catalog import read_catalog_table
+from cc_pipeline.harvesting.catalog import read_catalog_table, read_catalog_tables
 from cc_pipeline.harvesting.crawl_index import (
     commit_manifest,
     commit_row_groups,
@@ -129,9 +129,9 @@ def row_groups(
     with logged_progress(context.log):
         reports = commit_row_groups(workspace, crawl_keys)
     for crawl, report in reports.items():
-        table = read_catalog_table(workspace.lake, "row_groups", crawl)
+        table, coverage = read_catalog_tables(workspace.lake, ["row_groups", "coverage"], crawl)
         metadata = row_counts(report.rows) | stage_metadata(report)
-        metadata |= to_metadata(coverage_metrics(workspace, crawl))
+        metadata |= to_metadata(coverage_metrics(coverage))
         context.add_asset_metadata(metadata | _key_ranges(context, table, crawl), partition_key=crawl)
     refused = refused_gaps(workspace, crawl_keys)
     if refused:
@@ -152,7 +152,8 @@ def repair_key_bounds(context: dg.OpExecutionContext, workspace: Workspace, name
     def repair(crawl: str) -> dict[str, Described]:
         report = repair_statistics(workspace, crawl)
         metadata = row_counts(report.rows) | stage_metadata(report)
-        return {"repaired_statistics": (metadata | to_metadata(coverage_metrics(workspace, crawl)), None)}
+        metadata |= to_metadata(coverage_metrics(read_catalog_table(workspace.lake, "coverage", crawl)))
+        return {"repaired_statistics": (metadata, None)}
 
     yield from _run_for_crawl(context, workspace, namespace, "repaired_statistics", repair)
 
@@ -175,7 +176,7 @@ def _metadata(report: UrlIndexReport) -> dict[str, dg.MetadataValue]:
         "index bytes": dg.MetadataValue.int(build_note.size),
         "block bytes": dg.MetadataValue.int(build_note.block_size),
         "archive files": dg.MetadataValue.int(build_note.files),
-        "captures left out": dg.MetadataValue.int(report.skipped),
+        "captures left out": dg.MetadataValue.int(build_note.skipped),
         "bytes read": dg.MetadataValue.int(report.bytes),
         "requests": dg.MetadataValue.int(report.requests),
         "seconds": dg.MetadataValue.float(round(report.seconds, 3)),

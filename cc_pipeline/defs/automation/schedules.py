@@ -63,7 +63,7 @@ def history(
     instance = context.instance
     running = dg.RunsFilter(job_name=namespace.qualify("trim_history"), statuses=list(UNFINISHED))
     if instance.get_run_records(running, limit=1):
-        return dg.SkipReason("old runs are being deleted")
+        return dg.SkipReason("another run is deleting old runs now")
     if is_recent(instance):
         return dg.SkipReason("old runs were deleted less than a day ago")
     return dg.RunRequest()
@@ -127,7 +127,8 @@ def _tick(
         )
     elif report.reparse_costs:
         warnings.append(
-            describe_cost(settings, report.reparse_costs) + ". To agree: cc-pipeline automation reparse --yes"
+            describe_cost(settings, report.reparse_costs)
+            + ". To have them parsed: cc-pipeline automation reparse --yes"
         )
     pairs_to_run = [pair for pair in dict.fromkeys(wanted_pairs) if pair not in report.waiting]
     startable_pairs = [pair for pair in pairs_to_run if pair not in in_flight.pairs]
@@ -156,12 +157,14 @@ def _tick(
     if decision.runs:
         trouble = find_source_trouble(workspace, decision.runs[0].pairs[0][0])
         if trouble is not None:
-            return dg.SkipReason("; ".join([f"{trouble}; {len(startable_pairs):,} partitions wait for it", *warnings]))
+            return dg.SkipReason(
+                "; ".join([f"{trouble}; {len(startable_pairs):,} partitions wait for the source", *warnings])
+            )
     summary = _summarize_tick(decision, pace, len(pairs_to_run) - len(startable_pairs), busy_seconds)
     for warning in warnings:
         context.log.warning(warning)
     if not decision.runs:
-        return dg.SkipReason("; ".join([summary if pairs_to_run else "no partition is missing", *warnings]))
+        return dg.SkipReason("; ".join([summary if pairs_to_run else "no partition has to be run", *warnings]))
     context.log.info(summary)
     tick = f"{context.scheduled_execution_time:%Y%m%dT%H%M}"
     return [_request(namespace, tick, run, summary) for run in decision.runs]
@@ -205,15 +208,22 @@ def _summarize_tick(decision: BackfillDecision, pace: Pace, in_flight: int, busy
     if pair_count:
         texts.append(f"starts {pair_count:,} partitions ({format_duration(sum(run.seconds for run in decision.runs))})")
     if in_flight:
-        texts.append(f"{in_flight:,} wanted partitions are in flight ({format_duration(busy_seconds)} with all others)")
+        texts.append(
+            f"{in_flight:,} due partitions are queued or running ({format_duration(busy_seconds)} for all that are)"
+        )
     if decision.remaining:
-        texts.append(f"{decision.remaining:,} are left for later, {format_duration(decision.rest_seconds)} of work")
+        texts.append(
+            f"{decision.remaining:,} partitions wait for a later tick ({format_duration(decision.rest_seconds)} of "
+            "work)"
+        )
     if decision.delayed:
-        texts.append(f"{len(decision.delayed):,} failed and are tried again later")
+        texts.append(f"{len(decision.delayed):,} partitions failed and are tried again later")
     if decision.postponed:
-        texts.append(f"{len(decision.postponed):,} were not tried, since their runs ended early, and are tried later")
+        texts.append(
+            f"{len(decision.postponed):,} partitions were not tried, since their runs ended early, and are tried later"
+        )
     if texts and not pace.is_measured:
-        texts.append("no run has ended yet, so times are those of the request budget")
+        texts.append("no run has ended yet, so durations are estimated from the allowed requests per second")
     return "; ".join(texts)
 
 
@@ -221,9 +231,9 @@ def _describe_abandoned(decision: BackfillDecision) -> list[str]:
     if not decision.abandoned:
         return []
     return [
-        f"{len(decision.abandoned)} partitions failed {MAX_FAILURES} times in a row and are not tried again: "
-        f"{abbreviate_pairs(decision.abandoned)}. See why in their runs, then run them by hand or wait until a week "
-        "has passed"
+        f"{len(decision.abandoned)} partitions failed {MAX_FAILURES} times in a row, so this schedule does not try "
+        f"them for a week: {abbreviate_pairs(decision.abandoned)}. Their runs show the reason; to try earlier, run "
+        "these partitions by hand"
     ]
 
 

@@ -59,7 +59,7 @@ def new_crawls(
     known at release are no news: without a copy, only crawls that CC_PIPELINE_CRAWLS names are looked up.
     """
     with LOADING:
-        from cc_pipeline.harvesting.crawl_index import is_published
+        from cc_pipeline.harvesting.crawls import is_published
 
     # the list is fetched once a day
     crawl_list = workspace.crawl_list
@@ -102,14 +102,16 @@ def new_crawls(
     )
     if not decision.register and not decision.run:
         reason = (
-            f"the source does not answer ({source_faults[0]}), so these crawls wait"
+            f"the source does not answer ({source_faults[0]}), so these crawls are tried with the next tick"
             if source_faults
-            else "not published yet"
+            else "listed and not published yet"
         )
         waiting = f"; {reason}: {', '.join(decision.waiting)}" if decision.waiting else ""
         abandoned = [crawl for crawl in requested if failures.get(crawl, 0) >= _MAX_FAILURES]
         abandoned_text = (
-            f"; failed {_MAX_FAILURES} times, so launch them by hand: {', '.join(abandoned)}" if abandoned else ""
+            f"; the harvest failed {_MAX_FAILURES} times and must be launched by hand: {', '.join(abandoned)}"
+            if abandoned
+            else ""
         )
         return dg.SkipReason(f"no new crawl{waiting}{abandoned_text}{note}")
     cursor["requested"] = [*requested, *decision.run]
@@ -199,7 +201,7 @@ def watch_list(
     registered = set(namespace.target_keys(context.instance))
     new = [target.slug for target in targets if target.slug not in registered][:_NEW_KEYS_PER_TICK]
     if not new:
-        return dg.SkipReason(f"every target of the watch list is a partition already{note}")
+        return dg.SkipReason(f"no new target: every target of the watch list is a partition already{note}")
     refused = explain_too_many(len(namespace.crawl_keys(context.instance)), len(registered) + len(new))
     if refused is not None:
         return dg.SkipReason(f"{refused}{note}")
@@ -312,7 +314,7 @@ def source_breaker(
         words, breaker_state = f"{workspace.settings.source} answers as usual", "closed"
     else:
         words = (
-            f"{open_breaker.host} refuses ({open_breaker.last_refusal}): no request is sent until "
+            f"{open_breaker.host} refuses requests ({open_breaker.last_refusal}): none is sent until "
             f"{open_breaker.breaker_open_until:%Y-%m-%d %H:%M} UTC. To try at once: "
             f"cc-pipeline doctor --reset-breaker {open_breaker.host}"
         )
@@ -344,20 +346,25 @@ def publication(
     if is_being_published(workspace.settings) or instance.get_runs(
         dg.RunsFilter(job_name=publish, statuses=list(UNFINISHED)), limit=1
     ):
-        return dg.SkipReason("cc.duckdb is being published")
+        return dg.SkipReason("another run is publishing cc.duckdb now")
     if not lag.longer_than(minutes) and find_in_flight(instance, namespace).is_busy:
-        return dg.SkipReason(f"runs are in flight, and cc.duckdb is not {minutes:g} minutes old")
+        return dg.SkipReason(
+            f"runs are in flight, and cc.duckdb is less than {minutes:g} minutes old (CC_PIPELINE_PUBLISH_EVERY)"
+        )
     # the same state of the tables is published again only after a failure, and a limited number of times
     state = {STATE_TAG: lag.state}
     failed = instance.get_runs_count(
         dg.RunsFilter(job_name=publish, tags=state, statuses=[dg.DagsterRunStatus.FAILURE])
     )
     if failed >= _MAX_FAILED_PUBLICATIONS:
-        return dg.SkipReason(f"publishing failed {failed} times; see why in its runs, then launch {publish} by hand")
+        return dg.SkipReason(
+            f"publishing cc.duckdb failed {failed} times, so it is not tried again. The runs of {publish} show the "
+            f"reason; then launch {publish} by hand"
+        )
     return dg.RunRequest(run_key=f"{lag.state}:{failed}", tags=state)
 
 
 def _notify(log: logging.Logger, settings: Settings, event: Mapping[str, object]) -> None:
     problem = post_event(settings.webhook, event)
     if problem is not None:
-        log.warning(f"the webhook failed: {problem}")
+        log.warning(f"the event was not sent to the webhook (CC_PIPELINE_WEBHOOK): {problem}")

@@ -31,4 +31,7 @@ def refuse_watched(namespace: HomeNamespace, slug: str) -> None:
     """Raises ``UserInputError`` if the code location names the target, since it would be made again."""
     matching_texts = [text for text in namespace.targets if parse_target(text).slug == slug]
     if matching_texts:
-        raise UserInputError(f"the code location watches {matching_texts[0]!r}; take it out of its targets first")
+        raise UserInputError(
+            f"nothing was changed: the code location watches {matching_texts[0]!r}. Remove this target from the "
+            "targets in its code first"
+        )

@@ -16,6 +16,7 @@ import dagster as dg
 from cc_pipeline.automation.due import MAX_FAILURES
 from cc_pipeline.checks.check import Check, Unit
 from cc_pipeline.checks.scope import (
+    VERSIONS_LABEL,
     CheckResult,
     Note,
     Scope,
@@ -44,9 +45,6 @@ from cc_pipeline.extraction.slice_selection import find_part_slices
 from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace
-
-#: Metadata of a result: the note for the next evaluation.
-_NOTE = "looked at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +171,10 @@ def _report_broken_check(check_context: CheckContext, check: str, error: Excepti
     line."""
     reason = str(error) if isinstance(error, CcPipelineError) else repr(error)
     if check_context.run is not None:
-        check_context.log.error(f"{check} broke", exc_info=error)
+        check_context.log.error(f"the check {check} failed with an error", exc_info=error)
     else:
-        check_context.log.warning(f"the check {check} broke: {'. '.join(reason.splitlines())}")
-    return f"this could not be checked: {reason}"
+        check_context.log.warning(f"the check {check} failed with an error: {'. '.join(reason.splitlines())}")
+    return f"the check failed with an error, so its result is not known: {reason}"
 
 
 def _evaluate(
@@ -190,7 +188,8 @@ def _evaluate(
     slices, is_of_run, previous_note = None, False, None
     try:
         if check.watched:
-            previous_note = read_note(read_last_evaluation(check_context.instance, check_key(namespace, check), _NOTE))
+            key = check_key(namespace, check)
+            previous_note = read_note(read_last_evaluation(check_context.instance, key, VERSIONS_LABEL))
         slices = (
             _find_run_slices(check_context, workspace, namespace, check.unit)
             if step_outcome is None
@@ -221,9 +220,10 @@ def _evaluate(
     if slices is None:
         scope_text, name_suffix = "everything", ""
     else:
-        scope_text = f"{len(slices):,} {check.unit}s, {'of this run' if is_of_run else 'changed'}"
+        unit_text = check.unit if len(slices) == 1 else f"{check.unit}s"
+        scope_text = f"{len(slices):,} {unit_text} of this run" if is_of_run else f"{len(slices):,} changed {unit_text}"
         # the UI draws a line through all numbers of a name, and a smaller scope would look like a drop
-        name_suffix = " of this run" if is_of_run else " of what changed"
+        name_suffix = f" ({'this run' if is_of_run else 'changes'})"
     return dg.AssetCheckEvaluation(
         asset_key=namespace.key(check.asset),
         check_name=check.name,
@@ -233,7 +233,7 @@ def _evaluate(
         metadata={
             **{f"{name}{name_suffix}": value for name, value in verdict.metrics.items()},
             "scope": scope_text,
-            **({_NOTE: note.to_json()} if check.watched else {}),
+            **(note.to_texts() if check.watched else {}),
         },
     )
 
@@ -295,13 +295,15 @@ def no_failed_partitions(
     for key in failing:
         _add_failure(failed, key, run_id)
     if not failed:
-        return CheckResult(name, "ok", "no partition was left failed")
+        return CheckResult(name, "ok", "no failed partitions")
     keys = ["|".join(pair) for pair in failed]
     pair, worst = max(failed.items(), key=lambda pair_failure: pair_failure[1].times)
     reason = _find_reasons(instance, failing, {partition_key(*pair): worst.run_id})[partition_key(*pair)]
+    times_text = f" {worst.times:,} times in a row, last" if worst.times > 1 else ""
     message = (
-        f"{len(keys):,} partitions failed and were not made since ({abbreviate_keys(keys)}), {partition_key(*pair)} "
-        f"{worst.times:,} times, last in the run {worst.run_id}: {reason}. Fix that, then materialize them again"
+        f"{_count_failed(len(keys))} not succeeded since: {abbreviate_keys(keys)}\n"
+        f"{partition_key(*pair)} failed{times_text} in the run {worst.run_id}: {reason}\n"
+        "Fix the reason, then materialize these partitions again"
     )
     return CheckResult(name, "warn", message, {"partitions": len(keys)})
 
@@ -346,8 +348,8 @@ def left_failed_result(
         severity=dg.AssetCheckSeverity.ERROR if abandoned else dg.AssetCheckSeverity.WARN,
         description=_describe_failures(len(failed), len(abandoned), untried),
         metadata={
-            "partitions left failed": len(failed),
-            "tried often enough": len(abandoned),
+            "failed partitions": len(failed),
+            "left out by the schedule": len(abandoned),
             "never tried": untried,
             **(
                 {
@@ -367,7 +369,7 @@ def left_failed_result(
                 if waiting
                 else {}
             ),
-            "looked at": f"{datetime.now(UTC):{_MINUTE}} UTC",
+            "checked at": f"{datetime.now(UTC):{_MINUTE}} UTC",
         },
     )
 
@@ -395,19 +397,23 @@ def _find_reasons(instance: dg.DagsterInstance, failing: Mapping[str, str], runs
         if run_id in reasons_by_run
     }
     return {
-        key: failing.get(key) or run_reasons.get(key) or "its run was ended before it gave a reason" for key in runs
+        key: failing.get(key) or run_reasons.get(key) or "the run was stopped before it gave a reason" for key in runs
     }
 
 
+def _count_failed(count: int, when: str = "") -> str:
+    return f"1 partition failed{when} and has" if count == 1 else f"{count:,} partitions failed{when} and have"
+
+
 def _describe_failures(failed: int, abandoned_count: int, untried: int) -> str:
-    text = f"{failed:,} partitions failed and were not made since"
+    text = f"{_count_failed(failed, f' in the last {FAILURE_MEMORY.days} days')} not succeeded since"
     if not failed:
-        text = f"no partition failed in {FAILURE_MEMORY.days} days without being made since"
+        text = f"each partition that failed in the last {FAILURE_MEMORY.days} days has succeeded since"
     if abandoned_count:
         text += (
-            f"; {abandoned_count:,} of them failed {MAX_FAILURES} times in a row, so the schedule leaves them alone: "
-            "see why in their runs, and run them by hand"
+            f"; {abandoned_count:,} of them failed {MAX_FAILURES} times in a row, so the schedule no longer tries "
+            "them: their runs show the reason; then run these partitions by hand"
         )
     if untried:
-        text += f"; {untried:,} others were never tried, since their runs ended early: the schedule asks for them again"
+        text += f"; {untried:,} others were never tried, since their runs ended early: the schedule tries them again"
     return text

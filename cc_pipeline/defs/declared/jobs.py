@@ -91,7 +91,7 @@ _OP_JOBS: Final = (
         pool="warehouse",
     ),
     OpJob(
-        name="purge_target_job",
+        name="purge_target",
         description="Purges a target: its definition, rows and bytes. The first run only shows the plan and "
         "its digest (dry_run).",
         function="cc_pipeline.defs.purging.purge_one_target",

@@ -211,7 +211,7 @@ class _Pool:
             if task.fruitless >= _FRUITLESS_STARTS:
                 self._workers.remove(worker)
                 raise EnvironmentFault(
-                    f"parser processes end before they parse anything ({cause})",
+                    f"parser processes end before they parse a page ({cause})",
                     "Check how much memory is free, and the limits given to the parser",
                 )
         fresh = Worker(self._options, self._read)

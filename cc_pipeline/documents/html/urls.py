@@ -13,9 +13,9 @@ from urllib.parse import quote_from_bytes
 
 import can_ada
 import endec
-from publicsuffixlist import PublicSuffixList
 
 from cc_pipeline.documents.charset import QUERY_ENCODINGS
+from cc_pipeline.public_suffixes import registry_list
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*:)(.*)", re.DOTALL)
 _AUTHORITY = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#]*)")
@@ -234,17 +234,12 @@ def shown_host(host: str) -> str | None:
     return display_host if display_host != host and _bare(display_host) == host else None
 
 
-@lru_cache(maxsize=1)
-def _suffixes() -> PublicSuffixList:
-    return PublicSuffixList(only_icann=True)
-
-
 @lru_cache(maxsize=65_536)
 def domain_of(host: str) -> str | None:
     """Returns the registered domain of a host; the host itself if it is an IP address or no public suffix fits."""
     if ":" in host or _IPV4.fullmatch(host):
         return host
     try:
-        return _suffixes().privatesuffix(host) or host
+        return registry_list(host).privatesuffix(host, accept_unknown=True) or host
     except (UnicodeError, ValueError):
         return host

@@ -29,10 +29,12 @@ from cc_pipeline.export.provenance import Provenance
 from cc_pipeline.extensions.delivery.inventory import read_manifest
 from cc_pipeline.extensions.delivery.manifest import key_in, parse_manifest_name, read_table
 from cc_pipeline.extensions.delivery.verification import verify_place
-from cc_pipeline.extraction.locate import index_sources
+from cc_pipeline.harvesting.catalog import columnar_versions
+from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.gaps import MissingHarvest
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
+from cc_pipeline.lake.digests.digest import combine_digests
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -43,10 +45,10 @@ INDEXES: Final = ("parquet", "zipnum")
 NOT_REQUESTED: Final = "not requested"
 #: Reasons why an index was not asked. They replace the error's own text, which may name a path of the home.
 _NO_ANSWER: Final[Mapping[type[Exception], str]] = {
-    NoSuchIndex: "the crawl has none here",
-    UserInputError: "it cannot answer this",
-    MissingHarvest: "it was not harvested for these subsets",
-    EnvironmentFault: "it could not be read",
+    NoSuchIndex: "there is no such index of the crawl here",
+    UserInputError: "the index cannot search these targets",
+    MissingHarvest: "the index was not harvested for these subsets",
+    EnvironmentFault: "the index could not be read",
 }
 _MAX_EXAMPLES: Final = 10
 _KEY: Final = ("crawl", "warc_filename", "warc_record_offset")
@@ -73,8 +75,7 @@ PROVES_NOT: Final = (
 @dataclass(frozen=True, slots=True)
 class QueriedIndex:
     """The answer of one index: its number of captures, its version, the files it could not read, or why it was not
-    asked. ``captures`` and ``version`` are ``None`` if they are not known: an index that was not asked may list
-    captures, and an index without captures names no version.
+    asked. ``captures`` and ``version`` are ``None`` if it was not asked: it may list captures.
     """
 
     captures: int | None = None
@@ -127,7 +128,9 @@ def certify(
     certificate. Raises ``UserInputError`` for captures that were added: no index can list these as such.
     """
     if added_captures := [target.definition for target in targets if target.kind == GIVEN_KIND]:
-        raise UserInputError(f"{added_captures[0]} names added captures, which no index lists as such; name a site")
+        raise UserInputError(
+            f"{added_captures[0]} is a list of named captures, which no index can confirm; name a site"
+        )
     certified: list[CertifiedCrawl] = []
     examples: list[dict[str, Any]] = []
     count, captures_file = 0, sibling_file(out, "captures.parquet")
@@ -197,7 +200,8 @@ def _query_indexes(
         captures_by_index[kind] = rows.take(first["row_min"])
         gaps = [lookup.gaps for lookup in lookups if lookup.gaps is not None]
         unread_files = tuple(dict.fromkeys(f"{gap.summary} could not be read: {gap.file_summary}" for gap in gaps))
-        indexes[kind] = QueriedIndex(len(captures_by_index[kind]), lookups[0].index_version or None, unread_files)
+        version = lookups[0].index_version or _harvest_version(workspace, crawl)
+        indexes[kind] = QueriedIndex(len(captures_by_index[kind]), version, unread_files)
     left, right = captures_by_index["parquet"], captures_by_index["zipnum"]
     index_flags = left.select(_KEY).append_column("in_parquet", pa.array([True] * len(left), pa.bool_())).join(
         right.select(_KEY).append_column("in_zipnum", pa.array([True] * len(right), pa.bool_())),
@@ -216,6 +220,13 @@ def _query_indexes(
             all_captures.schema.get_field_index(name), name, pc.fill_null(all_captures[name], False)
         )
     return all_captures, indexes
+
+
+def _harvest_version(workspace: Workspace, crawl: str) -> str:
+    """The version of the harvested columnar index: a digest of its row groups of the requested subsets. Its look-ups
+    name no version, since the home knows it without a request."""
+    versions = columnar_versions(workspace.lake, [crawl])
+    return combine_digests(versions[crawl, subset] for subset in workspace.settings.subsets)
 
 
 def _with_outcomes(workspace: Workspace, crawl: str, rows: pa.Table) -> pa.Table:
@@ -264,11 +275,11 @@ def verify_certificate(path: Path, place: Transport) -> list[str]:
     try:
         document = json.loads(path.read_bytes())
         if document["format"] != FORMAT or document["version"] != VERSION:
-            raise ValueError("of another format")
+            raise ValueError("another format or version")
         stored_seal, captures_file = str(document["sha256"]), sibling_file(path, "captures.parquet")
-        problems = [] if _seal(document) == stored_seal else [f"{path.name}: it was changed after it was written"]
+        problems = [] if _seal(document) == stored_seal else [f"{path.name}: the file was changed after it was written"]
         if sha256_of(captures_file) != document["captures"]["sha256"]:
-            return [*problems, f"{captures_file.name}: its SHA-256 is not the certificate's"]
+            return [*problems, f"{captures_file.name}: its SHA-256 differs from the certificate"]
         captures = pq.read_table(captures_file, schema=_SCHEMA)
         problems += list(_find_wrong_counts(document, captures))
     except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
@@ -280,7 +291,8 @@ def verify_certificate(path: Path, place: Transport) -> list[str]:
         [(name, "ascending") for name in _KEY]
     )
     problems += [
-        f"{row['warc_filename']} at {row['warc_record_offset']}: fetched by the certificate, and not in the delivery"
+        f"{row['warc_filename']} at byte {row['warc_record_offset']}: fetched according to the certificate, but not in "
+        "the delivery"
         for row in undelivered.slice(0, _MAX_EXAMPLES).to_pylist()
     ]
     if len(undelivered) > _MAX_EXAMPLES:

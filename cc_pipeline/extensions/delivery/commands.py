@@ -247,7 +247,7 @@ def _finish_copy(
             f"{sum(report.lost.values()):,} of {report.manifest.counts['planned']:,} captures of {crawl} ({lost})"
         )
     if loss_texts and allow_missing:
-        notice(f"not there, as --allow-missing allows: {'; '.join(loss_texts)}")
+        notice(f"not delivered, which --allow-missing accepts: {'; '.join(loss_texts)}")
     if source_error is not None:
         raise source_error
     if loss_texts and not allow_missing:
@@ -390,7 +390,7 @@ def certify_(
       cc-pipeline delivery certify example.com -c CC-MAIN-2024-22 --out proof.json
     """
     if out.suffix != ".json":
-        raise UserInputError(f"--out is {out}; a certificate is a .json file, with others beside it")
+        raise UserInputError(f"--out is {out}; give a name that ends in .json (other files are written beside it)")
     with open_question(targets, crawl, source=source, home=home, subset=subset) as question:
         from cc_pipeline.export.provenance import gather_provenance
         from cc_pipeline.extensions.delivery.certificate import certify, sibling_file
@@ -403,7 +403,7 @@ def certify_(
          sum(crawl["only"].values()), crawl["outcomes"].get("fetched", 0), "; ".join(crawl["findings"]))
         for crawl in document["crawls"]
     ]  # fmt: skip
-    write_rows(f"certified in {out}", ["crawl", "parquet", "zipnum", "in one alone", "fetched", "findings"], rows)
+    write_rows(f"certified in {out}", ["crawl", "parquet", "zipnum", "in one index only", "fetched", "findings"], rows)
     notice(f"{sibling_file(out, 'html')} is the certificate as a page")
     if not document["complete"]:
         raise Incomplete(

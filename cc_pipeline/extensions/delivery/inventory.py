@@ -119,7 +119,7 @@ def _read_manifests(
         except DataFault as fault:
             if name != manifest_name(delivery) or fault.kind is DataKind.UNSUPPORTED:
                 raise EnvironmentFault(
-                    f"another delivery's manifest is damaged, so its files are not known: {fault}",
+                    f"the manifest of another delivery is damaged, so its files are not known: {fault}",
                     "Copy that delivery again, or delete its manifest",
                 ) from fault
             notes.append(f"the manifest was damaged and is rewritten ({fault.reason})")

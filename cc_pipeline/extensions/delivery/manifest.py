@@ -207,10 +207,12 @@ def _parse_manifest(document: dict[str, Any], source: str) -> Manifest:
     for part in parts:
         part_name = parse_part_name(part.file.name)
         if part_name is None or part_name[1] != part.kind or part.list.name != list_name(part.file.name):
-            raise DataFault(DataKind.MALFORMED, source, None, f"{part.file.name!r} is not the name of a part")
+            raise DataFault(
+                DataKind.MALFORMED, source, None, f"{part.file.name!r} is not a valid name of a delivered file"
+            )
     ledger = None if document["ledger"] is None else _parse_file_entry(document["ledger"])
     if ledger is not None and not _LEDGER.match(ledger.name):
-        raise DataFault(DataKind.MALFORMED, source, None, f"{ledger.name!r} is not the name of a ledger")
+        raise DataFault(DataKind.MALFORMED, source, None, f"{ledger.name!r} is not a valid name of a ledger")
     return Manifest(
         delivery=str(document["delivery"]),
         crawl=str(document["crawl"]),

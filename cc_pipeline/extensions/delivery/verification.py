@@ -165,15 +165,15 @@ class _Folder:
         reasons: list[str] = []
         try:
             if sha256_of(self.place, self._key(part.list.name), part.list.size) != part.list.sha256:
-                reasons.append(f"{self._key(part.list.name)}: its SHA-256 is not the manifest's")
+                reasons.append(f"{self._key(part.list.name)}: its SHA-256 differs from the manifest")
             proof = prove_part(self.place, self.folder, part.file.name, part.kind, part.file.size, part.list.size)
         except DataFault as fault:
             return [*reasons, str(fault)], no_names
         if proof.sha256 != part.file.sha256:
-            reasons.append(f"{key}: its SHA-256 is not the manifest's")
+            reasons.append(f"{key}: its SHA-256 differs from the manifest")
         reasons += [f"{key}: {reason}" for reason in proof.reasons]
         if proof.omitted_reasons:
-            reasons.append(f"{key}: {proof.omitted_reasons:,} more records are not as its list says")
+            reasons.append(f"{key}: {proof.omitted_reasons:,} more records differ from its list")
         if proof.captures.num_rows != part.records:
             reasons.append(f"{key}: its list has {proof.captures.num_rows:,} captures, the manifest {part.records:,}")
         return reasons, _hash_captures(proof.captures)
@@ -181,7 +181,7 @@ class _Folder:
     def _size_problem(self, entry: FileEntry) -> str | None:
         stored_object = self.stored_objects.get(entry.name)
         if stored_object is None:
-            return f"{self._key(entry.name)}: is not there"
+            return f"{self._key(entry.name)}: the file is missing"
         if stored_object.size != entry.size:
             return f"{self._key(entry.name)}: has {stored_object.size:,} bytes, the manifest says {entry.size:,}"
         return None
@@ -201,9 +201,11 @@ class _Folder:
         }
         for first, second in sorted(pairs)[:_MAX_EXAMPLES]:
             keys = " and ".join(dict.fromkeys((self._key(files[first]), self._key(files[second]))))
-            self.problems.append(f"{keys}: the same capture is held twice")
+            self.problems.append(f"{keys}: a capture is in the delivery twice")
         if len(duplicate_positions):
-            self.problems.append(f"{self.folder}: {len(duplicate_positions):,} captures are held more than once")
+            self.problems.append(
+                f"{self.folder}: {len(duplicate_positions):,} captures are in the delivery more than once"
+            )
 
     def _check_delivery(self, manifest: Manifest, verdicts: Mapping[str, list[str]], names: _Names) -> Iterator[str]:
         for part in manifest.parts:
@@ -240,9 +242,10 @@ class _Folder:
         delivered = table.filter(table["delivered"])
         missing_rows = np.flatnonzero(~np.isin(_hash_captures(delivered), names))
         for row in delivered.take(missing_rows[:_MAX_EXAMPLES]).to_pylist():
-            yield f"{row['url']} ({row['warc_filename']} at {row['warc_record_offset']}): in no part"
+            location = f"{row['warc_filename']} at byte {row['warc_record_offset']}"
+            yield f"{row['url']} ({location}): no file of the delivery has this capture"
         if len(missing_rows) > _MAX_EXAMPLES:
-            yield f"{key}: {len(missing_rows) - _MAX_EXAMPLES:,} more captures are in no part"
+            yield f"{key}: {len(missing_rows) - _MAX_EXAMPLES:,} more captures are in no file of the delivery"
 
     def _find_unlisted_files(self, manifests: Iterable[Manifest]) -> Iterator[str]:
         """Files with the names of a delivery that no manifest lists."""
@@ -252,7 +255,7 @@ class _Folder:
         for name in sorted(self.stored_objects):
             is_delivery_file = parse_part_name(name) is not None or parse_delivery(name) is not None
             if is_delivery_file and name not in manifest_files:
-                yield f"{self._key(name)}: in no manifest"
+                yield f"{self._key(name)}: no manifest lists this file"
 
 
 def _hash_captures(captures: pa.Table) -> _Names:

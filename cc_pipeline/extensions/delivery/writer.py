@@ -320,7 +320,7 @@ class _DeliveryWriter:
         if stored_object is None or stored_object.size != entry.size:
             stored_size = "nothing" if stored_object is None else f"{stored_object.size} bytes"
             raise EnvironmentFault(
-                f"{self.order.crawl}/{entry.name} was sent with {entry.size} bytes, and the place has {stored_size}",
+                f"{self.order.crawl}/{entry.name} was sent with {entry.size} bytes, but {stored_size} arrived",
                 "Check whether another program writes or deletes there, then copy again",
             )
         return entry if isinstance(self.place.store, LocalStore) else replace(entry, etag=stored_object.etag)

@@ -68,7 +68,7 @@ def annotation(
         metadata={
             "files": dg.MetadataValue.int(sum(len(shards.paths) for shards in shards_by_crawl.values())),
             "crawls": dg.MetadataValue.text(", ".join(crawls)),
-            "looked at": dg.MetadataValue.text(", ".join(shards_by_crawl)),
+            "crawls read": dg.MetadataValue.text(", ".join(shards_by_crawl)),
             "described in": dg.MetadataValue.path(str(registered.file)),
         },
         data_version=dg.DataVersion(f"{registered.dataset.version}:{compute_input_digest(versions)}"),

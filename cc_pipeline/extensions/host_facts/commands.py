@@ -97,7 +97,7 @@ def facts(
     check_format(output)
     applied_action = _action(action, argument or (), hosts)
     if captures and (keep or price):
-        raise UserInputError("--captures only shows: leave out --keep and --estimate")
+        raise UserInputError("--captures only prints facts: leave out --keep and --estimate")
     with open_question(
         targets, crawl, source=source, home=home, allow_gaps=allow_gaps
     ) as question, progress_bars():  # fmt: skip
@@ -190,11 +190,11 @@ def report_cost(crawl: str, target: str, facts_found: Facts) -> None:
     for note in facts_found.notes:
         notice(f"{crawl}: {note}")
     if not facts_found.table.num_rows and not facts_found.gaps:
-        notice(f"{crawl}: no host of {target} is known to {', '.join(facts_found.versions)}")
+        notice(f"{crawl}: no host of {target} is in these datasets: {', '.join(facts_found.versions)}")
     for name, gaps in facts_found.gaps.items():
         warn(
             f"{crawl}: {len(gaps):,} files of {name} could not be read, so rows may be missing; the first: {gaps[0]}. "
-            "They are fetched again after ten minutes: run this again then"
+            "Run this again in ten minutes, when the files are requested again"
         )
 
 
@@ -240,7 +240,9 @@ def _apply_action(table: pa.Table, action: Action | None, crawl: str) -> pa.Tabl
         return table
     filter_result = action.where.match_table(table)
     if filter_result.unknown_count:
-        notice(f"{crawl}: {filter_result.unknown_count:,} hosts lack a fact of the filter, so they do not match")
+        notice(
+            f"{crawl}: {filter_result.unknown_count:,} hosts lack a value that the filter needs, so they do not match"
+        )
     if table.num_rows and not filter_result.count:
         notice(f"{crawl}: none of {table.num_rows:,} hosts matches")
     table = table.filter(filter_result.rows)

@@ -196,7 +196,9 @@ def harvest_shards(
         )
         crawls = [crawl for crawl in local_crawls if crawl in dataset_crawls][:1] or sorted(dataset_crawls)[-1:]
     if not crawls:
-        raise UserInputError(f"{dataset.name} has no files of a crawl that is known here: harvest a crawl, or name one")
+        raise UserInputError(
+            f"the dataset {dataset.name} has no files for a crawl of this home: harvest a crawl, or name a crawl"
+        )
     return {crawl: harvest_dataset(workspace, dataset, crawl, reader) for crawl in crawls}
 
 

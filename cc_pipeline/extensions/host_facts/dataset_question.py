@@ -189,8 +189,8 @@ def refuse_gaps(workspace: Workspace, facts: Facts, crawl: str) -> None:
     raise IndexIncomplete(
         f"{count:,} files of {', '.join(facts.gaps)} could not be read for {crawl}, so rows may be missing; the first "
         f"of {name}: {gaps[0]}",
-        "They are fetched again after ten minutes. To go without them: --allow-gaps, or CC_PIPELINE_MAX_INDEX_GAPS "
-        "(the share of the files that may be missing).",
+        "Run this again in ten minutes, when the files are requested again. To continue without the files: "
+        "--allow-gaps, or CC_PIPELINE_MAX_INDEX_GAPS (the share of the files that may be missing).",
     )
 
 
@@ -240,7 +240,8 @@ class Columns:
     def _add(self, dataset: Dataset, name: str, values: pa.ChunkedArray | pa.Array) -> None:
         if name in self._owner:
             raise UserInputError(
-                f"the column {name} is of {self._owner[name]} and of {dataset.name}; give {dataset.name} a prefix in "
+                f"the datasets {self._owner[name]} and {dataset.name} both have a column {name}; give {dataset.name} a "
+                "prefix in "
                 f"{dataset.written_in or 'its file'}"
             )
         self._owner[name] = dataset.name
@@ -275,7 +276,7 @@ def _absence_note(dataset: Dataset, crawl: str, shards: Shards) -> str:
     crawls_text = (
         f"; it has {len(shards.crawls)} crawls, {shards.crawls[0]} to {shards.crawls[-1]}" if shards.crawls else ""
     )
-    return f"{dataset.name} says nothing about {crawl}{crawls_text}"
+    return f"the dataset {dataset.name} has nothing of {crawl}{crawls_text}"
 
 
 def _enforce_cost_limit(workspace: Workspace, dataset: Dataset, price: LookupEstimate, crawl: str) -> None:

@@ -179,7 +179,9 @@ def _spans_of(target: Target) -> Iterable[_Span]:
         if dot and MAY_BECOME_WWW.fullmatch(last):
             yield _Span(parent.replace(".", ","))
     elif target.kind == GIVEN_KIND:
-        raise UserInputError(f"{target.written} is captures, not hosts: a condition behind it chooses among them")
+        raise UserInputError(
+            f"{target.written} is a list of captures, not of hosts: only a condition (where …) can select from it"
+        )
     else:
         place = target.place
         assert place is not None, "all other kinds have a host"

@@ -190,12 +190,12 @@ def _www_key_and_host(member: Target) -> tuple[str, str] | None:
     Raises ``UserInputError`` if a host cannot be distinguished from others that the target does not have.
     """
     if member.kind == "rev" and MAY_BECOME_WWW.fullmatch(member.value.rpartition(".")[2]):
-        raise UserInputError(f"a filter on facts cannot narrow {member.written}: write domains or hosts")
+        raise UserInputError(f"a filter on facts cannot be applied to {member.written}: write domains or hosts")
     place = member.place
     if place is None or place.is_ip:
         return None
     if place.port is not None:
-        raise UserInputError(f"a filter on facts cannot narrow {member.written}: facts are of whole hosts")
+        raise UserInputError(f"a filter on facts cannot be applied to {member.written}: facts are about whole hosts")
     key = host_index_key(place.host)
     return None if key == reverse_labels(place.host) else (key, f"host:{place.host}")
 

@@ -77,7 +77,9 @@ def fold_rows(table: pa.Table, keys: int, www: pa.Array | None, fold: Mapping[st
         )
     except pa.ArrowException as error:
         fold_text = ", ".join(f"{name}: {aggregate}" for name, aggregate in fold.items())
-        raise UserInputError(f"rows of one key cannot be merged as fold says ({fold_text}): {error}") from error
+        raise UserInputError(
+            f"rows with the same key cannot be merged by the field fold ({fold_text}): {error}"
+        ) from error
 
 
 def _rename_fields(names: Sequence[str], schema: pa.Schema) -> pa.Schema:

@@ -211,7 +211,10 @@ def _header(line: bytes, source: str) -> list[str]:
     names = [name.strip().removeprefix("#") for name in text.split("\t")]
     if not text.startswith("#") or _NAME not in names or not set(names) & {*POSITIONS, *SCORES}:
         raise DataFault(
-            DataKind.MALFORMED, source, 0, f"begins with no header of ranks (#harmonicc_pos … #host_rev): {text[:80]!r}"
+            DataKind.MALFORMED,
+            source,
+            0,
+            f"does not begin with a header of ranks (#harmonicc_pos … #host_rev): {text[:80]!r}",
         )
     if len(set(names)) != len(names):
         raise DataFault(DataKind.MALFORMED, source, 0, f"names a column twice: {text[:80]!r}")

@@ -159,7 +159,7 @@ def convert_ranks(workspace: Workspace, release: Release, level: Level, price: R
                 DataKind.MALFORMED,
                 price.key,
                 None,
-                f"has {tally.skipped:,} lines without a rank of a host, and {tally.rows:,} with one: {tally.example!r}",
+                f"has {tally.skipped:,} lines without a rank, but only {tally.rows:,} with one: {tally.example!r}",
             )
         ranks = Ranks(
             release.name,

@@ -119,11 +119,11 @@ def remove_dataset(settings: Settings, name: str) -> None:
     file = datasets_path(settings) / f"{_check_name(name)}.yaml"
     if not file.is_file():
         if name in shipped_datasets() or is_name_of_ranks(name):
-            raise UserInputError(f"{name} was not added to this home: it comes with this program, and stays")
+            raise UserInputError(f"{name} is a dataset of cc_pipeline itself and cannot be removed")
         added = [definition_file.stem for definition_file in sorted(datasets_path(settings).glob("*.yaml"))]
         if added:
             raise UserInputError(describe_unknown_name("dataset", name, added) + " that was added to this home")
-        raise UserInputError(f"there is no dataset {name}: none was added to this home")
+        raise UserInputError(f"there is no dataset {name}: no dataset was added to this home")
     with disk_trouble(file):
         file.unlink()
     _delete_tables(settings, name)

@@ -122,7 +122,8 @@ def dataset(
         typer.Option("--words", metavar="MIN..MAX", help="Minimum and maximum words of a main text, as in 50..100000."),
     ] = "50..100000",
     rules: Annotated[
-        str, typer.Option("--rules", help="gopher, fineweb, c4, c4-tfds, figures: some with commas, or none.")
+        str,
+        typer.Option("--rules", help="Sets of rules, comma-separated: gopher, fineweb, c4, c4-tfds, figures; or none."),
     ] = "gopher,c4",
     near: Annotated[
         float,

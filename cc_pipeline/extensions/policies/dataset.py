@@ -120,13 +120,15 @@ class Recipe:
     def __post_init__(self) -> None:
         unknown_rules = [name for name in self.rules if name not in RULES]
         if unknown_rules:
-            raise UserInputError(f"{unknown_rules[0]!r} names no rules; there are: {', '.join(RULES)}")
+            raise UserInputError(f"{unknown_rules[0]!r} is not a set of rules; there are: {', '.join(RULES)}")
         if not 0 <= self.min_words <= self.max_words:
             raise UserInputError(
                 f"no text has between {self.min_words} and {self.max_words} words; write the smaller number first"
             )
         if self.near is not None and not 0.5 <= self.near <= 1:
-            raise UserInputError(f"near copies have 0.5 to 1 of their runs in common, not {self.near}; 0 finds none")
+            raise UserInputError(
+                f"the share of common runs of near copies is {self.near}; give 0.5 to 1, or 0 to keep near copies"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +298,7 @@ def _drop_exact_copies(
     )
     [(pages_after,)] = connection.execute(f"SELECT count(*) FROM sieve.main.pages WHERE {kept_condition}").fetchall()
     filtered.steps.append(
-        Step("exact copies", "its text is no copy of another one's", pages_before, pages_before - pages_after, None)
+        Step("exact copies", "its text is not a copy of another text", pages_before, pages_before - pages_after, None)
     )
     return int(pages_after)
 

@@ -60,7 +60,7 @@ def describe_changes(settings: Settings, slug: str, before: str, after: str, *, 
                     yield from ("", f"== {_clean_line(domain or '')}")
                 yield from ("", *_describe_page(row))
         counts_text = ", ".join(f"{count:,} {change}" for change, count in sorted(counts.items()))
-        yield from ("", f"pages: {counts_text or 'none that were looked for in both crawls'}")
+        yield from ("", f"pages: {counts_text or 'no page was looked up in both crawls'}")
 
 
 def summarize_changes(
@@ -80,7 +80,7 @@ def summarize_changes(
         ).fetchall()
     counts_text = ", ".join(f"{count:,} {change}" for change, count, _ in change_groups)
     yield f"{target_text or slug} from {before} to {after}"
-    yield f"pages: {counts_text or 'none that were looked for in both crawls'}"
+    yield f"pages: {counts_text or 'no page was looked up in both crawls'}"
     for change, count, pages in change_groups:
         if change == "same":
             continue

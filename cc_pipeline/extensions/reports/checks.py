@@ -30,10 +30,13 @@ def as_published(workspace: Workspace, _: Scope) -> CheckResult:
     metrics: dict[str, int | float | str] = {"reports": len(written), "older than the publication": len(older)}
     if late := {slug for slug, seconds in older.items() if seconds > _MAX_LAG.total_seconds()}:
         message = (
-            f"{len(late):,} reports are of another publication ({abbreviate_keys(late)}): materialize report for them"
+            f"{len(late):,} reports are older than cc.duckdb ({abbreviate_keys(late)}): materialize the asset report "
+            "for these targets"
         )
         return CheckResult(name, "warn", message, metrics)
-    return CheckResult(name, "ok", f"{len(written):,} reports, {len(older):,} of the publication before", metrics)
+    older_text = f", {len(older):,} of them older than cc.duckdb" if older else ""
+    message = f"{len(written):,} reports{older_text}" if written else "no report was made"
+    return CheckResult(name, "ok", message, metrics)
 
 
 CHECKS: Final = checks_in(globals())

@@ -191,8 +191,9 @@ def check_located(
     for crawl in crawls:
         if crawl not in located_crawls:
             raise UserInputError(
-                f"{target_text or slug} was not located in {crawl!r}. It was in: {', '.join(located_crawls)}. Run it "
-                f"of another crawl first: cc-pipeline run {to_run(slug, target_text)} --crawl {shlex.quote(crawl)}"
+                f"{target_text or slug} was not located in {crawl!r}, only in: {', '.join(located_crawls)}. Run the "
+                "target for the other crawl first: cc-pipeline run "
+                f"{to_run(slug, target_text)} --crawl {shlex.quote(crawl)}"
             )
 
 

@@ -44,20 +44,21 @@ def _leased_by_others() -> Iterator[Finding]:
         yield Finding(
             "bad",
             "budget",
-            f"this home does not lease its requests, and others do: from {server_text()}, "
-            f"{seconds_ago / 60:,.0f} minutes ago. Together they send more than the source allows",
+            f"other hosts share their request rate through {server_text()} (last {seconds_ago / 60:,.0f} minutes ago), "
+            "but this home does not: together they send more than the source allows",
             f"Set {PREFIX}RATE_SOURCE to the same on all hosts.",
         )
 
 
 def _lease_finding(settings: Settings) -> Finding:
-    text = f"leased from {server_text()}: {format_limits(limits_of(settings))}, for all that ask it"
+    text = f"request rate from {server_text()}: {format_limits(limits_of(settings))}, for all hosts together"
     # The doctor changes nothing: a fetch creates the tables.
     with closing(PostgresLedger(creates_tables=False)) as ledger:
         try:
             return Finding("ok", "budget", f"{text}; {ledger.holders():,} processes fetch now")
         except RateSourceDown as unreachable:
-            reason, advice = f"it does not answer: {unreachable}", "Start it. Nothing is fetched meanwhile."
+            reason = f"the database does not answer: {unreachable}"
+            advice = "Start the database. Nothing is fetched until it answers."
         except CcPipelineError as error:
             reason, advice = str(error), ""
     return Finding("bad", "budget", f"{text}; {reason}", advice)

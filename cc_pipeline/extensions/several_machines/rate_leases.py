@@ -165,7 +165,7 @@ class RateLeases:
     #: Seconds after which the slots that were given last are void.
     life: float = LEASED_LIFE
     retry_seconds: float = RETRY_SECONDS
-    name: str = "the database that requests are leased from"
+    name: str = "the database that gives out the request rate"
     _holder: str = field(default_factory=lambda: uuid.uuid4().hex)
     _clock: DatabaseClock | None = None
 
@@ -188,7 +188,7 @@ class RateLeases:
         now = self.monotonic()
         clock.add_reading(request_time, clock_reading, now)
         if clock.max_error(now) > late:
-            raise RateSourceDown("its clock was set")
+            raise RateSourceDown("the clock of the database was changed")
         return start - clock.now(now), spacing, count
 
     def renew(self, in_flight: int) -> int:
@@ -335,8 +335,9 @@ class PostgresLedger:
         except driver.Error as error:
             self.close()
             raise EnvironmentFault(
-                f"requests cannot be leased from {server_text()}: {_first_line(error)}",
-                f"Its user has to own a schema, as for Dagster's tables; or set {_OWN_RATE_SETTING} on all hosts.",
+                f"{server_text()} cannot give out the request rate: {_first_line(error)}",
+                "The database user must own a schema, as for Dagster's tables; or set "
+                f"{_OWN_RATE_SETTING} on all hosts.",
             ) from error
         except BaseException:
             self.close()

@@ -108,10 +108,12 @@ def check_processes(
     )
     for worker in answers:
         if "lacks" in worker:
-            raise EnvironmentFault(f"{worker_text} ({worker['executable']}) cannot run this: {worker['lacks']}", advice)
+            raise EnvironmentFault(
+                f"{worker_text} ({worker['executable']}) cannot run the job: {worker['lacks']}", advice
+            )
         if differences := list(_differences(worker, driver)):
             raise EnvironmentFault(
-                f"{worker_text} would make other rows than the driver: {'; '.join(differences)}", advice
+                f"{worker_text} would produce other rows than the driver: {'; '.join(differences)}", advice
             )
 
 

@@ -163,7 +163,7 @@ def check_executor_settings(spark_context: SparkContext, workers: int) -> None:
     conf = spark_context.getConf()
     if workers < 1:
         raise UserInputError(
-            "the number of Spark workers is not set: without it a worker does not know its share of the budget; "
+            "the number of Spark workers is not set, so a worker does not know its share of the request rate; "
             "set CC_PIPELINE_SPARK_WORKERS to the largest number of executors the application may have"
         )
     if _is_setting_true(spark_context, "spark.speculation"):
@@ -178,8 +178,8 @@ def check_executor_settings(spark_context: SparkContext, workers: int) -> None:
         max_executors, name = conf.get("spark.executor.instances", "0"), "spark.executor.instances"
     if not (max_executors or "").isdecimal() or int(max_executors or 0) > workers:
         raise UserInputError(
-            f"the application may have {max_executors or 'any number of'} executors, and the source's budget is shared "
-            f"by {workers}. Set {name} to {workers}, or CC_PIPELINE_SPARK_WORKERS to as many as there may be"
+            f"the application may have {max_executors or 'any number of'} executors, but the request rate is divided "
+            f"among {workers}. Set {name} to {workers}, or CC_PIPELINE_SPARK_WORKERS to as many as there may be"
         )
 
 
@@ -196,8 +196,8 @@ def check_executor_count(spark_context: SparkContext, workers: int) -> None:
     executors = int(spark_context._jsc.sc().getExecutorMemoryStatus().size()) - 1
     if executors > workers:
         raise UserInputError(
-            f"the application has {executors} executors, and the source's budget is shared by {workers}. Bound it (of "
-            f"a standalone cluster: spark.cores.max), or set CC_PIPELINE_SPARK_WORKERS to {executors}"
+            f"the application has {executors} executors, but the request rate is divided among {workers}. Limit them "
+            f"(standalone cluster: spark.cores.max), or set CC_PIPELINE_SPARK_WORKERS to {executors}"
         )
 
 
@@ -383,7 +383,6 @@ def _merge_task_results(
         adopted=sum(records_result.adopted for records_result in results),
         requests=sum(records_result.requests for records_result in results),
         bytes=sum(records_result.bytes for records_result in results),
-        seconds=sum(records_result.seconds for records_result in results),
         files=tuple(sorted(files)),
         stored=frozenset().union(*(records_result.stored for records_result in results)),
         settled=leftovers.settled(

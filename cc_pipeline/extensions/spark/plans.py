@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.records.fetch import HELD_SCHEMA, MergeReader
+from cc_pipeline.records.fetch import MergeReader
 from cc_pipeline.records.locations import PLACE_NAME
 from cc_pipeline.records.range_plan import MAX_RECORD_BYTES, Coalescing
+from cc_pipeline.records.schema import HELD_SCHEMA
 from cc_pipeline.records.storage import PLANS, STORED, RecordStorage
 
 #: Maximum bytes of ranges, and rows, of a task. Small pages would otherwise make tasks of very many rows.

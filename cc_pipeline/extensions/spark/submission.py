@@ -55,7 +55,7 @@ LOG_TAG: Final = "dagster/cc_pipeline_spark_log"
 #: The warning at the beginning of each run's log.
 EXPERIMENTAL: Final = (
     "The engine spark is experimental: the driver runs on this host, without Spark Connect; the lake has to be on S3; "
-    "and no cluster that somebody pays for ever ran it."
+    "and it was never run on a paid cluster."
 )
 #: The file in the home that a job locks.
 _LOCK: Final = "spark.lock"
@@ -346,7 +346,7 @@ class Messages(dg.PipesBlobStoreMessageReader):
         return "\n".join(dagster_lines) or "\n"
 
     def no_messages_debug_text(self) -> str:
-        return f"They would have come through s3://{self._mail.bucket}/{self._mail.prefix}."
+        return f"The job sends its messages through s3://{self._mail.bucket}/{self._mail.prefix}."
 
 
 @dataclass(frozen=True)

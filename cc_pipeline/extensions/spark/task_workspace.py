@@ -68,7 +68,7 @@ def open_task_workspace(
     """
     if workers < 1:
         raise UserInputError(
-            "the number of workers is not set: without it a worker does not know its share of the budget"
+            "the number of workers is not set, so a worker does not know its share of the request rate"
         )
     home = _executor_folder()
     # Each executor has its own share of the budget, also if one machine has several executors.

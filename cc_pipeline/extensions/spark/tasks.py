@@ -32,8 +32,8 @@ from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_planned
 from cc_pipeline.records.file_leases import stop_note
 from cc_pipeline.records.locations import LocationCollector
+from cc_pipeline.records.orders import Order, RecordOptions
 from cc_pipeline.records.outcomes import with_this_round
-from cc_pipeline.records.range_plan import Order, RecordOptions
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.budget import OpenBreaker, openings

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
 
 from cc_pipeline import progress
 from cc_pipeline.archive.arc import iter_located
-from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.atomic import folder_written_whole
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, btree_key
 from cc_pipeline.commoncrawl.paths import WarcFile, parse_arc_key
@@ -22,7 +25,7 @@ from cc_pipeline.index.btree.writer import write_btree
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader
 from cc_pipeline.index.parquet.finder import RowGroupFinder
 from cc_pipeline.index.parquet.read import scan_columns
-from cc_pipeline.index.sorting import ExternalSort
+from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.transport.client import Transport
 
 _COLUMNS = ("url", "warc_filename", "warc_record_offset", "warc_record_length")
@@ -30,37 +33,25 @@ _EVERYTHING = (KeyRange(b"", None),)
 #: URLs of the common kind, whose key only needs the host reversed; ``btree_key`` gives the same.
 _PLAIN = re.compile(r"(https?)://([a-z0-9.-]+)(/[^#\0]*)")
 _SHOWN_FAULTS = 20
+#: The items to sort, the number of them in a batch, and bytes of them in memory (merging takes up to 160 MB).
+_ITEMS = pa.schema([("item", pa.binary())])
+_ITEMS_AT_ONCE = 4_096
+_SORT_MEMORY = 8 << 20
 #: Bytes of an ARC file read at a time.
 _WINDOW = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class UrlIndexReport:
-    """The result of a build. ``skipped`` captures fit no item (``faults`` has the first reasons). ``requests`` and
-    ``bytes`` were spent."""
+    """The result of a build. ``metadata`` counts the captures that fit no item (``faults`` has the first reasons).
+    ``requests`` and ``bytes`` were spent."""
 
     folder: Path
     metadata: UrlIndexMetadata
-    skipped: int
     faults: tuple[str, ...]
     requests: int
     bytes: int
     seconds: float
-
-
-@dataclass(slots=True)
-class _Files:
-    """Archive files in the order they were seen: a file's number is the ``partition`` of its pointers."""
-
-    numbers: dict[str, int] = field(default_factory=dict)
-    heads: list[tuple[int, int]] = field(default_factory=list)
-
-    def number(self, file: str) -> int:
-        number = self.numbers.get(file)
-        if number is None:
-            number = self.numbers[file] = len(self.numbers)
-            self.heads.append(_segment_and_date(file))
-        return number
 
 
 @dataclass(slots=True)
@@ -82,53 +73,45 @@ def build_from_columnar(
     root: Path,
     *,
     block_size: int = BLOCK_SIZE,
-    memory: int = 32 << 20,
 ) -> UrlIndexReport:
     """Builds the index of ``crawl`` below ``root`` from the rows of its columnar index.
 
-    Row groups are read one after another and items are sorted on disk, so memory stays below 300 MB whatever the
+    Row groups are read one after another and items are sorted on disk, so memory stays below 400 MB whatever the
     crawl. A capture that no item can hold (a key above the block size) is counted and left out. The new index replaces
     an older one when it is complete. Raises ``DataFault`` and ``EnvironmentFault`` from reading and writing.
     """
     started = time.monotonic()
-    cost, files, faults = Cost(), _Files(), _Faults()
-    places = finder.find(crawl, subsets, _EVERYTHING, _COLUMNS)
-    with ExternalSort(root, memory) as sort:
+    cost, faults = Cost(), _Faults()
+    #: Segment, date and number of each archive file, in the order in which they were seen.
+    files: dict[str, tuple[int, int, int]] = {}
+
+    def items() -> Iterator[bytes]:
+        places = finder.find(crawl, subsets, _EVERYTHING, _COLUMNS)
         for group_number, place in enumerate(places):
             progress.report("url_index", group_number, len(places), crawl)
             for batch in scan_columns(reader, place, _COLUMNS, cost):
-                rows = zip(*(values.to_pylist() for values in batch), strict=True)
-                for url, file, offset, length in rows:
+                for url, raw_file, offset, length in zip(*(values.to_pylist() for values in batch), strict=True):
                     try:
-                        number = files.number(file.decode())
-                        pointer = pack_pointer(*files.heads[number], number, offset, length)
-                        sort.add(_item(url.decode("utf-8", "surrogateescape"), pointer, block_size))
+                        file = raw_file.decode()
+                        if file not in files:
+                            files[file] = (*_segment_and_date(file), len(files))
+                        pointer = pack_pointer(*files[file], offset, length)
+                        yield _item(url.decode("utf-8", "surrogateescape"), pointer, block_size)
                     except UnfitItem as fault:
                         faults.add(fault)
                     except (AttributeError, UnicodeDecodeError):
-                        faults.add(
-                            DataFault(
-                                DataKind.MALFORMED,
-                                place.file.path,
-                                None,
-                                f"a row without URL or file: {url!r}, {file!r}",
-                            )
-                        )
+                        reason = f"a row without URL or file: {url!r}, {raw_file!r}"
+                        faults.add(DataFault(DataKind.MALFORMED, place.file.path, None, reason))
         progress.report("url_index", len(places), len(places), crawl)
-        metadata = _write(root, crawl, subsets, sort, list(files.numbers), "listed", block_size, faults)
-    folder = index_folder(root, crawl)
+
+    metadata = _sort_and_write(root, crawl, subsets, items(), files, "listed", block_size, faults)
     seconds = time.monotonic() - started
-    return UrlIndexReport(folder, metadata, faults.count, tuple(faults.messages), cost.requests, cost.bytes, seconds)
+    messages = tuple(faults.messages)
+    return UrlIndexReport(index_folder(root, crawl), metadata, messages, cost.requests, cost.bytes, seconds)
 
 
 def build_from_arcs(
-    crawl: str,
-    keys: Sequence[str],
-    transport: Transport,
-    root: Path,
-    *,
-    block_size: int = BLOCK_SIZE,
-    memory: int = 32 << 20,
+    crawl: str, keys: Sequence[str], transport: Transport, root: Path, *, block_size: int = BLOCK_SIZE
 ) -> UrlIndexReport:
     """Builds the index of a crawl of the ARC years from its ARC files: such a crawl has no columnar index.
 
@@ -136,46 +119,39 @@ def build_from_arcs(
     Raises ``DataFault`` for a key that names no ARC file of the crawl, ``EnvironmentFault`` from reading and writing.
     """
     started = time.monotonic()
-    spent_before = (transport.stats.requests, transport.stats.bytes)
+    stats = transport.stats
+    requests, size = stats.requests, stats.bytes
     faults = _Faults()
-    with ExternalSort(root, memory) as sort:
+
+    def items() -> Iterator[bytes]:
         for file_number, key in enumerate(keys):
             progress.report("url_index", file_number, len(keys), key)
             arc = parse_arc_key(key)
             if arc.crawl != crawl:
                 raise DataFault(DataKind.MISMATCH, key, None, f"is an ARC file of {arc.crawl}, not of {crawl}")
             for stored in iter_located(_Stream(transport, key), key):
-                try:
-                    for item in _arc_items(stored, (arc.segment_id, arc.file_date_ms, arc.partition), key, block_size):
-                        sort.add(item)
-                except DataFault as fault:
-                    faults.add(fault)
+                if isinstance(stored, DataFault):
+                    faults.add(stored)
+                elif stored.record.record_type == "arc" and (stored.length is None or stored.inner_offset):
+                    reason = f"the record of {stored.record.url} has no gzip member of its own"
+                    faults.add(DataFault(DataKind.UNSUPPORTED, key, stored.offset, reason))
+                elif stored.record.record_type == "arc" and stored.length is not None:
+                    location = (arc.segment_id, arc.file_date_ms, arc.partition, stored.offset, stored.length)
+                    try:
+                        yield _item(stored.record.url, pack_pointer(*location), block_size)
+                    except UnfitItem as fault:
+                        faults.add(fault)
         progress.report("url_index", len(keys), len(keys), crawl)
-        metadata = _write(root, crawl, ("warc",), sort, list(keys), "arc", block_size, faults)
-    stats = transport.stats
+
+    metadata = _sort_and_write(root, crawl, ("warc",), items(), keys, "arc", block_size, faults)
     return UrlIndexReport(
         index_folder(root, crawl),
         metadata,
-        faults.count,
         tuple(faults.messages),
-        stats.requests - spent_before[0],
-        stats.bytes - spent_before[1],
+        stats.requests - requests,
+        stats.bytes - size,
         time.monotonic() - started,
     )
-
-
-def _arc_items(
-    stored: StoredRecord | DataFault, file: tuple[int, int, int], key: str, block_size: int
-) -> Iterator[bytes]:
-    if isinstance(stored, DataFault):
-        raise stored
-    if stored.record.record_type != "arc":
-        return
-    if stored.length is None or stored.inner_offset:
-        raise DataFault(
-            DataKind.UNSUPPORTED, key, stored.offset, f"the record of {stored.record.url} has no gzip member of its own"
-        )
-    yield _item(stored.record.url, pack_pointer(*file, stored.offset, stored.length), block_size)
 
 
 def _item(url: str, pointer: bytes, block_size: int) -> bytes:
@@ -187,7 +163,9 @@ def _item(url: str, pointer: bytes, block_size: int) -> bytes:
     else:
         key = btree_key(url)
     if len(key) + 1 + POINTER.size > block_size:
-        raise UnfitItem(DataKind.TOO_LARGE, "url index", None, f"the key of {url[:100]!r}… has {len(key)} bytes")
+        raise UnfitItem(
+            DataKind.TOO_LARGE, "url index", None, f"the key of {url[:100]!r}… is too long: {len(key)} bytes"
+        )
     return key + b"\0" + pointer
 
 
@@ -202,24 +180,30 @@ def _segment_and_date(file: str) -> tuple[int, int]:
     return segment, int(warc.started.timestamp() * 1000) if warc.started is not None else 0
 
 
-def _write(
+def _sort_and_write(
     root: Path,
     crawl: str,
     subsets: Sequence[str],
-    sort: ExternalSort,
-    files: Sequence[str],
+    items: Iterator[bytes],
+    files: Collection[str],
     pointers: str,
     block_size: int,
     faults: _Faults,
 ) -> UrlIndexMetadata:
-    """Writes the three files to a new folder, and replaces the previous index with it."""
+    """Sorts ``items``, writes the three files to a new folder, and replaces the previous index with it. ``files`` and
+    ``faults`` are complete once all items were drawn."""
     folder = index_folder(root, crawl)
     split = -POINTER.size
     try:
-        with folder_written_whole(folder) as partial_folder:
+        root.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix="sort-", dir=root) as scratch, folder_written_whole(folder) as partial_folder:
+            ordered = OrderedRows(_ITEMS, _ITEMS.names, Path(scratch), _SORT_MEMORY)
+            while batch := list(islice(items, _ITEMS_AT_ONCE)):
+                ordered.add(pa.record_batch([pa.array(batch, pa.binary())], schema=_ITEMS))
+            sorted_items = (item for batch in ordered.drain() for item in batch.column(0).to_pylist())
             with (partial_folder / TREE).open("wb") as out:
-                items = ((item[: split - 1], item[split:]) for item in sort.items())
-                summary = write_btree(items, out, block_size, name=TREE, scratch=str(partial_folder))
+                pairs = ((item[: split - 1], item[split:]) for item in sorted_items)
+                summary = write_btree(pairs, out, block_size, name=TREE, scratch=scratch)
             (partial_folder / FILES).write_bytes(pack_names(files))
             metadata = UrlIndexMetadata(
                 FORMAT,

@@ -53,10 +53,15 @@ def read_metadata(folder: Path) -> UrlIndexMetadata | None:
     except OSError as error:
         raise EnvironmentFault(f"cannot read {path}: {error.strerror}", "Check the folder and its rights") from error
     except (ValueError, TypeError, KeyError) as error:
-        raise DataFault(DataKind.MALFORMED, str(path), None, f"is no description of a URL index ({error})") from error
+        raise DataFault(
+            DataKind.MALFORMED, str(path), None, f"does not describe a URL index ({error}); build it again"
+        ) from error
     if metadata.format != FORMAT:
         raise DataFault(
-            DataKind.UNSUPPORTED, str(path), None, f"describes format {metadata.format}, this version reads {FORMAT}"
+            DataKind.UNSUPPORTED,
+            str(path),
+            None,
+            f"has format {metadata.format}, this version reads {FORMAT}; build it again",
         )
     return metadata
 
@@ -76,7 +81,10 @@ def open_url_index(root: Path, crawl: str) -> BTreeLocator | None:
     size = (folder / TREE).stat().st_size if (folder / TREE).exists() else 0
     if size != metadata.size:
         raise DataFault(
-            DataKind.MISMATCH, str(folder / TREE), None, f"has {size} bytes where {metadata.size} were written"
+            DataKind.MISMATCH,
+            str(folder / TREE),
+            None,
+            f"has {size} bytes, but {metadata.size} were written; build it again",
         )
     names: ArchiveNames = ArcNames(crawl)
     if metadata.pointers == "listed":
@@ -86,7 +94,7 @@ def open_url_index(root: Path, crawl: str) -> BTreeLocator | None:
                 DataKind.MISMATCH,
                 str(folder / FILES),
                 None,
-                f"lists {len(files)} files where {metadata.files} were written",
+                f"lists {len(files)} files, but {metadata.files} were written; build it again",
             )
         names = ListedNames(files, FILES)
     return BTreeLocator(LocalRanges(folder), TREE, crawl, names=names, subsets=metadata.subsets)

@@ -51,7 +51,9 @@ def pack_pointer(segment: int, date: int, partition: int, offset: int, size: int
 def unpack_pointer(value: bytes) -> Pointer:
     """Returns the five numbers of a 32-byte value. Raises ``DataFault`` for any other length."""
     if len(value) != POINTER.size:
-        raise DataFault(DataKind.MALFORMED, "pointer", None, f"{len(value)} bytes where {POINTER.size} were expected")
+        raise DataFault(
+            DataKind.MALFORMED, "pointer", None, f"a pointer has {len(value)} bytes instead of {POINTER.size}"
+        )
     return Pointer(*POINTER.unpack(value))
 
 
@@ -104,7 +106,7 @@ def read_header(data: bytes, size: int, source: str) -> Layout:
             DataKind.MALFORMED,
             source,
             0,
-            f"{size} bytes are no whole number of {block_size}-byte blocks: file is cut or no index",
+            f"{size} bytes are not a multiple of the block size {block_size}: the file is cut off or not an index",
         )
     if not 0 < index_blocks < blocks and not index_blocks == blocks == 1:
         raise DataFault(

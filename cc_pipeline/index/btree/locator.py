@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
-from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges, prefix_range, url_of_btree_key
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, url_of_btree_key
 from cc_pipeline.commoncrawl.paths import ArcFile, arc_key, todays_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
@@ -65,7 +65,10 @@ class ListedNames:
         """Raises ``DataFault`` for a number that is not in the list."""
         if pointer.partition >= len(self.files):
             raise DataFault(
-                DataKind.MISMATCH, self.source, None, f"pointer to file {pointer.partition} of {len(self.files)}"
+                DataKind.MISMATCH,
+                self.source,
+                None,
+                f"a pointer names file {pointer.partition}, but only {len(self.files)} are listed",
             )
         return self.files[pointer.partition]
 
@@ -81,7 +84,7 @@ def unpack_names(data: bytes, source: str) -> tuple[str, ...]:
         inflater = zlib.decompressobj(wbits=31)
         text = inflater.decompress(data, _MAX_LIST_BYTES)
         if not inflater.eof:
-            raise DataFault(DataKind.MALFORMED, source, None, "the list of files is cut or too long")
+            raise DataFault(DataKind.MALFORMED, source, None, "the list of files is cut off or too long")
         lines = text.decode().split("\n")
     except (zlib.error, UnicodeDecodeError) as error:
         raise DataFault(DataKind.MALFORMED, source, None, f"the list of files cannot be read ({error})") from error
@@ -128,14 +131,14 @@ class BTreeLocator:
         self.crawl = crawl
         self.subsets = tuple(subsets)
         self.tree = BTree(reader, key, trusted=trusted, cache_blocks=cache_blocks)
-        self._names = names or ArcNames(crawl)
+        self.names = names or ArcNames(crawl)
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupEstimate:
         """Estimates the data blocks to read from the index blocks, which are read and cached for it."""
         self._check(crawl)
         if not set(subsets) & set(self.subsets):
             return LookupEstimate(0, 0, 0, 0, self._notes(subsets))
-        blocks = sum(self.tree.blocks_of(keys) for keys in TargetRouter(targets, _ranges_of).ranges)
+        blocks = sum(self.tree.blocks_of(keys) for keys in TargetRouter(targets, Target.btree_ranges).ranges)
         size = HEADER.size + blocks * self.tree.layout.block_size
         return LookupEstimate(1, 0, blocks + 3, size, self._notes(subsets))
 
@@ -147,14 +150,14 @@ class BTreeLocator:
         self._check(crawl)
         source = self.tree.source
         reads, size, drifts = source.reads, source.bytes_read, len(self.tree.drifts)
-        router = TargetRouter(targets, _ranges_of, sink)
+        router = TargetRouter(targets, Target.btree_ranges, sink)
         if set(subsets) & set(self.subsets):
             with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
                 self._take(router, self._items(pool, router.ranges), subsets)
         notes = self._notes(subsets)
         if len(self.tree.drifts) > drifts:
             notes += (
-                f"the index led to a wrong block {len(self.tree.drifts) - drifts} times; the right one was found",
+                f"the B-tree named a wrong block {len(self.tree.drifts) - drifts} times; the right block was found",
             )
         seconds = time.monotonic() - started
         return LookupResult(router.captures(), source.reads - reads, source.bytes_read - size, seconds, notes)
@@ -165,7 +168,7 @@ class BTreeLocator:
 
     def _notes(self, subsets: Sequence[str]) -> tuple[str, ...]:
         missing = [subset for subset in subsets if subset not in self.subsets]
-        return (f"the B-tree does not cover {', '.join(missing)}",) if missing else ()
+        return (f"the B-tree index has no captures of the subset {', '.join(missing)}",) if missing else ()
 
     def _items(self, pool: ThreadPoolExecutor, ranges: Sequence[KeyRange]) -> Iterator[Item]:
         """Yields the items of all ranges in the order of the index, so that neighbours share cached blocks. A few
@@ -206,7 +209,7 @@ class BTreeLocator:
             if not target_numbers:
                 continue
             pointer = unpack_pointer(item.value)
-            file = self._names.key_of(pointer)
+            file = self.names.key_of(pointer)
             subset = subset_of(file)
             if subset not in subsets:
                 continue
@@ -220,18 +223,12 @@ class BTreeLocator:
                 "warc_record_length": pointer.size,
                 "warc_segment": segment_of(file),
                 "domain": columns["url_host_registered_domain"] or host or None,
-                "archive_format": self._names.archive_format,
+                "archive_format": self.names.archive_format,
                 "located_by": self.name,
                 "index_file": self.tree.source.key,
                 "index_position": item.block,
             }
             yield row, target_numbers
-
-
-def _ranges_of(target: Target) -> tuple[KeyRange, ...]:
-    """Returns the key ranges of a target. A URL with an empty query is the page without one, whose key has no ``?``."""
-    prefixes = target.btree_prefixes()
-    return merge_ranges(prefix_range(prefix.removesuffix(b"?")) for prefix in prefixes)
 
 
 def subset_of(file: str) -> str:

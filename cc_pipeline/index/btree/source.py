@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +19,7 @@ from cc_pipeline.index.btree.format import (
     parse_index_block,
     read_header,
 )
+from cc_pipeline.transport.ranges import RangeBytes
 
 #: Blocks in the first read: the root and a second level of up to three blocks.
 FIRST_BLOCKS = 4
@@ -27,29 +27,11 @@ FIRST_BLOCKS = 4
 MAX_AHEAD_BLOCKS = 16
 
 
-class RangeAnswer(Protocol):
-    """Bytes of a range; ``total`` is the size of the whole object, in bytes."""
-
-    @property
-    def data(self) -> bytes: ...
-
-    @property
-    def total(self) -> int | None: ...
-
-
 class RangeReader(Protocol):
     """Reads ranges: ``read`` returns the bytes from ``offset``; fewer than ``length`` only at the object's end.
     ``Transport`` fits."""
 
-    def read(self, key: str, offset: int, length: int) -> RangeAnswer: ...
-
-
-@dataclass(frozen=True, slots=True)
-class LocalRange:
-    """A range of a local file."""
-
-    data: bytes
-    total: int
+    def read(self, key: str, offset: int, length: int) -> RangeBytes: ...
 
 
 class LocalRanges:
@@ -58,14 +40,15 @@ class LocalRanges:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def read(self, key: str, offset: int, length: int) -> LocalRange:
+    def read(self, key: str, offset: int, length: int) -> RangeBytes:
         """Reads a range. Raises ``EnvironmentFault`` if the file cannot be read."""
         path = self.root / key
         try:
             with path.open("rb") as file:
                 total = file.seek(0, 2)
                 file.seek(offset)
-                return LocalRange(file.read(max(0, min(length, total - offset))), total)
+                data = file.read(max(0, min(length, total - offset)))
+                return RangeBytes(key, offset, data, total, None, 1)
         except OSError as error:
             raise EnvironmentFault(
                 f"cannot read {path}: {error.strerror}", "Check the path and its permissions"

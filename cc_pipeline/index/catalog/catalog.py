@@ -71,7 +71,7 @@ class _Crawl:
             except (OSError, pa.ArrowException) as error:
                 raise EnvironmentFault(
                     f"could not read the catalog of {self.name} at {address}: {error}",
-                    "Look at the lake: cc-pipeline doctor",
+                    "Check the lake: cc-pipeline doctor",
                 ) from error
         rows = pa.concat_tables(tables)
         return rows.append_column(CATALOG_SCHEMA.field("crawl"), pa.repeat(pa.scalar(self.name), rows.num_rows))
@@ -98,8 +98,8 @@ class Catalog:
     def __init__(self, files: Mapping[str, Sequence[str]], system: FileSystem | None = None) -> None:
         self._files = {crawl: tuple(crawl_files) for crawl, crawl_files in sorted(files.items())}
         self._system = system or LocalFileSystem()
-        self._con = connect(memory_limit=_MEMORY)
-        self._con.execute("SET parquet_metadata_cache = true")
+        self._con: duckdb.DuckDBPyConnection | None = None
+        self._opening = threading.Lock()
         self._lock = threading.Lock()
         self._views: duckdb.DuckDBPyConnection | None = None
 
@@ -110,7 +110,8 @@ class Catalog:
         self.close()
 
     def close(self) -> None:
-        self._con.close()
+        if self._con is not None:
+            self._con.close()
 
     def crawls(self) -> tuple[str, ...]:
         """Returns the crawls that were harvested, in order of their names."""
@@ -144,7 +145,7 @@ class Catalog:
             if "chunks" not in stored:
                 stored["chunks"] = self._crawl(crawl).read(_COLUMNS["column_chunks"])
             rows = stored["chunks"].filter(pc.is_in(stored["chunks"]["path"], asked["path"].combine_chunks()))
-            cursor = self._con.cursor()
+            cursor = self._cursor()
             cursor.register("asked", asked)
             cursor.register("stored", rows)
             query = "FROM stored SEMI JOIN asked USING (crawl, path, row_group)"
@@ -171,13 +172,22 @@ class Catalog:
         ``coverage`` in the schema ``catalog``. It is for one thread, and ends with the catalog."""
         with self._lock:
             if self._views is None:
-                self._views = self._con.cursor()
+                self._views = self._cursor()
                 self._views.execute("CREATE SCHEMA catalog")
                 stored = self._scan(self._views, self.crawls())
                 for table in VIEW_SCHEMAS:
                     self._views.execute(f"CREATE VIEW catalog.{table} AS {table_query(table, stored)}")
                 self._views.execute("USE memory.catalog")
             return self._views
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        """Returns a new cursor of the catalog's database. The first one opens it: many questions about a crawl need
+        none."""
+        with self._opening:
+            if self._con is None:
+                self._con = connect(memory_limit=_MEMORY)
+                self._con.execute("SET parquet_metadata_cache = true")
+            return self._con.cursor()
 
     def _crawl(self, crawl: str) -> _Crawl:
         return _cached_crawl(crawl, self._files.get(crawl, ()), self._system)
@@ -187,7 +197,7 @@ class Catalog:
             return self.sql(f"FROM catalog.{table}").cast(VIEW_SCHEMAS[table])
         stored = self._crawl(crawl)
         if table not in stored.tables:
-            stored.tables[table] = read_view(self._con, table, stored.read(_COLUMNS[table]))
+            stored.tables[table] = read_view(self._cursor(), table, stored.read(_COLUMNS[table]))
         return stored.tables[table]
 
     def _query_crawls(
@@ -200,7 +210,7 @@ class Catalog:
             ends = [keys.end for keys in ranges if keys.end is not None]
             if len(ends) == len(ranges):
                 condition, values["end"] = f"{condition} AND {_LOW} < $end", max(ends)
-            cursor = self._con.cursor()
+            cursor = self._cursor()
             query = f"SELECT {_ANSWER} FROM {self._scan(cursor, crawls)} WHERE {condition}"
             bounded_groups = cursor.sql(query, params=values).to_arrow_table().cast(ANSWER_SCHEMA)
             row_groups = pa.concat_tables([row_groups, bounded_groups.filter(pc.is_valid(bounded_groups[_LOW]))])
@@ -214,7 +224,7 @@ class Catalog:
     def _without_bounds(self) -> pa.Table:
         """The row groups of unknown bounds: every answer about many crawls includes them."""
         unbounded_condition = f"row_group IS NOT NULL AND ({_LOW} IS NULL OR {_HIGH} IS NULL)"
-        cursor = self._con.cursor()
+        cursor = self._cursor()
         query = f"SELECT {_ANSWER} FROM {self._scan(cursor, self.crawls())} WHERE {unbounded_condition}"
         return cursor.sql(query).to_arrow_table().cast(ANSWER_SCHEMA)
 

@@ -145,7 +145,7 @@ def _check(path: Path, content: CatalogFile, tables: FooterTables) -> None:
         if place(row["path"]) != (content.crawl, row["subset"], row["part"]):
             raise _malformed(path, f"{row['path']} is not an index file of {content.crawl}, {row['subset']}")
     if {*content.footer_digests} != {*files["subset"].to_pylist()}:
-        raise _malformed(path, "its index files are of other subsets than its note lists")
+        raise _malformed(path, "its index files belong to other subsets than its metadata lists")
     group_counts = groups.group_by("path").aggregate([("rows", "sum"), ("row_group", "count"), ("row_group", "max")])
     counts_by_path = {row["path"]: row for row in group_counts.to_pylist()}
     for row in files.select(["path", "outcome", "rows", "row_groups"]).to_pylist():

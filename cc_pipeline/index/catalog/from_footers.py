@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -23,8 +23,8 @@ from cc_pipeline.index.catalog.schemas import (
     DECODED,
     INDEX_FILES_SCHEMA,
     KEY_COLUMN,
+    ROW_GROUPS_SCHEMA,
     bound_type,
-    row_groups_schema,
 )
 from cc_pipeline.index.footers.decode import (
     DEFAULT_LOOKUP_COLUMNS,
@@ -42,6 +42,8 @@ from cc_pipeline.index.footers.thrift import FooterSchema
 from cc_pipeline.index.footers.walk_py import CHUNK_FIELDS, ENCRYPTED, OTHER_FILE, PRESENT, ROW_GROUP_FIELDS
 from cc_pipeline.index.repair import apply_bounds, known_bounds
 
+#: The columns with which footers are decoded.
+_NAMES: Final = tuple(dict.fromkeys((*DEFAULT_STAT_COLUMNS, *DEFAULT_LOOKUP_COLUMNS)))
 _FLAGS, _CODEC, _ENCODINGS, _UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY, _NULLS = 0, 2, 3, 5, 6, 7, 8, 15
 _POSITIONS: Final = {
     "offset_index_offset": 9, "offset_index_length": 10, "column_index_offset": 11, "column_index_length": 12,
@@ -59,30 +61,16 @@ class FooterTables:
 
 
 class FooterTableBuilder:
-    """Collects decoded footers and failures one by one; ``tables`` returns the rows of all of them.
+    """Collects decoded footers and failures of ``crawl`` one by one; ``tables`` returns the rows of all of them."""
 
-    All rows belong to ``crawl``.
-    """
-
-    def __init__(
-        self,
-        crawl: str,
-        columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
-        lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
-    ) -> None:
+    def __init__(self, crawl: str) -> None:
         self.crawl = crawl
-        self.columns = tuple(columns)
-        self.lookup_columns = tuple(lookup_columns)
-        self.schema = row_groups_schema(self.columns)
-        self._names = tuple(dict.fromkeys((*self.columns, *self.lookup_columns)))
         self._files: list[dict[str, Any]] = []
         self._schemas: list[FooterSchema | None] = []
         self._rows: list[FooterRows] = []
 
     def add(self, rows: FooterRows, entry: FooterEntry) -> None:
-        """Adds a decoded footer; it must have been decoded with the same columns."""
-        if rows.names != self._names or rows.stat_columns != self.columns:
-            raise ValueError("the footer was decoded for other columns")
+        """Adds a footer that was decoded with the default columns."""
         decoded = {
             "outcome": DECODED,
             "rows": rows.rows,
@@ -102,8 +90,8 @@ class FooterTableBuilder:
 
     def tables(self) -> FooterTables:
         """Returns the tables of all footers added so far."""
-        cells = _matrix([rows.walk.chunks for rows in self._rows], len(self._names) * len(CHUNK_FIELDS))
-        chunks = cells.reshape(-1, len(self._names), len(CHUNK_FIELDS))
+        cells = _matrix([rows.walk.chunks for rows in self._rows], len(_NAMES) * len(CHUNK_FIELDS))
+        chunks = cells.reshape(-1, len(_NAMES), len(CHUNK_FIELDS))
         return FooterTables(self._index_files(), self._row_groups(chunks), self._column_chunks(chunks))
 
     def _index_files(self) -> pa.Table:
@@ -131,7 +119,7 @@ class FooterTableBuilder:
             "data_offset": _null_negatives(groups[:, 5]),
             "data_end": _null_negatives(groups[:, 6]),
         }
-        for index, column in enumerate(self.columns):
+        for index, column in enumerate(DEFAULT_STAT_COLUMNS):
             statistics = column_statistics(self._rows, index)
             kind = bound_type(column)
             columns[f"{column}_min"] = pa.array(statistics.minimums, kind)
@@ -140,10 +128,10 @@ class FooterTableBuilder:
             columns[f"{column}_min_truncated"] = pa.array(statistics.min_truncated, pa.bool_())
             columns[f"{column}_max_truncated"] = pa.array(statistics.max_truncated, pa.bool_())
             columns[f"{column}_nulls"] = _null_negatives(chunks[:, index, _NULLS])
-        return pa.table([columns[name] for name in self.schema.names], schema=self.schema)
+        return pa.table([columns[name] for name in ROW_GROUPS_SCHEMA.names], schema=ROW_GROUPS_SCHEMA)
 
     def _column_chunks(self, chunks: Cells) -> pa.Table:
-        column_numbers = [self._names.index(name) for name in self.lookup_columns]
+        column_numbers = [_NAMES.index(name) for name in DEFAULT_LOOKUP_COLUMNS]
         counts = [_group_count(rows) for rows in self._rows]
         file_of = np.repeat(np.arange(len(counts)), counts)
         readable = (chunks[:, column_numbers, _FLAGS] & (PRESENT | OTHER_FILE | ENCRYPTED)) == PRESENT
@@ -154,7 +142,7 @@ class FooterTableBuilder:
             "crawl": pa.repeat(pa.scalar(self.crawl), len(row)),
             "path": places["path"],
             "row_group": pa.array(_numbered(counts)[row], pa.int32()),
-            "column": pa.array(self.lookup_columns, pa.string()).take(pa.array(column)),
+            "column": pa.array(DEFAULT_LOOKUP_COLUMNS, pa.string()).take(pa.array(column)),
             "codec": _name_values(cells[:, _CODEC], codec_name),
             "encodings": _name_values(cells[:, _ENCODINGS], lambda bits: " ".join(encoding_names(bits))),
             "chunk_offset": pa.array(_starts(cells)),
@@ -174,16 +162,6 @@ class FooterTableBuilder:
             "subset": subsets.take(file_numbers),
             "part": parts.take(file_numbers),
         }
-
-
-def join_tables(tables: Iterable[FooterTables], columns: Sequence[str] = DEFAULT_STAT_COLUMNS) -> FooterTables:
-    """Joins several builders' tables; without any, the tables are empty."""
-    parts = list(tables)
-    return FooterTables(
-        pa.concat_tables([INDEX_FILES_SCHEMA.empty_table(), *(part.index_files for part in parts)]),
-        pa.concat_tables([row_groups_schema(columns).empty_table(), *(part.row_groups for part in parts)]),
-        pa.concat_tables([COLUMN_CHUNKS_SCHEMA.empty_table(), *(part.column_chunks for part in parts)]),
-    )
 
 
 def _file(crawl: str, entry: FooterEntry) -> dict[str, datetime | str | int | None]:
@@ -257,24 +235,39 @@ def crawl_tables(
     index_files: Sequence[str],
     store: FooterStore,
     *,
-    columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
-    lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
     subsets: Sequence[str] = (),
     reason: str | None = None,
 ) -> CrawlTables:
     """Decodes the stored footers of ``index_files`` (of the crawl's path list).
 
-    ``columns`` get bounds in addition to those the catalog always has (``DEFAULT_STAT_COLUMNS``). Key bounds from a
-    repair are added. ``reason`` says why some of the ``subsets`` have no files. A stored footer that cannot be decoded
-    gives a ``failed`` row.
+    Key bounds from a repair are added. ``reason`` says why some of the ``subsets`` have no files. A stored footer that
+    cannot be decoded gives a ``failed`` row.
     """
     footers = store.read(crawl)
-    columns = tuple(dict.fromkeys((*DEFAULT_STAT_COLUMNS, *columns)))
     paths = list(dict.fromkeys(index_files))
-    tables = join_tables(_batches(crawl, paths, footers, columns, lookup_columns), columns)
-    row_groups = apply_bounds(tables.row_groups, known_bounds(footers))
-    covered = coverage_table(crawl, paths, tables.index_files, row_groups, subsets, reason)
-    return CrawlTables(tables.index_files, row_groups, tables.column_chunks, covered)
+    parts = list(_decode_stored(crawl, [path for path in paths if path in footers.entries], footers))
+    index_files_table = pa.concat_tables([INDEX_FILES_SCHEMA.empty_table(), *(part.index_files for part in parts)])
+    row_groups = pa.concat_tables([ROW_GROUPS_SCHEMA.empty_table(), *(part.row_groups for part in parts)])
+    chunks = pa.concat_tables([COLUMN_CHUNKS_SCHEMA.empty_table(), *(part.column_chunks for part in parts)])
+    row_groups = apply_bounds(row_groups, known_bounds(footers))
+    coverage = coverage_table(crawl, paths, index_files_table, row_groups, subsets, reason)
+    return CrawlTables(index_files_table, row_groups, chunks, coverage)
+
+
+def _decode_stored(crawl: str, paths: Sequence[str], footers: CrawlFooters) -> Iterator[FooterTables]:
+    """Yields the tables of the stored footers of ``paths``, some hundred files at a time."""
+    for first in range(0, len(paths), _FILES_A_BATCH):
+        builder = FooterTableBuilder(crawl)
+        for path in paths[first : first + _FILES_A_BATCH]:
+            entry = footers.entries[path]
+            if entry.failed:
+                builder.add_failure(entry)
+                continue
+            try:
+                builder.add(decode_footer(footers.footer(path), entry.file_size or 0, path), entry)
+            except DataFault as fault:
+                builder.add_failure(replace(entry, reason=fault.reason, fault_offset=fault.offset))
+        yield builder.tables()
 
 
 #: Increased when the same footers give other tables.
@@ -321,7 +314,9 @@ def coverage_table(
     ``paths``; with the reason if none are expected."""
     expected = Counter(place(path)[1] or "" for path in paths)
     rows = []
-    for subset in sorted({*subsets, *expected} or SUBSETS[:1], key=_subset_rank):
+    ranks = {subset: rank for rank, subset in enumerate(SUBSETS)}
+    named_subsets = {*subsets, *expected} or SUBSETS[:1]
+    for subset in sorted(named_subsets, key=lambda name: (ranks.get(name, len(ranks)), name)):
         files = index_files.filter(pc.equal(index_files["subset"], subset))
         groups = row_groups.filter(pc.equal(row_groups["subset"], subset))
         # an imported catalog may have other outcomes; only this one counts as harvested
@@ -342,34 +337,3 @@ def coverage_table(
             }
         )
     return pa.Table.from_pylist(rows, schema=COVERAGE_SCHEMA)
-
-
-def _subset_rank(subset: str) -> tuple[int, str]:
-    return SUBSETS.index(subset) if subset in SUBSETS else len(SUBSETS), subset
-
-
-def _batches(
-    crawl: str, paths: Sequence[str], footers: CrawlFooters, columns: Sequence[str], lookup_columns: Sequence[str]
-) -> Iterator[FooterTables]:
-    stored = [path for path in paths if path in footers.entries]
-    for first in range(0, len(stored), _FILES_A_BATCH):
-        builder = FooterTableBuilder(crawl, columns, lookup_columns)
-        for path in stored[first : first + _FILES_A_BATCH]:
-            _add(builder, footers, footers.entries[path])
-        yield builder.tables()
-
-
-def _add(builder: FooterTableBuilder, footers: CrawlFooters, entry: FooterEntry) -> None:
-    if entry.failed:
-        builder.add_failure(entry)
-        return
-    try:
-        footer = footers.footer(entry.path)
-        rows = decode_footer(footer, entry.file_size or 0, entry.path, builder.columns, builder.lookup_columns)
-    except DataFault as fault:
-        failure = FooterEntry(
-            entry.path, entry.file_size, entry.etag, entry.footer_bytes, entry.harvested_at, fault.reason, fault.offset
-        )
-        builder.add_failure(failure)
-        return
-    builder.add(rows, entry)

@@ -7,7 +7,6 @@ table has a row for each index file, row group (with its column chunks) and subs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -143,8 +142,7 @@ _CUT: Final = "Whether the bound is truncated; null: the writer did not say"
 
 def _bounds(column: str) -> tuple[Column, ...]:
     kind = bound_type(column)
-    usual = (f"Least {column} of the row group", f"Greatest {column} of the row group", _FROM_STATISTICS)
-    smallest, largest, source = _BOUND_NOTES.get(column, usual)
+    smallest, largest, source = _BOUND_NOTES[column]
     return (
         Column(f"{column}_min", kind, smallest),
         Column(f"{column}_max", kind, largest),
@@ -155,28 +153,22 @@ def _bounds(column: str) -> tuple[Column, ...]:
     )
 
 
-def row_groups_schema(columns: Sequence[str] = DEFAULT_STAT_COLUMNS) -> pa.Schema:
-    """Returns the schema of ``row_groups`` for a choice of statistics columns.
-
-    ``<column>_min`` and ``_max`` are bytes for strings (compared as bytes, maybe cut within a character),
-    int64 or a timestamp; ``_source`` says where they came from; ``_truncated`` is true where a bound is known
-    to be no value of the column, null where the writer did not say.
-    """
-    return schema_of((*_ROW_GROUPS, *(bound for column in columns for bound in _bounds(column))))
-
-
 def bound_type(column: str) -> pa.DataType:
     """Returns the Arrow type of a column's bounds in the catalog."""
     return {"bytes": pa.binary(), "integer": pa.int64(), "time": TIMESTAMP}[stat_kind(column)]
 
 
-ROW_GROUPS_SCHEMA: Final = row_groups_schema()
+_STATISTICS: Final = tuple(bound for column in DEFAULT_STAT_COLUMNS for bound in _bounds(column))
+#: ``<column>_min`` and ``_max`` are bytes for strings (compared as bytes, maybe cut within a character), int64 or a
+#: timestamp; ``_source`` says where they came from; ``_truncated`` is true where a bound is known to be no value of the
+#: column, null where the writer did not say.
+ROW_GROUPS_SCHEMA: Final = schema_of((*_ROW_GROUPS, *_STATISTICS))
 
 #: ``row_groups`` as users see it.
 SHOWN_ROW_GROUPS_COLUMNS: Final = (
     *_ROW_GROUPS,
     *_KEY_CHUNK,
-    *(bound for column in DEFAULT_STAT_COLUMNS for bound in _bounds(column)),
+    *_STATISTICS,
 )
 SHOWN_ROW_GROUPS_SCHEMA: Final = schema_of(SHOWN_ROW_GROUPS_COLUMNS)
 

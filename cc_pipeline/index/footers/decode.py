@@ -10,7 +10,6 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain, groupby
 from typing import Final, TypeAlias
 
@@ -134,16 +133,14 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class FooterRows:
-    """A decoded footer. ``crawl``, ``subset`` and ``part`` are ``None`` for a path that does not say them."""
+    """A decoded footer. ``subset`` and ``part`` are ``None`` for a path that does not say them."""
 
     path: str
-    crawl: str | None
     subset: str | None
     part: int | None
     file_size: int
     footer_bytes: int
     rows: int
-    version: int
     created_by: str
     schema: FooterSchema
     stat_columns: tuple[str, ...]
@@ -209,15 +206,13 @@ def column_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColu
     return column
 
 
-def chunk_cells(file: FooterRows) -> Cells:
-    """Returns the walk's chunks as numbers: row groups x ``names`` x ``CHUNK_FIELDS``."""
-    return np.frombuffer(file.walk.chunks, dtype=np.int64).reshape(-1, len(file.names), len(CHUNK_FIELDS))
-
-
 def _run_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColumn:
     first = files[0]
     name, orders = first.stat_columns[index], first.walk.orders
-    cells = np.concatenate([chunk_cells(file)[:, index, _STATISTICS_FIELDS] for file in files])
+    # row groups x names x fields
+    shape = (-1, len(first.names), len(CHUNK_FIELDS))
+    cells = np.frombuffer(b"".join(file.walk.chunks for file in files), dtype=np.int64).reshape(shape)
+    cells = cells[:, index, _STATISTICS_FIELDS]
     flags, ordinals = cells[:, 0], cells[:, 1]
     column = first.schema.column(name)
     if column is None or not len(flags):
@@ -319,34 +314,20 @@ def decode_footer(
         )
     start = file_size - TRAILER_BYTES - length
     metadata = bytes(tail[len(tail) - TRAILER_BYTES - length : len(tail) - TRAILER_BYTES])
-    requested = _requested_columns(tuple(columns), tuple(lookup_columns))
+    names = tuple(dict.fromkeys((*columns, *lookup_columns)))
     try:
-        footer_walk = walk(metadata, requested.encoded, len(requested.columns), start)
+        footer_walk = walk(metadata, tuple(name.encode() for name in names), len(columns), start)
         schema_start, schema_end = footer_walk.schema
         schema = _schema(metadata[schema_start:schema_end], schema_start)
     except FooterFault as fault:
         kind = DataKind.TOO_LARGE if fault.too_large else DataKind.MALFORMED
         raise DataFault(kind, path, start + fault.offset, fault.reason) from None
-    crawl, subset, part = place(path)
+    _, subset, part = place(path)
     created_by = (footer_walk.created_by or b"").decode("utf-8", "backslashreplace")
     return FooterRows(
-        path, crawl, subset, part, file_size, length, footer_walk.rows, footer_walk.version, created_by, schema,
-        requested.columns, requested.lookup_columns, requested.names, footer_walk,
+        path, subset, part, file_size, length, footer_walk.rows, created_by, schema, tuple(columns),
+        tuple(lookup_columns), names, footer_walk,
     )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _RequestedColumns:
-    columns: tuple[str, ...]
-    lookup_columns: tuple[str, ...]
-    names: tuple[str, ...]
-    encoded: tuple[bytes, ...]
-
-
-@lru_cache(maxsize=64)
-def _requested_columns(columns: tuple[str, ...], lookup_columns: tuple[str, ...]) -> _RequestedColumns:
-    names = tuple(dict.fromkeys((*columns, *lookup_columns)))
-    return _RequestedColumns(columns, lookup_columns, names, tuple(name.encode() for name in names))
 
 
 def place(path: str) -> tuple[str | None, str | None, int | None]:

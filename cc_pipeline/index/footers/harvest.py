@@ -17,7 +17,7 @@ from typing import Final
 
 from cc_pipeline import progress
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, Kind, SourceRefuses
-from cc_pipeline.index.etag_aliases import FileVersion, RangeReader, same_files
+from cc_pipeline.index.etag_aliases import FileVersion, same_files
 from cc_pipeline.index.footers.decode import (
     DEFAULT_LOOKUP_COLUMNS,
     DEFAULT_STAT_COLUMNS,
@@ -27,6 +27,7 @@ from cc_pipeline.index.footers.decode import (
     footer_length,
 )
 from cc_pipeline.index.footers.store import FooterEntry, FooterStore, FooterWriter
+from cc_pipeline.index.parquet.fetch import ManyReader
 from cc_pipeline.transport.faults import (
     ENVIRONMENT_KINDS,
     PERMANENT_KINDS,
@@ -78,6 +79,9 @@ class FooterGuess:
 _STOPPING: Final = frozenset({FaultKind.BREAKER_OPEN})
 #: Files that came whole instead of their ends, while no end came, after which the source counts as without ranges.
 _WHOLE_FILES: Final = 3
+#: The harvest stops when more than so many files failed among the last outcomes, or when nothing succeeded at all.
+_RECENT_OUTCOMES: Final = 1000
+_MAX_FAILED_FILES: Final = 50
 #: Seconds between two syncs: a power cut loses the footers of about that time.
 _SYNC_SECONDS: Final = 1.0
 
@@ -85,37 +89,23 @@ _SYNC_SECONDS: Final = 1.0
 @dataclass(frozen=True, slots=True)
 class HarvestPolicy:
     """Options of a harvest: ``tries`` of a file before it is recorded as bad (each with the transport's own retries).
-
-    The harvest stops when more than ``max_failed_share`` of the last ``batch`` outcomes are failed files, or when
-    nothing succeeded at all. ``concurrency`` is requests at the same time (``None``: the transport's own number).
     ``refresh`` asks for the ETag of each stored file and fetches a changed file again. ``retry_failed`` tries files
     again that an earlier harvest recorded as bad."""
 
     tries: int = 3
-    batch: int = 1000
-    max_failed_share: float = 0.05
-    concurrency: int | None = None
     refresh: bool = False
     retry_failed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class HarvestReport:
-    """The result of a harvest. Every file of the path list is in exactly one of ``fetched``, ``reused`` and ``failed``.
+    """The result of a harvest. Every file of the path list is in exactly one of ``fetched``, ``reused`` and ``failed``
+    (with the reason)."""
 
-    ``requests`` were made through the transport (its retries are not counted), and brought ``bytes``.
-    """
-
-    crawl: str
-    expected: int
     fetched: int
     reused: int
     failed: tuple[tuple[str, str], ...]
-    requests: int
-    bytes: int
     seconds: float
-    guess: int
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -141,7 +131,7 @@ class _Failure:
 class _Run:
     """A harvest while it runs."""
 
-    reader: RangeReader
+    reader: ManyReader
     writer: FooterWriter
     policy: HarvestPolicy
     guess: FooterGuess
@@ -156,8 +146,6 @@ class _Run:
     unchecked: list[str] = field(default_factory=list)
     whole_files: set[str] = field(default_factory=set)
     fetched: int = 0
-    requests: int = 0
-    bytes: int = 0
     synced: float = 0.0
     expected_files: int = 0
 
@@ -165,7 +153,7 @@ class _Run:
         self.expected_files = len(self.waiting)
         while self.waiting:
             # files added after the transport has finished come in another round
-            for outcome in self.reader.read_many(self._requests(), self.policy.concurrency):
+            for outcome in self.reader.read_many(self._requests()):
                 self._take(outcome)
                 progress.report(
                     "footers", self.fetched + len(self.failed), self.expected_files, self.writer.folder.name
@@ -174,7 +162,6 @@ class _Run:
     def _requests(self) -> Iterator[ByteRange]:
         while self.waiting:
             job = self.waiting.popleft()
-            self.requests += 1
             if job.tail is None:
                 yield ByteRange(job.path, None, max(self.guess.length, job.length), tag=job)
             else:
@@ -187,38 +174,38 @@ class _Run:
         if isinstance(outcome, RangeFault):
             self._fault(job, outcome)
             return
-        self.bytes += len(outcome.data)
         tail = outcome if job.tail is None else _joined(outcome, job.tail)
         try:
             start = _start(tail)
             if start < tail.offset:
                 self.waiting.appendleft(_Job(job.path, job.tries, tail))
                 return
-            self._keep(tail, start)
+            # decoded first, so that every stored footer can be decoded
+            footer = tail.data[start - tail.offset :]
+            rows = decode_footer(footer, tail.size, tail.key, self.columns, self.lookup_columns)
         except DataFault as fault:
             self._bad(job, _Failure(fault.kind, fault.reason), tail=tail, offset=fault.offset)
             return
-        self.fetched += 1
-        self._count(None)
-
-    def _keep(self, tail: RangeBytes, start: int) -> None:
-        """Decodes a footer and then stores it, so that every stored footer can be decoded."""
-        footer = tail.data[start - tail.offset :]
-        rows = decode_footer(footer, tail.size, tail.key, self.columns, self.lookup_columns)
         entry = self.writer.put(tail.key, tail.size, tail.etag, footer)
         self.guess.learn(len(footer))
         if self.on_footer is not None:
             self.on_footer(rows, entry)
-        now = time.monotonic()
-        if now - self.synced > _SYNC_SECONDS:
+        if time.monotonic() - self.synced > _SYNC_SECONDS:
             self.writer.sync()
-            self.synced = now
+            self.synced = time.monotonic()
+        self.fetched += 1
+        self._count(None)
 
     def _fault(self, job: _Job, fault: RangeFault) -> None:
         if fault.kind in _STOPPING:
             raise self.not_now(f"the harvest stopped at {job.path}", fault) from fault
         if fault.kind is FaultKind.WHOLE_OBJECT:
-            self._note_whole_file(job.path, fault)
+            # if the first files come whole, all others will; a file that failed before is no proof
+            if job.path not in self.writer.entries:
+                self.whole_files.add(job.path)
+            if not self.fetched and len(self.whole_files) >= min(_WHOLE_FILES, self.expected_files):
+                self.writer.sync()
+                raise whole_files(fault) from fault
         changed = fault.kind is FaultKind.CHANGED_OBJECT
         final = fault.kind in PERMANENT_KINDS and not changed
         length = job.tail.size - _start(job.tail) if changed and job.tail is not None else 0
@@ -226,15 +213,6 @@ class _Run:
         # a file that was not found is requested once more, after all others: the answer may be temporary
         tries = max(job.tries, self.policy.tries - 2) if final else job.tries
         self._bad(_Job(job.path, tries, length=length), failure)
-
-    def _note_whole_file(self, path: str, fault: RangeFault) -> None:
-        """Notes a file that came whole. If the first ones do, all others will; a file that failed before is no
-        proof."""
-        if path not in self.writer.entries:
-            self.whole_files.add(path)
-        if not self.fetched and len(self.whole_files) >= min(_WHOLE_FILES, self.expected_files):
-            self.writer.sync()
-            raise whole_files(fault) from fault
 
     def _bad(self, job: _Job, failure: _Failure, *, tail: RangeBytes | None = None, offset: int | None = None) -> None:
         if tail is not None and self.report_corrupt(job.path):
@@ -248,9 +226,9 @@ class _Run:
             self.failed[job.path] = failure
             size, etag = (None, None) if tail is None else (tail.total, tail.etag)
             self.writer.put_failure(job.path, failure.reason, file_size=size, etag=etag, offset=offset)
-        if len(self.failing_files) > self.policy.max_failed_share * self.policy.batch:
+        if len(self.failing_files) > _MAX_FAILED_FILES:
             count, tried = len(self.failing_files), len(self.recent)
-            problem = f"{count} files failed among the last {tried} tried, the last one with: {failure.reason}"
+            problem = f"{count} of the last {tried} index files failed, the last one with: {failure.reason}"
             raise self.source_fault(problem, failure.kind)
 
     def _count(self, failed: str | None) -> None:
@@ -258,7 +236,7 @@ class _Run:
         self.recent.append(failed)
         if failed is not None:
             self.failing_files[failed] += 1
-        if len(self.recent) > self.policy.batch:
+        if len(self.recent) > _RECENT_OUTCOMES:
             oldest = self.recent.popleft()
             if oldest is not None:
                 self.failing_files[oldest] -= 1
@@ -268,21 +246,22 @@ class _Run:
         self.writer.sync()
         return SourceRefuses(
             f"{problem}: {fault.kind.value}, {fault.detail}",
-            "Stored footers stay. Run it again after that time, or with --wait; it continues from there.",
+            "Harvested files are kept. Run the command again after that time, or with --wait; it continues from there.",
         )
 
     def source_fault(self, problem: str, kind: Kind) -> EnvironmentFault:
         self.writer.sync()
         return (SourceRefuses if kind is FaultKind.FORBIDDEN else EnvironmentFault)(
             f"the harvest stopped because {problem}",
-            "Check the source and the network. Stored footers stay; run it again, and it continues from there.",
+            "Check the source and the network, then run the command again: harvested files are kept, and it continues "
+            "from there.",
         )
 
 
 def harvest_crawl(
     crawl: str,
     index_files: Sequence[str],
-    transport: RangeReader,
+    transport: ManyReader,
     store: FooterStore,
     policy: HarvestPolicy | None = None,
     *,
@@ -300,7 +279,6 @@ def harvest_crawl(
     policy = policy or HarvestPolicy()
     started = time.monotonic()
     paths = list(dict.fromkeys(index_files))
-    notes = () if paths else (f"{crawl} has no columnar index",)
     with store.write(crawl) as writer:
         guess = FooterGuess(entry.footer_bytes + TRAILER_BYTES for entry in writer.entries.values() if not entry.failed)
         run = _Run(transport, writer, policy, guess, on_footer, columns, lookup_columns, report_corrupt)
@@ -321,26 +299,17 @@ def harvest_crawl(
             and any(failure.kind in ENVIRONMENT_KINDS for failure in run.failed.values())
         ):
             first = next(iter(run.failed.values()))
-            raise run.source_fault(f"none of {run.expected_files} files could be fetched: {first.reason}", first.kind)
+            problem = f"none of {run.expected_files} index files could be fetched, the first because of: {first.reason}"
+            raise run.source_fault(problem, first.kind)
         failed = {path: writer.entries[path].reason or "" for path in paths if writer.entries[path].failed}
     if run.unchecked:
         raise Incomplete(
-            f"{len(run.unchecked):,} of {len(paths):,} index files of {crawl} could not be checked: "
+            f"{len(run.unchecked):,} of {len(paths):,} index files of {crawl} could not be compared with the source: "
             f"{run.unchecked[0]} …",
-            "Those that could are as the source has them. To check the rest, run the same command again.",
+            "All other index files are up to date. To compare the rest, run the same command again.",
         )
-    return HarvestReport(
-        crawl,
-        len(paths),
-        run.fetched,
-        len(paths) - run.fetched - len(failed),
-        tuple(failed.items()),
-        run.requests,
-        run.bytes,
-        time.monotonic() - started,
-        run.guess.length,
-        notes,
-    )
+    reused = len(paths) - run.fetched - len(failed)
+    return HarvestReport(run.fetched, reused, tuple(failed.items()), time.monotonic() - started)
 
 
 def _changed(run: _Run, store: FooterStore, paths: Sequence[str]) -> set[str]:
@@ -349,11 +318,9 @@ def _changed(run: _Run, store: FooterStore, paths: Sequence[str]) -> set[str]:
     suspect_files: dict[str, FileVersion] = {}
     files = same_files(run.reader, store)
     ranges = (ByteRange(path, None, TRAILER_BYTES) for path in paths)
-    for outcome in run.reader.read_many(ranges, run.policy.concurrency):
-        run.requests += 1
+    for outcome in run.reader.read_many(ranges):
         if isinstance(outcome, RangeBytes):
             entry = run.writer.entries[outcome.key]
-            run.bytes += len(outcome.data)
             is_other_etag = is_changed_etag(outcome.etag, entry.etag)
             if outcome.total != entry.file_size or (is_other_etag and entry.etag is None):
                 changed.add(outcome.key)
@@ -365,7 +332,7 @@ def _changed(run: _Run, store: FooterStore, paths: Sequence[str]) -> set[str]:
             changed.add(outcome.key)
         else:
             run.unchecked.append(outcome.key)
-    unchanged, faults = files.find_unchanged(suspect_files, run.policy.concurrency)
+    unchanged, faults = files.find_unchanged(suspect_files)
     run.unchecked += faults
     return changed | (suspect_files.keys() - unchanged - faults.keys())
 

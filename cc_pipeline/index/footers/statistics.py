@@ -13,14 +13,11 @@ Rules, from ``parquet.thrift`` and the writers' known bugs:
 
 from __future__ import annotations
 
-import operator
 import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
-
-import numpy as np
 
 from cc_pipeline.commoncrawl.key_ranges import prefix_range
 from cc_pipeline.index.footers.walk_py import MAX_EXACT, MAX_EXACT_KNOWN, MIN_EXACT, MIN_EXACT_KNOWN
@@ -119,27 +116,12 @@ def read_statistics(kind: Kind, stored: StoredStatistics) -> StatisticsColumn:
     if kind == "bytes":
         if stored.physical != "BYTE_ARRAY" or stored.meaning not in _BYTEWISE:
             return no_statistics(len(stored.flags))
-        return _plain_bytes(stored) or _read_bytes(stored)
+        return _read_bytes(stored)
     factor = _factor(kind, stored.physical, stored.meaning)
     if factor is None:
         return no_statistics(len(stored.flags))
     width = 4 if stored.physical == "INT32" else 8
-    return _plain_integers(stored, width, factor) or _read_integers(stored, width, factor)
-
-
-def _plain_bytes(stored: StoredStatistics) -> StatisticsColumn | None:
-    """Interprets the usual case in one go: every row group has both bounds, in order."""
-    count = len(stored.flags)
-    low = [value for value in stored.new_min if value is not None]
-    high = [value for value in stored.new_max if value is not None]
-    if stored.order != 1 or not len(low) == len(high) == count or not all(map(operator.le, low, high)):
-        return None
-    if any(flags & (MIN_EXACT_KNOWN | MAX_EXACT_KNOWN) for flags in stored.flags):
-        cut_low = [None if not f & MIN_EXACT_KNOWN else not f & MIN_EXACT for f in stored.flags]
-        cut_high = [None if not f & MAX_EXACT_KNOWN else not f & MAX_EXACT for f in stored.flags]
-    else:
-        cut_low, cut_high = [None] * count, [None] * count
-    return StatisticsColumn(list(low), list(high), cut_low, cut_high, [STATISTICS] * count)
+    return _read_integers(stored, width, factor)
 
 
 def _read_bytes(stored: StoredStatistics) -> StatisticsColumn:
@@ -160,25 +142,6 @@ def _read_bytes(stored: StoredStatistics) -> StatisticsColumn:
             column.min_truncated[number] = low != stored.old_min[number]
             column.max_truncated[number] = high != stored.old_max[number]
     return column
-
-
-def _plain_integers(stored: StoredStatistics, width: int, factor: int) -> StatisticsColumn | None:
-    count = len(stored.flags)
-    sides = []
-    for values in (stored.new_min, stored.new_max):
-        if not count or None in values:
-            return None
-        encoded = [value for value in values if value is not None]
-        if set(map(len, encoded)) != {width}:
-            return None
-        sides.append(np.frombuffer(b"".join(encoded), dtype=f"<i{width}").astype(np.int64))
-    low, high = sides
-    if bool(np.any(low > high)):
-        return None
-    nothing: list[bool | None] = [None] * count
-    return StatisticsColumn(
-        (low // factor).tolist(), (-(-high // factor)).tolist(), nothing, [*nothing], [STATISTICS] * count
-    )
 
 
 def _read_integers(stored: StoredStatistics, width: int, factor: int) -> StatisticsColumn:

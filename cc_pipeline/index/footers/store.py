@@ -12,7 +12,6 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -87,7 +86,7 @@ class FooterStore:
     def crawl_folder(self, crawl: str) -> Path:
         """Returns the folder of a crawl's footers. Raises ``UserInputError`` for a name that leads out of the store."""
         if not crawl or crawl.startswith(".") or "/" in crawl or "\0" in crawl:
-            raise UserInputError(f"{crawl!r} is no name of a crawl")
+            raise UserInputError(f"{crawl!r} is not a valid name of a crawl")
         return self.folder / crawl
 
     def crawls(self) -> tuple[str, ...]:
@@ -137,13 +136,6 @@ class CrawlFooters:
         )
         return footer
 
-    def footers(self) -> Iterator[tuple[FooterEntry, bytes]]:
-        """Yields every harvested file with its footer, in the order they were stored."""
-        for path, place in sorted(self._places.items(), key=lambda item: (item[1].segment, item[1].offset)):
-            if not self.entries[path].failed:
-                del place
-                yield self.entries[path], self.footer(path)
-
     def _scan(self, number: int, segment: Path) -> int:
         """Reads the heads of a segment and returns the end of its last complete entry."""
         size = segment.stat().st_size
@@ -183,7 +175,8 @@ class FooterWriter(CrawlFooters):
             ) from error
         except LockTimeout as error:
             raise EnvironmentFault(
-                f"another process is harvesting {folder.name}", "Wait until it has finished, then run it again."
+                f"another process is harvesting {folder.name}",
+                "Wait until that process has finished, then run the command again.",
             ) from error
         with ExitStack() as cleanup:
             cleanup.push(self._lock_stack)
@@ -241,7 +234,7 @@ class FooterWriter(CrawlFooters):
         try:
             written = os.pwrite(self._file, data, self._end)
             if written != len(data):
-                raise OSError("the disk took only part of an entry")
+                raise OSError("the disk wrote only part of the footer")
         except OSError as error:
             os.ftruncate(self._file, self._end)
             raise EnvironmentFault(

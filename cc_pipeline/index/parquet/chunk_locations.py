@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES
 from cc_pipeline.errors import DataFault, DataKind
-from cc_pipeline.index.footers.decode import TRAILER_BYTES, ColumnChunk
+from cc_pipeline.index.footers.decode import TRAILER_BYTES, ColumnChunk, codec_number
 from cc_pipeline.index.parquet.decoding import ColumnLayout
 
 #: The column that every look-up searches.
 KEY = "url_surtkey"
 #: Row groups have up to two million rows; a much larger count is an error, since each value takes 8 to 12 bytes.
 MAX_ROWS = 1 << 24
-#: Names of ``CompressionCodec`` in its order; the catalog has names, a footer for pyarrow needs numbers.
-_CODEC_NAMES = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
 #: Names in a note, and letters of a name.
 _SHOWN_NAMES, _SHOWN_LETTERS = 5, 60
 #: With no other encoding than these, every data page uses the dictionary (the others are those of levels).
@@ -131,7 +129,7 @@ def check_column(
     offset, size = span
     if is_unreadable:
         raise DataFault(DataKind.UNSUPPORTED, file.path, offset, f"column {name} is encrypted or in another file")
-    if name not in file.columns or codec not in _CODEC_NAMES:
+    if name not in file.columns or codec_number(codec) < 0:
         raise DataFault(DataKind.UNSUPPORTED, file.path, offset, f"column {name} with codec {codec} cannot be read")
     end = file.size - file.footer_bytes - TRAILER_BYTES
     if not 4 <= offset <= offset + size <= end:
@@ -139,7 +137,7 @@ def check_column(
             DataKind.MALFORMED, file.path, offset, f"column {name} claims {size} bytes outside the file's data"
         )
     physical, repetition, meaning = file.columns[name]
-    layout = ColumnLayout(name, physical, repetition, _CODEC_NAMES.index(codec))
+    layout = ColumnLayout(name, physical, repetition, codec_number(codec))
     only = "PLAIN_DICTIONARY" in encodings and _DICTIONARY_ONLY.issuperset(encodings)
     return ColumnLocation(layout, meaning, offset, size, _inside(offset_index, end), _inside(column_index, end), only)
 

@@ -30,11 +30,6 @@ def max_requests(place: RowGroupLocation, columns: Sequence[ColumnLocation]) -> 
     return 2 * len(large) + splits + 1 + 2 * len(coalesce(indexes))
 
 
-def index_bytes(column: ColumnLocation, rows: int) -> int:
-    """Returns the bytes of the page indexes that a look-up reads of one column."""
-    return sum(piece.length for piece in index_pieces("", column, rows))
-
-
 def likely_bytes(place: RowGroupLocation, columns: Sequence[ColumnLocation]) -> int:
     """Returns the likely bytes: two pages and the index of a column with a page index, else the whole column; with the
     gaps between them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -169,18 +170,12 @@ def _longest_value(column: ColumnLayout, claims: PageClaims, source: str, offset
     if dictionary is None or not _is_large(claims):
         return claims.delta
     # the entries of a dictionary are stored like the values of a page of a required column
+    details = _encode_struct((1, _INT32_TYPE, dictionary.entries), *((field, _INT32_TYPE, 0) for field in (2, 3, 4)))
     header = _encode_struct(
-        (1, _INT32_TYPE, _encode_zigzag(0)),
-        (2, _INT32_TYPE, _encode_zigzag(dictionary.plain)),
-        (3, _INT32_TYPE, _encode_zigzag(len(dictionary.stored))),
-        (
-            5,
-            _STRUCT_TYPE,
-            _encode_struct(
-                (1, _INT32_TYPE, _encode_zigzag(dictionary.entries)),
-                *((field, _INT32_TYPE, _encode_zigzag(0)) for field in (2, 3, 4)),
-            ),
-        ),
+        (1, _INT32_TYPE, 0),
+        (2, _INT32_TYPE, dictionary.plain),
+        (3, _INT32_TYPE, len(dictionary.stored)),
+        (5, _STRUCT_TYPE, details),
     )
     entries = ColumnLayout(column.name, column.physical, "required", column.codec)
     file = _as_file(entries, header + dictionary.stored, dictionary.entries, source, offset)
@@ -233,40 +228,51 @@ def _footer(column: ColumnLayout, size: int, rows: int, source: str, offset: int
             DataKind.UNSUPPORTED, source, offset, f"column {column.name} has the unknown type {column.physical}"
         )
     number = PHYSICAL_TYPES.index(physical)
-    root = _encode_struct((4, _BINARY_TYPE, _encode_bytes(b"r")), (5, _INT32_TYPE, _encode_zigzag(1)))
-    length = [(2, _INT32_TYPE, _encode_zigzag(int(width.rstrip(")") or 0)))] if physical == _FIXED else []
-    repetition = _encode_zigzag(_REPETITIONS[column.repetition])
-    leaf = _encode_struct(
-        (1, _INT32_TYPE, _encode_zigzag(number)),
-        *length,
-        (3, _INT32_TYPE, repetition),
-        (4, _BINARY_TYPE, _encode_bytes(b"c")),
-    )
+    root = _encode_struct((4, _BINARY_TYPE, b"r"), (5, _INT32_TYPE, 1))
+    length = [(2, _INT32_TYPE, int(width.rstrip(")") or 0))] if physical == _FIXED else []
+    repetition = _REPETITIONS[column.repetition]
+    leaf = _encode_struct((1, _INT32_TYPE, number), *length, (3, _INT32_TYPE, repetition), (4, _BINARY_TYPE, b"c"))
     chunk = _encode_struct(
-        (1, _INT32_TYPE, _encode_zigzag(number)),
-        (2, _LIST_TYPE, _encode_list(_INT32_TYPE, [_encode_zigzag(0)])),
-        (3, _LIST_TYPE, _encode_list(_BINARY_TYPE, [_encode_bytes(b"c")])),
-        (4, _INT32_TYPE, _encode_zigzag(column.codec)),
-        (5, _INT64_TYPE, _encode_zigzag(rows)),
-        (6, _INT64_TYPE, _encode_zigzag(size)),
-        (7, _INT64_TYPE, _encode_zigzag(size)),
-        (9, _INT64_TYPE, _encode_zigzag(len(_MAGIC))),
+        (1, _INT32_TYPE, number),
+        (2, _LIST_TYPE, (_INT32_TYPE, [0])),
+        (3, _LIST_TYPE, (_BINARY_TYPE, [b"c"])),
+        (4, _INT32_TYPE, column.codec),
+        (5, _INT64_TYPE, rows),
+        (6, _INT64_TYPE, size),
+        (7, _INT64_TYPE, size),
+        (9, _INT64_TYPE, len(_MAGIC)),
     )
-    group = _encode_struct(
-        (
-            1,
-            _LIST_TYPE,
-            _encode_list(_STRUCT_TYPE, [_encode_struct((2, _INT64_TYPE, _encode_zigzag(0)), (3, _STRUCT_TYPE, chunk))]),
-        ),
-        (2, _INT64_TYPE, _encode_zigzag(size)),
-        (3, _INT64_TYPE, _encode_zigzag(rows)),
-    )
+    chunks = [_encode_struct((2, _INT64_TYPE, 0), (3, _STRUCT_TYPE, chunk))]
+    group = _encode_struct((1, _LIST_TYPE, (_STRUCT_TYPE, chunks)), (2, _INT64_TYPE, size), (3, _INT64_TYPE, rows))
     return _encode_struct(
-        (1, _INT32_TYPE, _encode_zigzag(1)),
-        (2, _LIST_TYPE, _encode_list(_STRUCT_TYPE, [root, leaf])),
-        (3, _INT64_TYPE, _encode_zigzag(rows)),
-        (4, _LIST_TYPE, _encode_list(_STRUCT_TYPE, [group])),
+        (1, _INT32_TYPE, 1),
+        (2, _LIST_TYPE, (_STRUCT_TYPE, [root, leaf])),
+        (3, _INT64_TYPE, rows),
+        (4, _LIST_TYPE, (_STRUCT_TYPE, [group])),
     )
+
+
+def _encode_struct(*fields: tuple[int, int, Any]) -> bytes:
+    """Returns a structure of fields (number, type, value) in Thrift's compact protocol."""
+    out = bytearray()
+    last = 0
+    for number, kind, value in fields:
+        out.append((number - last) << 4 | kind)
+        out += _encode(kind, value)
+        last = number
+    return bytes(out) + b"\0"
+
+
+def _encode(kind: int, value: Any) -> bytes:
+    """Returns a value: a number that is not negative, bytes, a list (type and elements), or an encoded structure."""
+    if kind in (_INT32_TYPE, _INT64_TYPE):
+        return _encode_varint(value << 1)
+    if kind == _BINARY_TYPE:
+        return _encode_varint(len(value)) + bytes(value)
+    if kind == _LIST_TYPE:
+        element_kind, elements = value
+        return bytes([len(elements) << 4 | element_kind]) + b"".join(_encode(element_kind, item) for item in elements)
+    return bytes(value)
 
 
 def _encode_varint(value: int) -> bytes:
@@ -276,25 +282,3 @@ def _encode_varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
-
-
-def _encode_zigzag(value: int) -> bytes:
-    return _encode_varint(value << 1)
-
-
-def _encode_bytes(value: bytes) -> bytes:
-    return _encode_varint(len(value)) + value
-
-
-def _encode_list(kind: int, elements: Sequence[bytes]) -> bytes:
-    return bytes([len(elements) << 4 | kind]) + b"".join(elements)
-
-
-def _encode_struct(*fields: tuple[int, int, bytes]) -> bytes:
-    out = bytearray()
-    last = 0
-    for number, kind, content in fields:
-        out.append((number - last) << 4 | kind)
-        out += content
-        last = number
-    return bytes(out) + b"\0"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeGuard
+from typing import NamedTuple, Protocol
 
-from cc_pipeline.atomic import write_whole
-from cc_pipeline.errors import CcPipelineError, DataFault
-from cc_pipeline.transport.faults import FaultKind, RangeDataFault
+from cc_pipeline.errors import DataFault
+from cc_pipeline.index.answer_cache import AnswerCache
+from cc_pipeline.transport.faults import FaultKind, RangeDataFault, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: Unneeded bytes that are read to save a request. The public mirror gets at most ten requests a second
@@ -36,7 +34,7 @@ class Piece(NamedTuple):
 class ManyReader(Protocol):
     """The part of ``Transport`` that this module needs: answers or faults as they complete."""
 
-    def read_many(self, requests: Iterable[ByteRange]) -> Iterator[RangeBytes | CcPipelineError]: ...
+    def read_many(self, requests: Iterable[ByteRange]) -> Iterator[RangeBytes | RangeFault]: ...
 
 
 @dataclass(slots=True)
@@ -81,7 +79,9 @@ def fetch_pieces(
     retry_pieces: list[Piece] = []
     for answer in reader.read_many(ranges):
         if not isinstance(answer, RangeBytes):
-            if missing_pieces is None or not _is_of_the_object(answer):
+            # an object that comes whole may be a property of the source
+            is_of_object = isinstance(answer, RangeDataFault) and answer.kind is not FaultKind.WHOLE_OBJECT
+            if missing_pieces is None or not is_of_object:
                 raise answer
             run = answer.tag
             assert isinstance(run, list)
@@ -108,15 +108,9 @@ def fetch_pieces(
     return data_by_piece
 
 
-def _is_of_the_object(fault: CcPipelineError) -> TypeGuard[RangeDataFault]:
-    """Whether a fault concerns only this object; an object that comes whole may be a property of the source."""
-    return isinstance(fault, RangeDataFault) and fault.kind is not FaultKind.WHOLE_OBJECT
-
-
-def coalesce(pieces: Iterable[Piece], gap: int | None = None, span: int = SPAN) -> list[list[Piece]]:
-    """Groups pieces into runs for one request each: at most ``gap`` bytes (``GAP``) apart, and at most ``span`` bytes
-    long unless a single piece is longer."""
-    gap = GAP if gap is None else gap
+def coalesce(pieces: Iterable[Piece]) -> list[list[Piece]]:
+    """Groups pieces into runs for one request each: at most ``GAP`` bytes apart, and at most ``SPAN`` bytes long unless
+    a single piece is longer."""
     runs: list[list[Piece]] = []
     end = 0
     for piece in sorted(set(pieces)):
@@ -125,8 +119,8 @@ def coalesce(pieces: Iterable[Piece], gap: int | None = None, span: int = SPAN) 
         if (
             last is not None
             and last[0].key == piece.key
-            and piece.offset - end <= gap
-            and max(end, piece_end) - last[0].offset <= span
+            and piece.offset - end <= GAP
+            and max(end, piece_end) - last[0].offset <= SPAN
         ):
             last.append(piece)
             end = max(end, piece_end)
@@ -148,12 +142,12 @@ _MEMORY = 64 << 20
 class PageIndexes:
     """A cache of page indexes, in memory and in ``folder``. A second look-up in a row group need not request them.
 
-    ``folder`` may be deleted at any time. If it cannot be written, only memory is used. Entries have checksums. Page
-    indexes of a file without an ETag are not stored on disk, because a replaced file could not be detected.
+    ``folder`` is that of an ``AnswerCache``. Page indexes of a file without an ETag are not stored on disk, because a
+    replaced file could not be detected.
     """
 
     def __init__(self, folder: Path | None = None, memory: int = _MEMORY) -> None:
-        self._folder = folder
+        self._stored = None if folder is None else AnswerCache(folder)
         self._memory = memory
         self._pieces: dict[tuple[Piece, str | None], bytes] = {}
         self._cached_bytes = 0
@@ -164,7 +158,9 @@ class PageIndexes:
         data_by_piece = {}
         for piece in pieces:
             etag = etags.get(piece.key)
-            data = self._pieces.get((piece, etag)) or self._stored(piece, etag)
+            data = self._pieces.get((piece, etag))
+            if data is None and self._stored is not None and etag is not None:
+                data = self._stored.find_bytes(_name(piece, etag))
             if data is not None:
                 data_by_piece[piece] = data
                 self._hold(piece, etag, data)
@@ -175,16 +171,16 @@ class PageIndexes:
         with self._lock:
             for piece, etag in [cached for cached in self._pieces if cached[0].key == path]:
                 self._cached_bytes -= len(self._pieces.pop((piece, etag)))
-                stored = self._path(piece, etag)
-                if stored is not None:
-                    stored.unlink(missing_ok=True)
+                if self._stored is not None and etag is not None:
+                    self._stored.drop(_name(piece, etag))
 
     def keep(self, data_by_piece: Mapping[Piece, bytes], etags: Mapping[str, str | None]) -> None:
         """Caches pieces that were read."""
         for piece, data in data_by_piece.items():
             etag = etags.get(piece.key)
             self._hold(piece, etag, data)
-            self._store(piece, etag, data)
+            if self._stored is not None and etag is not None:
+                self._stored.keep_bytes(_name(piece, etag), data)
 
     def _hold(self, piece: Piece, etag: str | None, data: bytes) -> None:
         with self._lock:
@@ -194,23 +190,6 @@ class PageIndexes:
             while self._cached_bytes > self._memory:
                 self._cached_bytes -= len(self._pieces.pop(next(iter(self._pieces))))
 
-    def _path(self, piece: Piece, etag: str | None) -> Path | None:
-        if self._folder is None or etag is None:
-            return None
-        name = hashlib.sha256(f"{piece.key}\n{etag}\n{piece.offset}\n{piece.length}".encode()).hexdigest()
-        return self._folder / name[:2] / name[2:40]
 
-    def _stored(self, piece: Piece, etag: str | None) -> bytes | None:
-        path = self._path(piece, etag)
-        try:
-            raw = path.read_bytes() if path is not None else b""
-        except OSError:
-            return None
-        data = raw[32:]
-        return data if len(data) == piece.length and hashlib.sha256(data).digest() == raw[:32] else None
-
-    def _store(self, piece: Piece, etag: str | None, data: bytes) -> None:
-        path = self._path(piece, etag)
-        if path is not None:
-            with suppress(OSError):
-                write_whole(path, hashlib.sha256(data).digest() + data)
+def _name(piece: Piece, etag: str) -> str:
+    return f"{piece.key}\n{etag}\n{piece.offset}\n{piece.length}"

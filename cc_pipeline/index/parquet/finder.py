@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
@@ -29,6 +28,9 @@ from cc_pipeline.index.parquet.chunk_locations import (
 )
 from cc_pipeline.index.parquet.fetch import Cost
 from cc_pipeline.transport.ranges import RangeBytes
+
+if TYPE_CHECKING:
+    from cc_pipeline.index.catalog.catalog import Catalog
 
 #: Enough for the footer of nearly every index file.
 _SUFFIX = 128 << 10
@@ -152,19 +154,7 @@ def decoded_file(path: str, tail: bytes, size: int, etag: str | None) -> tuple[I
     return IndexFile(crawl or "", subset or "", path, size, etag, rows.footer_bytes, flat, unread), rows.row_groups
 
 
-_ADVICE = "Harvest the crawl (the row_groups asset), then look up again"
-
-
-class CatalogTables(Protocol):
-    """The part of an open ``catalog.Catalog`` that is needed here."""
-
-    def row_groups_for(self, crawls: str, subsets: Sequence[str], ranges: Sequence[KeyRange]) -> pa.Table: ...
-
-    def column_chunks(self, row_groups: pa.Table, columns: Sequence[str] | None = None) -> pa.Table: ...
-
-    def index_files(self, crawl: str | None = None) -> pa.Table: ...
-
-    def coverage(self, crawl: str | None = None) -> pa.Table: ...
+_ADVICE = "Harvest the crawl (cc-pipeline index harvest, or the asset row_groups), then run it again"
 
 
 class CatalogFinder:
@@ -173,7 +163,7 @@ class CatalogFinder:
     ``footers`` has the harvested footers; without it, or for a missing file, the footer is requested.
     """
 
-    def __init__(self, catalog: CatalogTables, reader: SuffixReader, footers: FooterStore | None = None) -> None:
+    def __init__(self, catalog: Catalog, reader: SuffixReader, footers: FooterStore | None = None) -> None:
         self._catalog = catalog
         self._crawl_footers = lru_cache(maxsize=8)(lambda crawl: None if footers is None else footers.read(crawl))
         self._footers = Footers(reader, stored=self._stored)

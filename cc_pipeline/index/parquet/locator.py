@@ -22,14 +22,14 @@ from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, common_ranges
 from cc_pipeline.commoncrawl.paths import todays_keys
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
-from cc_pipeline.index.archive_rows import holds_arc
 from cc_pipeline.index.gaps import subset_flags
 from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult, RangesOf, TargetRouter, surt_ranges
 from cc_pipeline.index.parquet.chunk_locations import KEY, RowGroupLocation, requested_columns, unread_notes
-from cc_pipeline.index.parquet.cost_estimate import index_bytes, likely_bytes, max_requests
+from cc_pipeline.index.parquet.cost_estimate import index_pieces, likely_bytes, max_requests
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
 from cc_pipeline.index.parquet.finder import RowGroupFinder
 from cc_pipeline.index.parquet.read import RowGroupQuery, RowGroupRows, Rows, read_rows
+from cc_pipeline.index.shards import holds_arc
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 #: Faults of an object that is not the expected one: its ETag or its length differs.
@@ -201,7 +201,8 @@ class ParquetLocator:
             names = requested_columns(self.columns, place.file)
             columns = [place.columns[name] for name in names if name in place.columns]
             requests += max_requests(place, columns)
-            size += sum(column.size + index_bytes(column, place.rows) + GAP for column in columns)
+            indexes = [piece for column in columns for piece in index_pieces(place.file.path, column, place.rows)]
+            size += sum(column.size + GAP for column in columns) + sum(piece.length for piece in indexes)
             likely += likely_bytes(place, columns)
         files = len({place.file.path for place in places})
         return LookupEstimate(files, len(places), requests, size, self._finder.gaps(crawl, subsets), likely)
@@ -289,15 +290,15 @@ class ParquetLocator:
                         raise EnvironmentFault(
                             f"{rows:,} rows of row group {number} of {path} are in one mirror's file and not in "
                             "another's",
-                            "Look up again: the mirror with the bad file is used last.",
+                            "Run the look-up again: the mirror with the bad file is used last.",
                         )
                 return
             except DataFault as fault:
                 if fault.kind in _CHANGED_FILE_KINDS:
                     file = next(query.place.file for query in queries if query.place.file.path == fault.source)
                     raise EnvironmentFault(
-                        f"{fault.source} is not the file any more whose footer was harvested: {fault.reason}",
-                        "It was published again, or this home does not have its footer. Harvest it again: "
+                        f"{fault.source} differs from the file whose footer was harvested: {fault.reason}",
+                        "The file was published again, or this home does not have its footer. Harvest it again: "
                         f"cc-pipeline index harvest --crawl {file.crawl}{subset_flags([file.subset])} --refresh",
                     ) from fault
                 # the range was read, but its content is wrong: another place may have it right

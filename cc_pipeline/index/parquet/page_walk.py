@@ -43,7 +43,7 @@ class DictionaryPage:
     entries: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PageClaims:
     """The claims of a chunk's pages together: ``values``, and ``plain``, the inflated bytes of its data pages.
 
@@ -51,12 +51,12 @@ class PageClaims:
     with delta-encoded values (0: there is none). ``dictionary_end`` is the position, in all pieces joined, at which the
     pages with a dictionary end; ``None`` if other pages come between them, which writers never do."""
 
-    values: int
-    plain: int
-    numbered: int
-    delta: int
-    dictionary: DictionaryPage | None
-    dictionary_end: int | None
+    values: int = 0
+    plain: int = 0
+    numbered: int = 0
+    delta: int = 0
+    dictionary: DictionaryPage | None = None
+    dictionary_end: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,56 @@ def walk_pages(pieces: Sequence[tuple[int, bytes]], *, source: str) -> PageClaim
     Raises ``DataFault`` with ``source`` and the offset of the page: ``MALFORMED`` if headers do not lead exactly to a
     piece's end or contradict each other, ``TOO_LARGE`` for more than the bounds of this module.
     """
-    walk = _Walk(source)
+    claims = PageClaims()
+    pages = header_bytes = joined = 0
+    has_left_dictionary = False
     for offset, data in pieces:
-        walk.piece(offset, data)
-    return PageClaims(walk.values, walk.plain, walk.numbered, walk.delta, walk.dictionary, walk.dictionary_end)
+        reader = CompactReader(data)
+        while reader.pos < len(data):
+            start = reader.pos
+            page = _read_header(reader, source, offset)
+            header_bytes += reader.pos - start
+            body, end = reader.pos, reader.pos + page.stored
+            if end > len(data):
+                reason = f"a page of {page.stored} bytes ends outside its column chunk"
+                raise DataFault(DataKind.MALFORMED, source, offset + start, reason)
+            reader.pos = end
+            if page.kind == _DICTIONARY:
+                claims.dictionary = _dictionary(page, data[body:end], pages, source, offset + start)
+            elif page.kind in _DETAILS:
+                _add_data_page(claims, page, source, offset + start)
+                if page.encoding not in _DICTIONARY_ENCODINGS:
+                    has_left_dictionary = True
+                else:
+                    claims.dictionary_end = None if has_left_dictionary else joined + end
+            pages += 1
+            if pages > MAX_PAGES or header_bytes > MAX_HEADERS_BYTES:
+                reason = f"a column chunk has more than {MAX_PAGES} pages, or {MAX_HEADERS_BYTES} bytes of page headers"
+                raise DataFault(DataKind.TOO_LARGE, source, offset + start, reason)
+        joined += len(data)
+    return claims
+
+
+def _dictionary(page: _Page, stored: bytes, pages_before: int, source: str, position: int) -> DictionaryPage:
+    if pages_before:
+        raise DataFault(DataKind.MALFORMED, source, position, "a dictionary page is not the first page")
+    if page.values > page.plain:
+        reason = f"a dictionary of {page.plain} bytes claims {page.values} entries"
+        raise DataFault(DataKind.MALFORMED, source, position, reason)
+    return DictionaryPage(stored, page.plain, page.values)
+
+
+def _add_data_page(claims: PageClaims, page: _Page, source: str, position: int) -> None:
+    claims.values += page.values
+    claims.plain += page.plain
+    if page.encoding in _DICTIONARY_ENCODINGS:
+        if claims.dictionary is None:
+            raise DataFault(
+                DataKind.MALFORMED, source, position, "a page needs a dictionary, but the column chunk has none"
+            )
+        claims.numbered += page.values
+    elif page.encoding == _DELTA_BYTE_ARRAY:
+        claims.delta = max(claims.delta, page.plain)
 
 
 def is_numbered(page: bytes, *, source: str, offset: int) -> bool:
@@ -92,76 +138,8 @@ def is_numbered(page: bytes, *, source: str, offset: int) -> bool:
     """
     header = _read_header(CompactReader(page), source, offset)
     if header.kind not in (_DATA, _DATA_V2):
-        raise DataFault(DataKind.MALFORMED, source, offset, "a page is no data page")
+        raise DataFault(DataKind.MALFORMED, source, offset, "a page has another type than a data page")
     return header.encoding in _DICTIONARY_ENCODINGS
-
-
-class _Walk:
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self.pages = self.headers = self.values = self.plain = self.numbered = self.delta = 0
-        self.dictionary: DictionaryPage | None = None
-        self.dictionary_end: int | None = 0
-        self.joined = 0
-        self.has_left_dictionary = False
-
-    def piece(self, offset: int, data: bytes) -> None:
-        reader = CompactReader(data)
-        while reader.pos < len(data):
-            start = reader.pos
-            page = _read_header(reader, self.source, offset)
-            self.headers += reader.pos - start
-            if page.stored > len(data) - reader.pos:
-                raise self._fault(
-                    offset + start, f"a page of {page.stored} bytes, {page.plain} inflated, cannot be there"
-                )
-            body = reader.pos
-            reader.pos += page.stored
-            if page.kind == _DICTIONARY:
-                self._take_dictionary(page, data[body : reader.pos], offset + start)
-            elif page.kind in _DETAILS:
-                self._take_data(page, offset + start)
-                self._follow(page, self.joined + reader.pos)
-            self._count(offset + start)
-        self.joined += len(data)
-
-    def _follow(self, page: _Page, end: int) -> None:
-        if page.encoding not in _DICTIONARY_ENCODINGS:
-            self.has_left_dictionary = True
-        elif self.has_left_dictionary:
-            self.dictionary_end = None
-        else:
-            self.dictionary_end = end
-
-    def _count(self, position: int) -> None:
-        self.pages += 1
-        if self.pages > MAX_PAGES or self.headers > MAX_HEADERS_BYTES:
-            raise DataFault(
-                DataKind.TOO_LARGE,
-                self.source,
-                position,
-                f"a column chunk has more than {MAX_PAGES} pages, or {MAX_HEADERS_BYTES} bytes of page headers",
-            )
-
-    def _take_dictionary(self, page: _Page, stored: bytes, position: int) -> None:
-        if self.pages:
-            raise self._fault(position, "a dictionary page is not the first page")
-        if page.values > page.plain:
-            raise self._fault(position, f"a dictionary of {page.plain} bytes claims {page.values} entries")
-        self.dictionary = DictionaryPage(stored, page.plain, page.values)
-
-    def _take_data(self, page: _Page, position: int) -> None:
-        self.values += page.values
-        self.plain += page.plain
-        if page.encoding in _DICTIONARY_ENCODINGS:
-            if self.dictionary is None:
-                raise self._fault(position, "a page needs a dictionary that is not there")
-            self.numbered += page.values
-        elif page.encoding == _DELTA_BYTE_ARRAY:
-            self.delta = max(self.delta, page.plain)
-
-    def _fault(self, position: int, reason: str) -> DataFault:
-        return DataFault(DataKind.MALFORMED, self.source, position, reason)
 
 
 def _read_header(reader: CompactReader, source: str, offset: int) -> _Page:
@@ -177,7 +155,10 @@ def _read_header(reader: CompactReader, source: str, offset: int) -> _Page:
     kind, plain, stored = (_number(header.get(field)) for field in (1, 2, 3))
     if plain < 0 or stored < 0:
         raise DataFault(
-            DataKind.MALFORMED, source, offset + start, f"a page of {stored} bytes, {plain} inflated, cannot be there"
+            DataKind.MALFORMED,
+            source,
+            offset + start,
+            f"a page header has impossible sizes: {stored} bytes, {plain} inflated",
         )
     if plain > MAX_PAGE_BYTES:
         raise DataFault(
@@ -189,7 +170,7 @@ def _read_header(reader: CompactReader, source: str, offset: int) -> _Page:
     details = header.get(place)
     values = _number(details.get(1)) if isinstance(details, dict) else -1
     if values < 0 or not isinstance(details, dict):
-        raise DataFault(DataKind.MALFORMED, source, offset + start, "a page does not say how many values it has")
+        raise DataFault(DataKind.MALFORMED, source, offset + start, "a page header lacks the number of values")
     return _Page(kind, plain, stored, values, _number(details.get(encoding)))
 
 

@@ -68,7 +68,7 @@ def read_offset_index(data: bytes, rows: int, first: int, end: int, source: str,
     place = first
     for location in locations:
         if not isinstance(location, dict):
-            raise DataFault(DataKind.MALFORMED, source, index_offset, "an offset index is no list of page locations")
+            raise DataFault(DataKind.MALFORMED, source, index_offset, "an offset index is not a list of page locations")
         offset, size, row = (location.get(number) for number in (1, 2, 3))
         if not (isinstance(offset, int) and isinstance(size, int) and isinstance(row, int)):
             raise DataFault(DataKind.MALFORMED, source, index_offset, "a page location lacks its offset, size or row")
@@ -128,7 +128,7 @@ def index_lists(
             DataKind.MALFORMED,
             source,
             index_offset,
-            f"a column index has bounds of {len(low)} pages, the offset index {pages} pages",
+            f"a column index has bounds of {len(low)} pages, but the offset index has {pages} pages",
         )
     return empty, low, high, nulls if isinstance(nulls, list) and len(nulls) == pages else None
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, range_set
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.parquet.chunk_locations import KEY, MAX_ROWS, ColumnLocation, RowGroupLocation
 from cc_pipeline.index.parquet.decoding import decode_batches, decode_pages
@@ -35,16 +36,25 @@ _MAX_COMPARED_RANGES = 24
 
 def rows_in_ranges(keys: pa.Array, ranges: Sequence[KeyRange]) -> npt.NDArray[np.int64]:
     """Returns the positions, ascending, of the binary ``keys`` that lie in one of ``ranges``; nulls lie in none."""
-    merged = _near(keys, range_set(ranges))
+    merged: Sequence[KeyRange]
+    merged = requested_ranges = range_set(ranges)
+    if len(requested_ranges) > _MAX_COMPARED_RANGES:
+        bounds = pc.min_max(keys)
+        merged = requested_ranges.near(bounds["min"].as_py(), bounds["max"].as_py())
     if not len(keys) or not merged:
         return np.empty(0, dtype=np.int64)
-    if len(merged) <= len(keys) // _MAX_COMPARED_RANGES and keys.null_count == 0 and _sorted(keys):
-        spans = [(_lower(keys, key_range.start), _lower(keys, key_range.end)) for key_range in merged]
+    has_many_keys = len(merged) <= len(keys) // _MAX_COMPARED_RANGES and keys.null_count == 0
+    if has_many_keys and pc.all(pc.less_equal(keys[:-1], keys[1:])).as_py():
+        find = partial(bisect_left, keys, key=lambda scalar: scalar.as_py())
+        spans = [(find(near.start), len(keys) if near.end is None else find(near.end)) for near in merged]
         return np.concatenate([np.arange(first, end, dtype=np.int64) for first, end in spans])
     if len(merged) <= _MAX_COMPARED_RANGES:
         mask = np.zeros(len(keys), dtype=bool)
         for key_range in merged:
-            mask |= _mask(keys, key_range)
+            inside = pc.greater_equal(keys, pa.scalar(key_range.start, pa.binary()))
+            if key_range.end is not None:
+                inside = pc.and_(inside, pc.less(keys, pa.scalar(key_range.end, pa.binary())))
+            mask |= pc.fill_null(inside, False).to_numpy(zero_copy_only=False)
         return np.flatnonzero(mask)
     starts = [key_range.start for key_range in merged]
     ends = [key_range.end for key_range in merged]
@@ -56,30 +66,6 @@ def rows_in_ranges(keys: pa.Array, ranges: Sequence[KeyRange]) -> npt.NDArray[np
             if place >= 0 and (end is None or key < end):
                 positions.append(position)
     return np.asarray(positions, dtype=np.int64)
-
-
-def _near(keys: pa.Array, ranges: RangeSet) -> Sequence[KeyRange]:
-    """Returns the ranges that can hold one of ``keys``."""
-    if len(ranges) <= _MAX_COMPARED_RANGES:
-        return ranges
-    bounds = pc.min_max(keys)
-    return ranges.near(bounds["min"].as_py(), bounds["max"].as_py())
-
-
-def _sorted(keys: pa.Array) -> bool:
-    return bool(pc.all(pc.less_equal(keys[:-1], keys[1:])).as_py()) if len(keys) > 1 else True
-
-
-def _lower(keys: pa.Array, key: bytes | None) -> int:
-    return len(keys) if key is None else bisect_left(keys, key, key=lambda scalar: scalar.as_py())
-
-
-def _mask(keys: pa.Array, key_range: KeyRange) -> npt.NDArray[np.bool_]:
-    inside = pc.greater_equal(keys, pa.scalar(key_range.start, pa.binary()))
-    if key_range.end is not None:
-        inside = pc.and_(inside, pc.less(keys, pa.scalar(key_range.end, pa.binary())))
-    mask: npt.NDArray[np.bool_] = pc.fill_null(inside, False).to_numpy(zero_copy_only=False)
-    return mask
 
 
 Rows = npt.NDArray[np.int64]
@@ -354,7 +340,7 @@ def _check_bounds(place: RowGroupLocation, part: _Selection, keys: pa.Array) -> 
                 DataKind.MALFORMED,
                 place.file.path,
                 part.pages.offsets[page],
-                f"page {page} has keys outside its bounds",
+                f"page {page} has keys outside the bounds in its column index",
             )
         start += count
 

@@ -251,7 +251,7 @@ class Cluster:
             if lines_end > first and (first or start == low):
                 break
             if end - start > _LONGEST_LINE:
-                raise DataFault(DataKind.MALFORMED, self.key, start, "no line ends here")
+                raise DataFault(DataKind.MALFORMED, self.key, start, "a line is too long, or has no end")
             start, end = max(low, start - 2 * (end - start)), min(high, end + 2 * (end - start))
         lines = data[first:lines_end]
         last = lines[lines.rfind(b"\n", 0, -1) + 1 :]
@@ -281,9 +281,7 @@ class Cluster:
 
     def _check_order(self, previous_key: bytes, next_key: bytes, position: int) -> None:
         if next_key < previous_key:
-            raise DataFault(
-                DataKind.MALFORMED, self.key, position, f"line of {next_key!r} follows that of {previous_key!r}"
-            )
+            raise DataFault(DataKind.MALFORMED, self.key, position, f"unsorted: {next_key!r} follows {previous_key!r}")
 
     def _read_onward(self, offset: int) -> Iterator[list[Member]]:
         """Yields the members from ``offset`` on, as they are read; their keys never fall."""

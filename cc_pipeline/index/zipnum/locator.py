@@ -22,12 +22,12 @@ from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, merge_ranges
 from cc_pipeline.commoncrawl.paths import cluster_key, todays_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
-from cc_pipeline.index.archive_rows import is_arc
 from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult, TargetRouter, surt_ranges
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
+from cc_pipeline.index.shards import is_arc
 from cc_pipeline.index.zipnum.cluster import Cluster, Member, line_key
 
 _TEXTS = {
@@ -177,7 +177,7 @@ class _Unread:
             return ()
         unshown_count = self.line_count - len(self.lines)
         line_list = "; ".join([*self.lines, *([f"{unshown_count:,} more"] if unshown_count else [])])
-        return (f"{self.line_count:,} lines of the index name no record and are left out: {line_list}",)
+        return (f"{self.line_count:,} lines of the index do not name a record and are left out: {line_list}",)
 
     def gaps(self, crawl: str, subsets: Sequence[str]) -> IndexGaps | None:
         unread = len(self.members)
@@ -185,7 +185,7 @@ class _Unread:
             return None
         by_subset = tuple((subset, unread, self.requested) for subset in subsets)
         return IndexGaps(
-            crawl, self.requested, unread, by_subset, tuple(self.members[:_MAX_KEPT]), "members of the URL index"
+            crawl, self.requested, unread, by_subset, tuple(self.members[:_MAX_KEPT]), "blocks of the URL index"
         )
 
 
@@ -356,7 +356,7 @@ def _drop_bad_lines(
     if not records:
         raise DataFault(DataKind.MALFORMED, piece.key, piece.offset, "no line of a member is a record")
     for line, key in bad_lines:
-        reason = f"the line {line[:100]!r}, behind {key[:200]!r}, is no record"
+        reason = f"the line {line[:100]!r}, behind {key[:200]!r}, does not describe a record"
         unread.add_line(DataFault(DataKind.MALFORMED, piece.key, piece.offset, reason))
     return records
 

@@ -183,7 +183,7 @@ def test_a_reader_may_hand_over_ready_rows() -> None:
 
 @pytest.mark.process
 def test_processes_that_never_get_to_a_page_end_the_run() -> None:
-    with pytest.raises(EnvironmentFault, match="before they parse anything"):
+    with pytest.raises(EnvironmentFault, match="before they parse a page"):
         list(parse_batches([[page("kill")]], OPTIONS, 1, trapped))
 
 

@@ -49,7 +49,7 @@ def test_captures_of_several_crawls_are_in_one_file_in_order(bucket: Bucket, tmp
 
 def test_captures_that_were_added_are_refused(bucket: Bucket, tmp_path: Path) -> None:
     workspace, out = workspace_of(bucket[0], tmp_path / "home"), tmp_path / "x.json"
-    with pytest.raises(UserInputError, match="captures:x names added captures"):
+    with pytest.raises(UserInputError, match="captures:x is a list of named captures"):
         certify(workspace, [parse_target("captures:x")], [ARC], Provenance(), out, print)
     assert not list(tmp_path.glob("x.*"))
 
@@ -60,7 +60,7 @@ def test_a_fault_of_an_index_names_no_path_in_the_certificate(bucket: Bucket, tm
     catalog.write_bytes(b"no catalog" * 1_000)
     document = certify(workspace, [parse_target(SITE)], [NEW], Provenance(), tmp_path / "site.json", told.append)
     [crawl] = document["crawls"]
-    assert crawl["findings"][0] == "parquet was not searched: it could not be read"
+    assert crawl["findings"][0] == "parquet was not searched: the index could not be read"
     assert any(str(catalog) in one for one in told)
     for written in tmp_path.glob("site.*"):
         assert str(tmp_path).encode() not in written.read_bytes()

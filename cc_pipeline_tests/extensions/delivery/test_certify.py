@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.export.files import sha256_of
+from cc_pipeline.harvesting.catalog import columnar_versions
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.harvesting.test_crawl_index import index_files
 from cc_pipeline_tests.world import copy_of, extract, harvested, replace_file, workspace_of
@@ -48,7 +49,9 @@ def test_what_is_complete_is_certified_and_borne_out_by_a_delivery(
     assert document["complete"] and not crawl["findings"]
     assert crawl["outcomes"] == {"fetched": len(truth)}
     assert [crawl["indexes"][kind]["captures"] for kind in ("parquet", "zipnum")] == [len(truth)] * 2
-    assert crawl["indexes"]["zipnum"]["version"], "an index that was asked says which it is, where it can"
+    versions = {kind: crawl["indexes"][kind]["version"] for kind in ("parquet", "zipnum")}
+    assert all(versions.values()), "an index that was asked says which it is"
+    assert versions["parquet"] == columnar_versions(workspace_of(bucket, home).lake, [NEW])[NEW, "warc"]
     listed = pq.read_table(tmp_path / "site.captures.parquet")
     assert {(row["warc_filename"], row["warc_record_offset"]) for row in listed.to_pylist()} == {
         (one.warc_filename, one.warc_record_offset) for one in truth
@@ -79,7 +82,7 @@ def test_what_is_complete_is_certified_and_borne_out_by_a_delivery(
         assert named in said.told
     # and the file of captures alone
     (tmp_path / "site.captures.parquet").write_bytes((tmp_path / "forged.captures.parquet").read_bytes())
-    assert "SHA-256 is not the certificate's" in cli(*verify).told
+    assert "SHA-256 differs from the certificate" in cli(*verify).told
 
 
 @pytest.mark.process

@@ -112,7 +112,7 @@ def test_damaged_parts_lists_and_manifests_are_replaced(shop: Shop, place: Place
     found = place.verify()
     for key in (first, second, f"{third}.captures.parquet"):
         assert any(reason.startswith(f"{key}") for reason in found.all_problems), key
-    assert any("is not there" in reason for reason in found.all_problems)
+    assert any("the file is missing" in reason for reason in found.all_problems)
     report = place.deliver(shop, records)
     assert any(first.rpartition("/")[2] in note for note in report.notes)
     assert_whole(place, shop)

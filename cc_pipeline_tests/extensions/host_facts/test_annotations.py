@@ -229,7 +229,7 @@ def test_what_a_name_stands_for_is_looked_at(tmp_path: Path, monkeypatch: pytest
     with open_named(home, "http://localhost:9/a") as transport, pytest.raises(RangeFault) as refused:
         transport.read_all("scores.parquet")
     assert refused.value.kind is FaultKind.REDIRECTED
-    assert "localhost is a name of a private network's address" in str(refused.value)
+    assert "localhost has an address of a private network" in str(refused.value)
 
 
 def _rows(file: str) -> list[tuple[object, ...]]:

@@ -315,7 +315,7 @@ def test_columns_of_strangers_may_be_called_anything(tmp_path: Path) -> None:
 def test_what_cannot_be_summed_is_said(tmp_path: Path, values: list[object]) -> None:
     pq.write_table(pa.table({"k": ["com,example"] * 2, "n": values}), tmp_path / "odd.parquet")
     summed = of_keys(tmp_path, "columns: [n]\nfold: {n: sum}")
-    with pytest.raises(UserInputError, match="cannot be merged as fold says"):
+    with pytest.raises(UserInputError, match="cannot be merged by the field fold"):
         facts_of_hosts(workspace_of(tmp_path, tmp_path / "home"), CRAWL, parse_target("example.com"), [summed])
 
 

@@ -133,7 +133,7 @@ def test_members_of_a_set_are_kept_or_narrowed() -> None:
 
 @pytest.mark.parametrize("target", ["example.com:8080", "rev:com.nytimes.w"])
 def test_what_cannot_be_narrowed_is_refused(target: str) -> None:
-    with pytest.raises(UserInputError, match="cannot narrow"):
+    with pytest.raises(UserInputError, match="cannot be applied to"):
         narrow_target(parse_target(target), ["com,example"])
 
 
@@ -141,9 +141,11 @@ def test_a_column_that_nobody_has_is_refused_before_anything_is_asked() -> None:
     listed = parse_dataset(
         "name: l\nwhere: {files: [a.parquet]}\nkey: {column: k, form: surt_host}\ncolumns: [place]", "l"
     )
-    with pytest.raises(UserInputError, match=r"did you mean place.*there is no column plaec"):
+    with pytest.raises(UserInputError, match=r"there is no column plaec .did you mean place"):
         datasets_for_filter(parse_filter("place > 5 and plaec > 5"), READY | {"l": RegisteredDataset(listed)})
-    with pytest.raises(UserInputError, match=r"there is no column pagerank; there are crawl, surt_host_name.*prank10"):
+    with pytest.raises(
+        UserInputError, match=r"there is no column pagerank.*; there are crawl, surt_host_name.*prank10"
+    ):
         datasets_for_filter(parse_filter("pagerank > 5"), READY)
     assert [one.name for one in datasets_for_filter(parse_filter("host like '%.gov'"), READY)] == ["host-index"]
     assert [one.name for one in datasets_for_filter(parse_filter("FETCH_200 > 1"), READY)] == ["host-index"]
@@ -224,7 +226,7 @@ def test_lists_of_ones_own_join_on_hosts_and_on_registered_domains(
     assert chosen.matched
     remove_dataset(workspace.settings, "tranco")
     assert "tranco" not in known_datasets(workspace.settings)
-    for name, said in (("host-index", "comes with this program"), ("tranco", "none was added to this home")):
+    for name, said in (("host-index", "cannot be removed"), ("tranco", "no dataset was added to this home")):
         with pytest.raises(UserInputError, match=said):
             remove_dataset(workspace.settings, name)
 

@@ -88,7 +88,7 @@ def test_an_annotation_split_by_crawl_is_looked_at_in_one_crawl_or_in_those_name
         config = {"ops": {annotation.key.to_python_identifier(): {"config": {"crawls": list(crawls)}}}}
         made = dg.materialize([annotation], resources={WORKSPACE: workspace}, run_config=config)
         [found] = made.asset_materializations_for_node(annotation.key.to_python_identifier())
-        return found.metadata["files"].value, found.metadata["looked at"].value, found.tags["dagster/data_version"]
+        return found.metadata["files"].value, found.metadata["crawls read"].value, found.tags["dagster/data_version"]
 
     assert annotation_verdict(workspace, "own").message.endswith("was not used yet")
     newest = looked_at()

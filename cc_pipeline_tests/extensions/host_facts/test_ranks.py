@@ -272,7 +272,7 @@ def test_text_with_too_many_such_lines_or_no_header_is_refused(tmp_path: Path) -
     release = replace(NEW)
     bad = {
         "has 60 lines": HEADER + "1\t1.0\t1\t1.0\tcom.a\n" * 40 + "what\n" * 60,
-        "begins with no header": "1\t1.0\t1\t1.0\tcom.a\n",
+        "does not begin with a header": "1\t1.0\t1\t1.0\tcom.a\n",
         "is empty": "",
         "has 0 lines": HEADER,
     }

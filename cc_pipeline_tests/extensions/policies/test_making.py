@@ -33,7 +33,7 @@ def test_a_data_set_says_what_each_filter_took(used: Home, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"rules": "golf"}, "'golf' names no rules"),
+        ({"rules": "golf"}, "'golf' is not a set of rules"),
         ({"languages": "klingon"}, "'klingon' is not a language"),
         ({"as_of": "never"}, "not 'never'"),
         ({"targets": "set:nobody"}, "set:nobody was not run"),

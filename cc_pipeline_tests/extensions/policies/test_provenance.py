@@ -46,7 +46,7 @@ def test_of_a_list_those_that_are_not_here_are_told_of(cli: Cli, rich: Path, tmp
     sites.write_text("example.com\nnowhere-example.net\n")
     words = ("dataset", "--words", "5..", "--rules", "none", "--out", out, "--home", rich)
     said = cli(*words, f"@{sites}")
-    assert (said.status, "nothing of 1 of 2 targets is in this home" in said.err) == (0, True), said.err
+    assert (said.status, "this home has no captures of 1 of 2 targets" in said.err) == (0, True), said.err
     with (out / "targets.csv").open(encoding="utf-8") as stream:
         told = {row["definition"]: row["outcome"] for row in csv.DictReader(stream)}
     assert told == {"example.com": "found", "nowhere-example.net": "not here"}

@@ -214,7 +214,7 @@ def test_a_line_that_was_written_before_the_clock_was_set_back_is_begun_anew() -
     leases = RateLeases(HOST, SourceLimits(10.0, 8), FakeLedger(world), lambda: world.now)
     leases.slots(1, 10.0, 0.0)
     world.apart -= 40 * 86_400.0
-    with pytest.raises(RateSourceDown, match="set"):
+    with pytest.raises(RateSourceDown, match="clock"):
         for _ in range(2):
             # far from what it said before: neither is believed blindly
             world.way = 0.3
@@ -315,14 +315,17 @@ def test_while_nobody_gives_leases_nothing_is_sent_and_it_is_said(tmp_path: Path
         fake.is_away = True
         assert len(transport.read("f", 0, 3).data) == 3
         assert [stage for stage, _ in told[:3]] == [progress.WAITING] * 3
-        assert "does not answer (gone), so nothing is sent to" in told[0][1]
+        assert "does not answer (gone), so no request is sent to" in told[0][1]
         assert told[2][1] == "", "it is over"
         sent = len(server.hits)
         fake.is_away = True
         fast = PlaceOptions(
             rate=50.0, rate_source=fake.open, budget_path=tmp_path / "c.sqlite", refusals=RefusalPolicy(wait=0.0)
         )
-        with Transport(server.url, fast) as impatient, pytest.raises(EnvironmentFault, match="leased from"):
+        with (
+            Transport(server.url, fast) as impatient,
+            pytest.raises(EnvironmentFault, match="gives out the request rate"),
+        ):
             impatient.read("f", 0, 3)
         assert len(server.hits) == sent
 
@@ -339,7 +342,7 @@ def test_who_waits_for_a_turn_of_its_own_is_told(tmp_path: Path, fake: World, mo
     ):
         fake.next_slot[transport.hosts[0]] = fake.now + fake.apart + 0.8
         assert len(transport.read("f", 0, 3).data) == 3
-    assert told[0].startswith("other processes send to "), told
+    assert told[0].startswith("other processes send requests to "), told
     assert told[-1] == "", "it is over"
 
 

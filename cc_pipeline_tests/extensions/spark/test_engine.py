@@ -33,7 +33,8 @@ from cc_pipeline.maintenance.purge_plan import plan_purge
 from cc_pipeline.maintenance.stored_files import list_named_files
 from cc_pipeline.records.file_leases import lease
 from cc_pipeline.records.locations import LocationIndex
-from cc_pipeline.records.range_plan import Coalescing, RecordOptions
+from cc_pipeline.records.orders import RecordOptions
+from cc_pipeline.records.range_plan import Coalescing
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.sweep import sweep
 from cc_pipeline.settings.reading import as_texts

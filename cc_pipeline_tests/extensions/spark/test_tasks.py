@@ -21,9 +21,8 @@ from cc_pipeline.extensions.spark.driver import SparkEngine, check_executor_coun
 from cc_pipeline.extensions.spark.plans import Plans, cut_tables, fetch_plans, task_share
 from cc_pipeline.extensions.spark.task_workspace import open_task_workspace, read_job_settings
 from cc_pipeline.extensions.spark.tasks import Failed, Halting, Job, Task
-from cc_pipeline.records.fetch import HELD_SCHEMA
 from cc_pipeline.records.file_leases import lease, list_expired_leases
-from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.schema import HELD_SCHEMA, RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import load_settings
 from cc_pipeline.settings.reading import as_texts

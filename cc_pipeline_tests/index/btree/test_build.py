@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +21,6 @@ from cc_pipeline.index.btree.locator import unpack_names
 from cc_pipeline.index.btree.source import LocalRanges
 from cc_pipeline.index.btree.tree import BTree
 from cc_pipeline.index.parquet.finder import Footers
-from cc_pipeline.index.sorting import ExternalSort
 from cc_pipeline.transport.client import Transport
 
 CRAWL = "CC-MAIN-2024-22"
@@ -54,11 +50,13 @@ def _build(root: Path, home: Path, **options: int) -> UrlIndexReport:
         return build_from_columnar(CRAWL, ["warc"], transport, finder, home, **options)
 
 
-def test_every_capture_is_in_the_index_with_its_file(tmp_path: Path) -> None:
+def test_every_capture_is_in_the_index_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "_SORT_MEMORY", 4096)
+    monkeypatch.setattr(build, "_ITEMS_AT_ONCE", 16)
     urls = [f"https://www.example.com/{number % 70}" for number in range(250)]
     _write(tmp_path, list(urls))
-    report = _build(tmp_path, tmp_path / "home", block_size=512, memory=4096)
-    assert (report.metadata.items, report.metadata.files, report.skipped) == (250, 3, 0)
+    report = _build(tmp_path, tmp_path / "home", block_size=512)
+    assert (report.metadata.items, report.metadata.files, report.metadata.skipped) == (250, 3, 0)
     folder = tmp_path / "home" / CRAWL
     assert report.folder == folder
     files = unpack_names((folder / FILES).read_bytes(), FILES)
@@ -75,7 +73,7 @@ def test_every_capture_is_in_the_index_with_its_file(tmp_path: Path) -> None:
 def test_what_fits_no_item_is_counted_and_left_out(tmp_path: Path) -> None:
     _write(tmp_path, ["https://example.com/a", "https://example.com/" + "x" * 600, None, "https://example.com/b"])
     report = _build(tmp_path, tmp_path / "home", block_size=512)
-    assert (report.metadata.items, report.skipped, report.metadata.skipped) == (2, 2, 2)
+    assert (report.metadata.items, report.metadata.skipped) == (2, 2)
     assert "has 6" in report.faults[0]
     assert "without URL" in report.faults[1]
 
@@ -122,65 +120,16 @@ def test_an_index_that_is_not_whole_is_an_error(tmp_path: Path) -> None:
     assert open_url_index(home, CRAWL) is not None
 
 
-@given(st.lists(st.binary(max_size=20), max_size=300), st.integers(60, 3000))
-@settings(max_examples=60)
-def test_external_sort_is_sorted(tmp_path_factory: pytest.TempPathFactory, items: list[bytes], memory: int) -> None:
-    scratch = tmp_path_factory.mktemp("sort")
-    with ExternalSort(scratch, memory) as sort:
-        for item in items:
-            sort.add(item)
-        assert list(sort.items()) == sorted(items)
-        assert sort.count == len(items)
-    assert list(scratch.iterdir()) == []
-
-
-def test_many_runs_are_merged_into_few_files(tmp_path: Path) -> None:
-    rng = random.Random(1)
-    items = [rng.randbytes(8) for _ in range(2000)]
-    with ExternalSort(tmp_path, 200) as sort:
-        for item in items:
-            sort.add(item)
-        assert len(list(tmp_path.rglob("run-*"))) < 64
-        assert list(sort.items()) == sorted(items)
-
-
 def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    _write(tmp_path, ["https://example.com/a"])
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentFault, match="cannot write"):
-        ExternalSort(tmp_path / "file")
+        _build(tmp_path, tmp_path / "file")
 
 
 def test_an_arc_file_of_another_crawl_is_refused(tmp_path: Path) -> None:
     with Transport(str(tmp_path)) as transport, pytest.raises(DataFault, match="not of CC-MAIN-2012"):
         build_from_arcs("CC-MAIN-2012", ["crawl-002/2009/11/13/5/1258123331000_5.arc.gz"], transport, tmp_path / "home")
-
-
-_MEMORY = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from cc_pipeline.index.sorting import ExternalSort
-from cc_pipeline.index.btree.writer import write_btree
-def peak():
-    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
-before = peak()
-with ExternalSort(Path(sys.argv[2]), 8 << 20) as sort, open(Path(sys.argv[2]) / "tree", "wb") as out:
-    for number in range(400_000):
-        sort.add(b"com.example/%08d" % (number * 7919 % 400_000) + b"\\0" + bytes(32))
-    write_btree(((item[:-33], item[-32:]) for item in sort.items()), out, scratch=sys.argv[2])
-print(peak() - before)
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
-def test_memory_does_not_grow_with_the_index(tmp_path: Path) -> None:
-    """400,000 items take 60 MB in a list; sorting them and writing 21 MB of blocks takes less than half of that."""
-    root = str(Path(__file__).resolve().parents[3])
-    found = subprocess.run(
-        [sys.executable, "-c", _MEMORY, root, str(tmp_path)], capture_output=True, text=True, check=True
-    )
-    assert int(found.stdout) < 24 << 10
-    assert (tmp_path / "tree").stat().st_size > 20 << 20
 
 
 @given(st.from_regex(r"https?://[a-zA-Z0-9.:@-]{1,20}(/[ -~\n]{0,20})?", fullmatch=True) | st.text(max_size=20))

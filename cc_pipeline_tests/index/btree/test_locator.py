@@ -106,7 +106,7 @@ def test_the_server_counts_what_the_answer_says(server: FaultServer) -> None:
         assert found.captures[target.slug].num_rows == 1000
         assert found.requests == len(server.hits) <= price.requests
         assert found.bytes == sum(hit.body_bytes for hit in server.hits)
-        assert found.notes == ("the B-tree does not cover robotstxt",)
+        assert found.notes == ("the B-tree index has no captures of the subset robotstxt",)
         assert said <= 5
         with pytest.raises(UserInputError, match="index of CC-MAIN-2012"):
             locator.locate("CC-MAIN-2024-22", ["warc"], [target])
@@ -128,7 +128,7 @@ def test_names_of_archive_files() -> None:
     assert ArcNames().key_of(pointer) == "parse-output/segment/1346876860567/1346913882801_12.arc.gz"
     listed = ListedNames(["a", "b"], "list")
     assert listed.key_of(Pointer(0, 0, 1, 0, 0)) == "b"
-    with pytest.raises(DataFault, match="file 2 of 2"):
+    with pytest.raises(DataFault, match="names file 2, but only 2"):
         listed.key_of(Pointer(0, 0, 2, 0, 0))
     packed = pack_names(["crawl-data/ä", "b"])
     assert unpack_names(packed, "list") == ("crawl-data/ä", "b")

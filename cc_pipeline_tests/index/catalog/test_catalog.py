@@ -241,7 +241,7 @@ def test_checks_tell_good_from_bad():
     )
     assert check_sortedness(overlapping).metrics == {"pairs": 1, "overlapping": 1}
     assert check_statistics(overlapping).metrics["without bounds"] == 1
-    assert "nothing to mend" in check_sortedness(overlapping).message
+    assert "nothing to do" in check_sortedness(overlapping).message
     assert "job repair_statistics" in check_statistics(overlapping).message
     assert check_sortedness(row_groups([])).passed
 
@@ -277,7 +277,7 @@ def test_schema_drift_is_named_column_by_column():
     files = pa.Table.from_pylist(rows, schema=INDEX_FILES_SCHEMA)
     result = check_schema_drift(files)
     assert result.severity == "warn"
-    assert "1 files: new is new" in result.message and result.message.endswith("nothing to mend")
+    assert "1 files: new is new" in result.message and result.message.endswith("nothing to do")
     same = files.slice(0, 2)
     assert check_schema_drift(same).passed
     assert "gone was removed" in check_schema_drift(files.slice(2), before).message

@@ -72,23 +72,6 @@ def test_tables_say_what_the_footers_say():
     assert rows[3]["columns"] is None
 
 
-def test_other_columns_can_be_chosen(tmp_path: Path):
-    key = key_of(0)
-    store = FooterStore(tmp_path)
-    harvest_crawl(CRAWL, [key], MemoryReader({key: parquet_bytes(index_table(60))}), store)
-    tables = crawl_tables(CRAWL, [key], store, columns=("warc_record_offset",), lookup_columns=("url_surtkey",))
-    row = tables.row_groups.to_pylist()[1]
-    assert (row["warc_record_offset_min"], row["warc_record_offset_max"]) == (20, 39)
-    assert row["url_surtkey_min"] == b"com,example)/page/000020"
-    assert tables.column_chunks["column"].unique().to_pylist() == ["url_surtkey"]
-
-
-def test_a_decoder_for_other_columns_is_refused():
-    data = parquet_bytes(index_table())
-    with pytest.raises(ValueError, match="other columns"):
-        FooterTableBuilder(CRAWL, ("url",)).add(decode_footer(data, len(data), key_of(0)), entry(key_of(0), len(data)))
-
-
 def test_files_not_yet_harvested_are_missing_and_strangers_are_left_out(tmp_path: Path):
     keys = [key_of(number) for number in range(4)]
     store = FooterStore(tmp_path)
@@ -116,19 +99,17 @@ def test_a_stored_footer_that_rots_is_a_failed_file(tmp_path: Path):
 
 def test_the_store_knows_what_it_holds(tmp_path: Path):
     store = FooterStore(tmp_path)
-    assert store.crawls() == ()
     data = parquet_bytes(index_table())
     length = int.from_bytes(data[-8:-4], "little")
     with store.write(CRAWL) as writer:
         writer.put(key_of(0), len(data), '"e"', data[-8 - length :])
         writer.put_failure(key_of(1), "not_found: gone", offset=3)
     footers = store.read(CRAWL)
-    assert store.crawls() == (CRAWL,)
     assert key_of(0) in footers
     assert key_of(1) not in footers
     assert footers.entries[key_of(0)].footer_bytes == length
     assert (footers.entries[key_of(1)].reason, footers.entries[key_of(1)].fault_offset) == ("not_found: gone", 3)
-    assert [found for _, found in footers.footers()] == [data[-8 - length :]]
+    assert footers.footer(key_of(0)) == data[-8 - length :]
     with pytest.raises(KeyError):
         footers.footer(key_of(1))
 

@@ -288,7 +288,6 @@ def test_a_footer_longer_than_the_guess_costs_one_request_for_what_is_missing(tm
     assert 1 <= len(second) <= 20
     assert all(asked.offset == len(long) - length and asked.length == length - FIRST_GUESS for asked in second)
     assert all(asked.etag == reader.etags[asked.key] for asked in second)
-    assert length <= report.guess <= length + 1024
     footers = FooterStore(tmp_path).read(CRAWL)
     assert all(footers.footer(key) == long[-length:] for key in keys)
 
@@ -337,8 +336,7 @@ def test_a_crawl_without_columnar_index_finishes_with_no_rows_and_the_reason(tmp
     reader = MemoryReader({})
     store = FooterStore(tmp_path)
     report = harvest_crawl("CC-MAIN-2012", [], reader, store)
-    assert (report.expected, report.fetched, report.failed) == (0, 0, ())
-    assert "no columnar index" in report.notes[0]
+    assert (report.fetched, report.reused, report.failed) == (0, 0, ())
     tables = crawl_tables("CC-MAIN-2012", [], store, reason="a crawl of the ARC years")
     assert tables.row_groups.num_rows == 0
     assert tables.coverage.to_pylist()[0]["reason"] == "a crawl of the ARC years"

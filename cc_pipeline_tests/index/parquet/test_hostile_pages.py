@@ -158,7 +158,7 @@ def test_pieces_have_their_own_offsets() -> None:
         walk_pages([(10, SOUND), (500, SOUND + page(0, b"", -5, 1, 0))], source="f")
     assert fault.value.offset == 500 + len(SOUND)
     assert is_numbered(page(3, b"", 0, 1, 8), source="f", offset=0)
-    with pytest.raises(DataFault, match="no data page"):
+    with pytest.raises(DataFault, match="another type than a data page"):
         is_numbered(page(2, b"", 0, 1, 0), source="f", offset=0)
 
 

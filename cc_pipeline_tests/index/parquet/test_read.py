@@ -155,7 +155,10 @@ def test_rows_in_ranges_is_what_looking_at_each_key_gives(
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 500), st.integers(1, 60)), max_size=40))
 def test_coalesced_pieces_are_all_there_and_not_far_apart(pieces: list[tuple[str, int, int]]) -> None:
     wanted = [Piece(*piece) for piece in pieces]
-    runs = coalesce(wanted, gap=20, span=150)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetch, "GAP", 20)
+        patch.setattr(fetch, "SPAN", 150)
+        runs = coalesce(wanted)
     assert sorted(piece for run in runs for piece in run) == sorted(set(wanted))
     for run in runs:
         assert len({piece.key for piece in run}) == 1

@@ -36,7 +36,7 @@ CRAWL = "CC-MAIN-2024-22"
         (b"com,a)/ 2024\tcdx-00000.gz\t-1\t10\t1\n", "no line of a cluster.idx"),
         (b"com,a)/ 2024\t../cdx-00000.gz\t0\t10\t1\n", "impossible place"),
         (b"com,a)/ 2024\tcdx-00000.gz\t0\t0\t1\n", "impossible place"),
-        (b"com,b)/ 2024\tc.gz\t0\t10\t1\ncom,a)/ 2024\tc.gz\t10\t10\t2\n", "follows that of"),
+        (b"com,b)/ 2024\tc.gz\t0\t10\t1\ncom,a)/ 2024\tc.gz\t10\t10\t2\n", "unsorted: "),
     ],
 )
 def test_a_damaged_cluster_is_an_error(content: bytes, reason: str) -> None:
@@ -175,7 +175,7 @@ def test_a_bad_line_costs_itself_and_is_named(tmp_path: Path, bad: bytes) -> Non
     found = _locate(tmp_path)
     assert found.captures["example.com"].num_rows == 2 + (count - 1)
     [note] = found.notes
-    assert note.startswith(f"{count} lines of the index name no record")
+    assert note.startswith(f"{count} lines of the index do not name a record")
     assert "cdx-00000.gz at byte 0" in note
 
 
@@ -192,7 +192,7 @@ def test_a_member_that_cannot_be_read_is_a_named_gap(tmp_path: Path) -> None:
     found = _locate(tmp_path, may_lack=True)
     assert found.captures["example.com"].num_rows == 18
     assert found.gaps is not None
-    assert found.gaps.summary == f"1 of 3 members of the URL index of {CRAWL} warc"
+    assert found.gaps.summary == f"1 of 3 blocks of the URL index of {CRAWL} warc"
     assert f"cdx-00000.gz at byte {offset} (a member cannot be inflated" in found.gaps.file_summary
     with Transport(str(tmp_path)) as transport:
         targets = [parse_target("example.com")]

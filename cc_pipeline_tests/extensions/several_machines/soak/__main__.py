@@ -37,6 +37,7 @@ from cc_pipeline.extensions.several_machines.team import Team as WrittenTeam
 from cc_pipeline.extensions.several_machines.team import team_files
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
+from cc_pipeline_tests.defs.short_waits import with_short_waits
 from cc_pipeline_tests.defs.test_dagster_process import free_port, until_listening
 from cc_pipeline_tests.extensions.several_machines.soak.clock import Clock, missing, new_clock
 from cc_pipeline_tests.extensions.several_machines.soak.location import is_bad
@@ -348,10 +349,12 @@ def soak(sizes: Sizes, folder: Path, seed: int) -> Iterator[Soak]:
 
 
 def instance_files() -> dict[str, str]:
-    """``dagster.yaml`` and ``workspace.yaml`` as ``team init`` writes them, but that what runs print stays here."""
+    """``dagster.yaml`` and ``workspace.yaml`` as ``team init`` writes them, but that what runs print stays here and
+    that the daemon waits little."""
     written = team_files(WrittenTeam("", "", "s3://none/none", "", "us-east-1", "", "1:1"))
     config = yaml.safe_load(written["dagster/dagster.yaml"])
     del config["compute_logs"]
+    with_short_waits(config)
     return {"dagster/dagster.yaml": yaml.safe_dump(config), "workspace.yaml": written["workspace.yaml"]}
 
 
