@@ -163,7 +163,7 @@ def _look_up_page(probe: _LiveProbe) -> str:
     transport, clusters, key = probe.workspace.transport, probe.workspace.clusters, cluster_key(probe.crawl)
     cluster_index = clusters.find(transport, probe.crawl)
     if cluster_index is None:
-        raise DataFault(DataKind.MISMATCH, key, None, "the object does not exist")
+        raise DataFault(DataKind.MISMATCH, key, None, "the source has no such file")
     list(cluster_index.cluster.members([KeyRange(b"", b"!")]))
     keys = [key for span in cluster_index.cluster.learnt for key in (span.last, span.first)]
     page = next((page for key in keys if (page := _parse_page(key)) is not None), None)

@@ -50,7 +50,7 @@ def choose_columns(text: str | None, output: str) -> tuple[str, ...]:
     for name in names:
         if name not in NAMED_CAPTURES.names:
             similar = get_close_matches(name, NAMED_CAPTURES.names, 3, 0.4) or NAMED_CAPTURES.names[:8]
-            raise UserInputError(f"{name!r} is not a column of a capture; did you mean {', '.join(similar)}?")
+            raise UserInputError(f"--columns: look-ups have no column {name!r}; did you mean {', '.join(similar)}?")
     return names
 
 

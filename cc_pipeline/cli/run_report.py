@@ -314,8 +314,12 @@ def _note_guesses(settings: Settings, absent_targets: Sequence[Target], forgotte
     earlier_found = find_captured_targets(settings, [target.slug for target in absent_targets])
     absent_targets = [target for target in absent_targets if target.slug not in earlier_found]
     for target, guess in guess_names(settings, absent_targets) if absent_targets else ():
-        forget = "" if target.slug in forgotten else f" To remove it: cc-pipeline targets remove {target.definition}"
-        note(f"{target.definition} has no captures; did you mean {guess}?{forget}")
+        forget = (
+            ""
+            if target.slug in forgotten
+            else f" To remove this target: cc-pipeline targets remove {target.definition}"
+        )
+        note(f"no crawl of this run has captures of {target.definition}; did you mean {guess}?{forget}")
 
 
 def _note_missing_members(

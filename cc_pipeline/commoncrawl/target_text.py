@@ -357,7 +357,9 @@ def _set_of_text(name: str, slug: str, file: str, path: str, text: str) -> Targe
     if wrong:
         raise UserInputError(f"{path}, " + "; ".join(wrong))
     if not members:
-        raise UserInputError(f"{path} names no member of {quote('set:' + name)}; write one member per line")
+        raise UserInputError(
+            f"{path} lists no targets, so {quote('set:' + name)} has no members; write one target per line"
+        )
     return Target("set", name.lower(), slug, tuple(members.values()), file=file, name=_capitals(name))
 
 

@@ -52,8 +52,8 @@ def read_planned_keys(context: dg.AssetExecutionContext) -> list[str]:
     key_tuples = keys_of_range(first, last, _keys_by_dimension(context.instance, context.assets_def.partitions_def))
     if not key_tuples:
         raise UserInputError(
-            f"the run is for the partitions {first} to {last}, and one of these no longer exists; choose partitions "
-            "again"
+            f"nothing was run: the first or the last partition of the range {first} to {last} no longer exists. Launch "
+            "a run of existing partitions"
         )
     return ["|".join(keys) for keys in key_tuples]
 

@@ -387,7 +387,8 @@ def _translate_errors(path: Path) -> Iterator[None]:
         yield
     except (duckdb.IOException, duckdb.OutOfMemoryException, OSError) as error:
         raise EnvironmentFault(
-            f"{path.name} cannot be written: {error}", "Check the disk's free space and the lake, then export again."
+            f"{path.name} cannot be written: {error}",
+            "Check the disk's free space and that the lake can be read, then export again.",
         ) from error
     except duckdb.Error as error:
         raise UserInputError(f"DuckDB says: {error}") from None

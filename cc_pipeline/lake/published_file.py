@@ -180,7 +180,7 @@ def open_home_publication(settings: Settings) -> Iterator[duckdb.DuckDBPyConnect
     if not path.exists():
         raise EnvironmentFault(
             f"{path} does not exist yet",
-            "Publish it first: cc-pipeline run … --crawl …, or name another home: --home FOLDER.",
+            "A run writes this file: cc-pipeline run TARGET --crawl CRAWL. For another home: --home FOLDER.",
         )
     with rewrite_if_moved(path, settings.lake) as file, open_published(file, get_s3_location(settings)) as connection:
         yield connection
@@ -227,7 +227,7 @@ def translate_errors(path: Path) -> Iterator[None]:
         ) from error
     except duckdb.IOException as error:
         if disk_is_full(error):
-            raise EnvironmentFault(f"the disk is full: {error}", "Free some space, then run it again.") from error
+            raise EnvironmentFault(f"the disk is full: {error}", "Free some space, then repeat the command.") from error
         raise EnvironmentFault(
             f"{path}, or a table file that it refers to, cannot be read: {error}",
             "Repeat an earlier cc-pipeline run: its publication restores missing files of the tables.",

@@ -540,9 +540,9 @@ class CaptureStates:
             bad.data = None
 
     def _quarantine(self, row: int, *, settled: bool) -> None:
-        """Quarantines the bytes that were read of a record; without bytes the record is missing. An outcome stays."""
+        """Quarantines the bytes that were read of a record; without bytes the record is missing."""
         bad = self._bad.get(row)
-        if self._name(row) in self.outcomes.by_name:
+        if self.outcomes.has_new_bytes(row):
             return
         if bad is None:
             self.outcomes.lose(row, *self._policy.skip_reason(), 0, settled=False)

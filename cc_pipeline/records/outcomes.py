@@ -116,8 +116,8 @@ class Outcomes:
         if self.is_good(row):
             return False
         if previous is not None and (not settled or previous["outcome"] == "fetched"):
+            self.unchanged += self.by_name.get(name) is not previous
             self.by_name[name] = previous
-            self.unchanged += 1
             return False
         self.by_name[name] = outcome | {"is_final": settled}
         if settled and outcome["reason"] != _NO_PLACE:
@@ -127,13 +127,22 @@ class Outcomes:
     @property
     def lost_now(self) -> int:
         """The number of captures that this run found lost, and that :meth:`reopen` would make pending again."""
-        return sum(name in self.by_name for name in self._lost_now)
+        return len(self._not_good_now())
 
     def reopen(self) -> None:
         """Makes the captures pending that this run found lost."""
-        for name in self._lost_now & self.by_name.keys():
+        for name in self._not_good_now():
             self.by_name[name] = self._previous.get(name) or self.by_name[name] | {"is_final": False}
         self._lost_now.clear()
+
+    def _not_good_now(self) -> list[Name]:
+        return [name for name in self._lost_now if self.by_name[name]["outcome"] != "fetched"]
+
+    def has_new_bytes(self, row: int) -> bool:
+        """Whether this run has kept bytes of the capture in ``row``, good or bad."""
+        name = self.name(row)
+        outcome = self.by_name.get(name)
+        return outcome is not None and outcome["outcome"] != "missing" and outcome is not self._previous.get(name)
 
     def is_good(self, row: int) -> bool:
         """Whether the capture in ``row`` is fetched."""
@@ -141,8 +150,9 @@ class Outcomes:
         return outcome is not None and outcome["outcome"] == "fetched"
 
     def lose(self, row: int, reason: str, detail: str, attempts: int, *, settled: bool) -> None:
-        """Makes the capture in ``row`` missing, unless a previous outcome stays."""
-        self.set_aside(row, _outcome("missing", reason, detail, attempts), settled=settled)
+        """Makes the capture in ``row`` missing, unless its bytes were kept or a previous outcome stays."""
+        if not self.has_new_bytes(row):
+            self.set_aside(row, _outcome("missing", reason, detail, attempts), settled=settled)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yields one row per capture, in their order (``RECORD_SCHEMA``). Their ``unsuccessful_runs`` do not count this

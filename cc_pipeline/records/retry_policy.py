@@ -224,5 +224,5 @@ class FetchRetryPolicy:
             return FaultKind.NOT_FOUND.value, "not requested: no other range of its file could be verified"
         return (
             self.last.kind.value,
-            f"not requested: other ranges of its file failed, the last with: {self.last.detail}",
+            f"not requested: other requests of this run failed, the last with: {self.last.detail}",
         )

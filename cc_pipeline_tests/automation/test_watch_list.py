@@ -144,7 +144,7 @@ def test_wrong_lines_of_a_sets_file_are_named_with_file_and_line(path: Path) -> 
         assert part in message
     assert "line 3: the file with the members of 'set:gone' cannot be read" in message
     assert "line 4: " in message
-    assert "empty.txt names no member of 'set:empty'" in message
+    assert "empty.txt lists no targets, so 'set:empty' has no members" in message
     members.write_bytes(b"bbc.co.uk\nm\xfcnchen.de\n")
     with pytest.raises(UserInputError, match=r"press\.txt, line 2 is not UTF-8"):
         watch_list.read(path)

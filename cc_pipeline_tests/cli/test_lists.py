@@ -105,8 +105,8 @@ def test_a_name_without_captures_is_guessed(cli: Cli, world: World, tmp_path: Pa
     for command in (("lookup",), ("lookup", "--count")):
         said = cli(*command, "exmaple.com", "-c", NEW, "--home", home)
         assert said.status == 1
-        assert f"error: no capture of exmaple.com in {NEW}" in said.told
-        assert "exmaple.com has no captures; did you mean example.com?" in said.told
+        assert f"error: the index of {NEW} lists no capture of exmaple.com" in said.told
+        assert "the index lists no captures of exmaple.com; did you mean example.com?" in said.told
         assert "mean" not in cli(*command, "example.com", "-c", NEW, "--home", home).err
 
 
@@ -124,7 +124,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert report["host:www.example.com"][0] == report["set:duo"][0] == "new"
     assert report["exmaple.com"][:2] == ["new", "0"]
     assert int(report["set:duo"][1]) == int(report["set:duo"][2]) > 0
-    assert "exmaple.com has no captures; did you mean example.com?\n" in first.out
+    assert "no crawl of this run has captures of exmaple.com; did you mean example.com?\n" in first.out
     assert "so this home does not keep them: exmaple.com\n" in first.out
     assert "2 of 3 members of set-duo" in first.out
     assert "      no-such.net\n      nothing-here.org\n" in first.out

@@ -112,8 +112,8 @@ def doctor(
     settings = load_settings(source=source, home=home)
     if reset is not None and not reset_breaker(settings.budget_path, reset):
         raise UserInputError(
-            f"{settings.home} has sent no request to {reset!r}, so this host has no breaker to reset; cc-pipeline "
-            "doctor lists the known hosts"
+            f"nothing was reset: no command of {settings.home} has sent a request to the server {reset!r}; "
+            "cc-pipeline doctor lists the servers"
         )
     if everything and not verify:
         raise UserInputError("--all works only with --verify; add --verify")

@@ -171,7 +171,7 @@ def _refuse_unfound(question: LookupRequest, found_slugs: Collection[str]) -> No
         first_target, *more_targets = question.targets
         more_note = f" and {len(more_targets):,} more" if more_targets else ""
         where = question.crawls[0] if len(question.crawls) == 1 else f"{len(question.crawls):,} crawls"
-        raise UserInputError(f"no capture of {first_target.definition}{more_note} in {where}")
+        raise UserInputError(f"the index of {where} lists no capture of {first_target.definition}{more_note}")
 
 
 def _scan_crawls(
@@ -263,7 +263,7 @@ def _suggest_targets(question: LookupRequest, found_slugs: Collection[str]) -> N
         target.value for target in question.targets if target.slug in found_slugs and target.place is not None
     ]
     for target, guess in user_input.guess_names(question.settings, absent_targets, found_names):
-        warn(f"{target.definition} has no captures; did you mean {guess}?")
+        warn(f"the index lists no captures of {target.definition}; did you mean {guess}?")
 
 
 def _measure_captures(captures: pa.Table) -> tuple[int, int, int, int, int, int]:

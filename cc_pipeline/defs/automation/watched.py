@@ -32,6 +32,6 @@ def refuse_watched(namespace: HomeNamespace, slug: str) -> None:
     matching_texts = [text for text in namespace.targets if parse_target(text).slug == slug]
     if matching_texts:
         raise UserInputError(
-            f"nothing was changed: the code location watches {matching_texts[0]!r}. Remove this target from the "
-            "targets in its code first"
+            f"nothing was changed: the Dagster project's Python code lists {matching_texts[0]!r} among its targets. "
+            "Remove this target from the code first, then repeat the command"
         )

@@ -342,7 +342,8 @@ def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
     if problems:
         omitted = f" ({len(problems) - _MAX_EXAMPLES:,} more than shown)" if len(problems) > _MAX_EXAMPLES else ""
         raise EnvironmentFault(
-            f"{destination} does not match its manifests: {len(problems):,} differences{omitted}",
+            f"{destination} differs from the lists of files that copies wrote (manifest-….json): {len(problems):,} "
+            f"differences{omitted}",
             "Copy again with the same targets and --to: differing files are replaced",
         )
     if report.unfinished:

@@ -236,7 +236,7 @@ def read_action(document: object, file: str, arguments: Sequence[str] = ()) -> A
     argument outside quotes that is not a number.
     """
     if not isinstance(document, dict):
-        raise UserInputError(f"{file} must have fields with values (YAML)")
+        raise UserInputError(f'{file} must be a YAML mapping, one "name: value" per line')
     for name in document:
         if name not in _ACTION_FIELDS:
             raise UserInputError(f"{file}: field {str(name)[:60]} is not known; known are: {', '.join(_ACTION_FIELDS)}")

@@ -83,7 +83,10 @@ def choose_hosts(workspace: Workspace, crawl: str, targets: Sequence[Target], wh
             f"{crawl}: {choice.matched:,} of {choice.hosts:,} known hosts of {target.definition} match{undecided_text}"
         )
         if choice.unnameable:
-            warn(f"{crawl}: {len(choice.unnameable):,} hosts that match cannot be looked up: {choice.unnameable[0]} …")
+            warn(
+                f"{crawl}: {len(choice.unnameable):,} hosts match the filter, but their names are not valid host "
+                f"names, so their pages are left out, as of {choice.unnameable[0]}"
+            )
         if choice.narrowed_target is not None:
             narrowed_targets[choice.narrowed_target.slug] = choice.narrowed_target
     if datasets and len(absent_names) == len(datasets):

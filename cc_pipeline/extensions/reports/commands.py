@@ -84,7 +84,7 @@ def _changes(settings: Settings, target: str, before: str, after: str, out: Path
         raise UserInputError(f"--from {before} is the later crawl; write --from {after} --to {before}")
     if not settings.published_path.exists():
         raise EnvironmentFault(
-            f"{settings.home} has published nothing yet",
+            f"{settings.home} has no published tables yet (cc.duckdb)",
             f"Get both crawls: cc-pipeline run {to_run(slug, target)} --crawl {before} --crawl {after}",
         )
     lines = summarize_changes(settings, slug, before, after, target_text=target)

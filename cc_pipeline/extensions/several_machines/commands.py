@@ -73,7 +73,7 @@ def _parse_hosts(hosts: str | None) -> tuple[tuple[str, int], ...]:
             raise UserInputError(f"--hosts has {text!r}; give names of hosts with commas: one.internal,two.internal")
         if name == "localhost" or name.startswith("127."):
             raise UserInputError(
-                f"--hosts has {text!r}, which means another machine on each host; give names that work on all hosts"
+                f"--hosts has {text!r}, which is a different machine on each host; give names that work on all hosts"
             )
         servers.append((name, int(port or 4000)))
     if len(servers) == 1 or len({*servers}) < len(servers):

@@ -358,8 +358,8 @@ def _driver() -> Any:
 def _connect(driver: Any, *, creates_tables: bool) -> Any:
     if not has_server_variable():
         raise UserInputError(
-            f"{_SETTING} is set, and no variable names the PostgreSQL server: set PGHOST, PGPORT, PGDATABASE, PGUSER "
-            "and PGPASSWORD, those of Dagster's database, for each process that fetches"
+            f"{_SETTING} is set, but no variable names the PostgreSQL server that shares the rate: set PGHOST, PGPORT, "
+            "PGDATABASE, PGUSER and PGPASSWORD to the values of Dagster's database wherever runs fetch"
         )
     connection = driver.connect("", connect_timeout=5, tcp_user_timeout=5_000, application_name="cc_pipeline")
     connection.autocommit = True

@@ -66,7 +66,9 @@ class ExternalTaskEngine(TaskEngine):
 
         def waiting() -> None:
             interruption.check()
-            progress.report("waiting for other tasks of this home", 0, 1, "")
+            progress.report(
+                "waiting until other Spark tasks of this home end, since all share one request rate", 0, 1, ""
+            )
 
         path = settings.home / LOCK
         with disk_trouble(path), locked(path, waiting=waiting), share_budget(settings.budget_path, hosts, self.workers):

@@ -153,7 +153,9 @@ def _lock_job(home: Path) -> Iterator[int]:
 
     def waiting() -> None:
         interruption.check()
-        progress.report("waiting for another job on Spark", 0, 1, "")
+        progress.report(
+            "waiting until another Spark job of this home ends, since both would use the whole request rate", 0, 1, ""
+        )
 
     with ExitStack() as stack:
         with disk_trouble(home / _LOCK):

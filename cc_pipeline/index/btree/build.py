@@ -128,7 +128,9 @@ def build_from_arcs(
             progress.report("url_index", file_number, len(keys), key)
             arc = parse_arc_key(key)
             if arc.crawl != crawl:
-                raise DataFault(DataKind.MISMATCH, key, None, f"is an ARC file of {arc.crawl}, not of {crawl}")
+                raise DataFault(
+                    DataKind.MISMATCH, key, None, f"this ARC file is of {arc.crawl}, but the index is built for {crawl}"
+                )
             for stored in iter_located(_Stream(transport, key), key):
                 if isinstance(stored, DataFault):
                     faults.add(stored)

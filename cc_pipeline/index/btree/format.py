@@ -159,7 +159,10 @@ def parse_index_block(block: bytes, number: int, layout: Layout, source: str) ->
         prefix = block[position:end]
         if separators and prefix < separators[-1]:
             raise DataFault(
-                DataKind.MALFORMED, source, offset + position, f"index block {number} has unsorted prefixes"
+                DataKind.MALFORMED,
+                source,
+                offset + position,
+                f"the key prefixes in index block {number} are not sorted",
             )
         separators.append(prefix)
         position = end + 1
