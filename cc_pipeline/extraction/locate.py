@@ -48,6 +48,7 @@ from cc_pipeline.extraction.slice_selection import build_slice_requests, empty_o
 from cc_pipeline.extraction.slice_state import SliceState, read_slice_states
 from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions
 from cc_pipeline.harvesting.index_sources import index_sources
+from cc_pipeline.index.gaps import subset_flags
 from cc_pipeline.index.locator import NAME_SEPARATOR, NAMED_CAPTURES, CaptureSink, LookupResult
 from cc_pipeline.index.locators import AUTO, PARQUET, index_kinds
 from cc_pipeline.index.lookup import look_up, outside_notes
@@ -122,7 +123,8 @@ def refuse_unharvested(workspace: Workspace, indexes: Mapping[tuple[str, str], I
             subset_note = "" if subset == PLAIN else f" ({subset})"
             raise EnvironmentFault(
                 f"the index of {crawl}{subset_note} has not been harvested",
-                f"Harvest it first: the job harvest_crawl, or cc-pipeline index harvest --crawl {crawl}",
+                f"Harvest it first: the job harvest_crawl, or cc-pipeline index harvest --crawl {crawl}"
+                f"{subset_flags([subset])}",
             )
 
 

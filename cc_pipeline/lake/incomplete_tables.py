@@ -93,6 +93,8 @@ class DamagedFile:
             )
         if self.kind == ROWS and self.later_commits:
             return f"{REPAIR} makes the slices of this file again"
+        if self.kind == ROWS:
+            return f"{REPAIR} takes back the last commit of the table; the next run makes its slices again"
         return f"{REPAIR} moves the incomplete file away"
 
     def fault(self) -> DamagedTable:

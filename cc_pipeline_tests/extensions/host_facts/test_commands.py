@@ -138,7 +138,7 @@ def test_nothing_that_matches_is_nothing_fetched(cli: Cli, home: Path) -> None:
     said = cli("run", "-c", ARC, "-c", NEW, "example.org", "--hosts", "fetch_200 > 100000", "--home", home)
     assert (said.status, "has nothing about this crawl" in said.told + said.shown) == (0, True)
     said = cli("run", "-c", NEW, "example.org", "--hosts", "pagerank > 5", "--home", home)
-    assert (said.status, "there is no column pagerank; there are" in said.told) == (1, True)
+    assert (said.status, "there is no column pagerank (did you mean prank" in said.told) == (1, True)
 
 
 def test_datasets_are_listed_added_and_forgotten(cli: Cli, home: Path, tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def test_what_a_killed_driver_left_is_taken_over(
     assert len(find_unnamed_files(mine)) >= 2
     found = made(mine, slugs, spark(), PAGES)
     reports = [one.reports["records"] for one in found.values()]
-    assert all("adopted" in note for report in reports for note in report.notes[:1])
+    assert all("that a stopped run had fetched" in note for report in reports for note in report.notes[:1])
     if at == "its commit":
         assert {report.requests for report in reports} == {0}
     assert_same(again(bucket, local, tmp_path / "local"), mine, slugs)

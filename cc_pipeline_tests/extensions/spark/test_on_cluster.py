@@ -142,7 +142,7 @@ def test_a_worker_lost_half_way_and_a_failure_after_all_was_uploaded(
         found = made(mine, slugs, on_cluster(context), PAGES)
     assert all(one.error is None for one in found.values())
     assert set(lost) == {"fetch", "parse"}, "tasks had ended, and others had not"
-    assert any("adopted" in note for note in found[slugs[0]].reports["records"].notes)
+    assert any("that a stopped run had fetched" in note for note in found[slugs[0]].reports["records"].notes)
     assert_same(local, mine, slugs)
     assert not find_leftovers(mine)
     # what a lost attempt had stored is no row's
