@@ -358,8 +358,8 @@ def publication(
     )
     if failed >= _MAX_FAILED_PUBLICATIONS:
         return dg.SkipReason(
-            f"publishing cc.duckdb failed {failed} times, so it is not tried again until the tables change. The runs of "
-            f"{publish} show the reason; then launch {publish} by hand"
+            f"publishing cc.duckdb failed {failed} times, so it is not tried again until the tables change. The runs "
+            f"of {publish} show the reason; then launch {publish} by hand"
         )
     return dg.RunRequest(run_key=f"{lag.state}:{failed}", tags=state)
 
