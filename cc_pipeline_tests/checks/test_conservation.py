@@ -262,5 +262,5 @@ def test_captures_of_several_targets_are_counted_once_as_sql_does(home: Workspac
     assert told[0] == planned
     assert 0 < told[1] < planned
     assert told[2] and told[3]
-    [said] = [one for one in examine(home.settings) if one.topic == "records" and "not here" in one.text]
+    [said] = [one for one in examine(home.settings) if one.topic == "records" and "are not fetched" in one.text]
     assert f"of {planned:,} captures" in said.text
