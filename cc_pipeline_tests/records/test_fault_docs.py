@@ -51,11 +51,14 @@ def test_every_reason_has_one_row_that_says_what_the_code_does() -> None:
             assert (family, tries, settled) == ("plan", "0", "at once")
         else:
             assert (family, tries, again) == ("bytes", str(RecordOptions().tries), "record"), name
-            assert settled == "the same bytes twice", name
+            assert settled == "same bytes twice", name
 
 
 def test_kinds_of_bytes_are_on_the_page() -> None:
-    assert {row[0].strip("`") for row in rows("What is wrong with bytes")} == {kind.value for kind in DataKind}
+    kinds = {kind.value for kind in DataKind}
+    of_records = {row[0].strip("`") for row in rows("Every kind, and what is done about it")}
+    of_files = {row[0].strip("`") for row in rows("What is wrong with bytes")}
+    assert of_files <= kinds <= of_files | of_records
 
 
 def test_the_figures_are_those_of_the_code() -> None:
