@@ -273,7 +273,7 @@ def _without_patience(vacuum):
         with pytest.MonkeyPatch.context() as patch:
             real = DeltaTable.vacuum
             patch.setattr("cc_pipeline.lake.vacuum.RETENTION_FLOOR_HOURS", 0)
-            patch.setattr(DeltaTable, "vacuum", lambda *a, **k: real(*a, **k, enforce_retention_duration=False))
+            patch.setattr(DeltaTable, "vacuum", lambda *a, **k: real(*a, **k | {"enforce_retention_duration": False}))
             return vacuum(lake, table, retention_hours, keep)
 
     return at_once
