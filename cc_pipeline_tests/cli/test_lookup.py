@@ -257,3 +257,9 @@ def test_a_command_for_one_crawl_refuses_a_range(cli: Cli, world: World) -> None
 def test_a_name_without_added_captures_is_refused(cli: Cli, rich: Path, words: tuple[str, ...]) -> None:
     said = cli(*words, "--home", rich)
     assert said.status == 1 and "this home has no captures named 'typo'; add them:" in said.told, said
+
+
+def test_a_refused_target_makes_no_home(cli: Cli, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert cli("targets", "add", "captures:typo", "--home", home).status == 1
+    assert not (home / "home.json").exists()
