@@ -261,5 +261,6 @@ def test_a_name_without_added_captures_is_refused(cli: Cli, rich: Path, words: t
 
 def test_a_refused_target_makes_no_home(cli: Cli, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    assert cli("targets", "add", "captures:typo", "--home", home).status == 1
-    assert not (home / "home.json").exists()
+    said = cli("targets", "add", "captures:typo", "--home", home)
+    assert said.status == 1 and "this home has no captures named 'typo'; add them:" in said.told, said
+    assert not home.exists()
