@@ -116,7 +116,8 @@ def carry_over_note(
     """Returns ``verdict`` with the earlier problems of other partitions, and the note for the next evaluation. ``now``
     has the versions of the tables; it is empty if only a run's partitions were examined, so that changes since the last
     evaluation are still to be examined."""
-    wrong_keys = set(verdict.wrong)
+    # a passing check has nothing to examine again, whatever it names
+    wrong_keys = set() if verdict.passed else set(verdict.wrong)
     checked_keys = None if scope.slices is None else {*map(key_of, scope.slices)} if verdict.was_evaluated else set()
     unchecked_keys = (
         []
