@@ -209,17 +209,19 @@ def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
     """Every URL index built in this home has the files, sizes and counts that it was built with."""
     from cc_pipeline.errors import DataFault
     from cc_pipeline.harvesting.url_index import url_index_root
-    from cc_pipeline.index.btree.files import open_url_index, read_metadata
+    from cc_pipeline.index.btree.files import SORT_PREFIX, open_url_index, read_metadata
 
     name, root = "index_is_whole", url_index_root(workspace)
-    crawls = sorted(child.name for child in root.iterdir() if child.is_dir()) if root.is_dir() else []
+    folders = [child.name for child in root.iterdir() if child.is_dir()] if root.is_dir() else []
+    # a running build has its own folders here
+    crawls = sorted(folder for folder in folders if not folder.startswith((".", SORT_PREFIX)))
     verdicts = []
     for crawl in (crawl for crawl in crawls if scope.crawls is None or crawl in scope.crawls):
         try:
             build_note = read_metadata(root / crawl)
             url_index = open_url_index(root, crawl)
         except DataFault as fault:
-            message = f"{crawl}: the URL index cannot be read ({fault}); build this index again"
+            message = f"{crawl}: the URL index cannot be read ({fault})"
             verdicts.append(CheckResult(name, "error", message, wrong=(crawl,)))
             continue
         if build_note is None or url_index is None:
@@ -255,7 +257,7 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
         if missing:
             message = (
                 f"{crawl}: {len(missing):,} of {len(listed_paths):,} archive files are not indexed yet, so look-ups "
-                "miss their captures: cc-pipeline index build"
+                f"miss their captures: cc-pipeline index build --crawl {crawl}"
             )
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
         elif unread:

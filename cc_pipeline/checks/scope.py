@@ -64,9 +64,9 @@ class Note:
         return texts
 
 
-def read_note(texts: Mapping[str, str] | None) -> Note | None:
+def read_note(texts: Mapping[str, str]) -> Note | None:
     """Reads a note from its texts; ``None`` for other texts."""
-    if texts is None or VERSIONS_LABEL not in texts:
+    if VERSIONS_LABEL not in texts:
         return None
     versions_text = texts[VERSIONS_LABEL]
     pairs = [] if versions_text == _NO_VERSIONS else [text.rsplit(" ", 1) for text in versions_text.split(_JOINT)]
@@ -116,7 +116,8 @@ def carry_over_note(
     """Returns ``verdict`` with the earlier problems of other partitions, and the note for the next evaluation. ``now``
     has the versions of the tables; it is empty if only a run's partitions were examined, so that changes since the last
     evaluation are still to be examined."""
-    wrong_keys = set(verdict.wrong)
+    # a passing check has nothing to examine again, whatever it names
+    wrong_keys = set() if verdict.passed else set(verdict.wrong)
     checked_keys = None if scope.slices is None else {*map(key_of, scope.slices)} if verdict.was_evaluated else set()
     unchecked_keys = (
         []

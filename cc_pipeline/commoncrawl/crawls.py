@@ -163,16 +163,17 @@ def parse_collinfo(data: bytes, source: str = "collinfo.json") -> tuple[Crawl, .
     if len(entries) > MAX_CRAWLS:
         raise DataFault(DataKind.TOO_LARGE, source, None, f"lists {len(entries)} crawls, more than {MAX_CRAWLS}")
     crawls: dict[str, Crawl] = {}
-    faults: list[DataFault] = []
-    for number, entry in enumerate(entries):
+    reasons: list[str] = []
+    for entry in entries:
         try:
             crawl = _read_entry(entry)
         except ValueError as wrong:
-            faults.append(DataFault(DataKind.MALFORMED, source, None, f"entry {number}: {wrong}"))
+            reasons.append(str(wrong))
         else:
             crawls.setdefault(crawl.id, crawl)
-    if faults and not crawls:
-        raise faults[0]
+    if reasons and not crawls:
+        message = f"has no usable entry; the first of {len(reasons)}: {reasons[0]}"
+        raise DataFault(DataKind.MALFORMED, source, None, message)
     return tuple(sorted(crawls.values(), key=age, reverse=True))
 
 

@@ -12,14 +12,14 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.crawls import key_rule
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built, key_rule
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
 from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.gaps import IndexGaps
-from cc_pipeline.index.locators import AUTO, index_kinds, refuse_unknown_kind
+from cc_pipeline.index.locators import AUTO, btree_way, index_kinds, refuse_unknown_kind
 from cc_pipeline.progress import human_bytes
 
 #: The separator of names, and of versions, of indexes that answered together.
@@ -212,9 +212,7 @@ def choose(
     )
     if not automatic_kinds:
         by_name = f"; --index can name: {', '.join(available_names)}" if available_names else ""
-        raise NoSuchIndex(
-            f"no index of {crawl} can be searched{by_name}; run cc-pipeline index harvest or index build for the crawl"
-        )
+        raise NoSuchIndex(f"no index of {crawl} can be searched{by_name}; to make one: {_index_command(crawl)}")
     first = available[automatic_kinds[0]]()
     detailed_kinds = [name for name in automatic_kinds if not kinds[name].is_bare]
     if len(detailed_kinds) < 2:
@@ -227,6 +225,13 @@ def choose(
     cheapest = min(zip(rivals, prices, strict=True), key=lambda pair: weight(pair[1]))[0]
     descriptions = (f"{rival.name} {_estimate(estimate)}" for rival, estimate in zip(rivals, prices, strict=True))
     return cheapest, f"{cheapest.name} ({', '.join(descriptions)})"
+
+
+def _index_command(crawl: str) -> str:
+    """Returns the command that makes an index of a crawl of its era."""
+    if index_is_built(crawl):
+        return f"cc-pipeline index build --crawl {crawl}"
+    return btree_way(crawl) if crawl in ARC_CRAWLS else f"cc-pipeline index harvest --crawl {crawl}"
 
 
 def _estimate(price: LookupEstimate) -> str:

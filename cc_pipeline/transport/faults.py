@@ -160,7 +160,7 @@ _ADVICE: Final = {
     FaultKind.THROTTLED: "The source asks for fewer requests: run again later or with a lower rate",
     FaultKind.SERVER_ERROR: "The source has a problem of its own: run again later",
     FaultKind.REDIRECTED: "Set CC_PIPELINE_SOURCE to the address of the redirect, or add its host to "
-    "CC_PIPELINE_REDIRECTS; redirects into a private network are never followed",
+    "CC_PIPELINE_REDIRECTS; a redirect into a private network is followed only from a source on this machine",
     FaultKind.UNREACHABLE: "Check the network and the source's address",
     FaultKind.TIMEOUT: "Check the network, or run again later",
     FaultKind.CONNECTION_RESET: "Check the network, or run again later",

@@ -302,6 +302,9 @@ def test_exports_are_held_against_their_manifests_and_pages(home: Workspace) -> 
 def test_a_url_index_that_was_cut_is_broken(home: Workspace) -> None:
     assert asset_checks.index_is_whole.verdict(home, Scope()).passed
     build_url_index(home, NEW)
+    # what a running build has there is no index
+    for folder in (f".{NEW}.0123abcd.0-0.part", "sort-abc"):
+        (url_index_root(home) / folder).mkdir()
     assert asset_checks.index_is_whole.verdict(home, Scope()).passed
     tree = url_index_root(home) / NEW / "url-index.pbtree"
     tree.write_bytes(tree.read_bytes()[:-1])
@@ -337,11 +340,17 @@ def test_a_note_that_is_too_long_asks_for_a_look_at_everything() -> None:
         Note({"records": 0}),
     ):
         assert read_note(written.to_texts()) == written
-    assert read_note({"scope": "everything"}) is read_note(None) is None
+    assert read_note({"scope": "everything"}) is read_note({}) is None
     _, note = carry_over_note(
         CheckResult("x", "ok", "good"), Scope([Slice(NEW, "0")]), Note({"captures": 7}, (f"{NEW}|0",), "warn"), {}
     )
     assert note == Note({"captures": 7}, (), "ok")
+
+
+def test_a_passing_check_notes_nothing_to_examine_again() -> None:
+    verdict = CheckResult("x", "ok", "good", wrong=(NEW,))
+    _, note = carry_over_note(verdict, Scope(), None, {"captures": 7})
+    assert read_note(note.to_texts()) == note == Note({"captures": 7}, (), "ok")
 
 
 def test_what_was_wrong_stays_so_where_a_run_looks_at_nothing() -> None:

@@ -73,7 +73,7 @@ def test_a_refused_harvest_is_answered_by_the_url_index_or_ends_with_why_it_was_
         place = ("--home", tmp_path, "--source", server.url)
         said = cli("run", DOMAIN, "-c", NEW, "-c", OLD, *place)
         assert said.status == 3, said
-        assert "none of 2 files could be fetched: forbidden" in said.told
+        assert "none of 2 index files could be fetched, the first because of: forbidden" in said.told
         assert "has not been harvested" not in said.told
         assert "the source refused the harvest; 9 requests through the URL index" in said.shown
         assert outcomes(tmp_path) == {"fetched": mine}

@@ -66,6 +66,8 @@ def test_good_entries_outlive_bad_ones() -> None:
         listing({"id": "CC-MAIN-2024-22"}, {"id": "../x"}, 7, {"name": "x"}, {"id": "CC-MAIN-2024-22"})
     )
     assert [crawl.id for crawl in crawls] == ["CC-MAIN-2024-22"]
+    with pytest.raises(DataFault, match=r"the first of 3: has no usable id \('\.\./x'\)"):
+        parse_collinfo(listing({"id": "../x"}, 7, {"name": "x"}))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_garbage_is_a_data_fault(data: bytes) -> None:
 def test_years_in_which_no_crawl_can_be_are_faults_of_their_entry(entry: dict[str, str]) -> None:
     good = {"id": "CC-MAIN-2024-18", "from": "2024-04-12T00:00:00"}
     assert [crawl.id for crawl in parse_collinfo(json.dumps([entry, good]).encode())] == ["CC-MAIN-2024-18"]
-    with pytest.raises(DataFault, match="entry 0") as fault:
+    with pytest.raises(DataFault, match="has no usable entry; the first of 1: ") as fault:
         parse_collinfo(json.dumps([entry]).encode(), "c")
     assert (fault.value.kind, fault.value.source) == (DataKind.MALFORMED, "c")
 

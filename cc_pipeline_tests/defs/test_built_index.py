@@ -59,6 +59,7 @@ def test_the_check_counts_what_is_missing_and_what_could_not_be_read(workspace: 
     harvest(workspace, MONTH)
     lacking = every_file_is_indexed.verdict(workspace, EVERYTHING)
     assert (lacking.severity, lacking.wrong) == ("warn", (MONTH,)) and "1 of 2 archive files" in lacking.message
+    assert lacking.message.endswith(f"cc-pipeline index build --crawl {MONTH}")
     with Launcher(workspace) as launcher:
         launcher.build_index(MONTH)
     damaged = every_file_is_indexed.verdict(workspace, EVERYTHING)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +18,15 @@ from cc_pipeline.atomic import folder_written_whole
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, btree_key
 from cc_pipeline.commoncrawl.paths import WarcFile, parse_arc_key
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
-from cc_pipeline.index.btree.files import FILES, FORMAT, TREE, UrlIndexMetadata, index_folder, write_metadata
+from cc_pipeline.index.btree.files import (
+    FILES,
+    FORMAT,
+    SORT_PREFIX,
+    TREE,
+    UrlIndexMetadata,
+    index_folder,
+    write_metadata,
+)
 from cc_pipeline.index.btree.format import BLOCK_SIZE, POINTER, UnfitItem, pack_pointer
 from cc_pipeline.index.btree.locator import pack_names
 from cc_pipeline.index.btree.writer import write_btree
@@ -33,7 +41,8 @@ _EVERYTHING = (KeyRange(b"", None),)
 #: URLs of the common kind, whose key only needs the host reversed; ``btree_key`` gives the same.
 _PLAIN = re.compile(r"(https?)://([a-z0-9.-]+)(/[^#\0]*)")
 _SHOWN_FAULTS = 20
-#: The items to sort, the number of them in a batch, and bytes of them in memory (merging takes up to 160 MB).
+#: The items to sort, the most of them in a batch, and bytes of them in a batch and in memory (merging takes up to
+#: 160 MB).
 _ITEMS = pa.schema([("item", pa.binary())])
 _ITEMS_AT_ONCE = 4_096
 _SORT_MEMORY = 8 << 20
@@ -196,13 +205,16 @@ def _sort_and_write(
     ``faults`` are complete once all items were drawn."""
     folder = index_folder(root, crawl)
     split = -POINTER.size
-    try:
+    with _write_trouble(folder):
         root.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix="sort-", dir=root) as scratch, folder_written_whole(folder) as partial_folder:
-            ordered = OrderedRows(_ITEMS, _ITEMS.names, Path(scratch), _SORT_MEMORY)
-            while batch := list(islice(items, _ITEMS_AT_ONCE)):
-                ordered.add(pa.record_batch([pa.array(batch, pa.binary())], schema=_ITEMS))
-            sorted_items = (item for batch in ordered.drain() for item in batch.column(0).to_pylist())
+        scratch_folder = TemporaryDirectory(prefix=SORT_PREFIX, dir=root, ignore_cleanup_errors=True)
+    with scratch_folder as scratch:
+        ordered = OrderedRows(_ITEMS, _ITEMS.names, Path(scratch), _SORT_MEMORY)
+        for rows in _batches(items):
+            ordered.add(rows)
+        sorted_items = (item for rows in ordered.drain() for item in rows.column(0).to_pylist())
+        # the new folder exists only while it is written: reading the source takes hours
+        with _write_trouble(folder), folder_written_whole(folder) as partial_folder:
             with (partial_folder / TREE).open("wb") as out:
                 pairs = ((item[: split - 1], item[split:]) for item in sorted_items)
                 summary = write_btree(pairs, out, block_size, name=TREE, scratch=scratch)
@@ -219,10 +231,32 @@ def _sort_and_write(
                 faults.count,
             )
             write_metadata(partial_folder, metadata)
+    return metadata
+
+
+def _batches(items: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
+    """Yields ``items`` in batches that are bounded in number and in bytes: a key may have 64 KiB."""
+    batch: list[bytes] = []
+    size = 0
+    for item in items:
+        batch.append(item)
+        size += len(item)
+        if len(batch) >= _ITEMS_AT_ONCE or size >= _SORT_MEMORY:
+            yield pa.record_batch([pa.array(batch, pa.binary())], schema=_ITEMS)
+            batch, size = [], 0
+    if batch:
+        yield pa.record_batch([pa.array(batch, pa.binary())], schema=_ITEMS)
+
+
+@contextmanager
+def _write_trouble(folder: Path) -> Iterator[None]:
+    """Turns an ``OSError`` of writing the index in ``folder`` into an ``EnvironmentFault``. Nothing of the source is
+    read inside: its faults are not about this folder."""
+    try:
+        yield
     except OSError as error:
         advice = "Check the disk's free space and the folder's rights"
         raise EnvironmentFault(f"cannot write the URL index {folder}: {error.strerror}", advice) from error
-    return metadata
 
 
 class _Stream:

@@ -15,6 +15,8 @@ FORMAT = 1
 TREE = "url-index.pbtree"
 FILES = "url-index.files.gz"
 METADATA_FILE = "url-index.json"
+#: Begin of the names of folders in which a build sorts, beside the folders of the indexes.
+SORT_PREFIX = "sort-"
 
 
 @dataclass(frozen=True, slots=True)

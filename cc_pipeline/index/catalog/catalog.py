@@ -99,6 +99,7 @@ class Catalog:
         self._files = {crawl: tuple(crawl_files) for crawl, crawl_files in sorted(files.items())}
         self._system = system or LocalFileSystem()
         self._con: duckdb.DuckDBPyConnection | None = None
+        self._is_closed = False
         self._opening = threading.Lock()
         self._lock = threading.Lock()
         self._views: duckdb.DuckDBPyConnection | None = None
@@ -110,8 +111,10 @@ class Catalog:
         self.close()
 
     def close(self) -> None:
-        if self._con is not None:
-            self._con.close()
+        with self._opening:
+            self._is_closed = True
+            if self._con is not None:
+                self._con.close()
 
     def crawls(self) -> tuple[str, ...]:
         """Returns the crawls that were harvested, in order of their names."""
@@ -184,6 +187,8 @@ class Catalog:
         """Returns a new cursor of the catalog's database. The first one opens it: many questions about a crawl need
         none."""
         with self._opening:
+            if self._is_closed:
+                raise duckdb.ConnectionException("the catalog is closed")
             if self._con is None:
                 self._con = connect(memory_limit=_MEMORY)
                 self._con.execute("SET parquet_metadata_cache = true")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +17,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.index.btree import build
 from cc_pipeline.index.btree.build import UrlIndexReport, build_from_arcs, build_from_columnar
-from cc_pipeline.index.btree.files import FILES, METADATA_FILE, TREE, open_url_index
+from cc_pipeline.index.btree.files import FILES, METADATA_FILE, SORT_PREFIX, TREE, open_url_index
 from cc_pipeline.index.btree.format import UnfitItem, unpack_pointer
 from cc_pipeline.index.btree.locator import unpack_names
 from cc_pipeline.index.btree.source import LocalRanges
@@ -125,6 +127,44 @@ def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentFault, match="cannot write"):
         _build(tmp_path, tmp_path / "file")
+
+
+def test_nothing_stands_in_for_an_index_while_the_source_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    seen: list[str] = []
+
+    def fail(*_: object) -> None:
+        seen.extend(path.name for path in home.iterdir())
+        raise ConnectionResetError("the source hung up")
+
+    monkeypatch.setattr(build, "scan_columns", fail)
+    _write(tmp_path, ["https://example.com/a"])
+    # an error of the source is not said to be one of the disk
+    with pytest.raises(ConnectionResetError):
+        _build(tmp_path, home)
+    assert len(seen) == 1 and seen[0].startswith(SORT_PREFIX)
+    assert list(home.iterdir()) == []
+
+
+_MEMORY = """
+import sys
+from pathlib import Path
+from cc_pipeline.index.btree import build
+from cc_pipeline_tests.peak import own_peak
+items = (b"com.example/%08d" % (number * 7919 % 3000) + b"a" * 60_000 + bytes(33) for number in range(3000))
+build._sort_and_write(Path(sys.argv[1]), "CC-MAIN-2024-22", ["warc"], items, [], "listed", 65536, build._Faults())
+print(own_peak())
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+def test_memory_stays_below_the_figure_of_the_docstring(tmp_path: Path) -> None:
+    """Wide items are held by their bytes and not by their number: these 180 MB would fit one batch."""
+    found = subprocess.run([sys.executable, "-c", _MEMORY, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert int(found.stdout) < 400 << 10
+    assert (tmp_path / CRAWL / TREE).stat().st_size > 180_000_000
 
 
 def test_an_arc_file_of_another_crawl_is_refused(tmp_path: Path) -> None:

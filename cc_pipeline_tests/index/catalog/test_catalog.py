@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from xml.etree import ElementTree
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -181,6 +182,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
         assert catalog.crawls() == ()
         assert not len(catalog.row_groups_for(None, None, [KeyRange(b"", None)]))
         assert not len(catalog.coverage())
+
+
+def test_a_closed_catalog_opens_no_database(tmp_path: Path):
+    with opened(tmp_path, row_groups([{"url_surtkey_min": b"a", "url_surtkey_max": b"b"}])) as catalog:
+        pass
+    with pytest.raises(duckdb.ConnectionException):
+        catalog.sql("FROM catalog.row_groups")
 
 
 @pytest.mark.parametrize("system", [None, SubTreeFileSystem("/", LocalFileSystem())])
