@@ -33,7 +33,7 @@ _KEYWORDS: Final = {
 _SWITCHES: Final = frozenset("yes replace allow-missing guard-formulas known-only keep-copies extend".split())
 #: Flags with their values as they appear in advice: a pattern for the value of each.
 _VALUES: Final = {
-    "crawl": r"(?:CC-[\w-]+|newest|all|…)",
+    "crawl": r"(?:CC-[\w-]+|newest|all|CRAWL|…)",
     "subset": r"(?:warc|crawldiagnostics|robotstxt)",
     "accept-losses": r"\d+",
     "max-crawls": r"\d+",

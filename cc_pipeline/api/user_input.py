@@ -243,14 +243,18 @@ def refuse_unknown(
 
 
 def refuse_unnamed_captures(settings: Settings, targets: Iterable[Target]) -> None:
-    """Raises ``UserInputError`` for a target ``captures:NAME`` if nobody added captures under this name."""
+    """Raises ``UserInputError`` for a target ``captures:NAME`` if nobody added captures under this name. Makes no
+    home."""
     from cc_pipeline.commoncrawl.target import GIVEN_KIND
+    from cc_pipeline.home import read_note
     from cc_pipeline.lake.target_definitions import plan_versions
-    from cc_pipeline.workspace.workspace import open_workspace
+    from cc_pipeline.workspace.workspace import open_lake, open_workspace
 
     if named_targets := [target for target in targets if target.kind == GIVEN_KIND]:
         with open_workspace(settings) as workspace:
-            plan_versions(workspace.lake, named_targets)
+            # the lake of a workspace claims the home
+            lake = open_lake(settings) if read_note(settings.home) is None else workspace.lake
+            plan_versions(lake, named_targets)
 
 
 def _suggest_alternative(connection: DuckDBPyConnection, settings: Settings, target: Target, label: str) -> str:

@@ -64,9 +64,9 @@ class Note:
         return texts
 
 
-def read_note(texts: Mapping[str, str] | None) -> Note | None:
+def read_note(texts: Mapping[str, str]) -> Note | None:
     """Reads a note from its texts; ``None`` for other texts."""
-    if texts is None or VERSIONS_LABEL not in texts:
+    if VERSIONS_LABEL not in texts:
         return None
     versions_text = texts[VERSIONS_LABEL]
     pairs = [] if versions_text == _NO_VERSIONS else [text.rsplit(" ", 1) for text in versions_text.split(_JOINT)]

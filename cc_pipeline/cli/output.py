@@ -86,10 +86,12 @@ console_err = _new_console(stderr=True)
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Prints a table that fits the screen, with right-aligned numbers, wrapped texts and no empty columns. If there are
-    too many columns for that, prints one value per line."""
+    too many columns for that, prints one value per line. In a file or pipe, columns of empty texts stay."""
     values = [list(row) for row in rows]
+    # programs find a column by its number
+    empty_values = (None, "") if console.is_terminal else (None,)
     filled_places = [
-        place for place in range(len(columns)) if not values or any(row[place] not in (None, "") for row in values)
+        place for place in range(len(columns)) if not values or any(row[place] not in empty_values for row in values)
     ]
     columns, values = (
         [columns[place] for place in filled_places],
@@ -138,7 +140,11 @@ def _show_vertically(columns: Sequence[str], texts: Iterable[Sequence[str]]) -> 
 
 
 def show_indented(label: Text, text: str) -> None:
-    """Prints a text behind its label. On a terminal its further lines begin where the first one does."""
+    """Prints a text behind its label. On a terminal its further lines begin where the first one does; in a file or
+    pipe they begin at the margin."""
+    if not console.is_terminal:
+        console.print(coloured(label, text))
+        return
     row = Table.grid()
     row.add_column(no_wrap=True)
     row.add_column(overflow="fold")

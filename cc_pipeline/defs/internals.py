@@ -36,9 +36,10 @@ def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, reason: str) -> No
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
-def read_last_evaluation(instance: dg.DagsterInstance, check: dg.AssetCheckKey, name: str) -> Mapping[str, str] | None:
-    """Returns the texts in the metadata of the last evaluation of a check that has one ``name``, by label; ``None`` if
-    there is none.
+def read_last_evaluation(
+    instance: dg.DagsterInstance, check: dg.AssetCheckKey, name: str
+) -> Mapping[str, dg.MetadataValue] | None:
+    """Returns the metadata of the last evaluation of a check that has ``name`` in it; ``None`` if there is none.
 
     The public interface has no history of checks, and the newest record is that of the calling run.
     """
@@ -50,11 +51,7 @@ def read_last_evaluation(instance: dg.DagsterInstance, check: dg.AssetCheckKey, 
             continue
         metadata = event.asset_check_evaluation_data.metadata
         if name in metadata:
-            return {
-                label: value.text
-                for label, value in metadata.items()
-                if isinstance(value, dg.TextMetadataValue) and value.text is not None
-            }
+            return metadata
     return None
 
 
@@ -124,13 +121,12 @@ def switch(instance: dg.DagsterInstance, automation: Instigator, *, enable: bool
     data: Any
     if isinstance(automation, dg.ScheduleDefinition):
         # ticks that were due while it was off are not repeated
-        kind, data = (
-            kinds.SCHEDULE,
-            instigation.ScheduleInstigatorData(automation.cron_schedule, now if enable else None),
-        )
+        kind = kinds.SCHEDULE
+        data = instigation.ScheduleInstigatorData(automation.cron_schedule, now if enable else None)
     elif state is not None and state.instigator_data is not None:
         # the cursor of the sensor is kept
-        kind, data = kinds.SENSOR, state.instigator_data.with_sensor_start_timestamp(now)
+        kind = kinds.SENSOR
+        data = state.instigator_data.with_sensor_start_timestamp(now)
     else:
         kind = kinds.SENSOR
         data = instigation.SensorInstigatorData(

@@ -1,4 +1,4 @@
-"""Converts metrics of a stage to metadata for the UI."""
+"""Converts metrics of a stage to metadata for the UI, and reads texts from metadata."""
 
 from __future__ import annotations
 
@@ -47,6 +47,15 @@ def stage_metadata(report: StageReport) -> dict[str, dg.MetadataValue]:
 def to_metadata(values: Mapping[str, int | float | str]) -> dict[str, dg.MetadataValue]:
     """Converts plain metrics (of one partition) to metadata."""
     return {name: _value(value) for name, value in values.items()}
+
+
+def read_texts(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, str]:
+    """Returns the texts in metadata, by label. Values of other kinds are left out."""
+    return {
+        label: value.text
+        for label, value in metadata.items()
+        if isinstance(value, dg.TextMetadataValue) and value.text is not None
+    }
 
 
 def as_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | float]]) -> dg.MetadataValue:

@@ -85,11 +85,11 @@ def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
         # neither the list nor the crawl exists: probably the source is wrong, and not the id
         raise crawl_list.fault
     asked_hint = f" (checked {ago(answer.answered_at)})" if answer.remembered else ""
-    newest = ", ".join(crawl.id for crawl in crawl_list.crawls[:5]) or "none"
-    raise UserInputError(
-        f"{crawl_id!r} is not a crawl of {workspace.settings.source}{asked_hint}; the newest are {newest}. "
-        "All of them: cc-pipeline crawls"
-    )
+    problem = f"{crawl_id!r} is not a crawl of {workspace.settings.source}{asked_hint}"
+    if not crawl_list.crawls:
+        raise UserInputError(f"{problem}; its list of crawls is not known")
+    newest = ", ".join(crawl.id for crawl in crawl_list.crawls[:5])
+    raise UserInputError(f"{problem}; the newest are {newest}. All of them: cc-pipeline crawls")
 
 
 def _is_harvested(workspace: Workspace, crawl: str) -> bool:
@@ -158,7 +158,7 @@ def _rows(crawls: Sequence[Crawl]) -> tuple[list[dict[str, Any]], str]:
 @dataclass(frozen=True, slots=True)
 class Probe:
     """The source's answer at ``answered_at`` (aware UTC) about an object of a crawl. ``reason`` is the reason of
-    ``unknown_crawl_error``, ``remembered``: the answer is cached, ``not_now``: the source refused everything."""
+    ``unknown``, ``remembered``: the answer is cached, ``not_now``: the source refused everything."""
 
     crawl: str
     state: State
@@ -169,8 +169,8 @@ class Probe:
 
 
 def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("there", "absent", "unknown")) -> Probe:
-    """Finds out whether the source has ``crawl`` (a valid id): ``there``, ``absent`` (404), or ``unknown_crawl_error``
-    for any other answer, since a refusal is no evidence that a crawl does not exist.
+    """Finds out whether the source has ``crawl`` (a valid id): ``there``, ``absent`` (404), or ``unknown`` for any
+    other answer, since a refusal is no evidence that a crawl does not exist.
 
     For most crawls the whole path list is requested, and the next reader in this workspace sends no request
     (``path_lists.py``). A cached answer of a kind in ``believe`` is used while it is recent; a folder is always read.

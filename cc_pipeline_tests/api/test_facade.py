@@ -70,11 +70,13 @@ def test_every_method_refuses_a_keyword_in_its_own_name(tmp_path: Path, method: 
         ),
         ("accept it: --accept-losses 12 --accept-losses 9", 'accept it: accept_losses=["12", "9"]'),
         ("add it: cc-pipeline files captures FILE --name mine", "add it: home.add_captures('FILE', 'mine')"),
-        ("or name another home: --home FOLDER.", 'or name another home: cc_pipeline.open("FOLDER").'),
+        ("cc-pipeline run TARGET --crawl CRAWL. For another home:", 'home.run("TARGET", "CRAWL"). For another home:'),
+        ("For another home: --home FOLDER.", 'For another home: cc_pipeline.open("FOLDER").'),
         (
-            "Run it again (cc-pipeline run), or export with --allow-missing",
-            "Run it again (home.run), or export with allow_missing=True",
+            "Locate them first: run the target (cc-pipeline run), or materialize the asset captures.",
+            "Locate them first: run the target (home.run), or materialize the asset captures.",
         ),
+        ("then export again. Or accept it: --allow-missing", "then export again. Or accept it: allow_missing=True"),
         # without a method of their own
         (
             "Harvest it: cc-pipeline index harvest --crawl CC-MAIN-2024-22",

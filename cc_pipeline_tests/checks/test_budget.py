@@ -72,7 +72,8 @@ def test_a_rate_that_was_learnt_is_in_the_time(tmp_path: Path) -> None:
     for _ in range(RATE_REFUSALS):
         budget.apply_event(asked_for_less())
     budget.close()
-    assert said_of(settings)[0].startswith("100,000 requests take 11.1 h at 2.5 a second")
+    took = "100,000 requests take 11.1 h at 2.5 requests a second"
+    assert said_of(settings) == [f"{took}; slower than the usual 5, since the source refused lately"]
 
 
 def test_a_damaged_budget_is_named(tmp_path: Path) -> None:

@@ -340,7 +340,7 @@ def test_a_note_that_is_too_long_asks_for_a_look_at_everything() -> None:
         Note({"records": 0}),
     ):
         assert read_note(written.to_texts()) == written
-    assert read_note({"scope": "everything"}) is read_note(None) is None
+    assert read_note({"scope": "everything"}) is read_note({}) is None
     _, note = carry_over_note(
         CheckResult("x", "ok", "good"), Scope([Slice(NEW, "0")]), Note({"captures": 7}, (f"{NEW}|0",), "warn"), {}
     )

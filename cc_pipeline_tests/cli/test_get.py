@@ -137,7 +137,7 @@ def test_a_name_that_says_another_form_is_asked_about(cli: Cli, world: World, tm
     words = ("get", truth.url, "-c", NEW, "--source", world.bucket)
     for name, flag in (("p.md", "markdown"), ("p.TXT", "text"), ("p.warc.gz", "warc"), ("p.json", "json")):
         said = cli(*words, "--out", tmp_path / name)
-        assert said.status == 1 and f"add --format {flag}, or --format html" in " ".join(said.err.split())
+        assert said.status == 1 and f"Add --format {flag}, or --format html" in " ".join(said.err.split())
         assert not (tmp_path / name).exists()
     for more in (
         ("--out", tmp_path / "p.md", "--format", "html"),

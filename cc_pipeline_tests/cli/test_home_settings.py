@@ -76,7 +76,9 @@ def test_the_command_shows_settings_and_changes_what_the_home_has(
     assert shown["workers"].split() == ["workers", "2", "CC_PIPELINE_WORKERS"]
     assert not {"source_access", "collinfo_access", "mirror_access", "webhook"} & set(shown)
     doctor = cli("doctor", "--home", home)
-    assert "CC_PIPELINE_MARKDOWN=yes does not count" in " ".join((doctor.out + doctor.err).split())
+    assert "this home uses markdown=no, so CC_PIPELINE_MARKDOWN=yes is ignored" in " ".join(
+        (doctor.out + doctor.err).split()
+    )
     assert cli("settings", "markdown=yes", "--home", home).status == 1
     assert chosen(home)["markdown"] is False
     assert cli("settings", "markdown=yes", "--yes", "--home", home).status == 0

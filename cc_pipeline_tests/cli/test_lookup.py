@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -77,7 +78,9 @@ def test_few_columns_read_fewer_bytes_and_find_the_same(cli: Cli, world: World) 
 
 
 def kilobytes(err: str) -> float:
-    number, unit = err.split(" requests, ")[1].split(",", maxsplit=1)[0].split(" ")
+    found = re.search(r"captures found with [0-9,]+ requests, ([0-9.]+) ([KM]?B) read, in ", err)
+    assert found is not None, err
+    number, unit = found.groups()
     return float(number) * {"B": 0.001, "KB": 1.0, "MB": 1000.0}[unit]
 
 
@@ -109,7 +112,7 @@ def test_a_table_in_a_pipe_is_one_line_a_capture_without_boxes(cli: Cli, world: 
     assert len(lines) == 6
     assert lines[0].split() == ["fetch_time", "fetch_status", "content_mime_type", "url"]
     assert not set(said.out) & set("│━┃─")
-    assert "--limit 5" in said.err
+    assert "stopped after 5 captures (--limit); there may be more" in said.err
 
 
 def test_filters_are_applied_and_what_an_index_cannot_say_is_told(cli: Cli, world: World) -> None:
@@ -257,3 +260,10 @@ def test_a_command_for_one_crawl_refuses_a_range(cli: Cli, world: World) -> None
 def test_a_name_without_added_captures_is_refused(cli: Cli, rich: Path, words: tuple[str, ...]) -> None:
     said = cli(*words, "--home", rich)
     assert said.status == 1 and "this home has no captures named 'typo'; add them:" in said.told, said
+
+
+def test_a_refused_target_makes_no_home(cli: Cli, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    said = cli("targets", "add", "captures:typo", "--home", home)
+    assert said.status == 1 and "this home has no captures named 'typo'; add them:" in said.told, said
+    assert not home.exists()

@@ -12,6 +12,7 @@ from cc_pipeline.checks import doctor
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.cli import app, output
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline_tests.cli.conftest import Cli
 from cc_pipeline_tests.defs.graph import cc_pipeline
 
 #: Each vanished or became something else where it was taken for markup; ``[/]`` ended the command with a traceback.
@@ -36,6 +37,24 @@ def test_findings_of_the_doctor(
     assert f"bad engine {THEIRS} what to do: do: {THEIRS}" in out
 
 
+def test_findings_in_a_pipe_keep_their_columns(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = [
+        Finding("ok", "size", "one line\tand no more " + "x" * 300),
+        Finding("bad", "engine", "a line\nanother line", "Mend it."),
+        Finding("note", "a long topic", "moves its text"),
+    ]
+    monkeypatch.setattr(doctor, "examine", lambda settings: findings)
+    said = cli("doctor", "--home", tmp_path, "--source", tmp_path / "source")
+    assert said.status == 1
+    assert said.out.expandtabs().splitlines()[:5] == [
+        "ok   size       one line        and no more " + "x" * 300,
+        "bad  engine     a line",
+        "another line",
+        "                what to do: Mend it.",
+        "note a long topic moves its text",
+    ]
+
+
 @pytest.mark.parametrize("error", [UserInputError(THEIRS), EnvironmentFault(THEIRS, f"do: {THEIRS}")])
 def test_errors_and_their_advice(error: UserInputError | EnvironmentFault, capsys: pytest.CaptureFixture[str]) -> None:
     app._print_error(error)
@@ -52,6 +71,13 @@ def test_lines_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr()
     assert said.err == f"{THEIRS}\nnote: {THEIRS}\n"
     assert [line.rstrip() for line in said.out.splitlines() if THEIRS in line] == [THEIRS] * 4
+
+
+def test_a_table_in_a_pipe_keeps_its_empty_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    output.show_table("", ["name", "last", "next"], [("history", "", "12:00")])
+    header, _rule, row = capsys.readouterr().out.splitlines()
+    assert [text.strip() for text in header.split("┃")] == ["name", "last", "next"]
+    assert [text.strip() for text in row.split("│")] == ["history", "", "12:00"]
 
 
 def test_who_waits_unattended_is_told_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:

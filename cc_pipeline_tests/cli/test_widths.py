@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 
 from cc_pipeline.cli import output
-from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD
+from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cli published")]
 
@@ -79,11 +80,24 @@ def test_tables_fit(rich: Path, tmp_path: Path, words: tuple[str, ...], width: i
     assert narrowest >= 2, "a column of a table has no room"
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_short_cells_stay_whole_and_long_ones_take_lines(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+def terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> Console:
+    """The console of the commands, as on a terminal of this width without colours."""
     monkeypatch.setenv("COLUMNS", str(width))
     console = output._new_console()
+    console._force_terminal = True
     monkeypatch.setattr(output, "console", console)
+    return console
+
+
+def test_times_of_crawls_are_days_on_a_terminal_and_full_in_a_pipe(cli: Cli, rich: Path) -> None:
+    time_of_day = re.compile(r"\d\d\d\d-\d\d-\d\d \d\d:\d\d:\d\d\+00:00")
+    assert not time_of_day.search("\n".join(seen_on_a_terminal(120, "crawls", "--home", rich)))
+    assert time_of_day.search(cli("crawls", "--home", rich).out)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_short_cells_stay_whole_and_long_ones_take_lines(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    console = terminal(monkeypatch, width)
     url = "https://www.example.com/" + "x" * 200
     with console.capture() as shown:
         output.show_table(
@@ -107,9 +121,7 @@ def test_short_cells_stay_whole_and_long_ones_take_lines(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_finding_goes_on_below_its_first_line(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    console = output._new_console()
-    monkeypatch.setattr(output, "console", console)
+    console = terminal(monkeypatch, width)
     with console.capture() as shown:
         output.show_indented(output.coloured("ok   size           "), "[b]bytes :x: of the lake, and " * 9)
     first, *more = shown.get().splitlines()

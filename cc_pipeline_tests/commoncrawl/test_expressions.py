@@ -112,7 +112,7 @@ def test_what_is_not_known_does_not_match() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("prank > 5", r"did you mean prank10\? there is no column prank; there are prank10, fetch_200, host"),
+        ("prank > 5", r"there is no column prank \(did you mean prank10\?\); there are prank10, fetch_200, host"),
         ("prank10 > ", "at its end: a column, a number or a text is missing"),
         ("", "a column, a number or a text is missing"),
         ("prank10 > 5 fetch_200 > 1", "at 'fetch_200 > 1': AND or OR is missing"),

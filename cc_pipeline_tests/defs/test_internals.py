@@ -1,6 +1,6 @@
 """What is used of Dagster behind its public interface is still there; a failure here names what an upgrade moved."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from cc_pipeline.defs import internals
 from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.instance import open_instance_in
 from cc_pipeline.defs.internals import end_run, find_dependent_assets, read_last_evaluation
+from cc_pipeline.defs.metadata import read_texts
 
 _MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
 
@@ -167,17 +168,17 @@ def test_the_last_evaluation_of_a_check_is_found(instance: dg.DagsterInstance) -
     @dg.asset
     def table() -> None: ...
 
-    notes: list[object] = []
+    notes: list[Mapping[str, str]] = []
 
     @dg.asset_check(asset=table)
     def sound(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         key = dg.AssetCheckKey(dg.AssetKey("table"), "sound")
-        notes.append(read_last_evaluation(context.instance, key, "note"))
+        notes.append(read_texts(read_last_evaluation(context.instance, key, "note") or {}))
         return dg.AssetCheckResult(passed=True, metadata={"note": f"run {len(notes)}", "rows": 5})
 
     for _ in range(3):
         dg.materialize([table, sound], instance=instance)
-    assert notes == [None, {"note": "run 1"}, {"note": "run 2"}], f"get_asset_check_execution_history: {_MOVED}"
+    assert notes == [{}, {"note": "run 1"}, {"note": "run 2"}], f"get_asset_check_execution_history: {_MOVED}"
 
 
 def test_what_a_launcher_tells_and_how_postgresql_is_opened_is_where_it_was() -> None:

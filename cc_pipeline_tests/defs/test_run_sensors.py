@@ -132,7 +132,7 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
     budget = Budget(workspace.settings.budget_path, host, SourceLimits(10.0, 8), RefusalPolicy(probes=(60.0,)))
     try:
         budget.apply_event(forbidden(why="403"))
-        assert f"{host} refuses (403)" in tick()
+        assert f"{host} refuses requests (403): none is sent until " in tick()
         tick()
         assert [one["event"] for one in told] == ["circuit breaker open"], "told once"
         assert reset_breaker(workspace.settings.budget_path, host)

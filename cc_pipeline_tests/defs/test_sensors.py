@@ -155,7 +155,7 @@ def test_a_crawl_that_is_announced_waits_until_its_path_list_answers(
     announce(root)
     assert asked(ticks.tick()) == []
     assert instance.get_dynamic_partitions("crawl")[-1] == ANNOUNCED
-    assert reason(ticks.tick()) == f"no new crawl; not published yet: {ANNOUNCED}"
+    assert reason(ticks.tick()) == f"no new crawl; listed and not published yet: {ANNOUNCED}"
     published = root / "crawl-data" / ANNOUNCED / "cc-index-table.paths.gz"
     published.parent.mkdir(parents=True)
     published.write_bytes(b"\x1f\x8b")
@@ -256,7 +256,7 @@ def test_what_was_known_at_release_is_no_news(
     monkeypatch.setattr(packaged, "_WEEKS", "2018 05\n2024 22\n")
     with FaultServer(bucket[0]) as server:
         said = reason(Ticks(new_crawls, instance, without_list(server.url, tmp_path, selection)).tick())
-        assert "the list of this release" in said
+        assert "The list of this release (" in said
         assert instance.get_dynamic_partitions("crawl") == []
         # a crawl that the setting names is looked for, and harvested
         ticks = Ticks(new_crawls, instance, without_list(server.url, tmp_path, OLD, "newest"))
@@ -271,7 +271,7 @@ def test_a_named_crawl_is_harvested_without_any_list(
         ticks = Ticks(new_crawls, instance, without_list(server.url, tmp_path, NEW, OLD, "CC-MAIN-2031-01"))
         assert asked(ticks.tick()) == [NEW]
         said = reason(ticks.tick())
-        assert f"has {OLD} is unknown" in said
+        assert f"it is not known whether {server.url.rstrip('/')} has {OLD}: forbidden" in said
         assert "'CC-MAIN-2031-01' is not a crawl of" in said
         lists = [hit.key for hit in server.hits if hit.key.endswith(".paths.gz")]
     # what is refused is asked for once more, when one that came has shown that others are not

@@ -104,7 +104,7 @@ def test_a_file_of_nothing_but_damage_is_bounded(workspace: Workspace, tmp_path:
     register(workspace, [file])
     report = read_sources(workspace, [file.slug])
     assert len(rows(workspace, "source_faults", file)) == MAX_FAULT_ROWS
-    assert f"{MAX_FAULT_ROWS + 500:,} stretches" in report.notes[0]
+    assert f"{MAX_FAULT_ROWS + 500:,} byte ranges could not be read" in report.notes[0]
     (tmp_path / "noise.wat.gz").write_bytes(b"noise" * 100)
     noise = read(workspace, tmp_path / "noise.wat.gz", "wat", CRAWL)
     assert len(rows(workspace, "source_faults", noise)) >= 1

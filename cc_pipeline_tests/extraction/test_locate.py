@@ -17,6 +17,7 @@ from cc_pipeline.extraction.locate import _WRITE_BATCH_BYTES, _enlarge_batches, 
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import LOCATE, Slice
 from cc_pipeline.records.range_plan import FetchEstimate, price_of
+from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import NEW, Bucket, due, extract, harvest, harvested, workspace_of
@@ -111,14 +112,17 @@ def test_a_price_read_from_the_lake_is_that_of_all_places_together(
 
 
 def test_the_writer_is_handed_every_row_in_order_and_never_many_bytes(tmp_path: Path) -> None:
-    schema = pa.schema([("number", pa.int64()), ("text", pa.string())])
-    rows = OrderedRows(schema, ["number"], tmp_path, 1 << 20)
-    wide = pa.array(["x" * 400] * 1_000)
+    schema = CAPTURES_SCHEMA.append(pa.field("sort_key", pa.binary()))
+    rows = OrderedRows(schema, ["warc_record_offset"], tmp_path, 1 << 20)
+    columns = {field.name: pa.nulls(1_000, field.type) for field in schema}
+    columns["url"] = pa.array(["x" * 400] * 1_000)
     for start in range(0, 30_000, 1_000):
-        rows.add(pa.record_batch([pa.array(range(start, start + 1_000)), wide], schema=schema))
+        columns["warc_record_offset"] = pa.array(range(start, start + 1_000), pa.int64())
+        rows.add(pa.record_batch(list(columns.values()), schema=schema))
     widest = max(batch.nbytes for batch in rows.batches())
-    handed = list(_enlarge_batches(rows, schema.names))
-    assert [number for batch in handed for number in batch["number"].to_pylist()] == [*range(30_000)]
+    handed = list(_enlarge_batches(rows))
+    assert {tuple(batch.schema.names) for batch in handed} == {tuple(CAPTURES_SCHEMA.names)}
+    assert [offset for batch in handed for offset in batch["warc_record_offset"].to_pylist()] == [*range(30_000)]
     assert all(batch.nbytes > _WRITE_BATCH_BYTES // 2 for batch in handed[:-1])
     assert all(batch.nbytes < _WRITE_BATCH_BYTES + widest for batch in handed)
 

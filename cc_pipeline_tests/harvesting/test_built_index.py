@@ -25,9 +25,10 @@ from cc_pipeline.harvesting.archives import BuiltIndex, built_index
 from cc_pipeline.harvesting.build_index import build_index, estimate_build, refuse_unpriced
 from cc_pipeline.harvesting.crawl_index import commit_manifest, is_harvested, refused_gaps
 from cc_pipeline.index.archive_rows import BUILT_SCHEMA, Tally, index_rows
-from cc_pipeline.index.shards import Shard, shard_of
+from cc_pipeline.index.shards import shard_of
 from cc_pipeline.testing.mini_crawl import spec as seeded
 from cc_pipeline.testing.mini_crawl.truth import Capture
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.ranges import ObjectInfo
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -93,11 +94,11 @@ def test_the_price_of_a_real_month_is_told_from_a_few_sizes(
 ) -> None:
     asked: list[str] = []
 
-    def head(_: object, crawl: str, shard: Shard) -> ObjectInfo:
-        asked.append(shard.filename)
-        return ObjectInfo(shard.filename, 1_073_741_824 if len(asked) % 6 else 300_000_000, None)
+    def head(_: Transport, key: str) -> ObjectInfo:
+        asked.append(key)
+        return ObjectInfo(key, 1_073_741_824 if len(asked) % 6 else 300_000_000, None)
 
-    monkeypatch.setattr("cc_pipeline.harvesting.build_index._head", head)
+    monkeypatch.setattr(Transport, "head", head)
     workspace = workspace_of("https://data.commoncrawl.org", tmp_path)
     listed = tuple(shard_of(MONTH, f"crawl-data/CC-NEWS/2026/05/CC-NEWS-{n}.warc.gz") for n in range(350))
     price = estimate_build(workspace, BuiltIndex(MONTH, listed, frozenset()))

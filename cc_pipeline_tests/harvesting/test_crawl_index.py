@@ -57,7 +57,7 @@ def test_stages_say_which_one_comes_first(bucket: Bucket, tmp_path: Path) -> Non
         assert "index_manifest" in refused.value.advice
     with pytest.raises(EnvironmentFault, match="has not been harvested") as refused:
         extract(workspace, "example.com")
-    assert "row_groups" in refused.value.advice
+    assert f"cc-pipeline index harvest --crawl {NEW}" in refused.value.advice
 
 
 def test_a_picture_of_key_ranges_is_drawn_again_when_a_bound_changes(bucket: Bucket, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_sick_source_stops_the_harvest_and_what_was_kept_stays(bucket: Bucket,
         server.set_rules([Rule("403", key="cc-index/*", times=None)])
         with pytest.raises(EnvironmentFault, match=r"the harvest stopped .*(forbidden|refused repeatedly)") as refused:
             harvest_footers(workspace, OLD)
-        assert "run it again" in refused.value.advice
+        assert "run the command again: harvested files are kept" in refused.value.advice
         assert workspace.lake.pin("row_groups").version == before
         server.set_rules([])
         # the breaker of this run stays open; the next one asks again

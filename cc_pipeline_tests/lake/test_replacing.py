@@ -80,7 +80,7 @@ def test_what_is_replaced_meanwhile_stays_replaced_and_is_looked_at_again(
 
 def test_a_change_that_loses_rows_is_refused(lake: Lake) -> None:
     commit(lake, "a", "old", "kept")
-    with pytest.raises(replacing.EnvironmentFault, match="how many there are"):
+    with pytest.raises(replacing.EnvironmentFault, match="would change the number of rows"):
         change_rows(lake, "things", "C", "file", OLD, lambda rows: rows.slice(1))
     assert len(content(lake)) == 2
 

@@ -139,7 +139,8 @@ def test_a_commit_that_would_not_leave_the_rows_it_should_is_refused(lake: Lake)
     commit(lake, ("a", 3), ("d", 2))
     lose(lake, "a", 1)
     before = lake.version("things")
-    with pytest.raises(RowsOutOfBalance, match=r"things: 4 rows less 3 .*A a: 2 rows, committed with 3") as refused:
+    message = r"7 rows instead of 6: 4 before, 3 replaced, 5 new \(A a: 2 rows, committed with 3\)"
+    with pytest.raises(RowsOutOfBalance, match=f"things: .* {message}") as refused:
         commit(lake, ("a", 5), digest="2")
     assert refused.value.slices == {("A", "a"): (3, 2)}
     assert "doctor --repair" in refused.value.advice

@@ -65,7 +65,7 @@ def test_a_sound_home_has_nothing_to_say(workspace: Workspace) -> None:
     finding = verified_finding(done)
     assert finding.level == "ok"
     assert f"{done.read:,} of {done.stored:,}" in finding.text
-    assert "(all)" in finding.text
+    assert "(all of them)" in finding.text
 
 
 def test_a_sample_says_so_and_reads_a_part(workspace: Workspace) -> None:

@@ -212,7 +212,7 @@ def test_who_watches_sees_how_long_it_takes_and_what_to_do(folder: Path) -> None
     assert "the host has never answered, so check the credentials): next try in 0 s, at " in told[0]
     told = [one for one in told if "credentials" not in one and one]
     assert "refuses requests (status 403, AccessDenied): next try in 0 s, at " in told[0]
-    assert "Ctrl-C keeps everything" in told[0]
+    assert "Ctrl-C stops the run and keeps what was fetched" in told[0]
     assert "status.commoncrawl.org" not in told[0], "it is no host of theirs"
     with progress.progress_to(sink):
         progress.report_refusal("data.commoncrawl.org", "status 403", 15, "12:00:00 UTC")
@@ -255,7 +255,7 @@ def test_who_waits_for_other_processes_is_told(folder: Path, tmp_path: Path, mon
         assert other.renew(0) == 1
         threading.Timer(1.0, other.close).start()
         transport.read("f1", 0, 4)
-    assert "other processes use all 1 requests that " in told[0]
+    assert "other processes use all 1 concurrent requests that " in told[0]
     assert told[-1] == "", "it is over"
 
 

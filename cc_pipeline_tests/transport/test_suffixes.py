@@ -188,7 +188,7 @@ def test_totals_need_not_be_told(bucket: Path, more: tuple[Rule, ...]) -> None:
             ends(transport)
             plain = transport.read("f1", 3, 5)
             assert (plain.data, plain.total) == (data_of(1)[3:8], None)
-            with pytest.raises(EnvironmentFault, match="the size of f1 is not known"):
+            with pytest.raises(EnvironmentFault, match="the source does not tell the size of f1"):
                 _ = plain.size
             [known] = transport.read_many([ByteRange("f1", 3, 5, total=len(data_of(1)))])
             assert isinstance(known, RangeBytes)

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 _END_SIGNALS: Final = ((signal.SIGINT, 12.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 _POLL_SECONDS: Final = 0.05
 _PR_SET_CHILD_SUBREAPER: Final = 36
+#: Characters of a finding's topic on a terminal, where all texts begin in one column.
+_TOPIC_WIDTH: Final = 14
+#: Minimum characters of a finding's topic in a file or pipe; a longer topic moves its text.
+_PIPED_TOPIC_WIDTH: Final = 10
 
 
 def doctor(
@@ -157,11 +161,12 @@ def doctor(
 def _print_findings(findings: Iterable[Finding]) -> None:
     """Prints findings as they come. Ends the command with status 1 if one is bad."""
     marks = {"ok": ("ok  ", "green"), "note": ("note", "yellow"), "bad": ("bad ", "red")}
+    topic_width = _TOPIC_WIDTH if console.is_terminal else _PIPED_TOPIC_WIDTH
     is_bad = False
     for finding in findings:
-        show_indented(coloured(marks[finding.level], " ", (f"{finding.topic:<14} ", "bold")), finding.text)
+        show_indented(coloured(marks[finding.level], " ", (f"{finding.topic:<{topic_width}} ", "bold")), finding.text)
         if finding.advice:
-            show_indented(coloured(" " * 20), f"what to do: {finding.advice}")
+            show_indented(coloured(f"     {'':<{topic_width}} "), f"what to do: {finding.advice}")
         is_bad = is_bad or finding.level == "bad"
     if is_bad:
         raise typer.Exit(1)

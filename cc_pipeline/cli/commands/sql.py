@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -33,12 +34,19 @@ def crawls(
     if crawl_list.note is not None:
         warn(crawl_list.note)
     rows = [
-        (crawl.id, crawl.era, crawl.started and crawl.started.date(), crawl.ended and crawl.ended.date(), crawl.name)
+        (crawl.id, crawl.era, _format_time(crawl.started), _format_time(crawl.ended), crawl.name)
         for crawl in all_crawls[: limit or None]
     ]
     show_table(f"crawls of {settings.source}", ["crawl", "era", "from", "to", "name"], rows)
     if limit and len(all_crawls) > limit:
         console.print(f"{len(all_crawls) - limit:,} more: cc-pipeline crawls --limit 0")
+
+
+def _format_time(moment: datetime | None) -> str:
+    """Only the day on a terminal, which has little room; else the full time. Empty for ``None``."""
+    if moment is None:
+        return ""
+    return str(moment.date() if console.is_terminal else moment)
 
 
 def sql(

@@ -258,8 +258,8 @@ def add(targets: _Texts, home: options.Home = None) -> None:
     """
     settings = load_settings(home=home)
     parsed = user_input.read_targets(targets, settings, settings.watch_list_path.parent)
-    claim_home(settings)
     user_input.refuse_unnamed_captures(settings, parsed)
+    claim_home(settings)
     _refuse_too_many(settings, [*watch_list.read(settings.watch_list_path), *parsed])
     added = watch_list.add(settings.watch_list_path, parsed)
     if len(parsed) > _MAX_NAMED_TARGETS:

@@ -30,7 +30,7 @@ from cc_pipeline.defs.checks.steps import LEFT_FAILED, check_key
 from cc_pipeline.defs.declared.collected_parts import checks_of
 from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
 from cc_pipeline.defs.internals import read_last_evaluation
-from cc_pipeline.defs.metadata import as_table, escape_markdown
+from cc_pipeline.defs.metadata import as_table, escape_markdown, read_texts
 from cc_pipeline.defs.partitions import CHECK_SCOPE_TAG, EVERYTHING, StepContext, partition_key, range_of, select_range
 from cc_pipeline.defs.partitions_in_flight import (
     FAILURE_MEMORY,
@@ -189,7 +189,8 @@ def _evaluate(
     try:
         if check.watched:
             key = check_key(namespace, check)
-            previous_note = read_note(read_last_evaluation(check_context.instance, key, VERSIONS_LABEL))
+            previous_metadata = read_last_evaluation(check_context.instance, key, VERSIONS_LABEL)
+            previous_note = read_note(read_texts(previous_metadata or {}))
         slices = (
             _find_run_slices(check_context, workspace, namespace, check.unit)
             if step_outcome is None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from hashlib import sha256
@@ -178,13 +178,14 @@ def _query_indexes(
 ) -> tuple[pa.Table, dict[str, QueriedIndex]]:
     """Returns each capture that any index lists once, with the indexes that list it, and the answer of each index."""
     sources = replace(index_sources(workspace, crawl), max_gaps=1.0)
+    targets_by_subsets = by_subsets(targets, workspace.settings.subsets)
     captures_by_index: dict[str, pa.Table] = {}
     indexes: dict[str, QueriedIndex] = {}
     for kind in INDEXES:
         try:
             lookups = [
                 look_up(crawl, subsets, subset_targets, sources, via=kind)
-                for subsets, subset_targets in by_subsets(targets, workspace.settings.subsets).items()
+                for subsets, subset_targets in targets_by_subsets.items()
             ]
         except (*_NO_ANSWER,) as fault:
             on_message(f"{crawl}: {kind} was not searched: {fault}")
@@ -200,7 +201,11 @@ def _query_indexes(
         captures_by_index[kind] = rows.take(first["row_min"])
         gaps = [lookup.gaps for lookup in lookups if lookup.gaps is not None]
         unread_files = tuple(dict.fromkeys(f"{gap.summary} could not be read: {gap.file_summary}" for gap in gaps))
-        version = lookups[0].index_version or _harvest_version(workspace, crawl)
+        version = lookups[0].index_version
+        if not version and kind == "parquet":
+            version = _harvest_version(
+                workspace, crawl, {subset for subsets in targets_by_subsets for subset in subsets}
+            )
         indexes[kind] = QueriedIndex(len(captures_by_index[kind]), version, unread_files)
     left, right = captures_by_index["parquet"], captures_by_index["zipnum"]
     index_flags = left.select(_KEY).append_column("in_parquet", pa.array([True] * len(left), pa.bool_())).join(
@@ -222,11 +227,12 @@ def _query_indexes(
     return all_captures, indexes
 
 
-def _harvest_version(workspace: Workspace, crawl: str) -> str:
-    """The version of the harvested columnar index: a digest of its row groups of the requested subsets. Its look-ups
-    name no version, since the home knows it without a request."""
+def _harvest_version(workspace: Workspace, crawl: str, subsets: Collection[str]) -> str:
+    """The version of the harvested columnar index: a digest of its row groups of ``subsets``, those that were
+    searched. Its look-ups name no version, since the home knows it without a request. Empty if none was harvested."""
     versions = columnar_versions(workspace.lake, [crawl])
-    return combine_digests(versions[crawl, subset] for subset in workspace.settings.subsets)
+    digests = [versions[crawl, subset] for subset in subsets if (crawl, subset) in versions]
+    return combine_digests(digests) if digests else ""
 
 
 def _with_outcomes(workspace: Workspace, crawl: str, rows: pa.Table) -> pa.Table:

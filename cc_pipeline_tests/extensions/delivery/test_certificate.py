@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,7 +11,10 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.export.provenance import Provenance
+from cc_pipeline.extensions.delivery import certificate
 from cc_pipeline.extensions.delivery.certificate import certify
+from cc_pipeline.harvesting.catalog import columnar_versions
+from cc_pipeline.index.lookup import look_up
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, harvest, harvested, workspace_of
 
 SITE = "example.com"
@@ -31,6 +35,30 @@ def test_the_subsets_that_a_condition_names_are_asked(bucket: Bucket, tmp_path: 
     assert not document["complete"]
     rows = pq.read_table(tmp_path / "site.captures.parquet").to_pylist()
     assert {row["subset"] for row in rows} == {"crawldiagnostics", "warc"}
+
+
+@pytest.mark.parametrize("subsets", [("robotstxt",), ("robotstxt", "warc")])
+def test_the_version_is_that_of_the_subsets_that_were_searched(
+    bucket: Bucket, tmp_path: Path, subsets: tuple[str, ...]
+) -> None:
+    harvested(bucket[0], tmp_path / "home", subsets=subsets)
+    workspace, out = workspace_of(bucket[0], tmp_path / "home"), tmp_path / "site.json"
+    targets = [parse_target(f"{SITE} where subset=robotstxt")]
+    [crawl] = certify(workspace, targets, [NEW], Provenance(), out, print)["crawls"]
+    version = columnar_versions(workspace.lake, [NEW])[NEW, "robotstxt"]
+    assert crawl["indexes"]["parquet"]["version"] == version
+    assert crawl["indexes"]["zipnum"]["version"] not in ("", version)
+
+
+def test_an_index_without_a_version_does_not_get_that_of_the_harvest(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, out = harvested(bucket[0], tmp_path / "home"), tmp_path / "site.json"
+    monkeypatch.setattr(
+        certificate, "look_up", lambda *asked, **options: replace(look_up(*asked, **options), index_version="")
+    )
+    [crawl] = certify(workspace, [parse_target(SITE)], [NEW], Provenance(), out, print)["crawls"]
+    assert crawl["indexes"]["parquet"]["version"] and crawl["indexes"]["zipnum"]["version"] == ""
 
 
 def test_captures_of_several_crawls_are_in_one_file_in_order(bucket: Bucket, tmp_path: Path) -> None:

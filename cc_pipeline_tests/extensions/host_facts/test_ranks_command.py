@@ -25,7 +25,7 @@ def test_ranks_are_read_after_a_yes_to_their_price(cli: Cli, tmp_path: Path, mon
     assert cli("facts", "ranks", *place).out == ""
     said = cli("facts", "ranks", RELEASE, "--yes", *place)
     assert said.status == 1
-    assert "1 lines without a rank of a host, and 3 with one: 'what'" in said.err
+    assert "has 1 lines without a rank, but only 3 with one: 'what'" in said.err
     write_graph(bucket, GraphSpec(parse_release(RELEASE), ("example.com", "www.example.com", "a.org")))
     said = cli("facts", "ranks", RELEASE, "--yes", *place)
     assert (said.status, said.out.startswith(f"{RELEASE} host: 2 hosts of 3 nodes, converted 20")) == (0, True)

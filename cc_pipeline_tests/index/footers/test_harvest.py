@@ -205,7 +205,7 @@ def test_twenty_corrupt_files_of_nine_hundred_do_not_stop_the_rest_and_sixty_do(
     assert report.fetched == 880
     assert sorted(path for path, _ in report.failed) == keys[::45]
     reader.objects |= dict.fromkeys(keys[::15], b"not parquet at all")
-    with pytest.raises(EnvironmentFault, match="51 files failed"):
+    with pytest.raises(EnvironmentFault, match="stopped because 51 of the last 751 index files failed"):
         harvest_crawl(CRAWL, keys, reader, FooterStore(tmp_path / "many"))
 
 

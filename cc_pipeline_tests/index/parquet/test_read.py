@@ -355,7 +355,7 @@ def test_keys_outside_the_bounds_of_their_page_are_noticed(tmp_path: Path) -> No
     content = path.read_bytes()
     data_end = content.rindex(b"com,h10)/p00000")  # the last time: in the column index, as a page's lowest key
     path.write_bytes(content[:data_end] + b"com,h10)/p00001" + content[data_end + 15 :])
-    with pytest.raises(DataFault, match="outside its bounds"):
+    with pytest.raises(DataFault, match="page 2 has keys outside the bounds in its column index"):
         _rows(tmp_path, parse_target("h11.com").ranges)
 
 

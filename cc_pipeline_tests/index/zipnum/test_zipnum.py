@@ -196,7 +196,7 @@ def test_a_member_that_cannot_be_read_is_a_named_gap(tmp_path: Path) -> None:
     assert f"cdx-00000.gz at byte {offset} (a member cannot be inflated" in found.gaps.file_summary
     with Transport(str(tmp_path)) as transport:
         targets = [parse_target("example.com")]
-        with pytest.raises(IndexIncomplete, match=f"1 of 3 members .* at byte {offset}") as lacking:
+        with pytest.raises(IndexIncomplete, match=f"1 of 3 blocks .* at byte {offset}") as lacking:
             look_up(CRAWL, ["warc"], targets, IndexSources(transport))
         assert "--index parquet" in lacking.value.advice
         answer = look_up(CRAWL, ["warc"], targets, IndexSources(transport, max_gaps=0.5))
