@@ -132,7 +132,7 @@ def test_an_index_that_is_not_harvested_is_named_with_the_command(cli: Cli, worl
     place = ("--source", world.bucket, "--home", tmp_path)
     said = cli("lookup", "example.com", "-c", NEW, "--index", "parquet", *place)
     assert said.status == 1
-    assert f"cc-pipeline index harvest --crawl {NEW}" in said.err
+    assert f"cc-pipeline index harvest --crawl {NEW}" in said.told
     # ZipNum needs no harvest
     said = cli("lookup", "example.com", "-c", NEW, "--format", "jsonl", *place)
     assert len(said.out.splitlines()) == len(world.truth.captures_of(NEW, subset="warc", domain="example.com"))

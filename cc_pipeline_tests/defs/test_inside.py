@@ -126,7 +126,7 @@ def test_what_cannot_be_used_is_said_where_it_is_written(given: dict[str, Any], 
 def test_targets_of_the_code_location_are_not_purged_under_it() -> None:
     at = HomeNamespace(("books",), is_only_home=False, targets=("prefix:https://example.com/a/", "example.org"))
     refuse_watched(at, "example.net")
-    with pytest.raises(UserInputError, match=r"watches 'example\.org'"):
+    with pytest.raises(UserInputError, match=r"lists 'example\.org'"):
         refuse_watched(at, "example.org")
 
 
