@@ -191,7 +191,7 @@ def _room_before(frame: FrameType) -> str:
 
 def _words(told: str, frame: FrameType) -> str:
     """What a call is for; of a commit, to which table."""
-    return f"commit {frame.f_locals['spec'].name}" if told == "commit" else told
+    return f"commit {frame.f_locals['table']}" if told == "commit" else told
 
 
 def _is_of_lake(frame: FrameType) -> bool:
