@@ -53,7 +53,11 @@ OPTIONS: Final = RecordOptions(coalescing=TOGETHER)
 #: Waits that a test can afford. The numbers of attempts are the real ones.
 RETRY: Final = RetryPolicy(base=0.001, longest=0.002)
 REFUSALS: Final = RefusalPolicy(probes=(0.02, 0.05, 0.1), wait=0.25)
-TIMEOUTS: Final = Timeouts(connect=5, silence=0.4, total=0.6, slowest=1_000_000)
+#: For answers that never end. With any other fault a busy machine must not look like a slow source.
+SHORT_TIMEOUTS: Final = Timeouts(connect=5, silence=0.8, total=1.2, slowest=1_000_000)
+LONG_TIMEOUTS: Final = Timeouts(connect=30, silence=30, total=60)
+#: Faults that only a timeout ends.
+SLOW_KINDS: Final = frozenset({"stall", "drip"})
 
 PLACES: Final = ("folder", "http", "s3")
 #: ``some``: three ranges, and each of their records; ``file``: one file; ``all``: all files, and what shows that the
@@ -228,7 +232,8 @@ def run_cell(place: Place, cell: Cell, options: RecordOptions = OPTIONS) -> Resu
     place.cells += 1
     home = place.home.with_name(f"cell-{place.cells}")
     shutil.copytree(place.home, home)
-    runner = _Runner(place, replace(place.settings, home=home, lake=str(home / "lake")), options)
+    timeouts = SHORT_TIMEOUTS if cell.kind in SLOW_KINDS else LONG_TIMEOUTS
+    runner = _Runner(place, replace(place.settings, home=home, lake=str(home / "lake")), options, timeouts)
     begin, end = _folder_fault(place, cell) if place.server is None else _served_fault(place, cell)
     try:
         begin()
@@ -249,9 +254,10 @@ def run_cell(place: Place, cell: Cell, options: RecordOptions = OPTIONS) -> Resu
 class _Runner:
     """Runs of one home, each as a process of its own would do it: with a transport that knows nothing."""
 
-    def __init__(self, place: Place, settings: Settings, options: RecordOptions) -> None:
+    def __init__(self, place: Place, settings: Settings, options: RecordOptions, timeouts: Timeouts) -> None:
         self._place = place
         self._options = options
+        self._timeouts = timeouts
         self._settings = settings
         columns = (place.captures[name].to_pylist() for name in ("warc_filename", "warc_record_offset"))
         self.names = set(zip(*columns, strict=True))
@@ -260,7 +266,7 @@ class _Runner:
         server = self._place.server
         seen = 0 if server is None else len(server.hits)
         with open_workspace(self._settings) as workspace:
-            _give_transport(workspace)
+            _give_transport(workspace, self._timeouts)
             wanted = self._wanted(workspace, replay=replay)
             before = _fetched_by_file(workspace)
             status = self._fetch(workspace, replay=replay)
@@ -339,13 +345,13 @@ def _fetched_by_file(workspace: Workspace) -> Counter[str]:
     return Counter(here["warc_filename"].to_pylist())
 
 
-def _give_transport(workspace: Workspace) -> None:
+def _give_transport(workspace: Workspace, timeouts: Timeouts) -> None:
     settings = workspace.settings
     workspace.__dict__["transport"] = Transport(
         settings.source,
         PlaceOptions(
             retry=RETRY,
-            timeouts=TIMEOUTS,
+            timeouts=timeouts,
             refusals=REFUSALS,
             s3=S3Options(endpoint=settings.s3_endpoint, anonymous=settings.s3_anonymous),
         ),
