@@ -13,7 +13,7 @@ from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.output import console, notice, progress_bars, show_table, warn
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.workspace.claim import claim_home
+from cc_pipeline.workspace.claim import claim_existing_home
 
 if TYPE_CHECKING:
     from cc_pipeline.workspace.source_files import SourceFile
@@ -198,7 +198,7 @@ def _add_archives(
     from cc_pipeline.workspace.workspace import open_workspace
 
     crawl = collection_id(collection_name)
-    claim_home(settings)
+    claim_existing_home(settings)
     with open_workspace(settings) as workspace:
         added = register_archives(workspace, files, crawl)
         show_table("archive files", ["file", "collection"], [(_file_name(file.location), crawl) for file in added])

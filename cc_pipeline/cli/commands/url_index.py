@@ -27,7 +27,7 @@ from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, progress_bars, write_rows
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.workspace.claim import claim_home
+from cc_pipeline.workspace.claim import claim_existing_home
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
@@ -97,7 +97,7 @@ def build_index(
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(source=source, home=home)
-    claim_home(settings)
+    claim_existing_home(settings)
     with open_workspace(settings) as workspace:
         crawl_ids = resolve_crawls(workspace, crawl)
         published = [crawl_id for crawl_id in crawl_ids if not index_is_built(crawl_id)]
