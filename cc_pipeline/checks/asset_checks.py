@@ -46,7 +46,7 @@ def crawl_list_current(workspace: Workspace, _: Scope) -> CheckResult:
         return CheckResult(name, "warn", f"{len(stored_ids):,} crawls; {crawl_list.note}", metrics)
     if new or not crawls_are_listed(workspace):
         difference = f"adds {abbreviate_keys(new)}" if new else "has other details of the same crawls"
-        message = f"the list of crawls changed at the source: it {difference}. Materialize the asset crawls"
+        message = f"the list of crawls changed at the source: it {difference}. The next run writes it (the asset crawls)"
         return CheckResult(name, "warn", message, metrics)
     return CheckResult(
         name, "ok", f"{len(stored_ids):,} crawls, as in the list that was read {crawl_list.age}", metrics

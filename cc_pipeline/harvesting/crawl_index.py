@@ -289,7 +289,10 @@ def _requested_files(workspace: Workspace, crawl: str) -> dict[str, list[str]]:
 def _listed_files(workspace: Workspace, crawl: str, subsets: Sequence[str]) -> dict[str, list[str]]:
     manifest = workspace.lake.read("index_manifest", {"crawl": crawl}, ["subset", "path"])
     if not manifest.num_rows and crawl not in ARC_CRAWLS:
-        raise EnvironmentFault(f"the index files of {crawl} are not listed yet", "Materialize index_manifest first.")
+        raise EnvironmentFault(
+            f"the index files of {crawl} are not listed yet",
+            f"Harvest it first: the job harvest_crawl, or cc-pipeline index harvest --crawl {crawl}",
+        )
     return _by_subset(subsets, zip(*(manifest[name].to_pylist() for name in ("subset", "path")), strict=True))
 
 
