@@ -17,7 +17,7 @@ from cc_pipeline.api.run_steps import harvest_crawls, harvest_despite_gaps, reso
 from cc_pipeline.api.user_input import refuse_unnamed_captures
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, SourceRefuses
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import Settings, environment_value, load_settings
 from cc_pipeline.workspace.claim import claim_existing_home
 
@@ -174,7 +174,8 @@ def look_up_captures(
     tables = [_add_target_column(target, captures_by_slug[target.slug]) for target in lookup_request.targets]
     captures = sum(table.num_rows for table in tables)
     get_reporter().notice(
-        f"{crawl}: {captures:,} captures found with {sum(lookup.requests for lookup in answers):,} requests, "
+        f"{crawl}: {format_count(captures, 'capture')} found with "
+        f"{format_count(sum(lookup.requests for lookup in answers), 'request')}, "
         f"{human_bytes(sum(lookup.bytes for lookup in answers))} read, in {time.monotonic() - started:.1f} s"
     )
     for note in dict.fromkeys(note for answer in answers for note in answer.notes):

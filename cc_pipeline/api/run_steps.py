@@ -17,6 +17,7 @@ from cc_pipeline.errors import (
     SourceRefuses,
     UserInputError,
 )
+from cc_pipeline.progress import format_count
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launcher import Launcher
@@ -209,7 +210,8 @@ def report_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
         files = [row["source_file"] for row in rows if row["source_kind"] == ARCHIVE]
         if files:
             get_reporter().note(
-                f"{crawl}: {len(files):,} byte ranges of {len(set(files)):,} archive files could not be read; their "
+                f"{crawl}: {format_count(len(files), 'byte range')} of "
+                f"{format_count(len(set(files)), 'archive file')} could not be read; their "
                 f'records are missing. To see which: cc-pipeline sql "SELECT * FROM source_faults WHERE crawl = '
                 f"'{crawl}'\" (once a run has published)"
             )

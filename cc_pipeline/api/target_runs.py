@@ -32,6 +32,7 @@ from cc_pipeline.errors import (
     UserInputError,
     disk_is_full,
 )
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.claim import claim_existing_home
 
@@ -218,9 +219,9 @@ def _resolve_selection(
         indexed = any(target.kind != GIVEN_KIND for target in targets)
         fresh = [crawl for crawl in crawls if indexed and needs_harvest(workspace, crawl)]
     requests = len(fresh) * len(settings.subsets) * _INDEX_FILES
-    estimate = f"{len(crawls):,} crawls, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
+    estimate = f"{format_count(len(crawls), 'crawl')}, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
     if fresh:
-        estimate += f"; harvesting the index of {len(fresh):,} takes at most some {requests:,} requests"
+        estimate += f"; harvesting the index of {len(fresh):,} takes at most some {format_count(requests, 'request')}"
     get_reporter().notice(f"{estimate}; the cost of each fetch is known after its look-up")
     if requests > settings.max_requests and not get_reporter().agrees("Go on?"):
         raise UserInputError(

@@ -41,6 +41,7 @@ from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.index.shards import SUBSET
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import HARVEST, MANIFEST, Slice, StageReport
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -213,7 +214,10 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
         bytes=report.bytes,
         requests=report.requests,
         seconds=report.seconds,
-        notes=(*notes, f"{report.remaining:,} row groups still have no key bounds, so each look-up reads them"),
+        notes=(
+            *notes,
+            f"{format_count(report.remaining, 'row group', 'have')} no key bounds yet, so each look-up reads them",
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.output import notice, progress_bars, warn
 from cc_pipeline.errors import IndexIncomplete, UserInputError
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.claim import claim_existing_home
 
@@ -96,7 +97,10 @@ def _store_index_list(settings: Settings, crawls: Sequence[str], file: Path) -> 
     except OSError as error:
         raise UserInputError(f"{file} cannot be read: {error.strerror}") from error
     count = store_user_list(settings, crawls[0], data, str(file), MAX_INDEX_FILES)
-    notice(f"{count:,} index files of {crawls[0]} were read from {file}; this home uses them instead of a path list")
+    notice(
+        f"read {format_count(count, 'index file')} of {crawls[0]} from {file}; this home uses them instead of a path "
+        "list"
+    )
 
 
 def repair(crawl: options.Crawls, source: options.Source = None, home: options.Home = None) -> None:
