@@ -184,7 +184,7 @@ def test_a_lake_that_may_not_be_read_is_an_environment_fault(lake: Lake, monkeyp
     for reader in (lake, Lake(lake.root, [SPEC])):
         with (
             monkeypatch.context() as patched,
-            pytest.raises(EnvironmentFault, match="things.*Permission denied") as found,
+            pytest.raises(EnvironmentFault, match=r"things.*Permission denied") as found,
         ):
             patched.setattr(Path, "exists", refuse)
             reader.handle(SPEC)
