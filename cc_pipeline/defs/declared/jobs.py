@@ -33,7 +33,7 @@ _ASSET_JOBS: Final = (
     ),
     AssetJob(
         name="read_source_files",
-        description="Reads whole files (2012 SequenceFiles, WAT, WET) into the tables of parsed pages. For the command "
+        description="Reads whole files (2012 SequenceFiles, WAT, WET) into the tables of parsed pages. For cc-pipeline "
         "files add.",
         assets=("source_metadata", "source_text", "source_links", "source_feed_items", "source_faults"),
     ),
@@ -67,7 +67,7 @@ _OP_JOBS: Final = (
     OpJob(
         name="repair_statistics",
         description="Computes key bounds of a crawl's row groups without any. Reads their whole key column. "
-        "Records repaired_statistics. For people, and the command index repair.",
+        "Records repaired_statistics. For people, and cc-pipeline index repair.",
         function="cc_pipeline.defs.assets.catalog.repair_key_bounds",
         pool="catalog",
         partitions="crawl",
@@ -75,7 +75,7 @@ _OP_JOBS: Final = (
     OpJob(
         name="build_index",
         description="Builds the index of a month of CC-NEWS, or of named WARC files. Shows the cost, and "
-        "needs agreement. Records built_index. For people, and the commands index build and run.",
+        "needs agreement. Records built_index. For people, and cc-pipeline index build and run.",
         function="cc_pipeline.defs.assets.catalog.index_archives",
         config=BuildConfig,
         partitions="crawl",
@@ -83,21 +83,21 @@ _OP_JOBS: Final = (
     OpJob(
         name="build_url_index",
         description="Builds a prefixed B-tree of a crawl's URLs. Reads four columns of its whole index, or "
-        "its ARC files. Records url_index. For people, and the command index build --btree.",
+        "its ARC files. Records url_index. For people, and cc-pipeline index build --btree.",
         function="cc_pipeline.defs.assets.catalog.index_urls",
         partitions="crawl",
     ),
     OpJob(
         name="maintenance",
         description="Merges small files of the tables, publishes, and deletes files superseded for a week. For the "
-        "schedule weekly_maintenance, and the command automation maintenance.",
+        "schedule weekly_maintenance, and cc-pipeline automation maintenance.",
         function="cc_pipeline.defs.publication.tidy_tables",
         pool="warehouse",
     ),
     OpJob(
         name="purge_target",
         description="Purges a target: its definition, rows and bytes. The first run only shows the plan and "
-        "its digest (dry_run). For people; the command is targets remove --purge.",
+        "its digest (dry_run). For people, as cc-pipeline targets remove --purge.",
         function="cc_pipeline.defs.purging.purge_one_target",
         config=PurgeConfig,
         pool="warehouse",
@@ -105,7 +105,7 @@ _OP_JOBS: Final = (
     OpJob(
         name="extract_targets",
         description="Finds, fetches and parses any targets in any crawls, in one run. For the schedule "
-        "backfill_missing, and the command run.",
+        "backfill_missing, and cc-pipeline run.",
         function="cc_pipeline.defs.assets.extraction.extract_listed",
         config=ExtractTargetsConfig,
         takes_partition_list=True,
