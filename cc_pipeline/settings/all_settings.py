@@ -142,7 +142,7 @@ class Settings:
     )
     # higher rooms know the kinds of index: a workspace refuses others
     index: str = setting(
-        "auto", help="index that look-ups search: `auto`, or [a kind of index](finding.md#which-index-is-used)"
+        "auto", help="index that lookups search: `auto`, or [a kind of index](finding.md#which-index-is-used)"
     )
     crawls: tuple[str, ...] = setting(
         ("newest",),
@@ -201,7 +201,8 @@ class Settings:
     )
     max_index_gaps: float = setting(
         0.0,
-        help="maximum share (0 to 1) of a subset's index files that may be unread; `--allow-gaps` means 1",
+        help="maximum share (0 to 1) of a subset's index files that may be gaps (files that could not "
+        "be read); `--allow-gaps` means 1",
         check=is_share,
     )
     digest_policy: str = setting(

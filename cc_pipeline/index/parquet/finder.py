@@ -1,4 +1,4 @@
-"""Finds the row groups that a look-up has to read, in the catalog or in footers that it reads itself."""
+"""Finds the row groups that a lookup has to read, in the catalog or in footers that it reads itself."""
 
 from __future__ import annotations
 
