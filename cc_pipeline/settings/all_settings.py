@@ -150,22 +150,22 @@ class Settings:
     )
     rate: float | None = setting(
         None,
-        help="maximum requests per second to each host of the source, from all processes of the home. "
-        "More than 5 to data.commoncrawl.org need `CC_PIPELINE_CONTACT`",
+        help="maximum requests per second to each host of the source, from all processes that share "
+        "`CC_PIPELINE_BUDGET`. More than 5 to data.commoncrawl.org need `CC_PIPELINE_CONTACT`",
         default_text="[by source](faults.md#the-budget-and-the-breaker)",
         check=is_above_zero,
     )
     concurrency: int | None = setting(
         None,
-        help="maximum requests in flight to each host of the source, from all processes of the home. "
-        "More than 4 to data.commoncrawl.org need `CC_PIPELINE_CONTACT`",
+        help="maximum requests in flight to each host of the source, from all processes that share "
+        "`CC_PIPELINE_BUDGET`. More than 4 to data.commoncrawl.org need `CC_PIPELINE_CONTACT`",
         default_text="[by source](faults.md#the-budget-and-the-breaker)",
         check=is_above_zero,
     )
     budget: str | None = setting(
         None,
         help="file of the request budget. Homes of one machine that name the same file share its "
-        "rate, also those of several users or containers. The file is on a local disk, and "
+        "rate, also those of several users or containers. The file must be on a local disk, and "
         "writable for all of them",
         default_text="for Common Crawl a file of the user (`~/.local/state/cc_pipeline`, or in "
         "`XDG_STATE_HOME`), else `budget.sqlite` in the home",
@@ -185,9 +185,8 @@ class Settings:
     )
     rate_source: str = setting(
         OWN_RATE,
-        help="rate limiter that permits each request: `own`, the budget of this machine, or the name "
-        "of one that an extension adds, on all machines that share the rate "
-        "([extensions.md](extensions.md))",
+        help="rate limiter: `own` (the budget of this machine), or one that an "
+        "[extension](extensions.md) adds. Machines that share the rate need the same value",
         check=is_choice(OWN_RATE, joint="rate_sources"),
     )
     max_bytes: int = setting(
