@@ -1,4 +1,4 @@
-"""Commands and methods side by side: the table of docs/python.md has each method, beside the core's command of its name.
+"""Commands and methods side by side: the table of docs/python.md has each method, beside its command of the core.
 
 ``python -m cc_pipeline_tests.api.test_words`` writes the table anew.
 """
