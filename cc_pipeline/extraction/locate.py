@@ -46,6 +46,7 @@ from cc_pipeline.extraction.removals import (
 from cc_pipeline.extraction.run_inputs import GroupState, RunInputs, run_and_replan
 from cc_pipeline.extraction.slice_selection import build_slice_requests, empty_obsolete_slices, find_obsolete_slices
 from cc_pipeline.extraction.slice_state import SliceState, read_slice_states
+from cc_pipeline.grouping import group_within
 from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions
 from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.gaps import subset_flags
@@ -510,16 +511,8 @@ def _group_by_query(
 def _enlarge_batches(rows: OrderedRows) -> Iterator[pa.RecordBatch]:
     """The columns of ``captures`` in large batches. The writer's threads share batches, and keep order only within
     one."""
-    waiting: list[pa.RecordBatch] = []
-    waiting_bytes = 0
-    for batch in rows.batches():
-        waiting.append(batch.select(CAPTURES_SCHEMA.names))
-        waiting_bytes += waiting[-1].nbytes
-        if waiting_bytes >= _WRITE_BATCH_BYTES:
-            yield pa.concat_batches(waiting)
-            waiting, waiting_bytes = [], 0
-    if waiting:
-        yield pa.concat_batches(waiting)
+    batches = (batch.select(CAPTURES_SCHEMA.names) for batch in rows.batches())
+    return map(pa.concat_batches, group_within(batches, (_WRITE_BATCH_BYTES,), lambda batch: (batch.nbytes,)))
 
 
 def _build_summary(slice_: Slice, answer: LookupResult, version: str, index: Index) -> LookupSummary:

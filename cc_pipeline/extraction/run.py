@@ -22,6 +22,7 @@ from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.run_inputs import MAX_PLANS, InputsChanged, RunInputs, hold_run_lease
 from cc_pipeline.extraction.slice_selection import expand_targets
 from cc_pipeline.extraction.slice_state import read_slice_states
+from cc_pipeline.grouping import group_within
 from cc_pipeline.lake.slice import EMPTIED_DIGEST, FETCH, LOCATE, PAGE_TABLES, StageReport
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -191,16 +192,7 @@ class _Group:
     def portions(self, max_captures: int) -> Iterator[list[str]]:
         """The targets in their order, in portions of at most ``max_captures`` captures."""
         counts = self._count_captures()
-        portion: list[str] = []
-        size = 0
-        for slug in [*self._states]:
-            if size and size + counts[slug] > max_captures:
-                yield portion
-                portion, size = [], 0
-            portion.append(slug)
-            size += counts[slug]
-        if portion:
-            yield portion
+        return group_within([*self._states], (max_captures,), lambda slug: (counts[slug],))
 
     def _count_captures(self) -> dict[str, int]:
         """The number of captures of each target in the requested subsets: from the report of its look-up, or as
