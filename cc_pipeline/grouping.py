@@ -12,7 +12,7 @@ def group_within(
     items: Iterable[_T], limits: tuple[int, ...], sizes_of: Callable[[_T], tuple[int, ...]]
 ) -> Iterator[list[_T]]:
     """Groups ``items``: none of the sums of their sizes is above its limit. An item with a size above its limit comes
-    alone, or with items without that size.
+    alone, or behind items without that size.
 
     ``sizes_of`` gives the sizes of an item, one for each of ``limits``.
     """

@@ -9,8 +9,8 @@ def test_a_group_ends_before_any_of_its_sums_would_be_above_its_limit() -> None:
     assert ["".join(name for name, _ in group) for group in groups] == ["ab", "cd", "ef"]
 
 
-def test_a_larger_item_comes_alone_or_with_items_that_weigh_nothing() -> None:
-    assert list(group_within([0, 9, 0, 1, 2, 9], (3,), lambda size: (size,))) == [[0, 9, 0], [1, 2], [9]]
+def test_a_larger_item_comes_alone_or_behind_items_that_weigh_nothing() -> None:
+    assert list(group_within([0, 9, 0, 1, 2, 9], (3,), lambda size: (size,))) == [[0, 9], [0, 1, 2], [9]]
     assert list(group_within([], (3,), lambda size: (size,))) == []
 
 

@@ -23,7 +23,7 @@ from cc_pipeline.extraction.run_inputs import MAX_PLANS, InputsChanged, RunInput
 from cc_pipeline.extraction.slice_selection import expand_targets
 from cc_pipeline.extraction.slice_state import read_slice_states
 from cc_pipeline.grouping import group_within
-from cc_pipeline.lake.slice import EMPTIED_DIGEST, FETCH, LOCATE, PAGE_TABLES, StageReport
+from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, StageReport
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The tables of a partition, in the order in which they are made.
@@ -218,9 +218,5 @@ def _find_fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> lis
     if not slugs:
         return []
     target_slices = expand_targets(workspace, crawl, slugs)
-    input_digests = FETCH.read_input_digests(workspace.lake, target_slices.requested_slices)
-    return [
-        slug
-        for slug, slices in target_slices.requested.items()
-        if all(input_digests[slice_] not in (None, EMPTIED_DIGEST) for slice_ in slices)
-    ]
+    fetched_slices = set(FETCH.list_slices(workspace.lake, target_slices.requested_slices))
+    return [slug for slug, slices in target_slices.requested.items() if fetched_slices.issuperset(slices)]
