@@ -46,8 +46,8 @@ def note(storage: RecordStorage, crawl: str, files: Iterable[str], now: float) -
         storage.transport.put(key, json.dumps({"files": file_names}).encode())
     except OSError as error:
         raise PlaceFault(
-            f"{key} cannot be written: {error.strerror or error}",
-            "Check that the lake can be written to and has free space.",
+            f"the list of old record files cannot be written to {key}: {error.strerror or error}",
+            "Check that the lake can be written to and has free space, then run the command again.",
         ) from error
 
 

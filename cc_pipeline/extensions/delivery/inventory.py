@@ -118,10 +118,16 @@ def _read_manifests(
         try:
             manifest = read_manifest(place, f"{folder}/{name}")
         except DataFault as fault:
-            if name != manifest_name(delivery) or fault.kind is DataKind.UNSUPPORTED:
+            if fault.kind is DataKind.UNSUPPORTED:
                 raise EnvironmentFault(
-                    f"the manifest of another delivery is damaged, so its files are not known: {fault}",
-                    "Copy that delivery again, or delete its manifest",
+                    f"the folder has a manifest that this version cannot read: {fault}",
+                    "Install the version of cc_pipeline that wrote it, or copy to another folder.",
+                ) from fault
+            if name != manifest_name(delivery):
+                raise EnvironmentFault(
+                    f"the manifest of another delivery in this folder is damaged, so this copy cannot tell which files "
+                    f"belong to that delivery: {fault}",
+                    "Copy that delivery again, which writes its manifest anew, or copy to another folder.",
                 ) from fault
             notes.append(f"the manifest was damaged and is rewritten ({fault.reason})")
             continue

@@ -68,7 +68,8 @@ class ListedNames:
                 DataKind.MISMATCH,
                 self.source,
                 None,
-                f"a pointer names file {pointer.partition}, but only {len(self.files)} are listed",
+                f"a pointer names archive file {pointer.partition}, but only {len(self.files)} are listed; build the "
+                "index again",
             )
         return self.files[pointer.partition]
 
@@ -84,12 +85,24 @@ def unpack_names(data: bytes, source: str) -> tuple[str, ...]:
         inflater = zlib.decompressobj(wbits=31)
         text = inflater.decompress(data, _MAX_LIST_BYTES)
         if not inflater.eof:
-            raise DataFault(DataKind.MALFORMED, source, None, "the list of files is cut off or too long")
+            raise DataFault(
+                DataKind.MALFORMED,
+                source,
+                None,
+                "the list of archive files is cut off or too long; build the index again",
+            )
         lines = text.decode().split("\n")
     except (zlib.error, UnicodeDecodeError) as error:
-        raise DataFault(DataKind.MALFORMED, source, None, f"the list of files cannot be read ({error})") from error
+        raise DataFault(
+            DataKind.MALFORMED,
+            source,
+            None,
+            f"the list of archive files cannot be read ({error}); build the index again",
+        ) from error
     if lines.pop():
-        raise DataFault(DataKind.TRUNCATED, source, None, "the list of files ends inside a line")
+        raise DataFault(
+            DataKind.TRUNCATED, source, None, "the list of archive files ends inside a line; build the index again"
+        )
     return tuple(lines)
 
 
