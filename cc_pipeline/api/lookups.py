@@ -207,7 +207,7 @@ def look_up_each_crawl(
                 raise
             problem = fault.problem if isinstance(fault, EnvironmentFault) else str(fault)
             if isinstance(fault, NoIndex):
-                get_reporter().note(f"{crawl} is skipped: {problem}")
+                get_reporter().note(f"{problem}, so {crawl} is skipped. {fault.advice}")
             else:
                 get_reporter().note(f"{crawl} could not be searched: {problem}")
                 failed.append(crawl)

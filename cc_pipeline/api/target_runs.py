@@ -116,9 +116,7 @@ def run_targets(
         except CrawlUnpublished:
             if not is_sequential:
                 raise
-            get_reporter().note(
-                f"{', '.join(crawls)} is announced and not published yet; this run skips {', '.join(crawls)}"
-            )
+            get_reporter().note(f"{', '.join(crawls)} is announced but not published yet, so it is skipped")
             continue
         except EnvironmentFault as fault:
             if not is_sequential or len(run_parts) == 1 or isinstance(fault, PlaceFault):
@@ -365,7 +363,7 @@ def materialize(
         stack.enter_context(get_reporter().bars())
         if briefly:
             progress.report(
-                "crawls", position[0] - 1, position[1], f"{crawls[0]} is number {position[0]} of {position[1]}"
+                "crawls", position[0] - 1, position[1], f"crawl {position[0]} of {position[1]}: {crawls[0]}"
             )
         # a crawl that is in no list gets its row after it was found by its name; a wrong name is reported before
         # Dagster loads

@@ -103,7 +103,10 @@ def parse_target(text: str, folder: Path | None = None) -> Target:
     if reader is None:
         if kind in ("http", "https"):
             return _domain(text)
-        raise UserInputError(f"{quote(text)} has the unknown kind {kind!r}; kinds are {', '.join(_READERS)}")
+        raise UserInputError(
+            f"{quote(text)} begins with the unknown kind {kind!r}; kinds are {', '.join(_READERS)}. A domain needs no "
+            "kind, as in example.com"
+        )
     if not value:
         raise UserInputError(f"{quote(text)} has nothing after {kind}:")
     return reader(value)

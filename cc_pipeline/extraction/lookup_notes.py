@@ -16,6 +16,7 @@ from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, part_from, whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.capture_buffer import CaptureBuffer, CaptureTotals, SliceLookup, read_urls
 from cc_pipeline.extraction.slice_state import Lookup, read_slice_states
+from cc_pipeline.grouping import group_within
 from cc_pipeline.harvesting.catalog import catalog_gaps
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.locator import NAMED_CAPTURES
@@ -159,18 +160,14 @@ def split_into_passes(workspace: Workspace, slices: Sequence[Slice]) -> Iterator
     slugs = list(dict.fromkeys(slice_.definition_slug for slice_ in slices))
     single = workspace.targets([slug for slug in slugs if SEPARATOR not in slug])
     texts = read_definitions(workspace.lake, [slug for slug in slugs if SEPARATOR in slug])
-    targets: dict[Slice, Target] = {}
-    size = 0
-    for slice_ in slices:
+
+    def target_of(slice_: Slice) -> Target:
         slug = slice_.definition_slug
-        target = single[slug] if slug in single else part_from(slug, texts[slug])
-        targets[slice_] = target
-        size += max(1, len(target.members))
-        if size >= _MEMBERS_AT_ONCE:
-            yield targets
-            targets, size = {}, 0
-    if targets:
-        yield targets
+        return single[slug] if slug in single else part_from(slug, texts[slug])
+
+    pairs = ((slice_, target_of(slice_)) for slice_ in slices)
+    for group in group_within(pairs, (_MEMBERS_AT_ONCE,), lambda pair: (max(1, len(pair[1].members)),)):
+        yield dict(group)
 
 
 def split_into_commits(input_digests: Mapping[Slice, str]) -> Iterator[dict[Slice, str]]:

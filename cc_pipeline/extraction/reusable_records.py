@@ -241,7 +241,7 @@ def build_lost_fault(crawl: str, lost: Mapping[Slice, int]) -> EnvironmentFault:
     names = ", ".join(targets[:5]) + (" …" if len(targets) > 5 else "")
     return EnvironmentFault(
         f"the bytes of {sum(lost.values()):,} stored records of {names} in {crawl} are missing in the lake",
-        "Fetch them again: cc-pipeline run for these targets, or cc-pipeline doctor --repair for all lost records.",
+        "Fetch them again: cc-pipeline doctor --repair",
     )
 
 

@@ -180,8 +180,8 @@ def _cluster_of_arc_years(sought: IndexSearch, *, tree: bool) -> OpenCluster | N
     cluster = _find_cluster(crawl, sources, needed=True)
     if cluster is None and has_cluster:
         raise EnvironmentFault(
-            f"{cluster_key(crawl)}, the ZipNum index, existed within the last day and is missing now",
-            "Run it again later, or search only the B-tree index, if the crawl has one: --index btree",
+            f"the source has no ZipNum index of {crawl} ({cluster_key(crawl)}) now, but it had one within the last day",
+            "Run the command again later, or search only the B-tree index if the crawl has one: --index btree",
         )
     return cluster
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.extensions.host_facts.shards import Bounds, Gap, Shard, cast_values
+from cc_pipeline.grouping import group_within
 from cc_pipeline.index.parquet.chunk_locations import ColumnLocation, RowGroupLocation
 from cc_pipeline.index.parquet.cost_estimate import likely_bytes, max_requests
 from cc_pipeline.index.parquet.decoding import decode_pages
@@ -326,16 +327,7 @@ class KeyedLookup:
 
 def _rounds(candidates: Sequence[_Candidate], size: Callable[[_Candidate], int]) -> Iterator[list[_Candidate]]:
     """Groups ``candidates`` into rounds within the memory limit; a larger candidate has a round of its own."""
-    round_candidates: list[_Candidate] = []
-    round_bytes = 0
-    for candidate in candidates:
-        if round_candidates and round_bytes + size(candidate) > _ROUND_BYTES:
-            yield round_candidates
-            round_candidates, round_bytes = [], 0
-        round_candidates.append(candidate)
-        round_bytes += size(candidate)
-    if round_candidates:
-        yield round_candidates
+    return group_within(candidates, (_ROUND_BYTES,), lambda candidate: (size(candidate),))
 
 
 def _apply_to_sound(

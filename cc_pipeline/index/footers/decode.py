@@ -94,8 +94,7 @@ class ColumnChunk:
     """One column of one row group. Offsets are from the start of the file, ``None`` where there is none.
 
     ``offset`` and ``size`` are the range to read (dictionary page included); ``values``, ``uncompressed`` and
-    ``size`` are the writer's claims. Index and filter positions are ``(offset, length)``; a filter's length is
-    -1 where the writer did not say it.
+    ``size`` are the writer's claims. Index positions are ``(offset, length)``.
     """
 
     column: str
@@ -108,10 +107,8 @@ class ColumnChunk:
     size: int
     uncompressed: int
     data_page_offset: int
-    dictionary_page_offset: int | None
     offset_index: tuple[int, int] | None
     column_index: tuple[int, int] | None
-    bloom_filter: tuple[int, int] | None
     null_count: int | None
     is_in_other_file: bool
     is_encrypted: bool
@@ -372,10 +369,8 @@ def _chunk(name: str, schema: FooterSchema, raw: array[int]) -> ColumnChunk:
         size,
         uncompressed,
         data,
-        dictionary if dictionary > 0 else None,
         _pair(positions[0], positions[1]),
         _pair(positions[2], positions[3]),
-        _pair(positions[4], positions[5]),
         _none_if_negative(nulls),
         bool(flags & OTHER_FILE),
         bool(flags & ENCRYPTED),

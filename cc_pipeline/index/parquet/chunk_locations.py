@@ -150,7 +150,12 @@ def check_row_group(
     if not 0 <= rows <= MAX_ROWS:
         raise DataFault(DataKind.MALFORMED, file.path, None, f"row group {number} claims {rows} rows")
     if key not in columns:
-        raise DataFault(DataKind.MALFORMED, file.path, None, f"row group {number} has no column {key}")
+        raise DataFault(
+            DataKind.MALFORMED,
+            file.path,
+            None,
+            f"the index file cannot be searched: its row group {number} has no column {key}",
+        )
     return RowGroupLocation(file, number, rows, columns)
 
 
