@@ -62,7 +62,8 @@ AllowGaps = Annotated[
     bool,
     typer.Option(
         "--allow-gaps",
-        help="Skip index files that cannot be read. Their captures are missing, and the result is marked incomplete.",
+        help="Accept gaps: index files that could not be read. Their captures are missing, and the result is marked "
+        "incomplete.",
     ),
 ]
 AcceptLosses = Annotated[
