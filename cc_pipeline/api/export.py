@@ -212,7 +212,7 @@ def _export_records(
     from cc_pipeline.export.cards import DatasetDescription
     from cc_pipeline.export.format import RecordsRequest
     from cc_pipeline.export.provenance import gather_provenance
-    from cc_pipeline.export.records import crawls_with_records
+    from cc_pipeline.export.records import crawls_looked_up, crawls_with_records
     from cc_pipeline.workspace.workspace import open_workspace
 
     targets = chosen_targets(domains)
@@ -224,9 +224,16 @@ def _export_records(
     with open_workspace(settings) as workspace, get_reporter().bars():
         chosen_crawls = crawl_ids(crawls) or crawls_with_records(workspace, targets)
         if not chosen_crawls:
+            names = ", ".join(domains)
+            if looked_up := crawls_looked_up(workspace, targets):
+                raise EnvironmentFault(
+                    f"{', '.join(looked_up)}: there are no captures of {names} in any crawl that was run for it, so "
+                    "there are no records to export",
+                    f"Run it for another crawl: cc-pipeline run {domains[0]} --crawl …",
+                )
             raise EnvironmentFault(
-                f"this home has no captures of {', '.join(domains)}, so there are no records to export",
-                f"Run the target first: cc-pipeline run {domains[0]} --crawl …",
+                f"{names} was not run in this home yet, so there are no records to export",
+                f"Run it first: cc-pipeline run {domains[0]} --crawl newest",
             )
         card = DatasetDescription(f"{out.name}: records of Common Crawl", attribution.creator, attribution.url)
         provenance = gather_provenance(workspace, targets, chosen_crawls, [f"crawls: {', '.join(chosen_crawls)}"])

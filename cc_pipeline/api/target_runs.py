@@ -119,9 +119,7 @@ def run_targets(
         except CrawlUnpublished:
             if not is_sequential:
                 raise
-            get_reporter().note(
-                f"{', '.join(crawls)} is announced and not published yet; this run skips {', '.join(crawls)}"
-            )
+            get_reporter().note(f"{', '.join(crawls)} is announced but not published yet, so it is skipped")
             continue
         except EnvironmentFault as fault:
             if not is_sequential or len(run_parts) == 1 or isinstance(fault, PlaceFault):
@@ -221,8 +219,8 @@ def _resolve_selection(
     requests = len(fresh) * len(settings.subsets) * _INDEX_FILES
     estimate = f"{format_count(len(crawls), 'crawl')}, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
     if fresh:
-        estimate += f"; harvesting the index of {len(fresh):,} takes at most some {format_count(requests, 'request')}"
-    get_reporter().notice(f"{estimate}; the cost of each fetch is known after its look-up")
+        estimate += f"; harvesting the index of {len(fresh):,} takes at most some {requests:,} requests"
+    get_reporter().notice(f"{estimate}; the cost of each fetch is known after its lookup")
     if requests > settings.max_requests and not get_reporter().agrees("Go on?"):
         raise UserInputError(
             f"{estimate}, more than CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}), so nothing was run. "
@@ -364,7 +362,7 @@ def materialize(
         stack.enter_context(get_reporter().bars())
         if briefly:
             progress.report(
-                "crawls", position[0] - 1, position[1], f"{crawls[0]} is number {position[0]} of {position[1]}"
+                "crawls", position[0] - 1, position[1], f"crawl {position[0]} of {position[1]}: {crawls[0]}"
             )
         # a crawl that is in no list gets its row after it was found by its name; a wrong name is reported before
         # Dagster loads

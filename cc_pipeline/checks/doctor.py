@@ -389,9 +389,9 @@ def _check_stored_records(workspace: Workspace) -> Iterator[Finding]:
         yield Finding(
             "bad",
             "stored",
-            f"the bytes of {format_count(loss.records, 'record')} of {targets} in {loss.crawl} are missing: the "
-            f"files are gone or too short: {files}",
-            "Fetch these records again: cc-pipeline doctor --repair, or cc-pipeline run for these targets.",
+            f"{loss.records:,} stored records of {targets} in {loss.crawl} have lost their bytes. "
+            f"These files are missing or too short: {files}",
+            "Fetch the records again: cc-pipeline doctor --repair",
         )
     if not lost:
         yield Finding("ok", "stored", "the bytes of all stored records are there")

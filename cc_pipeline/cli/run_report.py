@@ -334,7 +334,7 @@ def _note_missing_members(
     with open_home_publication(settings) as connection:
         missing_members = _find_missing_members(connection, set_slices)
     for crawl, slug, count, total, members in missing_members:
-        note(f"{count:,} of {total:,} members of {slug} have no captures in {crawl}:")
+        note(f"{count:,} of the {total:,} members of {by_slug[slug].definition} have no captures in {crawl}:")
         for member in members:
             console.print(f"      {member}", soft_wrap=True)
         if count > len(members):
@@ -423,8 +423,9 @@ def _print_missing_captures(settings: Settings, changes: Mapping[Slice, Partitio
         )
     if counts.mismatched:
         note(
-            f"{counts.mismatched:,} of {planned:,} captures ({share(counts.mismatched, planned)}) have another payload "
-            "digest than the index lists; to list them: "
+            f"{counts.mismatched:,} of {planned:,} captures ({share(counts.mismatched, planned)}) have a body whose "
+            "digest is not the one in the index. They are stored, but may not be exactly what the crawler received. "
+            "To list them: "
             "cc-pipeline sql \"SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'\""
         )
     if planned and not counts.pending and not counts.lost and not counts.mismatched and not is_withheld:

@@ -214,10 +214,7 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
         bytes=report.bytes,
         requests=report.requests,
         seconds=report.seconds,
-        notes=(
-            *notes,
-            f"{format_count(report.remaining, 'row group', 'have')} no key bounds yet, so each look-up reads them",
-        ),
+        notes=(*notes, f"{report.remaining:,} row groups still have no key bounds, so each lookup reads them"),
     )
 
 

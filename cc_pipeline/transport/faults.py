@@ -268,7 +268,7 @@ def judge_range(
     if status != 206:
         if status == 200:
             return error_document(body) or Finding(
-                FaultKind.WHOLE_OBJECT, f"status 200 for {span.header}, the whole object instead of the range"
+                FaultKind.WHOLE_OBJECT, f"the server sent the whole file instead of {span.header} (status 200)"
             )
         return judge_status(status, headers, body)
     verdict = judge_headers(span, status, headers, etag, length, may_be_short=may_be_short)

@@ -126,7 +126,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert int(report["set:duo"][1]) == int(report["set:duo"][2]) > 0
     assert "no crawl of this run has captures of exmaple.com; did you mean example.com?\n" in first.out
     assert "so this home does not keep them: exmaple.com\n" in first.out
-    assert "2 of 3 members of set-duo" in first.out
+    assert "2 of the 3 members of set:duo" in first.out
     assert "      no-such.net\n      nothing-here.org\n" in first.out
     assert "crawldiagnostics and robotstxt were not requested" in " ".join(first.shown.split())
     assert "rows by table" not in first.out

@@ -177,17 +177,16 @@ def import_(
         )
         if imported.unread:
             notice(
-                f"{imported.unread:,} of {format_count(imported.files, 'index file')} are not in the imported "
-                "catalog: look-ups miss their captures, and report that. To harvest these files here: "
+                f"{imported.unread:,} of {imported.files:,} index files are not in the imported catalog: lookups miss "
+                "their captures, and report that. To harvest these files here: "
                 f"cc-pipeline index harvest --crawl {imported.crawl}"
             )
     else:
         notice(f"{imported.crawl}: nothing was imported: this home has all subsets of the file already")
     if imported.unbounded:
         notice(
-            f"{format_count(imported.unbounded, 'row group', 'have')} key bounds that no footer confirms. These "
-            "bounds were not imported, so every look-up reads these row groups. To import the bounds: "
-            "--trust-repaired-bounds; to "
+            f"{imported.unbounded:,} row groups have key bounds that no footer confirms. These bounds were not "
+            "imported, so every lookup reads these row groups. To import the bounds: --trust-repaired-bounds; to "
             f"compute them: cc-pipeline index repair --crawl {imported.crawl}"
         )
     notice(f"{format_count(imported.requests, 'request')}, {imported.bytes / 1e6:,.1f} MB")

@@ -101,7 +101,7 @@ def verify_purges(settings: Settings, texts: Sequence[str], watched_slugs: Colle
     with open_workspace(settings) as workspace:
         purged_slugs = list_purged_slugs(workspace)
         if not purged_slugs:
-            raise UserInputError("there is nothing to verify: this lake has no receipt of a purge")
+            raise UserInputError("there is nothing to verify: no target was purged in this lake")
         slugs = dict.fromkeys(find_target(text, purged_slugs) for text in texts)
         newest = {slug: read_receipts(workspace, slug)[-1] for slug in slugs}
         leftovers_by_slug = {slug: find_leftovers(workspace, receipt) for slug, receipt in newest.items()}

@@ -182,7 +182,7 @@ def target_scope(
 def check_located(
     connection: duckdb.DuckDBPyConnection, slug: str, scope: sql.Scope, crawls: Sequence[str], target_text: str = ""
 ) -> None:
-    """Raises ``UserInputError`` for a crawl in which a target was not located."""
+    """Raises ``UserInputError`` for a crawl in which a target was not looked up."""
     query = (
         f"SELECT crawl FROM main.lookups WHERE target = {quote_literal(slug)} UNION "
         f"SELECT crawl FROM {scope('captures')} ORDER BY crawl"
@@ -191,8 +191,8 @@ def check_located(
     for crawl in crawls:
         if crawl not in located_crawls:
             raise UserInputError(
-                f"{target_text or slug} was not located in {crawl!r}, only in: {', '.join(located_crawls)}. Run the "
-                "target for the other crawl first: cc-pipeline run "
+                f"{target_text or slug} was not looked up in {crawl!r}. Crawls in which it was looked up: "
+                f"{', '.join(located_crawls) or 'none'}. Run it for {crawl!r} first: cc-pipeline run "
                 f"{to_run(slug, target_text)} --crawl {shlex.quote(crawl)}"
             )
 

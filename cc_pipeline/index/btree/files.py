@@ -91,7 +91,7 @@ def open_url_index(root: Path, crawl: str) -> BTreeLocator | None:
         )
     names: ArchiveNames = ArcNames(crawl)
     if metadata.pointers == "listed":
-        files = unpack_names((folder / FILES).read_bytes(), FILES)
+        files = unpack_names((folder / FILES).read_bytes(), str(folder / FILES))
         if len(files) != metadata.files:
             raise DataFault(
                 DataKind.MISMATCH,
@@ -99,5 +99,5 @@ def open_url_index(root: Path, crawl: str) -> BTreeLocator | None:
                 None,
                 f"lists {len(files)} files, but {metadata.files} were written; build it again",
             )
-        names = ListedNames(files, FILES)
+        names = ListedNames(files, str(folder / FILES))
     return BTreeLocator(LocalRanges(folder), TREE, crawl, names=names, subsets=metadata.subsets)
