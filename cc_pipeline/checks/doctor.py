@@ -389,7 +389,7 @@ def _check_stored_records(workspace: Workspace) -> Iterator[Finding]:
         yield Finding(
             "bad",
             "stored",
-            f"{loss.records:,} stored records of {targets} in {loss.crawl} have lost their bytes. "
+            f"{loss.crawl} has lost the bytes of {format_count(loss.records, 'stored record')} of {targets}. "
             f"These files are missing or too short: {files}",
             "Fetch the records again: cc-pipeline doctor --repair",
         )

@@ -65,11 +65,9 @@ from cc_pipeline.workspace.workspace import Workspace
 _WRITE_BATCH_BYTES = 2 << 20
 #: The index to ask, and for which subsets.
 _IndexQuery: TypeAlias = tuple[str, tuple[str, ...]]
-_RETAINED_MESSAGE = (
-    "{n:,} captures are kept in {crawl}, although this lookup did not list them: they are from other index files"
-)
-_REMOVED_MESSAGE = "{n:,} captures were removed from {crawl}: its index no longer lists them"
-_REPEATED_MESSAGE = "the index of {crawl} lists captures of {slug} more than once: {n:,} extra rows were ignored"
+_RETAINED_MESSAGE = "{captures} kept in {crawl}, although not in this lookup: other index files list them"
+_REMOVED_MESSAGE = "{captures} removed from {crawl}: its index no longer lists them"
+_REPEATED_MESSAGE = "the index of {crawl} lists captures of {slug} more than once: {rows} ignored"
 #: Targets with repeated captures that the report names.
 _MAX_NAMED_TARGETS = 5
 

@@ -243,7 +243,8 @@ def build_lost_fault(crawl: str, lost: Mapping[Slice, int]) -> EnvironmentFault:
     targets = sorted({slice_.partition.target for slice_ in lost})
     names = ", ".join(targets[:5]) + (" …" if len(targets) > 5 else "")
     return EnvironmentFault(
-        f"the bytes of {sum(lost.values()):,} stored records of {names} in {crawl} are missing in the lake",
+        f"the bytes of {format_count(sum(lost.values()), 'stored record')} of {names} in {crawl} are missing in the "
+        "lake",
         "Fetch them again: cc-pipeline doctor --repair",
     )
 

@@ -214,7 +214,10 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
         bytes=report.bytes,
         requests=report.requests,
         seconds=report.seconds,
-        notes=(*notes, f"{report.remaining:,} row groups still have no key bounds, so each lookup reads them"),
+        notes=(
+            *notes,
+            f"{format_count(report.remaining, 'row group', 'have')} no key bounds yet, so each lookup reads them",
+        ),
     )
 
 

@@ -209,8 +209,8 @@ def _undecided_notes(captures: Mapping[str, pa.Table]) -> tuple[str, ...]:
     if not count:
         return ()
     return (
-        f"the index cannot decide whether {count:,} captures meet the condition: their pages decide it when they are "
-        "parsed",
+        f"the index cannot decide whether {format_count(count, 'capture', 'meet')} the condition: their pages decide "
+        "it when they are parsed",
     )
 
 

@@ -36,7 +36,7 @@ def test_lost_files_are_named_and_repaired(cli: Cli, home: Path) -> None:
         path.unlink()
     said = cli("doctor", "--home", home)
     assert said.status == 1
-    assert f"stored records of example.com in {NEW} have lost their bytes" in " ".join(said.shown.split())
+    assert f"{NEW} has lost the bytes of" in " ".join(said.shown.split())
     assert "cc-pipeline doctor --repair" in said.shown
     said = cli("doctor", "--repair", "--home", home)
     assert said.status == 0, said.out

@@ -185,9 +185,9 @@ def import_(
         notice(f"{imported.crawl}: nothing was imported: this home has all subsets of the file already")
     if imported.unbounded:
         notice(
-            f"{imported.unbounded:,} row groups have key bounds that no footer confirms. These bounds were not "
-            "imported, so every lookup reads these row groups. To import the bounds: --trust-repaired-bounds; to "
-            f"compute them: cc-pipeline index repair --crawl {imported.crawl}"
+            f"{format_count(imported.unbounded, 'row group', 'have')} key bounds that no footer confirms. These "
+            "bounds were not imported, so every lookup reads these row groups. To import the bounds: "
+            f"--trust-repaired-bounds; to compute them: cc-pipeline index repair --crawl {imported.crawl}"
         )
     notice(f"{format_count(imported.requests, 'request')}, {imported.bytes / 1e6:,.1f} MB")
     show_coverage(settings, [imported.crawl])

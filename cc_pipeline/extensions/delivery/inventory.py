@@ -30,6 +30,7 @@ from cc_pipeline.extensions.delivery.manifest import (
     verify_file,
 )
 from cc_pipeline.grouping import group_within
+from cc_pipeline.progress import format_count
 from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.transport.client import Transport

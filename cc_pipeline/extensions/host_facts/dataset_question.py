@@ -145,7 +145,7 @@ def _read(
     _enforce_cost_limit(workspace, dataset, estimate, crawl)
     if estimate.to_read:
         size = progress.human_bytes(estimate.likely_bytes)
-        cost_text = f"{dataset.name}: about {size}, {estimate.requests:,} requests at most"
+        cost_text = f"{dataset.name}: about {size}, {format_count(estimate.requests, 'request')} at most"
         progress.report("lookup", 0, estimate.to_read, cost_text)
     indexes = PageIndexes(page_index_folder(workspace, dataset))
     lookup_rows = lookup.read(same_files(reader, shards.footers), indexes, workspace.settings.max_bytes)
@@ -285,7 +285,7 @@ def _enforce_cost_limit(workspace: Workspace, dataset: Dataset, price: LookupEst
     if price.likely_bytes > max_bytes:
         raise UserInputError(
             f"the lookup in {dataset.name} for {crawl} would read {price.likely_bytes:,} bytes (at most "
-            f"{price.bytes:,} in {price.requests:,} requests: {price.to_read:,} of {price.row_groups:,} row groups may "
-            f"match), more than the {max_bytes:,} allowed. Set "
+            f"{price.bytes:,} in {format_count(price.requests, 'request')}: {price.to_read:,} of "
+            f"{price.row_groups:,} row groups may match), more than the {max_bytes:,} allowed. Set "
             f"CC_PIPELINE_MAX_BYTES={price.likely_bytes}, or name a narrower target"
         )

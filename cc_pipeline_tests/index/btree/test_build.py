@@ -22,6 +22,7 @@ from cc_pipeline.index.btree.format import UnfitItem, unpack_pointer
 from cc_pipeline.index.btree.locator import unpack_names
 from cc_pipeline.index.btree.source import LocalRanges
 from cc_pipeline.index.btree.tree import BTree
+from cc_pipeline.processes import this_process
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.index.btree.verifying import items_below
 from cc_pipeline_tests.index.parquet.file_finder import FileFinder
