@@ -169,7 +169,7 @@ def test_crawls_to_compare_can_be_named(asked_home: Settings, tmp_path: Path) ->
     found = write_report(asked_home, SITE, tmp_path / "one.html", crawl_pair=(ARC, OLD))
     assert found.between == (ARC, OLD)
     assert sum(found.changed_domains[0][kind] for kind in ("changed", "new", "gone", "moved")) > 0
-    with pytest.raises(UserInputError, match="was not located in 'CC-MAIN-2011-01'"):
+    with pytest.raises(UserInputError, match="was not looked up in 'CC-MAIN-2011-01'"):
         write_report(asked_home, SITE, tmp_path / "two.html", crawl_pair=("CC-MAIN-2011-01", NEW))
     assert not (tmp_path / "two.html").exists()
 
