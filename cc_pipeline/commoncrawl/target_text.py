@@ -152,7 +152,7 @@ def set_slug_in(line: str) -> str | None:
 
 
 def to_run(slug: str, target_text: str) -> str:
-    """Returns the shell argument that runs the target of ``target_text``. The name of a set is enough for look-ups, but
+    """Returns the shell argument that runs the target of ``target_text``. The name of a set is enough for lookups, but
     not for a run."""
     only_named = slug.startswith(SET_SLUG) and "=" not in target_text
     return shlex.quote(

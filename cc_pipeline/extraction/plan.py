@@ -156,7 +156,7 @@ class Price:
 
 
 def estimate_price(slice_state: SliceState, stage: Stage, reason: Reason) -> Price:
-    """The estimated cost of one stage of a slice in this state. The cost of a look-up depends on its neighbours
+    """The estimated cost of one stage of a slice in this state. The cost of a lookup depends on its neighbours
     (``extraction/index_choice.py``)."""
     if stage is LOCATE or reason.kind is ReasonKind.AFTER_PREVIOUS_STAGE:
         return Price(None, None, None, None)
@@ -178,11 +178,9 @@ def estimate_price(slice_state: SliceState, stage: Stage, reason: Reason) -> Pri
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plans of slices with a stage that is due, and the ``unchanged_slices`` slices, which are up to date, in the
-    order of the requests."""
+    """The plans of slices with a stage that is due, in the order of the requests."""
 
     slice_plans: tuple[SlicePlan, ...] = ()
-    unchanged_slices: tuple[Slice, ...] = ()
 
     def reasons_for(self, stage: Stage, *, excluded_kinds: Collection[ReasonKind] = ()) -> dict[Slice, Reason]:
         """The slices whose ``stage`` is due, with the reason, without those whose reason is one of
@@ -218,10 +216,7 @@ def plan(
         slice_: plan_slice(slice_, replace(options, recheck_before=None))
         for slice_ in _find_deferred_rechecks(slice_plans.values())
     }
-    return Plan(
-        tuple(slice_plan for slice_plan in slice_plans.values() if slice_plan.first_reason is not None),
-        tuple(slice_ for slice_, slice_plan in slice_plans.items() if slice_plan.first_reason is None),
-    )
+    return Plan(tuple(slice_plan for slice_plan in slice_plans.values() if slice_plan.first_reason is not None))
 
 
 def _find_deferred_rechecks(slice_plans: Iterable[SlicePlan]) -> frozenset[Slice]:

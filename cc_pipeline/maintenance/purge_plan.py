@@ -173,7 +173,7 @@ class PurgePlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the home has only the definition of the target, and the results of its look-ups."""
+        """Whether the home has only the definition of the target, and the results of its lookups."""
         uncounted = {"targets", *(spec.name for spec in all_tables() if spec.has_row_a_slice)}
         row_count = sum(count for table, count in self.rows.items() if table not in uncounted)
         return not row_count and not self.exports

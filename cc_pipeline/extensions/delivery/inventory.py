@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -29,6 +29,7 @@ from cc_pipeline.extensions.delivery.manifest import (
     read_table,
     verify_file,
 )
+from cc_pipeline.grouping import group_within
 from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.transport.client import Transport
@@ -151,7 +152,8 @@ class _RequestedCaptures:
         Lists that could not be read (``None``) are skipped.
         """
         matched: dict[int, tuple[Rows, int]] = {}
-        for block in _blocks(tables):
+        read_tables = ((number, table) for number, table in tables if table is not None)
+        for block in group_within(read_tables, (_BLOCK_CAPTURES,), lambda numbered: (numbered[1].num_rows,)):
             numbered = [
                 table.append_column("part", pa.array(np.full(table.num_rows, number))) for number, table in block
             ]
@@ -163,21 +165,6 @@ class _RequestedCaptures:
                 first, last = np.searchsorted(parts, [number, number + 1])
                 matched[number] = (rows[first:last], table.num_rows)
         return matched
-
-
-def _blocks(tables: Iterable[tuple[int, pa.Table | None]]) -> Iterator[list[tuple[int, pa.Table]]]:
-    block: list[tuple[int, pa.Table]] = []
-    size = 0
-    for number, table in tables:
-        if table is None:
-            continue
-        block.append((number, table))
-        size += table.num_rows
-        if size >= _BLOCK_CAPTURES:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
 
 
 @dataclass(slots=True)

@@ -44,7 +44,7 @@ class ArcNames:
 
     archive_format = "arc"
 
-    def __init__(self, crawl: str = "CC-MAIN-2012") -> None:
+    def __init__(self, crawl: str) -> None:
         self.crawl = crawl
 
     def key_of(self, pointer: Pointer) -> str:
@@ -139,11 +139,10 @@ class BTreeLocator:
         names: ArchiveNames | None = None,
         subsets: Sequence[str] = ("warc",),
         trusted: bool = True,
-        cache_blocks: int = 1024,
     ) -> None:
         self.crawl = crawl
         self.subsets = tuple(subsets)
-        self.tree = BTree(reader, key, trusted=trusted, cache_blocks=cache_blocks)
+        self.tree = BTree(reader, key, trusted=trusted)
         self.names = names or ArcNames(crawl)
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupEstimate:

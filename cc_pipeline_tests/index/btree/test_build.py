@@ -22,8 +22,9 @@ from cc_pipeline.index.btree.format import UnfitItem, unpack_pointer
 from cc_pipeline.index.btree.locator import unpack_names
 from cc_pipeline.index.btree.source import LocalRanges
 from cc_pipeline.index.btree.tree import BTree
-from cc_pipeline.index.parquet.finder import Footers
 from cc_pipeline.transport.client import Transport
+from cc_pipeline_tests.index.btree.verifying import items_below
+from cc_pipeline_tests.index.parquet.file_finder import FileFinder
 
 CRAWL = "CC-MAIN-2024-22"
 PATH = f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset=warc/part-00000-x.c000.gz.parquet"
@@ -48,7 +49,7 @@ def _write(root: Path, urls: list[str | None], *, offset: int = 0) -> None:
 
 def _build(root: Path, home: Path, **options: int) -> UrlIndexReport:
     with Transport(str(root)) as transport:
-        finder = Footers(transport, [PATH])
+        finder = FileFinder(transport, [PATH])
         return build_from_columnar(CRAWL, ["warc"], transport, finder, home, **options)
 
 
@@ -64,7 +65,7 @@ def test_every_capture_is_in_the_index_with_its_file(tmp_path: Path, monkeypatch
     files = unpack_names((folder / FILES).read_bytes(), FILES)
     tree = BTree(LocalRanges(folder), TREE)
     found = set()
-    for item in tree.prefix(b""):
+    for item in items_below(tree, b""):
         pointer = unpack_pointer(item.value)
         assert (pointer.segment, pointer.date) == (1715971057216, 1715988682000)
         found.add((url_of_btree_key(item.key), files[pointer.partition], pointer.offset, pointer.size))
