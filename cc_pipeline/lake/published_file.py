@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,6 +147,11 @@ def _make_secret(connection: duckdb.DuckDBPyConnection, lake: S3LakeLocation) ->
 def quote_literal(value: str) -> str:
     """``value`` as SQL writes it."""
     return "'" + value.replace("'", "''") + "'"
+
+
+def is_one_of(column: str, values: Iterable[str]) -> str:
+    """The condition of SQL that ``column`` has one of ``values``."""
+    return f"{column} IN ({', '.join(map(quote_literal, values))})"
 
 
 def quote_name(name: str) -> str:
