@@ -20,6 +20,7 @@ from cc_pipeline.extraction.slice_selection import expand_targets
 from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.gaps import MissingHarvest
 from cc_pipeline.index.lookup import look_up
+from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The most (crawl, target) pairs that one command counts.
@@ -105,13 +106,15 @@ def describe_omitted_captures(
         at_least = "at least " if omissions.gaps else ""
         verb = "was" if len(present_subsets) == 1 else "were"
         sentences.append(
-            f"{at_least}{omissions.by_subset.total():,} captures of {_abbreviate(omissions.targets)} in "
+            f"{at_least}{format_count(omissions.by_subset.total(), 'capture')} of {_abbreviate(omissions.targets)} in "
             f"{_abbreviate(omissions.crawls)} are in {' and '.join(present_subsets)}, which {verb} not requested: "
             f"add {flags}"
         )
     if omissions.errors:
         crawl, error = next(iter(omissions.errors.items()))
-        more_crawls = f" (and in {len(omissions.errors) - 1:,} more crawls)" if len(omissions.errors) > 1 else ""
+        more_crawls = (
+            f" (and in {format_count(len(omissions.errors) - 1, 'more crawl')})" if len(omissions.errors) > 1 else ""
+        )
         sentences.append(
             f"captures of {' and '.join(omitted_subsets)} in {crawl}{more_crawls} were not counted: {error}"
         )

@@ -311,7 +311,10 @@ def _capitals(name: str) -> str:
 
 def _slug_named(name: str) -> str:
     if not _SET_NAME.fullmatch(name.lower()):
-        raise UserInputError(f"{quote(name)} cannot name a set; use up to 60 letters, digits, - and _")
+        raise UserInputError(
+            f"{quote(name)} cannot name a set; use up to 60 letters, digits, - and _, with a letter or digit at both "
+            "ends"
+        )
     return set_slug(name.lower())
 
 

@@ -172,7 +172,7 @@ def parse_index_block(block: bytes, number: int, layout: Layout, source: str) ->
                 DataKind.MALFORMED,
                 source,
                 offset + position,
-                f"the key prefixes in index block {number} are not sorted",
+                f"the keys in index block {number} of the B-tree are not in order",
             )
         separators.append(prefix)
         position = end + 1
