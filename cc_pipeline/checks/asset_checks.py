@@ -210,6 +210,7 @@ def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
     from cc_pipeline.errors import DataFault
     from cc_pipeline.harvesting.url_index import url_index_root
     from cc_pipeline.index.btree.files import SORT_PREFIX, open_url_index, read_metadata
+    from cc_pipeline.index.locators import btree_way
 
     name, root = "index_is_whole", url_index_root(workspace)
     folders = [child.name for child in root.iterdir() if child.is_dir()] if root.is_dir() else []
@@ -221,11 +222,11 @@ def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
             build_note = read_metadata(root / crawl)
             url_index = open_url_index(root, crawl)
         except DataFault as fault:
-            message = f"{crawl}: the URL index cannot be read ({fault})"
+            message = f"{crawl}: the URL index cannot be read ({fault}); build it again: {btree_way(crawl)}"
             verdicts.append(CheckResult(name, "error", message, wrong=(crawl,)))
             continue
         if build_note is None or url_index is None:
-            message = f"{crawl}: the build of the URL index was interrupted; build this index again"
+            message = f"{crawl}: the build of the URL index was interrupted; build it again: {btree_way(crawl)}"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
         else:
             metrics = {"urls": build_note.items, "files": build_note.files, "bytes": build_note.size}
@@ -244,6 +245,7 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
     from cc_pipeline.index.shards import folder_of
     from cc_pipeline.lake.slice import MANIFEST
     from cc_pipeline.lake.streaming import count_rows
+    from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS
 
     name, lake, metrics = "every_file_is_indexed", workspace.lake, Counter[str]()
     verdicts: list[CheckResult] = []
@@ -252,7 +254,8 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
         listed_paths = lake.read("index_manifest", {"crawl": crawl}, ["path"])["path"].to_pylist()
         indexed_paths = {index_file.key for index_file in workspace.place.listing(folder_of(crawl))}
         missing = [path for path in listed_paths if path not in indexed_paths]
-        unread = sum(count_rows(lake, "source_faults", {"crawl": crawl}, ["source_kind"]).values())
+        counts = count_rows(lake, "source_faults", {"crawl": crawl}, ["source_file"]).values()
+        unread, at_least = sum(counts), "at least " if max(counts, default=0) >= MAX_FAULT_ROWS else ""
         metrics.update({"archive files": len(listed_paths), "not indexed": len(missing), "unread byte ranges": unread})
         if missing:
             message = (
@@ -261,7 +264,9 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
             )
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
         elif unread:
-            message = f"{crawl}: {unread:,} byte ranges of archive files could not be read (see source_faults)"
+            message = (
+                f"{crawl}: {at_least}{unread:,} byte ranges of archive files could not be read (see source_faults)"
+            )
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
     if verdicts:
         return join_results(name, verdicts)

@@ -10,7 +10,7 @@ from cc_pipeline.derived_files.export import EXPORT_KINDS, ExportKind, pages_dig
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.slice import READ_FILES, Slice
 from cc_pipeline.lake.streaming import count_rows
-from cc_pipeline.workspace.source_files import FAULTS, SourceFile, read_source_files
+from cc_pipeline.workspace.source_files import FAULTS, MAX_FAULT_ROWS, SourceFile, read_source_files
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
 #: The kind of file behind each export asset.
@@ -27,9 +27,11 @@ def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     counts = _count_file_rows(workspace, FAULTS, files)
     metrics = {"files": len(files), "unreadable byte ranges": sum(counts.values())}
     if counts:
+        # more ranges of a file are not stored
+        at_least = "at least " if max(counts.values()) >= MAX_FAULT_ROWS else ""
         message = (
-            f"{sum(counts.values()):,} byte ranges of files could not be read, so their pages are missing: "
-            f"{abbreviate_keys([*counts])}; everything else was read"
+            f"{at_least}{sum(counts.values()):,} byte ranges of files could not be read, so their pages are missing: "
+            f"{abbreviate_keys([*counts])}; the rest of these files was read"
         )
         return CheckResult(name, "warn", message, metrics)
     read = [file for file in files if READ_FILES.was_committed(workspace.lake, Slice(file.crawl, file.slug))]
@@ -38,8 +40,10 @@ def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         return CheckResult(
             name, "warn", f"{len(empty):,} files were read and have no page ({abbreviate_keys(empty)})", metrics
         )
-    message = f"all {len(files):,} files were read completely" if files else "no file was read whole"
-    return CheckResult(name, "ok", message, metrics)
+    if not files:
+        return CheckResult(name, "ok", "no file was read whole", metrics)
+    unread = f"; {len(files) - len(read):,} more are registered and were not read yet" if len(read) < len(files) else ""
+    return CheckResult(name, "ok", f"{len(read):,} files were read completely{unread}", metrics)
 
 
 def exports_verdict(workspace: Workspace, kind: ExportKind, scope: Scope) -> CheckResult:
@@ -103,7 +107,10 @@ def _check_export(workspace: Workspace, kind: ExportKind, slice_: Slice, sizes: 
     lost = [file["name"] for file in manifest["files"] if sizes.get(file["name"]) != file["bytes"]]
     if lost:
         return CheckResult(
-            name, "error", f"{key}: {abbreviate_keys(lost)} are missing or truncated; export it again", wrong=(key,)
+            name,
+            "error",
+            f"{key}: {abbreviate_keys(lost)} are missing or have another size; export it again",
+            wrong=(key,),
         )
     if sum(file["records"] for file in manifest["files"]) != manifest["records"]:
         return CheckResult(
@@ -116,7 +123,7 @@ def _check_export(workspace: Workspace, kind: ExportKind, slice_: Slice, sizes: 
     try:
         pages = pages_digest(workspace, slice_)
     except EnvironmentFault as fault:
-        return CheckResult(name, "warn", f"{key}: {fault.problem}", wrong=(key,))
+        return CheckResult(name, "warn", f"{key}: {fault.problem}. {fault.advice}", wrong=(key,))
     if manifest.get("pages") != pages:
         return CheckResult(
             name, "warn", f"{key}: pages were parsed again after this export; export it again", wrong=(key,)

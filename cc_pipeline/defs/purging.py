@@ -105,21 +105,21 @@ def _refuse_running(
 ) -> None:
     end_runs_of_dead_processes(instance, workspace.settings.rate_shares, namespace)
     runs = find_unfinished_runs(instance, [slug], keys, namespace).get(slug, [])
-    reason = f"the target {slug} is in a run that has not ended"
+    reason = f"the rows of {slug} were not deleted: it is in a run that has not ended"
     if any_run:
         every_run = instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
         runs = [run.run_id for run in every_run if owns(namespace, run)]
-        reason = "nothing was deleted: --now would delete files that these unfinished runs use"
+        reason = f"the rows of {slug} were not deleted: --now would delete files that these unfinished runs use"
     runs = [run for run in runs if run != own_run]
     if not runs and any(domain == slug for _, domain in find_in_flight(instance, namespace).pairs):
         raise EnvironmentFault(
-            f"nothing was changed: an unfinished backfill in Dagster will run the target {slug}",
-            "Wait for the end of the backfill, or cancel it in the UI; then purge again.",
+            f"the rows of {slug} were not deleted: an unfinished backfill in Dagster will run it",
+            "Wait for the end of the backfill, or cancel it in the UI; then try again.",
         )
     if runs:
         raise EnvironmentFault(
             f"{reason}: {', '.join(runs[:3])}{' …' if len(runs) > 3 else ''}",
-            "Wait for the end of these runs, or stop them in the UI; then purge again.",
+            "Wait for the end of these runs, or stop them in the UI; then try again.",
         )
 
 

@@ -206,6 +206,11 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
     )
     committed = _commit_crawl(workspace, crawl)
     notes = tuple(f"{path} row group {number}: {reason}" for path, number, reason in report.failed[:20])
+    remaining_note = (
+        (f"{report.remaining:,} row groups still have no key bounds, so each look-up reads them",)
+        if report.remaining
+        else ()
+    )
     return StageReport(
         "repair",
         rows=committed.rows,
@@ -213,7 +218,7 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
         bytes=report.bytes,
         requests=report.requests,
         seconds=report.seconds,
-        notes=(*notes, f"{report.remaining:,} row groups still have no key bounds, so each look-up reads them"),
+        notes=(*notes, *remaining_note),
     )
 
 
@@ -289,7 +294,10 @@ def _requested_files(workspace: Workspace, crawl: str) -> dict[str, list[str]]:
 def _listed_files(workspace: Workspace, crawl: str, subsets: Sequence[str]) -> dict[str, list[str]]:
     manifest = workspace.lake.read("index_manifest", {"crawl": crawl}, ["subset", "path"])
     if not manifest.num_rows and crawl not in ARC_CRAWLS:
-        raise EnvironmentFault(f"the index files of {crawl} are not listed yet", "Materialize index_manifest first.")
+        raise EnvironmentFault(
+            f"the index files of {crawl} are not listed yet",
+            f"Harvest the crawl first: cc-pipeline index harvest --crawl {crawl}, or the asset index_manifest.",
+        )
     return _by_subset(subsets, zip(*(manifest[name].to_pylist() for name in ("subset", "path")), strict=True))
 
 

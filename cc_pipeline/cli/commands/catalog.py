@@ -185,8 +185,9 @@ def import_(
     if imported.unbounded:
         notice(
             f"{imported.unbounded:,} row groups have key bounds that no footer confirms. These bounds were not "
-            "imported, so every look-up reads these row groups. To import the bounds: --trust-repaired-bounds; to "
-            f"compute them: cc-pipeline index repair --crawl {imported.crawl}"
+            "imported, so every look-up reads these row groups. To compute the bounds: cc-pipeline index harvest "
+            f"--crawl {imported.crawl}, then cc-pipeline index repair --crawl {imported.crawl}. Another home "
+            "can import them with --trust-repaired-bounds"
         )
     notice(f"{imported.requests:,} requests, {imported.bytes / 1e6:,.1f} MB")
     show_coverage(settings, [imported.crawl])

@@ -125,6 +125,11 @@ def get(
     if nearest.record.truncated:
         warn(f"the crawler stored only the beginning of the page (truncated: {nearest.record.truncated})")
     if out is not None and not data:
+        if form in ("html", "body"):
+            raise EnvironmentFault(
+                f"{out} is empty: the response has no body",
+                "Use --format json for its headers, or another capture: --at",
+            )
         raise EnvironmentFault(
             f"{out} is empty: the page has no text", "Use another format: --format html, body or json"
         )

@@ -231,8 +231,8 @@ def _describe_abandoned(decision: BackfillDecision) -> list[str]:
     if not decision.abandoned:
         return []
     return [
-        f"{len(decision.abandoned)} partitions failed {MAX_FAILURES} times in a row, so this schedule does not try "
-        f"them for a week: {abbreviate_pairs(decision.abandoned)}. Their runs show the reason; to try earlier, run "
+        f"{len(decision.abandoned)} partitions failed {MAX_FAILURES} times or more in a row, so this schedule does not "
+        f"try them for a week: {abbreviate_pairs(decision.abandoned)}. Their runs show the reason; to try earlier, run "
         "these partitions by hand"
     ]
 

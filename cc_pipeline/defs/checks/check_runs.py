@@ -230,7 +230,7 @@ def _evaluate(
         check_name=check.name,
         passed=verdict.passed,
         severity=dg.AssetCheckSeverity.ERROR if verdict.severity == "error" else dg.AssetCheckSeverity.WARN,
-        description=escape_markdown(verdict.message),
+        description=escape_markdown("\n".join(filter(None, (verdict.message, verdict.advice)))),
         metadata={
             **{f"{name}{name_suffix}": value for name, value in verdict.metrics.items()},
             "scope": scope_text,
