@@ -127,7 +127,8 @@ def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
     remainder = f" and {len(partial) - len(examples):,} more" if len(partial) > len(examples) else ""
     message = (
         f"{len(partial):,} partitions may lack captures, since index files could not be read: {'; '.join(examples)}"
-        f"{remainder}. Harvest their crawls again"
+        f"{remainder}. Read these files (cc-pipeline index harvest; index build for an index that is built here), then "
+        "run these targets again"
     )
     return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
 
