@@ -41,6 +41,7 @@ from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.index.shards import SUBSET
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import HARVEST, MANIFEST, Slice, StageReport
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -207,7 +208,7 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
     committed = _commit_crawl(workspace, crawl)
     notes = tuple(f"{path} row group {number}: {reason}" for path, number, reason in report.failed[:20])
     remaining_note = (
-        (f"{report.remaining:,} row groups still have no key bounds, so each look-up reads them",)
+        (f"{format_count(report.remaining, 'row group', 'have')} no key bounds yet, so each lookup reads them",)
         if report.remaining
         else ()
     )
@@ -296,7 +297,7 @@ def _listed_files(workspace: Workspace, crawl: str, subsets: Sequence[str]) -> d
     if not manifest.num_rows and crawl not in ARC_CRAWLS:
         raise EnvironmentFault(
             f"the index files of {crawl} are not listed yet",
-            f"Harvest the crawl first: cc-pipeline index harvest --crawl {crawl}, or the asset index_manifest.",
+            f"Harvest it first: the job harvest_crawl, or cc-pipeline index harvest --crawl {crawl}",
         )
     return _by_subset(subsets, zip(*(manifest[name].to_pylist() for name in ("subset", "path")), strict=True))
 

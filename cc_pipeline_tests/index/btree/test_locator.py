@@ -1,4 +1,4 @@
-"""Requests of a cold and a warm look-up, counted by a server, and what a locator says about them."""
+"""Requests of a cold and a warm lookup, counted by a server, and what a locator says about them."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_names_of_archive_files() -> None:
     assert ArcNames("CC-MAIN-2012").key_of(pointer) == "parse-output/segment/1346876860567/1346913882801_12.arc.gz"
     listed = ListedNames(["a", "b"], "list")
     assert listed.key_of(Pointer(0, 0, 1, 0, 0)) == "b"
-    with pytest.raises(DataFault, match="names file 2, but only 2"):
+    with pytest.raises(DataFault, match="names archive file 2, but only 2"):
         listed.key_of(Pointer(0, 0, 2, 0, 0))
     packed = pack_names(["crawl-data/ä", "b"])
     assert unpack_names(packed, "list") == ("crawl-data/ä", "b")
