@@ -157,7 +157,7 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, max_f
     """
     if not index_is_built(crawl):
         command = btree_way(crawl) if crawl in ARC_CRAWLS else f"cc-pipeline index harvest --crawl {crawl}"
-        raise UserInputError(f"the index of {crawl} is not built from its archive files. Use instead: {command}")
+        raise UserInputError(f"no columnar index of {crawl} is built here. Use instead: {command}")
     started = time.monotonic()
     index = built_index(workspace, crawl)
     missing = index.missing

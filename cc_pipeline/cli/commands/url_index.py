@@ -122,10 +122,11 @@ def build_index(
                 lambda: run_step("index", lambda: launcher.harvest_changed(crawl_ids), is_notice=False)
             )
         report_damage(workspace, crawl_ids)
-        missing = 0 if to_build else sum(len(built_index(workspace, crawl_id).missing) for crawl_id in crawl_ids)
+        may_lack_files = not to_build and settings.max_index_gaps
+        missing = sum(len(built_index(workspace, crawl_id).missing) for crawl_id in crawl_ids) if may_lack_files else 0
     if missing:
         notice(
-            f"nothing was built: {missing:,} archive files are not in the index, no more than "
+            f"nothing was built: {format_count(missing, 'archive file', 'are')} not in the index, no more than "
             "CC_PIPELINE_MAX_INDEX_GAPS allows; to index these files too: --yes"
         )
     elif not to_build:
