@@ -190,7 +190,8 @@ def missing_captures_verdict(lake: Lake) -> CheckResult:
     if vanished:
         problems.append(
             f"the index listed {format_count(vanished, 'capture')} earlier and no longer does; this is unconfirmed: "
-            "run their targets again (unlisted in the view lookups)"
+            "run their targets again, and accept the loss by the number that the run prints: --accept-losses (unlisted "
+            "in the view lookups)"
         )
     message = "; ".join(problems)
     for partition, (missing, total, reason) in _find_worst(lake)[:_MAX_NAMED_PARTITIONS] if pending else ():
