@@ -102,13 +102,16 @@ def verify_purges(settings: Settings, texts: Sequence[str], watched_slugs: Colle
         purged_slugs = list_purged_slugs(workspace)
         if not purged_slugs:
             raise UserInputError("there is nothing to verify: no target was purged in this lake")
-        try:
-            slugs = dict.fromkeys(find_target(text, purged_slugs) for text in texts)
-        except UserInputError:
-            raise UserInputError(
-                f"not all of these targets were purged in this lake: {', '.join(texts)}. Purged were: "
-                f"{', '.join(sorted(purged_slugs))}"
-            ) from None
+        slugs: dict[str, None] = {}
+        for text in texts:
+            try:
+                slugs[find_target(text, purged_slugs)] = None
+            except UserInputError:
+                names = ", ".join(sorted(purged_slugs)[:_MAX_SHOWN_KEYS])
+                more = " …" if len(purged_slugs) > _MAX_SHOWN_KEYS else ""
+                raise UserInputError(
+                    f"{text.strip()!r} was not purged in this lake; purged targets are {names}{more}"
+                ) from None
         newest = {slug: read_receipts(workspace, slug)[-1] for slug in slugs}
         leftovers_by_slug = {slug: find_leftovers(workspace, receipt) for slug, receipt in newest.items()}
         for slug, leftovers in leftovers_by_slug.items():
