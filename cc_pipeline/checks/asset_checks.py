@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from cc_pipeline.checks.check import Check, check, checks_in
 from cc_pipeline.checks.scope import CheckResult, Scope, abbreviate_keys, join_results, key_of
 from cc_pipeline.documents.schemas import SCHEMAS
+from cc_pipeline.progress import list_first
 
 if TYPE_CHECKING:
     from cc_pipeline.workspace.workspace import Workspace
@@ -123,11 +124,10 @@ def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
     partial = {located_slice.partition: row for located_slice, row in find_incomplete_slices(workspace).items()}
     if not partial:
         return CheckResult("index_complete", "ok", "no look-up had to skip unread index files")
-    examples = [f"{key_of(slice_)}: {describe(row)}" for slice_, row in sorted(partial.items())[:5]]
-    remainder = f" and {len(partial) - len(examples):,} more" if len(partial) > len(examples) else ""
+    examples = [f"{key_of(slice_)}: {describe(row)}" for slice_, row in sorted(partial.items())]
     message = (
-        f"{len(partial):,} partitions may lack captures, since index files could not be read: {'; '.join(examples)}"
-        f"{remainder}. Harvest their crawls again"
+        f"{len(partial):,} partitions may lack captures, since index files could not be read: "
+        f"{list_first(examples, 5, '; ')}. Harvest their crawls again"
     )
     return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
 
