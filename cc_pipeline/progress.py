@@ -36,9 +36,19 @@ def report_refusal(host: str, reason: str, seconds_left: float, until: str) -> N
         WAITING,
         round(seconds_left),
         None,
-        f"{host} refuses requests ({reason}): next try in {seconds_left:.0f} s, at {until}. "
-        f"Ctrl-C stops the run and keeps what was fetched{hint}",
+        f"{host} accepts no requests now ({reason}): next try in {seconds_left:.0f} s, at {until}. "
+        f"A run that is stopped keeps what it has fetched{hint}",
     )
+
+
+def report_busy_home() -> None:
+    """Reports that this job waits for another job of the home. ``end_wait`` follows when it is this job's turn."""
+    report(WAITING, 0, None, "another job of this home uses the request rate; this job starts when that job ends")
+
+
+def end_wait() -> None:
+    """Reports that a wait has ended."""
+    report(WAITING, 0)
 
 
 def set_fallback_sink(sink: ProgressSink) -> None:

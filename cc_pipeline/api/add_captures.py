@@ -196,7 +196,7 @@ def _make_lookup(workspace: Workspace, *, harvest: bool) -> CaptureLookup:
 
 
 def _confirm_cost(workspace: Workspace, by_url: UrlRequests, rows: OrderedRows, *, harvest: bool, yes: bool) -> None:
-    """Asks whether the look-ups may cost so much. Raises ``UserInputError`` above the limit if nobody agrees."""
+    """Asks whether the lookups may cost so much. Raises ``UserInputError`` above the limit if nobody agrees."""
     from cc_pipeline.index.lookup import price_lookup
     from cc_pipeline.named_captures.url_requests import group_by_lookup, target_of
 

@@ -118,10 +118,10 @@ def export(
                 f"--format {format_name} exports {export_format.only_table}; it takes no --table and no --folder"
             )
         tables = () if query else (export_format.only_table,)
-    if (query or folder) and (targets or crawls):
-        raise UserInputError(
-            "targets and --crawl cannot be combined with --query or --folder; filter with WHERE in --query instead"
-        )
+    if query and (targets or crawls):
+        raise UserInputError("--query cannot be combined with targets or --crawl; filter with WHERE in the query")
+    if folder and (targets or crawls):
+        raise UserInputError("--folder exports all rows of its Parquet files; leave out the targets and --crawl")
     return _export_rows(
         settings,
         out,
@@ -141,7 +141,9 @@ def _guess_format(out: Path, formats: Mapping[str, ExportFormat]) -> str:
     for name, export_format in formats.items():
         if out.suffix.lower() in export_format.suffixes:
             return name
-    raise UserInputError(f"the suffix of {out.name!r} names no export format; add --format {'|'.join(formats)}")
+    raise UserInputError(
+        f"no export format follows from the name {out.name!r}; add --format with one of: {', '.join(formats)}"
+    )
 
 
 def _export_rows(

@@ -1,4 +1,4 @@
-"""Parts that all look-ups share: the workspace, the named crawls and targets, the available indexes, and their
+"""Parts that all lookups share: the workspace, the named crawls and targets, the available indexes, and their
 captures."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cc_pipeline.index.lookup import IndexSources
     from cc_pipeline.workspace.workspace import Workspace
 
-#: Columns that every look-up needs, to decide whether a capture belongs to the target and to locate its record.
+#: Columns that every lookup needs, to decide whether a capture belongs to the target and to locate its record.
 PLACE = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
 
 
@@ -38,7 +38,7 @@ class NoIndex(EnvironmentFault):
 
 @dataclass(frozen=True, slots=True)
 class LookupRequest:
-    """The targets and crawls of a look-up. ``targets`` have distinct slugs, ``crawls`` are ids that the source has."""
+    """The targets and crawls of a lookup. ``targets`` have distinct slugs, ``crawls`` are ids that the source has."""
 
     workspace: Workspace
     crawls: tuple[str, ...]
@@ -150,7 +150,7 @@ def look_up_captures(
     lookup_request: LookupRequest, crawl: str, read: Sequence[str] | None, harvest: bool
 ) -> list[pa.Table]:
     """Returns a table of captures per target, in the targets' order, with a ``target`` column. Reports the cost of the
-    look-up."""
+    lookup."""
 
     from cc_pipeline.commoncrawl.target import by_subsets
     from cc_pipeline.index.lookup import look_up

@@ -66,13 +66,13 @@ def is_partial_failure(error: EnvironmentFault) -> bool:
 
 
 def harvest_despite_gaps(harvest: Callable[[], object]) -> bool:
-    """Harvests, and continues if index files could not be read: the look-up uses another index or reports the missing
+    """Harvests, and continues if index files could not be read: the lookup uses another index or reports the missing
     files. Returns whether all files could be read."""
     try:
         harvest()
     except IndexIncomplete:
         get_reporter().note(
-            "the harvest is incomplete: some index files could not be read, so look-ups may miss captures"
+            "the harvest is incomplete: some index files could not be read, so lookups may miss captures"
         )
         return False
     return True

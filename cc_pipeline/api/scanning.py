@@ -1,4 +1,4 @@
-"""Look-ups without a site: finds the captures of a condition in a crawl's whole columnar index, file by file, so that a
+"""Lookups without a site: finds the captures of a condition in a crawl's whole columnar index, file by file, so that a
 killed scan continues with the remaining files."""
 
 from __future__ import annotations

@@ -221,7 +221,7 @@ def _resolve_selection(
     estimate = f"{len(crawls):,} crawls, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
     if fresh:
         estimate += f"; harvesting the index of {len(fresh):,} takes at most some {requests:,} requests"
-    get_reporter().notice(f"{estimate}; the cost of each fetch is known after its look-up")
+    get_reporter().notice(f"{estimate}; the cost of each fetch is known after its lookup")
     if requests > settings.max_requests and not get_reporter().agrees("Go on?"):
         raise UserInputError(
             f"{estimate}, more than CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}), so nothing was run. "

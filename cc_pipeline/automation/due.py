@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 
 #: Captures assumed for a target without any information, in a home where nothing was fetched yet.
 _DEFAULT_CAPTURES: Final = 100.0
-#: The cost of a partition before its first capture, in captures: its look-up, its commits, its records.
+#: The cost of a partition before its first capture, in captures: its lookup, its commits, its records.
 _PARTITION_OVERHEAD: Final = 20.0
 #: Captures per second from a source without a limit: they still have to be checked and parsed.
 _UNLIMITED_RATE: Final = 50.0

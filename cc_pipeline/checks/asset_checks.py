@@ -117,13 +117,13 @@ def locators_agree(workspace: Workspace, scope: Scope) -> CheckResult:
 
 @check("captures", step="extraction_checks")
 def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
-    """No partition has missing captures because of unreadable index files."""
+    """No partition has missing captures because of gaps in an index."""
     from cc_pipeline.extraction.lookup_notes import describe_completeness as describe
     from cc_pipeline.extraction.lookup_notes import find_incomplete_slices
 
     partial = {located_slice.partition: row for located_slice, row in find_incomplete_slices(workspace).items()}
     if not partial:
-        return CheckResult("index_complete", "ok", "no look-up had to skip unread index files")
+        return CheckResult("index_complete", "ok", "no lookup had gaps in its index")
     examples = [f"{key_of(slice_)}: {describe(row)}" for slice_, row in sorted(partial.items())]
     message = (
         f"{len(partial):,} partitions may lack captures, since index files could not be read: "
@@ -256,7 +256,7 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
         metrics.update({"archive files": len(listed_paths), "not indexed": len(missing), "unread byte ranges": unread})
         if missing:
             message = (
-                f"{crawl}: {len(missing):,} of {len(listed_paths):,} archive files are not indexed yet, so look-ups "
+                f"{crawl}: {len(missing):,} of {len(listed_paths):,} archive files are not indexed yet, so lookups "
                 f"miss their captures: cc-pipeline index build --crawl {crawl}"
             )
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))

@@ -221,12 +221,12 @@ def _find_location_imbalance(slice_: Slice, counts: _Counts, slice_state: SliceS
         # a slice that was never located must have no rows at all
         unlocated_rows = captures or counts.rows["records"][slice_] or counts.rows[_PAGES][slice_]
         return (
-            Imbalance(LOCATE, "there are rows, but no look-up that found their captures")
+            Imbalance(LOCATE, "there are rows, but no lookup that found their captures")
             if unlocated_rows or counts.notes["lookups"].get(slice_)
             else None
         )
     if slice_state.lookup is not None and slice_state.lookup.captures != captures:
-        return Imbalance(LOCATE, "the table captures has another number of rows than the look-up found")
+        return Imbalance(LOCATE, "the table captures has another number of rows than the lookup found")
     return None
 
 

@@ -29,7 +29,7 @@ _MAX_PAIRS: Final = 100
 _MAX_NAMES: Final = 3
 #: The most captures whose targets are determined.
 _MAX_MATCHED_URLS: Final = 10_000
-#: The name of all targets of a look-up as one: so a capture of several targets counts once.
+#: The name of all targets of a lookup as one: so a capture of several targets counts once.
 _UNION: Final = "together"
 #: The most members of a set for which captures in other subsets are counted.
 _MAX_MEMBERS: Final = 64
@@ -41,8 +41,8 @@ _COLUMNS: Final = ("url",)
 
 def describe_omissions(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
     """Returns sentences for a person about ``targets``, located in ``crawls`` before: unread index files, and captures
-    in other subsets, which are counted with a look-up of their own."""
-    # A look-up of thousands of members would cost too much. Conditions and listed captures select subsets themselves.
+    in other subsets, which are counted with a lookup of their own."""
+    # A lookup of thousands of members would cost too much. Conditions and listed captures select subsets themselves.
     small_targets = [
         plain_target
         for plain_target in targets
@@ -85,7 +85,7 @@ def describe_omitted_captures(
     """Returns a sentence about captures of ``targets`` in the subsets that neither the settings nor the home have
     (``stored_subsets``: the subsets of the home by crawl and slug). A capture of several targets counts once.
 
-    At most 100 (crawl, target) pairs are counted, with one look-up per crawl. A look-up that fails, or would read too
+    At most 100 (crawl, target) pairs are counted, with one lookup per crawl. A lookup that fails, or would read too
     many bytes, becomes a sentence and never an error. Crawls of the ARC years, and those whose index is built in this
     home, have no subsets.
     """

@@ -98,19 +98,25 @@ def _find_exports(workspace: Workspace, kind: ExportKind, scope: Scope) -> Itera
 def _check_export(workspace: Workspace, kind: ExportKind, slice_: Slice, sizes: dict[str, int]) -> CheckResult:
     name, key = "files_are_there", f"{slice_.crawl}|{slice_.target}"
     manifest = read_manifest(workspace.place, export_prefix(slice_.crawl, slice_.target), kind)
+    asset = next(asset for asset, exported_kind in EXPORTS.items() if exported_kind == kind)
+    advice = f"materialize {asset} for {key} again, unless a run writes it now"
     if manifest is None:
-        return CheckResult(name, "error", f"{key}: the export has no manifest; export it again", wrong=(key,))
+        problem = f"{key}: the manifest _{kind}.json is missing or damaged"
+        return CheckResult(name, "error", f"{problem}; {advice}", wrong=(key,))
     lost = [file["name"] for file in manifest["files"] if sizes.get(file["name"]) != file["bytes"]]
     if lost:
         return CheckResult(
-            name, "error", f"{key}: {abbreviate_keys(lost)} are missing or truncated; export it again", wrong=(key,)
+            name,
+            "error",
+            f"{key}: {abbreviate_keys(lost)} are missing or truncated; {advice}",
+            wrong=(key,),
         )
     if sum(file["records"] for file in manifest["files"]) != manifest["records"]:
         return CheckResult(
             name,
             "error",
             f"{key}: the exported files do not have the {manifest['records']:,} records that the manifest lists; "
-            "export it again",
+            f"{advice}",
             wrong=(key,),
         )
     try:

@@ -35,10 +35,10 @@ from cc_pipeline.workspace.workspace import Workspace
 _SAMPLE = 3
 #: The most partitions that are tried for it: not every crawl has a second index.
 _MAX_TRIED_PARTITIONS = 50
-#: Partitions with more captures are skipped: the second look-up would cost as much as the first, and two large sets of
+#: Partitions with more captures are skipped: the second lookup would cost as much as the first, and two large sets of
 #: keys are compared in memory.
 _MAX_COMPARED_CAPTURES = 50_000
-#: The most bytes of an index that a second look-up may read.
+#: The most bytes of an index that a second lookup may read.
 _MAX_COMPARED_BYTES: Final = 256 << 20
 #: The sums of a fetch note.
 _COUNTS: Final = ("planned", "fetched", "pending", "mismatched")
@@ -71,7 +71,7 @@ def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
             verdicts.append(CheckResult(name, "error", message, wrong=(crawl,)))
         elif changed_subsets:
             message = (
-                f"{crawl}: the path list changed after the harvest ({abbreviate_keys(changed_subsets)}), so look-ups "
+                f"{crawl}: the path list changed after the harvest ({abbreviate_keys(changed_subsets)}), so lookups "
                 "may miss files; harvest the crawl again"
             )
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
@@ -264,7 +264,7 @@ def _find_worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:
 
 def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Checks that another index has the same captures, for the last few located partitions whose crawls have two
-    indexes. It needs a look-up of its own, so no run does it."""
+    indexes. It needs a lookup of its own, so no run does it."""
     if scope.in_run:
         message = "not checked during runs, since it costs requests: doctor --checks and check_everything do it"
         return CheckResult("locators_agree", "ok", message, was_evaluated=False)
@@ -289,13 +289,13 @@ def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     message = (
         f"a second index has the same captures in {len(compared)} partitions"
         if compared
-        else "nothing to compare: no new look-up, or its crawl has no second index"
+        else "nothing to compare: no new lookup, or its crawl has no second index"
     )
     return CheckResult("locators_agree", "ok", message, {"partitions compared": len(compared)})
 
 
 def _read_latest_lookups(workspace: Workspace, scope: Scope) -> Iterator[tuple[str, str, str]]:
-    """Yields crawl, target and index of look-ups that may be compared with a second one, the newest first."""
+    """Yields crawl, target and index of lookups that may be compared with a second one, the newest first."""
     columns = ["crawl", "target", "located_by", "captures", "looked_up_at"]
     for where in _row_filters(scope.slices):
         rows = workspace.lake.read("lookups", where, columns)
@@ -352,7 +352,7 @@ def check_coverage(coverage: pa.Table) -> CheckResult:
         return CheckResult(
             "coverage",
             severity,
-            f"of {expected} index files, {failed} could not be read and {missing} were not harvested, so look-ups may "
+            f"of {expected} index files, {failed} could not be read and {missing} were not harvested, so lookups may "
             "miss captures",
             metrics,
         )
@@ -407,8 +407,8 @@ def check_statistics(row_groups: pa.Table) -> CheckResult:
     unbounded = sources.null_count
     if unbounded:
         message = (
-            f"{unbounded} of {total} row groups were published without bounds of {KEY_COLUMN}, so every look-up reads "
-            "these row groups. Results are right; to make look-ups cheaper: cc-pipeline index repair, or the job "
+            f"{unbounded} of {total} row groups were published without bounds of {KEY_COLUMN}, so every lookup reads "
+            "these row groups. Results are right; to make lookups cheaper: cc-pipeline index repair, or the job "
             "repair_statistics"
         )
         return CheckResult("statistics", "warn", message, metrics)
@@ -430,7 +430,7 @@ def check_sortedness(row_groups: pa.Table) -> CheckResult:
     pairs, overlapping = pc.sum(is_same_file).as_py() or 0, pc.sum(overlap).as_py() or 0
     metrics = {"pairs": pairs, "overlapping": overlapping}
     message = f"{overlapping} of {pairs} neighbouring row groups overlap" + (
-        ", as in crawls before May 2022, so look-ups read more row groups. There is nothing to do"
+        ", as in crawls before May 2022, so lookups read more row groups. There is nothing to do"
         if overlapping
         else ": sorted by key"
     )

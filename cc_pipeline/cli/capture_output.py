@@ -50,7 +50,7 @@ def choose_columns(text: str | None, output: str) -> tuple[str, ...]:
     for name in names:
         if name not in NAMED_CAPTURES.names:
             similar = get_close_matches(name, NAMED_CAPTURES.names, 3, 0.4) or NAMED_CAPTURES.names[:8]
-            raise UserInputError(f"--columns: look-ups have no column {name!r}; did you mean {', '.join(similar)}?")
+            raise UserInputError(f"--columns: lookups have no column {name!r}; did you mean {', '.join(similar)}?")
     return names
 
 
@@ -59,7 +59,7 @@ def capture_writer(output: str, columns: Sequence[str], out: Path | None) -> Ite
     """Yields a function that writes ``columns`` of tables of ``NAMED_CAPTURES``. The output is complete when the block
     ends.
 
-    A file is written under a temporary name and renamed at the end, so a failed look-up leaves no file. Raises
+    A file is written under a temporary name and renamed at the end, so a failed lookup leaves no file. Raises
     ``EnvironmentFault`` if the disk refuses.
     """
     if out is None:

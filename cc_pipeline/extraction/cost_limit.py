@@ -27,7 +27,7 @@ def enforce_cost_limit(workspace: Workspace, slice_states: Mapping[Slice, SliceS
     """Raises ``UserInputError`` if fetching all captures of these slices would cost more than the settings allow: those
     of one target, or, where a command is one question, all captures of its targets that are not stored yet.
 
-    The costs noted at the look-ups are summed. Rows are read only if that sum is too high, because neighbours in
+    The costs noted at the lookups are summed. Rows are read only if that sum is too high, because neighbours in
     several slices of a target are fetched together.
     """
     settings, nothing = workspace.settings, FetchEstimate(0, 0, 0, 0, 0)

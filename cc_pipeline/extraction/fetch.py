@@ -280,9 +280,9 @@ def _refuse_blocked_slices(
         lookup = slice_states[slice_].lookup
         if lookup is not None and differs_only_in_blocks(lookup.definition, requests[slice_].version):
             raise EnvironmentFault(
-                f"{slice_.partition.target} in {slice_.crawl} is not fetched: the target, or a site in it, was blocked "
+                f"{slice_.partition.target} in {slice_.crawl} is not fetched: the list of blocked sites was changed "
                 "after it was located",
-                "See the blocked sites: cc-pipeline targets block. Locate a set again without them: "
+                "See the blocked sites: cc-pipeline targets block. Then run the target again, which leaves them out: "
                 f"cc-pipeline run … --crawl {slice_.crawl}",
             )
 

@@ -1,6 +1,6 @@
 """Chooses the index for a crawl that was not harvested: the one with the fewest requests, or seconds.
 
-A harvest of 300 footers answers all later look-ups; a few targets are found in the URL index with some requests.
+A harvest of 300 footers answers all later lookups; a few targets are found in the URL index with some requests.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ALL_MEMBERS: Final = 1_000_000
 _LATENCY, _CONCURRENCY, _SPEED = 0.03, 64, 100e6
 
 _HTTP_SCHEMES: Final = ("http", "https")
-#: A harvest of so few files costs hardly more than a look-up, and answers everything from then on.
+#: A harvest of so few files costs hardly more than a lookup, and answers everything from then on.
 _FEW_FILES: Final = 32
 
 

@@ -65,7 +65,7 @@ _WRITE_BATCH_BYTES = 2 << 20
 #: The index to ask, and for which subsets.
 _IndexQuery: TypeAlias = tuple[str, tuple[str, ...]]
 _RETAINED_MESSAGE = (
-    "{n:,} captures are kept in {crawl}, although this look-up did not list them: they are from other index files"
+    "{n:,} captures are kept in {crawl}, although this lookup did not list them: they are from other index files"
 )
 _REMOVED_MESSAGE = "{n:,} captures were removed from {crawl}: its index no longer lists them"
 _REPEATED_MESSAGE = "the index of {crawl} lists captures of {slug} more than once: {n:,} extra rows were ignored"
@@ -217,7 +217,7 @@ def _build_report(
 
 
 def _get_listing(slice_state: SliceState) -> tuple[int, Listing]:
-    """The number of captures of a slice, and the note of its look-up on its index."""
+    """The number of captures of a slice, and the note of its lookup on its index."""
     lookup = slice_state.lookup
     if lookup is None:
         return 0, Listing()
@@ -226,7 +226,7 @@ def _get_listing(slice_state: SliceState) -> tuple[int, Listing]:
 
 @dataclass(slots=True)
 class _LookupTotals:
-    """The costs and results of look-ups."""
+    """The costs and results of lookups."""
 
     rows: int = 0
     requests: int = 0
@@ -249,7 +249,7 @@ class _LookupTotals:
 
 @dataclass(frozen=True, slots=True)
 class _LookupPlan:
-    """The look-ups that are due in a crawl: slices with the ``versions`` of their definitions. ``slice_states`` has all
+    """The lookups that are due in a crawl: slices with the ``versions`` of their definitions. ``slice_states`` has all
     slices of their targets, ``indexes`` is by crawl and subset, and ``blocklist`` has the sites that are left out."""
 
     workspace: Workspace
@@ -439,7 +439,7 @@ def _commit_pass(
     old_listings: Mapping[Slice, Listing],
 ) -> None:
     """Commits the located slices, some at a time. Captures that an index no longer lists stay if a person has to accept
-    their removal. ``old_listings`` has the listings that were noted at the last look-up of the slices."""
+    their removal. ``old_listings`` has the listings that were noted at the last lookup of the slices."""
     workspace, slice_states = lookup_plan.workspace, lookup_plan.slice_states
     input_digests = {
         slice_: locate_input_digest(
@@ -508,7 +508,7 @@ def _group_by_set(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
 
 
 def _build_removal(summary: LookupSummary, totals: CaptureTotals, old_listing: Listing) -> Removal:
-    """The captures that a look-up would take away from a slice."""
+    """The captures that a lookup would take away from a slice."""
     new_listing = Listing(summary.located_by, summary.index_size, totals.unlisted_captures, totals.removal)
     return Removal(totals.captures_before, totals.rows - totals.unlisted_captures, old_listing, new_listing)
 
@@ -528,7 +528,7 @@ def _find_reusable_index(workspace: Workspace, version: str, slice_state: SliceS
 def _group_by_query(
     workspace: Workspace, tasks: Mapping[Slice, LookupTask], reusable_indexes: Mapping[Slice, str | None]
 ) -> dict[_IndexQuery, list[Slice]]:
-    """The slices of each look-up, by the index to be asked and the subsets: an index is asked once for all subsets."""
+    """The slices of each lookup, by the index to be asked and the subsets: an index is asked once for all subsets."""
     slices_by_target: dict[tuple[str, str, str], list[Slice]] = {}
     for slice_, task in tasks.items():
         if task.requested_target is not None:

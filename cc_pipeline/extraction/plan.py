@@ -156,7 +156,7 @@ class Price:
 
 
 def estimate_price(slice_state: SliceState, stage: Stage, reason: Reason) -> Price:
-    """The estimated cost of one stage of a slice in this state. The cost of a look-up depends on its neighbours
+    """The estimated cost of one stage of a slice in this state. The cost of a lookup depends on its neighbours
     (``extraction/index_choice.py``)."""
     if stage is LOCATE or reason.kind is ReasonKind.AFTER_PREVIOUS_STAGE:
         return Price(None, None, None, None)

@@ -213,7 +213,7 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
         bytes=report.bytes,
         requests=report.requests,
         seconds=report.seconds,
-        notes=(*notes, f"{report.remaining:,} row groups still have no key bounds, so each look-up reads them"),
+        notes=(*notes, f"{report.remaining:,} row groups still have no key bounds, so each lookup reads them"),
     )
 
 

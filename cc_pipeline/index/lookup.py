@@ -1,4 +1,4 @@
-"""Look-ups: find the captures of targets in a crawl with the cheapest index, and compare the answers of two indexes."""
+"""Lookups: find the captures of targets in a crawl with the cheapest index, and compare the answers of two indexes."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def look_up(
         locator, reason, gaps = _choose(search, targets)
         if max_bytes is not None and (price := weight(locator.price(crawl, subsets, targets))) > max_bytes:
             raise UserInputError(
-                f"the look-up would read about {price / 1e6:,.0f} MB, more than the {max_bytes / 1e6:,.0f} MB allowed"
+                f"the lookup would read about {price / 1e6:,.0f} MB, more than the {max_bytes / 1e6:,.0f} MB allowed"
             )
         index_names: set[str] = set()
         noting_sink = None if sink is None else partial(_noting, sink, index_names)

@@ -36,7 +36,7 @@ from cc_pipeline.workspace.workspace import Workspace, export_prefix
 _FOLDER: Final = "purges/"
 _MAX_JSON_BYTES: Final = 256 << 20
 #: Advice for an unknown table that may have rows of targets.
-UNKNOWN_TABLE: Final = (
+_UNKNOWN_TABLE: Final = (
     "Install the extension that made it, or remove its name from CC_PIPELINE_WITHOUT (cc-pipeline extensions lists "
     "those that are left out or broken). If the table is not needed, delete its folder."
 )
@@ -173,7 +173,7 @@ class PurgePlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the home has only the definition of the target, and the results of its look-ups."""
+        """Whether the home has only the definition of the target, and the results of its lookups."""
         uncounted = {"targets", *(spec.name for spec in all_tables() if spec.has_row_a_slice)}
         row_count = sum(count for table, count in self.rows.items() if table not in uncounted)
         return not row_count and not self.exports
@@ -272,32 +272,33 @@ def purged_tables(lake: Lake) -> list[TableSpec]:
     return [spec for spec in reversed(lake.specs.values()) if spec.has_targets]
 
 
-def find_unknown_tables(lake: Lake) -> dict[str, str]:
-    """Returns the tables that may have rows of targets and that no purge knows, each with the reason: they are neither
-    declared nor noted, or cannot be read. Raises ``EnvironmentFault`` if the lake cannot be listed."""
-    reasons: dict[str, str] = {}
+def find_unknown_tables(lake: Lake) -> dict[str, tuple[str, str]]:
+    """Returns the tables that may have rows of targets and that no purge knows, each with the reason and what to do:
+    they are neither declared nor noted, or cannot be read. Raises ``EnvironmentFault`` if the lake cannot be listed."""
+    reasons: dict[str, tuple[str, str]] = {}
     for name in lake.other_tables():
         try:
             handle = lake.handle(TableSpec(name, pa.schema([])))
         except EnvironmentFault as fault:
-            reasons[name] = f"the table cannot be read ({fault.problem})"
+            reasons[name] = f"the table cannot be read ({fault.problem})", fault.advice
             continue
         if handle is None:
             # created by a process that was killed before it wrote rows
             if lake.has_files(name):
-                reasons[name] = "the table has files, but no log that names the files"
+                reasons[name] = "the table has files, but no log that names the files", _UNKNOWN_TABLE
         elif "target" in {field.name for field in handle.schema().fields}:
-            reasons[name] = "no extension in use declares the table, and the home has no record of who made it"
+            reason = "no extension in use declares the table, and the home has no record of who made it"
+            reasons[name] = reason, _UNKNOWN_TABLE
     return reasons
 
 
 def refuse_unknown_tables(lake: Lake) -> None:
     """Raises ``EnvironmentFault`` if a table may have rows of targets that a purge would not find."""
-    for name, reason in find_unknown_tables(lake).items():
+    for name, (reason, advice) in find_unknown_tables(lake).items():
         raise EnvironmentFault(
             f"no target can be purged: {lake.address(name)} may have rows of targets that a purge cannot find: "
             f"{reason}",
-            UNKNOWN_TABLE,
+            advice,
         )
 
 

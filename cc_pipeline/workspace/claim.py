@@ -137,7 +137,7 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
     ):
         raise UserInputError(
             f"the lake {lake.source} holds tables of {lake_note.source}, not of {redact_address(source)}. Set "
-            "CC_PIPELINE_LAKE to another folder or bucket, or use a home of that source"
+            f"CC_PIPELINE_LAKE to another folder or bucket, or CC_PIPELINE_HOME to a home of {lake_note.source}"
         )
     refuse_unknown_layout(f"the lake {lake.source}", lake_note)
     # migrated by another home, or not yet migrated although this home was, with another lake

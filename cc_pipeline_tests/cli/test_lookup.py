@@ -153,10 +153,10 @@ def test_a_plan_says_which_index_and_what_it_costs(cli: Cli, world: World, tmp_p
     said = cli(*asked)
     by_step = {(row["crawl"], row["step"]): row for row in _planned(said)}
     todo = (OLD, "locate, then fetch, then parse")
-    assert set(by_step) == {(OLD, "look-up"), todo}, "a complete target costs nothing"
+    assert set(by_step) == {(OLD, "lookup"), todo}, "a complete target costs nothing"
     assert (by_step[todo]["target"], by_step[todo]["because"]) == ("example.com", "new")
-    assert by_step[OLD, "look-up"]["because"].startswith("parquet")
-    assert by_step[OLD, "look-up"]["bytes likely"] <= by_step[OLD, "look-up"]["bytes at most"]
+    assert by_step[OLD, "lookup"]["because"].startswith("parquet")
+    assert by_step[OLD, "lookup"]["bytes likely"] <= by_step[OLD, "lookup"]["bytes at most"]
     assert "add --locate" in said.err
     assert f"{NEW}: all targets are up to date" in said.told
     # the fetch is known where a run has located the captures

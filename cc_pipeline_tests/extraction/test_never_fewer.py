@@ -80,7 +80,7 @@ def rows(workspace: Workspace, crawl: str) -> dict[tuple[str, int], tuple[str, o
 
 
 def asked(workspace: Workspace, crawl: str, *, made: bool = True) -> list[str]:
-    """Extracts the site; what the look-up says. ``made``: whether it was one at all, the first time only."""
+    """Extracts the site; what the lookup says. ``made``: whether it was one at all, the first time only."""
     located, fetched, _ = extract(workspace, SITE, crawl=crawl)
     assert (located.fresh_slices, fetched.rows) == (made, located.rows)
     assert extract(workspace, SITE, crawl=crawl)[0].fresh_slices == 0

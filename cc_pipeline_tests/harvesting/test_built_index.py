@@ -38,7 +38,7 @@ from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
 
 SPEC = NewsSpec(files=3, fetches=11)
 MONTH = SPEC.month
-#: Columns of the index that nobody found out about, and those that a look-up adds.
+#: Columns of the index that nobody found out about, and those that a lookup adds.
 EMPTY = {"content_mime_detected", "content_charset", "content_languages"}
 
 

@@ -176,7 +176,7 @@ def import_(
         )
         if imported.unread:
             notice(
-                f"{imported.unread:,} of {imported.files:,} index files are not in the imported catalog: look-ups miss "
+                f"{imported.unread:,} of {imported.files:,} index files are not in the imported catalog: lookups miss "
                 "their captures, and report that. To harvest these files here: "
                 f"cc-pipeline index harvest --crawl {imported.crawl}"
             )
@@ -185,7 +185,7 @@ def import_(
     if imported.unbounded:
         notice(
             f"{imported.unbounded:,} row groups have key bounds that no footer confirms. These bounds were not "
-            "imported, so every look-up reads these row groups. To import the bounds: --trust-repaired-bounds; to "
+            "imported, so every lookup reads these row groups. To import the bounds: --trust-repaired-bounds; to "
             f"compute them: cc-pipeline index repair --crawl {imported.crawl}"
         )
     notice(f"{imported.requests:,} requests, {imported.bytes / 1e6:,.1f} MB")

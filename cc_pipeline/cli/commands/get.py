@@ -125,9 +125,12 @@ def get(
     if nearest.record.truncated:
         warn(f"the crawler stored only the beginning of the page (truncated: {nearest.record.truncated})")
     if out is not None and not data:
-        raise EnvironmentFault(
-            f"{out} is empty: the page has no text", "Use another format: --format html, body or json"
-        )
+        if form in ("html", "body"):
+            raise EnvironmentFault(
+                f"{out} is empty: the capture has no body",
+                "Get another capture with --at, or the whole record with --format warc.",
+            )
+        raise EnvironmentFault(f"{out} is empty: no text was found in the page", "Use --format html, body or json.")
 
 
 def _read_form(form_name: str | None) -> Form:

@@ -44,7 +44,7 @@ def harvest(
     It sends one request per index file of the selected subsets (300 per subset and crawl today); other subsets are
     kept. Footers that the home has are not fetched again, so a stopped harvest continues where it stopped. Each
     harvest retries files that could not be read. If some remain unread, the others are in the catalog, and the command
-    ends with status 3. --refresh is for index files that were published again: look-ups refuse to read them.
+    ends with status 3. --refresh is for index files that were published again: lookups refuse to read them.
 
     [bold]Examples[/]
 
@@ -82,7 +82,7 @@ def harvest(
         gaps = catalog_gaps(workspace, crawl_ids)
     show_coverage(settings, crawl_ids)
     for gap in gaps:
-        warn(f"{gap.summary} could not be read, so look-ups miss their captures: {gap.file_summary}")
+        warn(f"{gap.summary} could not be read, so lookups miss their captures: {gap.file_summary}")
 
 
 def _store_index_list(settings: Settings, crawls: Sequence[str], file: Path) -> None:
@@ -100,7 +100,7 @@ def _store_index_list(settings: Settings, crawls: Sequence[str], file: Path) -> 
 
 
 def repair(crawl: options.Crawls, source: options.Source = None, home: options.Home = None) -> None:
-    """Compute key bounds of row groups that were published without any, so that look-ups can skip them.
+    """Compute key bounds of row groups that were published without any, so that lookups can skip them.
 
     Thirteen crawls (CC-MAIN-2017-43 to 2018-43) have no bounds at all; some later crawls lack a few. The command reads
     the key column of each such row group once: about 23 MB each in the real index. A stopped repair continues where

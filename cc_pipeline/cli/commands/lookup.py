@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
 
-#: Maximum number of crawls for which ``--count`` counts what was left out: each needs another look-up.
+#: Maximum number of crawls for which ``--count`` counts what was left out: each needs another lookup.
 _MAX_COUNTED_CRAWLS = 5
 
 

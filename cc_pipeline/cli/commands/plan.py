@@ -1,4 +1,4 @@
-"""``plan``: the cost of look-ups and fetches, and what is known of hosts before them."""
+"""``plan``: the cost of lookups and fetches, and what is known of hosts before them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def plan(
     via: options.Via = None,
     subset: options.Subsets = None,
     locate: Annotated[
-        bool, typer.Option("--locate", help="Also do the look-up, and estimate the fetch of its captures.")
+        bool, typer.Option("--locate", help="Also do the lookup, and estimate the fetch of its captures.")
     ] = False,
     harvest: Harvest = False,
     hosts: options.Hosts = None,
@@ -57,7 +57,7 @@ def plan(
     """Show what a run would do, why, and what it would cost, before anything is read from the index.
 
     There is a line for each step of each target (locate, fetch, parse) with the reason; none if all is up to date. For
-    a look-up it shows files, row groups, requests and bytes, which index is used, and why. The fetch can be estimated
+    a lookup it shows files, row groups, requests and bytes, which index is used, and why. The fetch can be estimated
     only if the captures are known: from an earlier run, or with --locate.
 
     [bold]Examples[/]
@@ -141,7 +141,7 @@ def _plan_rows(
             lookup_price = price_lookup(crawl, subsets, subset_targets, sources, via=settings.index)
             likely = lookup_price.expected_bytes
             rows.append(
-                (crawl, "look-up", None, lookup_price.files, lookup_price.row_groups, lookup_price.requests,
+                (crawl, "lookup", None, lookup_price.files, lookup_price.row_groups, lookup_price.requests,
                  lookup_price.bytes, likely, _seconds(rate, lookup_price.requests), lookup_price.reason)
             )  # fmt: skip
             notes += [
@@ -151,7 +151,7 @@ def _plan_rows(
         notes += explain_index_choices(choose_indexes(question.workspace, [crawl_plan], crawl_question.targets))
         if unlocated and not locate:
             notes.append(
-                f"{crawl}: the cost of the fetch is not known before the look-up; add --locate to do the look-up now"
+                f"{crawl}: the cost of the fetch is not known before the lookup; add --locate to do the lookup now"
             )
         elif fetch := _estimate_fetch(unlocated_question, crawl_plan):
             reason = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
@@ -191,7 +191,7 @@ def _catalog_notes(question: LookupRequest, crawl: str, price: LookupEstimate) -
     notes = [
         f"the catalog of this crawl was imported and not harvested here: {reason}" for reason in sorted(from_files)
     ]
-    message = f"{unbounded} row groups have no key bounds, so each look-up reads them. To compute the bounds once"
+    message = f"{unbounded} row groups have no key bounds, so each lookup reads them. To compute the bounds once"
     return [*notes, *([f"{message}: cc-pipeline index repair --crawl {crawl}"] if unbounded else [])]
 
 

@@ -210,7 +210,7 @@ def verify(
         for fault in wrong[:20]:
             notice(str(fault))
         raise EnvironmentFault(
-            f"the URL index of {name} has {len(wrong):,} faults, so look-ups in it may be wrong",
+            f"the URL index of {name} has {len(wrong):,} faults, so lookups in it may be wrong",
             f"Build this index again: cc-pipeline index build --btree --crawl {name}",
         )
     notice("no faults found")

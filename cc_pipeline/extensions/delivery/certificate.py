@@ -80,7 +80,7 @@ class QueriedIndex:
 
     captures: int | None = None
     version: str | None = None
-    holes: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
     not_asked: str = ""
 
 
@@ -100,7 +100,7 @@ class CertifiedCrawl:
             f"{kind} was not searched: {index.not_asked}" for kind, index in self.indexes.items() if index.not_asked
         ]
         messages += [
-            f"{kind} has gaps: {unread_file}" for kind, index in self.indexes.items() for unread_file in index.holes
+            f"{kind} has gaps: {unread_file}" for kind, index in self.indexes.items() for unread_file in index.gaps
         ]
         messages += [f"{count:,} captures are in {kind} only" for kind, count in self.only.items() if count]
         messages += [
@@ -124,7 +124,7 @@ def certify(
     ``on_message`` gets the full error of an index that cannot be asked; the certificate has a reason that names no
     path.
 
-    Raises the errors of a look-up, except for a missing index and for unread index files, which go into the
+    Raises the errors of a lookup, except for a missing index and for unread index files, which go into the
     certificate. Raises ``UserInputError`` for captures that were added: no index can list these as such.
     """
     if added_captures := [target.definition for target in targets if target.kind == GIVEN_KIND]:
@@ -229,7 +229,7 @@ def _query_indexes(
 
 def _harvest_version(workspace: Workspace, crawl: str, subsets: Collection[str]) -> str:
     """The version of the harvested columnar index: a digest of its row groups of ``subsets``, those that were
-    searched. Its look-ups name no version, since the home knows it without a request. Empty if none was harvested."""
+    searched. Its lookups name no version, since the home knows it without a request. Empty if none was harvested."""
     versions = columnar_versions(workspace.lake, [crawl])
     digests = [versions[crawl, subset] for subset in subsets if (crawl, subset) in versions]
     return combine_digests(digests) if digests else ""

@@ -353,7 +353,7 @@ def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
         )
     if report.with_unread_index_files and not allow_missing:
         raise Incomplete(
-            "captures may be missing: the look-up skipped unreadable index files for "
+            "captures may be missing: the index had gaps (files that could not be read) for "
             f"{', '.join(report.with_unread_index_files[:_MAX_EXAMPLES])}",
             "Copy again with the same targets and --to, without --allow-gaps. Or accept it: --allow-missing",
         )
@@ -381,7 +381,7 @@ def certify_(
 ) -> None:
     """Certify which captures of targets the columnar index and ZipNum list, and the outcome of each capture.
 
-    Both indexes are searched, whatever earlier look-ups used. The certificate counts captures that only one of them
+    Both indexes are searched, whatever earlier lookups used. The certificate counts captures that only one of them
     lists, and captures that were fetched, missing, quarantined or never requested. It lists index gaps. The command
     ends with status 3 if anything is incomplete. `cc-pipeline delivery verify --certificate` compares the certificate
     with a delivery.

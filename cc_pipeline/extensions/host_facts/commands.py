@@ -67,7 +67,7 @@ def facts(
     keep: Annotated[
         bool, typer.Option("--keep", help="Also store the facts in the table host_facts of cc.duckdb.")
     ] = False,
-    price: Annotated[bool, typer.Option("--estimate", help="Only print what the look-up would read.")] = False,
+    price: Annotated[bool, typer.Option("--estimate", help="Only print what the lookup would read.")] = False,
     output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
     allow_gaps: options.AllowGaps = False,
     source: options.Source = None,
@@ -75,8 +75,8 @@ def facts(
 ) -> None:
     r"""Show facts of a site's hosts from datasets: size, ranks, robots.txt, links, and your own data.
 
-    The first look-up in a crawl fetches the footers of a dataset's files (some 30 requests). The cost is printed to
-    standard error. Results are stored: a repeated look-up sends no requests.
+    The first lookup in a crawl fetches the footers of a dataset's files (some 30 requests). The cost is printed to
+    standard error. Results are stored: a repeated lookup sends no requests.
 
     [bold]Examples[/]
 
@@ -382,7 +382,7 @@ def ranks(
     """Read the ranks of a release of Common Crawl's web graph into this home.
 
     The ranks are published as one file of gigabytes, in the order of rank. This command shows the cost of reading it,
-    asks for confirmation, and stores the ranks by host. Look-ups then read a few kilobytes. The datasets host-ranks and
+    asks for confirmation, and stores the ranks by host. Lookups then read a few kilobytes. The datasets host-ranks and
     domain-ranks use the stored ranks, for the crawls that the release spans. A stopped conversion leaves no files.
 
     [bold]Examples[/]

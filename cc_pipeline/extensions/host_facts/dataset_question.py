@@ -75,7 +75,7 @@ class Answer:
 
 
 class Question(Protocol):
-    """The input of a look-up: key ranges in the dataset's form, a filter within them, and a function that merges the
+    """The input of a lookup: key ranges in the dataset's form, a filter within them, and a function that merges the
     rows of a key.
 
     ``endings`` lets row groups be skipped. ``columns`` are read besides the dataset's own; a file that lacks one is a
@@ -145,14 +145,14 @@ def _read(
     if estimate.to_read:
         size = progress.human_bytes(estimate.likely_bytes)
         cost_text = f"{dataset.name}: about {size}, {estimate.requests:,} requests at most"
-        progress.report("look-up", 0, estimate.to_read, cost_text)
+        progress.report("lookup", 0, estimate.to_read, cost_text)
     indexes = PageIndexes(page_index_folder(workspace, dataset))
     lookup_rows = lookup.read(same_files(reader, shards.footers), indexes, workspace.settings.max_bytes)
     return KeyedRows(lookup_rows.table, [*unread, *lookup_rows.gaps], lookup_rows.cost)
 
 
 def estimate_lookup(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> LookupEstimate:
-    """Estimates the bytes and requests of a look-up. Missing footers are fetched, no data is read."""
+    """Estimates the bytes and requests of a lookup. Missing footers are fetched, no data is read."""
     with dataset_transport(workspace, dataset) as reader:
         return _lookup(dataset, harvest_dataset(workspace, dataset, crawl, reader), question)[0].estimate()
 
@@ -283,7 +283,7 @@ def _enforce_cost_limit(workspace: Workspace, dataset: Dataset, price: LookupEst
     max_bytes = workspace.settings.max_bytes
     if price.likely_bytes > max_bytes:
         raise UserInputError(
-            f"the look-up in {dataset.name} for {crawl} would read {price.likely_bytes:,} bytes (at most "
+            f"the lookup in {dataset.name} for {crawl} would read {price.likely_bytes:,} bytes (at most "
             f"{price.bytes:,} in {price.requests:,} requests: {price.to_read:,} of {price.row_groups:,} row groups may "
             f"match), more than the {max_bytes:,} allowed. Set "
             f"CC_PIPELINE_MAX_BYTES={price.likely_bytes}, or name a narrower target"

@@ -4,7 +4,7 @@ A release has a few gigabytes, so it is read only on request, after its estimate
 and sorted range by range in the home's scratch, with constant memory. The folder appears complete or not at all.
 
 One ``COPY (… FROM read_csv(…) ORDER BY …)`` of DuckDB is shorter and was measured on 5 million lines: 15.2 s of
-processor time instead of 13.6 s, and 662 MB instead of 385 MB. It also writes no page index, so that a look-up of one
+processor time instead of 13.6 s, and 662 MB instead of 385 MB. It also writes no page index, so that a lookup of one
 host reads whole column chunks (350 KB where a page has 32 KB).
 """
 
@@ -60,7 +60,7 @@ _PARALLEL_REQUESTS: Final = 3
 _RANGE_ROWS: Final = 2_000_000
 _MAX_RANGES: Final = 256
 _MEMORY_BYTES: Final = 64 << 20
-#: Rows of a file, rows of a row group, and bytes of a page, which a look-up of one host reads.
+#: Rows of a file, rows of a row group, and bytes of a page, which a lookup of one host reads.
 _FILE_ROWS: Final = 8_000_000
 _GROUP_ROWS: Final = 1 << 16
 _PAGE_BYTES: Final = 32 << 10

@@ -153,13 +153,12 @@ def _lock_job(home: Path) -> Iterator[int]:
 
     def waiting() -> None:
         interruption.check()
-        progress.report(
-            "waiting until another Spark job of this home ends, since both would use the whole request rate", 0, 1, ""
-        )
+        progress.report_busy_home()
 
     with ExitStack() as stack:
         with disk_trouble(home / _LOCK):
             lock = stack.enter_context(locked(home / _LOCK, waiting=waiting))
+        progress.end_wait()
         yield lock.fileno()
 
 

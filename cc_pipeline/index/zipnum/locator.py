@@ -222,7 +222,7 @@ class ZipNumLocator:
         self._reader = reader
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupEstimate:
-        """Estimates the cost of the members that a look-up would read. Reads only probes of ``cluster.idx``."""
+        """Estimates the cost of the members that a lookup would read. Reads only probes of ``cluster.idx``."""
         self._check(crawl)
         members = list(self.cluster.members(self._router(targets).ranges))
         size = sum(member.length for member in members)

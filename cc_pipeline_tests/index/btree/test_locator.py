@@ -1,4 +1,4 @@
-"""Requests of a cold and a warm look-up, counted by a server, and what a locator says about them."""
+"""Requests of a cold and a warm lookup, counted by a server, and what a locator says about them."""
 
 from __future__ import annotations
 
