@@ -71,6 +71,20 @@ def list_first(texts: Sequence[str], most: int, separator: str = ", ") -> str:
     return separator.join(texts[:most]) + remainder
 
 
+def format_count(number: int, noun: str, verb: str = "") -> str:
+    """Formats a number with its noun, e.g. ``1 row``, ``2,000 rows``. ``verb`` is the plural of a verb that follows:
+    ``are`` gives ``1 row is`` and ``2 rows are``."""
+    if number == 1:
+        verb = _SINGULAR_VERBS.get(verb, f"{verb}s") if verb else ""
+    else:
+        noun += "es" if noun.endswith(("s", "ch")) else "s"
+    return f"{number:,} {noun} {verb}".rstrip()
+
+
+#: Verbs whose singular is not their plural with an s.
+_SINGULAR_VERBS = {"are": "is", "were": "was", "have": "has"}
+
+
 def someone_watches() -> bool:
     """Whether a sink other than the fallback is set."""
     return len(_sinks) > 1

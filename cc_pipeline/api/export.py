@@ -21,6 +21,7 @@ from cc_pipeline.api.user_input import (
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.export.format import ExportFormat, RecordFormat, RowFormat, Written
 from cc_pipeline.export.formats import find_formats
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Export:
             if not other_files
             else f", with {other_files[0]}"
             if len(other_files) == 1
-            else f", {len(self.files):,} files"
+            else f", {format_count(len(self.files), 'file')}"
         )
         return "\n".join((f"{self.path}{extra_text}", *self.notes))
 

@@ -18,6 +18,7 @@ from cc_pipeline.errors import (
     SourceRefuses,
     UserInputError,
 )
+from cc_pipeline.progress import format_count
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launcher import Launcher
@@ -214,8 +215,9 @@ def report_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
         if counts:
             at_least = "at least " if max(counts.values()) >= MAX_FAULT_ROWS else ""
             get_reporter().note(
-                f"{crawl}: {at_least}{counts.total():,} byte ranges of {len(counts):,} archive files could not be "
-                "read, so their records are missing. To list them, after the next run that publishes: cc-pipeline sql "
+                f"{crawl}: {at_least}{format_count(counts.total(), 'byte range')} of "
+                f"{format_count(len(counts), 'archive file')} could not be read, so their records are missing. To list "
+                "them, after the next run that publishes: cc-pipeline sql "
                 f"\"SELECT * FROM source_faults WHERE crawl = '{crawl}'\""
             )
 

@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
+from cc_pipeline.progress import format_count
 
 #: Captures assumed for a target without any information, in a home where nothing was fetched yet.
 _DEFAULT_CAPTURES: Final = 100.0
@@ -94,7 +95,7 @@ def format_duration(seconds: float) -> str:
         return f"about {max(1, round(seconds / 60))} min"
     if seconds < 48 * 3600:
         return f"about {seconds / 3600:.1f} h"
-    return f"about {seconds / 86_400:.0f} days"
+    return f"about {format_count(round(seconds / 86_400), 'day')}"
 
 
 @dataclass(frozen=True, slots=True)

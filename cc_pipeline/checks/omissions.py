@@ -20,7 +20,7 @@ from cc_pipeline.extraction.slice_selection import expand_targets
 from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.gaps import MissingHarvest
 from cc_pipeline.index.lookup import look_up
-from cc_pipeline.progress import list_first
+from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The most (crawl, target) pairs that one command counts.
@@ -109,12 +109,14 @@ def describe_omitted_captures(
             list_first([*names], _MAX_NAMES) for names in (omissions.targets, omissions.crawls)
         )
         sentences.append(
-            f"{at_least}{omissions.by_subset.total():,} captures of {targets_and_crawls} are in "
+            f"{at_least}{format_count(omissions.by_subset.total(), 'capture')} of {targets_and_crawls} are in "
             f"{' and '.join(present_subsets)}, which {verb} not requested: add {flags}"
         )
     if omissions.errors:
         crawl, error = next(iter(omissions.errors.items()))
-        more_crawls = f" (and in {len(omissions.errors) - 1:,} more crawls)" if len(omissions.errors) > 1 else ""
+        more_crawls = (
+            f" (and in {format_count(len(omissions.errors) - 1, 'more crawl')})" if len(omissions.errors) > 1 else ""
+        )
         sentences.append(
             f"captures of {' and '.join(omitted_subsets)} in {crawl}{more_crawls} were not counted: {error}"
         )

@@ -10,6 +10,7 @@ from cc_pipeline.derived_files.export import EXPORT_KINDS, ExportKind, pages_dig
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.slice import READ_FILES, Slice
 from cc_pipeline.lake.streaming import count_rows
+from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.source_files import FAULTS, SourceFile, read_source_files
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
@@ -28,17 +29,20 @@ def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     metrics = {"files": len(files), "unreadable byte ranges": sum(counts.values())}
     if counts:
         message = (
-            f"{sum(counts.values()):,} byte ranges of files could not be read, so their pages are missing: "
-            f"{abbreviate_keys([*counts])}; everything else was read"
+            f"{format_count(sum(counts.values()), 'byte range')} of files could not be read, so their pages are "
+            f"missing: {abbreviate_keys([*counts])}; everything else was read"
         )
         return CheckResult(name, "warn", message, metrics)
     read = [file for file in files if READ_FILES.was_committed(workspace.lake, Slice(file.crawl, file.slug))]
     slugs_with_pages = {slug for table in _MAIN_TABLES for slug in _count_file_rows(workspace, table, read)}
     if empty := {file.slug for file in read} - slugs_with_pages:
         return CheckResult(
-            name, "warn", f"{len(empty):,} files were read and have no page ({abbreviate_keys(empty)})", metrics
+            name,
+            "warn",
+            f"{format_count(len(empty), 'file', 'were')} read, without any page ({abbreviate_keys(empty)})",
+            metrics,
         )
-    message = f"all {len(files):,} files were read completely" if files else "no file was read whole"
+    message = f"all {format_count(len(files), 'file', 'were')} read completely" if files else "no file was read whole"
     return CheckResult(name, "ok", message, metrics)
 
 
@@ -54,7 +58,9 @@ def exports_verdict(workspace: Workspace, kind: ExportKind, scope: Scope) -> Che
     records = sum(int(verdict.metrics["records"]) for verdict in verdicts)
     metrics = {"partitions": len(verdicts), "records": records}
     message = (
-        f"{len(verdicts):,} exports are complete, with {records:,} records" if verdicts else "nothing was exported"
+        f"{format_count(len(verdicts), 'export', 'are')} complete, with {format_count(records, 'record')}"
+        if verdicts
+        else "nothing was exported"
     )
     return CheckResult(name, "ok", message, metrics)
 

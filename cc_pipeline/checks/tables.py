@@ -27,7 +27,7 @@ from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import HARVEST, MANIFEST, Slice, group_targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
-from cc_pipeline.progress import list_first
+from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -65,8 +65,8 @@ def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         } - {""}
         if twice or misplaced:
             message = (
-                f"{crawl}: the path list has {twice:,} files twice and {misplaced:,} files of another crawl; harvest "
-                "the crawl again"
+                f"{crawl}: the path list has {format_count(twice, 'file')} twice and "
+                f"{format_count(misplaced, 'file')} of another crawl; harvest the crawl again"
             )
             verdicts.append(CheckResult(name, "error", message, wrong=(crawl,)))
         elif changed_subsets:
@@ -178,13 +178,14 @@ def missing_captures_verdict(lake: Lake) -> CheckResult:
         problems.append(f"{settled:,} of {planned:,} are missing or damaged in the source itself")
     if unconfirmed:
         problems.append(
-            f"in {unconfirmed:,} slices unusually many captures are lost or differ from the index; this is "
-            "unconfirmed: run their targets again (losses_unconfirmed, mismatches_unconfirmed in the view fetches)"
+            f"in {format_count(unconfirmed, 'slice')} unusually many captures are lost or differ from the index; "
+            "this is unconfirmed: run their targets again (losses_unconfirmed, mismatches_unconfirmed in the view "
+            "fetches)"
         )
     if vanished:
         problems.append(
-            f"the index listed {vanished:,} captures earlier and no longer does; this is unconfirmed: run their "
-            "targets again (unlisted in the view lookups)"
+            f"the index listed {format_count(vanished, 'capture')} earlier and no longer does; this is unconfirmed: "
+            "run their targets again (unlisted in the view lookups)"
         )
     message = "; ".join(problems)
     for partition, (missing, total, reason) in _find_worst(lake)[:_MAX_NAMED_PARTITIONS] if pending else ():
@@ -287,7 +288,7 @@ def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         keys = tuple(name for name, agreement in compared if not agreement.agrees)
         return CheckResult("locators_agree", "error", "; ".join(wrong), wrong=keys)
     message = (
-        f"a second index has the same captures in {len(compared)} partitions"
+        f"a second index has the same captures in {format_count(len(compared), 'partition')}"
         if compared
         else "nothing to compare: no new lookup, or its crawl has no second index"
     )
@@ -376,7 +377,9 @@ def check_row_counts(index_files: pa.Table, row_groups: pa.Table) -> CheckResult
             f"the rows of the row groups do not add up to the row count of the index file in {list_first(wrong, 3)}"
         )
         return CheckResult("row_counts", "error", message, {"files": len(wrong)})
-    return CheckResult("row_counts", "ok", f"{_sum(row_groups['rows'])} rows in {len(row_groups)} row groups")
+    return CheckResult(
+        "row_counts", "ok", f"{_sum(row_groups['rows'])} rows in {format_count(len(row_groups), 'row group')}"
+    )
 
 
 def check_plausible_rows(coverage: pa.Table) -> CheckResult:
@@ -466,7 +469,7 @@ def check_schema_drift(index_files: pa.Table, previous: Sequence[str] | None = N
         return CheckResult("schema_drift", "ok", "no files to compare", {"schemas": 0})
     usual = max(counts, key=lambda digest: counts[digest])
     inside = [
-        f"{counts[digest]} files: {change}"
+        f"{format_count(counts[digest], 'file')}: {change}"
         for digest, columns in schemas.items()
         if digest != usual
         for change in schema_changes(schemas[usual], columns)

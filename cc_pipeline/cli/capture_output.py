@@ -15,6 +15,7 @@ import pyarrow as pa
 from cc_pipeline.cli.output import as_text, format_by_name, json_line, notice, whole_file, write_csv, write_rows
 from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.progress import format_count
 
 FORMATS = ("table", "jsonl", "csv", "parquet")
 #: Columns of a table for a person. The other formats have all columns. ``--columns`` overrides both.
@@ -97,7 +98,10 @@ def _open_writer(output: str, columns: Sequence[str], stream: IO[str]) -> Iterat
         yield keep
         _show(stream, columns, table_rows)
         if row_count > len(table_rows):
-            notice(f"{row_count - len(table_rows):,} more captures are not shown; --format jsonl shows all of them")
+            notice(
+                f"{format_count(row_count - len(table_rows), 'more capture', 'are')} not shown; --format jsonl shows "
+                "all of them"
+            )
 
 
 def _show(stream: IO[str], columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -56,6 +56,7 @@ from cc_pipeline.index.lookup import look_up, outside_notes
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, count_written
 from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -64,11 +65,9 @@ from cc_pipeline.workspace.workspace import Workspace
 _WRITE_BATCH_BYTES = 2 << 20
 #: The index to ask, and for which subsets.
 _IndexQuery: TypeAlias = tuple[str, tuple[str, ...]]
-_RETAINED_MESSAGE = (
-    "{n:,} captures are kept in {crawl}, although this lookup did not list them: they are from other index files"
-)
-_REMOVED_MESSAGE = "{n:,} captures were removed from {crawl}: its index no longer lists them"
-_REPEATED_MESSAGE = "the index of {crawl} lists captures of {slug} more than once: {n:,} extra rows were ignored"
+_RETAINED_MESSAGE = "{captures} kept in {crawl}, although not in this lookup: other index files list them"
+_REMOVED_MESSAGE = "{captures} removed from {crawl}: its index no longer lists them"
+_REPEATED_MESSAGE = "the index of {crawl} lists captures of {slug} more than once: {rows} ignored"
 #: Targets with repeated captures that the report names.
 _MAX_NAMED_TARGETS = 5
 
@@ -364,13 +363,13 @@ def _write_notes(totals: _LookupTotals, crawl: str) -> Iterator[str]:
     if totals.outside:
         yield from outside_notes(totals.outside)
     if totals.blocked:
-        yield f"{totals.blocked:,} captures of blocked sites were left out in {crawl}"
+        yield f"{crawl}: left out {format_count(totals.blocked, 'capture')} of blocked sites"
     if totals.retained:
-        yield _RETAINED_MESSAGE.format(n=totals.retained, crawl=crawl)
+        yield _RETAINED_MESSAGE.format(captures=format_count(totals.retained, "capture", "are"), crawl=crawl)
     if totals.removed:
-        yield _REMOVED_MESSAGE.format(n=totals.removed, crawl=crawl)
+        yield _REMOVED_MESSAGE.format(captures=format_count(totals.removed, "capture", "were"), crawl=crawl)
     for slug, count in sorted(totals.repeated.items())[:_MAX_NAMED_TARGETS]:
-        yield _REPEATED_MESSAGE.format(n=count, crawl=crawl, slug=slug)
+        yield _REPEATED_MESSAGE.format(rows=format_count(count, "extra row", "were"), crawl=crawl, slug=slug)
     if len(totals.repeated) > _MAX_NAMED_TARGETS:
         yield f"the index lists captures of {len(totals.repeated) - _MAX_NAMED_TARGETS:,} more targets more than once"
 
@@ -578,9 +577,8 @@ def _describe_removed_members(
         lookup = slice_states[slice_].lookup
         if lookup is not None and (removed_captures := lookup.captures - count) > 0:
             yield (
-                f"{removed_captures:,} captures of members that {slice_.partition.target} no longer has were removed "
-                "from "
-                f"{slice_.crawl}"
+                f"removed {format_count(removed_captures, 'capture')} from {slice_.crawl}, of members that "
+                f"{slice_.partition.target} no longer has"
             )
 
 

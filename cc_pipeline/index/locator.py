@@ -20,7 +20,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.locators import AUTO, btree_way, index_kinds, refuse_unknown_kind
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.progress import format_count, human_bytes
 
 #: The separator of names, and of versions, of indexes that answered together.
 NAME_SEPARATOR: Final = "+"
@@ -235,4 +235,4 @@ def _index_command(crawl: str) -> str:
 
 
 def _estimate(price: LookupEstimate) -> str:
-    return f"estimated at {price.requests:,} requests and {human_bytes(price.expected_bytes)}"
+    return f"estimated at {format_count(price.requests, 'request')} and {human_bytes(price.expected_bytes)}"

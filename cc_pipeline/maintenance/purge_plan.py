@@ -25,6 +25,7 @@ from cc_pipeline.lake.slice import Slice, Stage, group_targets_by_crawl
 from cc_pipeline.lake.snapshot import find_other_publications
 from cc_pipeline.lake.streaming import count_rows, stream_crawl, stream_rows
 from cc_pipeline.lake.target_definitions import find_defining_slugs
+from cc_pipeline.progress import format_count
 from cc_pipeline.records.file_leases import RUNS, leases_of, list_active_leases
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector
 from cc_pipeline.records.storage import STORED
@@ -192,13 +193,13 @@ class PurgePlan:
     def sentences(self) -> tuple[str, ...]:
         """Sentences on what is deleted besides the rows, and on what is kept."""
         lines = [
-            f"{self.records:,} stored records ({self.bytes:,} bytes) that only this target uses: "
-            f"{self.count_files(shared=False):,} files are deleted, {self.count_files(shared=True):,} shared files are "
-            "rewritten without these records",
+            f"{format_count(self.records, 'stored record')} ({self.bytes:,} bytes) that only this target uses: "
+            f"{format_count(self.count_files(shared=False), 'file', 'are')} deleted, "
+            f"{format_count(self.count_files(shared=True), 'shared file', 'are')} rewritten without these records",
             "its definition, its line on the watch list, its partition key and its partitions in the UI",
         ]
         if self.exports:
-            lines.append(f"{len(self.exports):,} exported files ({self.export_bytes:,} bytes)")
+            lines.append(f"{format_count(len(self.exports), 'exported file')} ({self.export_bytes:,} bytes)")
         return (*lines, *(f"kept: {text}" for text in self.out_of_reach))
 
     def count_files(self, *, shared: bool) -> int:
@@ -423,7 +424,8 @@ def _describe_copies(workspace: Workspace, kept_count: int, holders: Sequence[st
     if kept_count:
         names = ", ".join(holders[:5]) + (" …" if len(holders) > 5 else "")
         lines.append(
-            f"{kept_count:,} records that other targets use too ({names}): to delete them, purge those targets as well"
+            f"{format_count(kept_count, 'record')} that other targets use too ({names}): to delete them, purge those "
+            "targets as well"
         )
     if settings.has_separate_lake and (other_homes := find_other_publications(workspace.place, settings.home)):
         last_published = max(other_homes.values())

@@ -55,6 +55,15 @@ def is_home_of(settings: Settings) -> bool:
     return note is not None and settings.source in map(redact_address, note.places)
 
 
+def claim_existing_home(settings: Settings) -> bool:
+    """Claims the home if it exists; returns whether it does. A command calls this while it may still refuse its
+    arguments, so that a refused command makes no home. Raises as :func:`claim_home`."""
+    if read_note(settings.home) is None:
+        return False
+    claim_home(settings)
+    return True
+
+
 def claim_home(settings: Settings) -> None:
     """Makes the folders of the home and notes its places; refuses a home of another source or layout.
 

@@ -15,7 +15,7 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import notice, warn, whole_file
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _report_capture(nearest: Nearest, requests: int, size: int) -> None:
 
     moment = nearest.record.fetch_time or read_capture_time(nearest.row)
     capture_time = f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else "at an unknown time"
-    cost = "stored in this home" if nearest.stored else f"{requests} requests, {human_bytes(size)}"
+    cost = "stored in this home" if nearest.stored else f"{format_count(requests, 'request')}, {human_bytes(size)}"
     status = nearest.record.http_status
     notice(
         f"{nearest.record.url or nearest.row['url']} in {nearest.row['crawl']}: captured {capture_time}, status "

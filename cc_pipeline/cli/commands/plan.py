@@ -18,7 +18,7 @@ from cc_pipeline.cli.known_hosts import find_known_hosts, require_known_hosts
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import console, notice, show_table, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _describe_cost(costs: Sequence[Any]) -> str | None:
     """Returns the costs of a row (the columns ``files`` to ``seconds``) as text; ``None`` if none is known."""
     files, row_groups, requests, max_bytes, likely_bytes, seconds = costs
     texts = [
-        f"{count:,} {name if count == 1 else name + 's'}"
+        format_count(count, name)
         for count, name in ((files, "file"), (row_groups, "row group"), (requests, "request"))
         if count is not None
     ]
@@ -154,7 +154,7 @@ def _plan_rows(
                 f"{crawl}: the cost of the fetch is not known before the lookup; add --locate to do the lookup now"
             )
         elif fetch := _estimate_fetch(unlocated_question, crawl_plan):
-            reason = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
+            reason = f"{format_count(fetch.captures, 'capture')} of {fetch.record_bytes:,} bytes"
             rows.append(
                 (crawl, "fetch", None, fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes,
                  _seconds(rate, fetch.requests), reason)
@@ -245,7 +245,7 @@ def _step_rows(settings: Settings, rate: float | None, crawl_plan: CrawlPlan) ->
             _sum_known(getattr(price, name) for price in prices) for name in ("requests", "bytes", "pages")
         )
         seconds = round(estimate_seconds(settings, pages), 1) if pages else _seconds(rate, requests)
-        label = target or f"{len(prices):,} targets"
+        label = target or format_count(len(prices), "target")
         rows.append((crawl_plan.target_slices.crawl, step, label, None, None, requests, size, size, seconds, words))
     return rows
 
@@ -272,7 +272,7 @@ def _duration_note(settings: Settings, rate: float | None, requests: int) -> lis
     slower = (
         "" if full is None or rate >= full else f"; slower than the usual {full:g}, since the source refused lately"
     )
-    return [f"{requests:,} requests take {duration} at {rate:.3g} requests a second{slower}"]
+    return [f"{format_count(requests, 'request', 'take')} {duration} at {rate:.3g} requests a second{slower}"]
 
 
 COMMANDS = {"plan": Command(plan, EVERYDAY, 20)}

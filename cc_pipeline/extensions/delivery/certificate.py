@@ -35,6 +35,7 @@ from cc_pipeline.index.gaps import MissingHarvest
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
 from cc_pipeline.lake.digests.digest import combine_digests
+from cc_pipeline.progress import format_count
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -102,9 +103,13 @@ class CertifiedCrawl:
         messages += [
             f"{kind} has gaps: {unread_file}" for kind, index in self.indexes.items() for unread_file in index.gaps
         ]
-        messages += [f"{count:,} captures are in {kind} only" for kind, count in self.only.items() if count]
         messages += [
-            f"{count:,} captures are {name}" for name, count in self.outcomes.items() if name != "fetched" and count
+            f"{format_count(count, 'capture', 'are')} in {kind} only" for kind, count in self.only.items() if count
+        ]
+        messages += [
+            f"{format_count(count, 'capture', 'are')} {name}"
+            for name, count in self.outcomes.items()
+            if name != "fetched" and count
         ]
         return messages
 
@@ -315,7 +320,10 @@ def _find_wrong_counts(document: Mapping[str, Any], captures: pa.Table) -> Itera
             count = pc.sum(crawl_captures[f"in_{kind}"]).as_py() or 0
             stored_count = crawl["indexes"][kind]["captures"] or 0  # null: it was not asked
             if count != stored_count:
-                yield f"{crawl['crawl']}: {kind} lists {stored_count:,} captures, the file of captures has {count:,}"
+                yield (
+                    f"{crawl['crawl']}: {kind} lists {format_count(stored_count, 'capture')}, the file of captures "
+                    f"has {count:,}"
+                )
 
 
 def _read_delivered_captures(place: Transport) -> pa.Table:

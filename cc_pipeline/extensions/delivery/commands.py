@@ -17,7 +17,7 @@ from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, UserInputError
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import Settings, load_settings, normalise_root
 
 if TYPE_CHECKING:
@@ -359,7 +359,8 @@ def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
         )
     if report.undelivered_captures and not allow_missing:
         raise Incomplete(
-            f"{report.undelivered_captures:,} planned captures are missing; all files in the manifests are present",
+            f"{format_count(report.undelivered_captures, 'planned capture', 'are')} missing; all files in the "
+            "manifests are present",
             "The ledgers list each with its reason. Accept it: --allow-missing",
         )
     notice("all files match the manifests")

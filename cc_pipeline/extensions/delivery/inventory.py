@@ -30,7 +30,7 @@ from cc_pipeline.extensions.delivery.manifest import (
     verify_file,
 )
 from cc_pipeline.grouping import group_within
-from cc_pipeline.progress import list_first
+from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.transport.client import Transport
@@ -204,8 +204,9 @@ class _InventoryBuilder:
             self.inventory.borrowed_parts.append(parts[number].file.name)
         if other_form:
             self.inventory.notes.append(
-                f"{other_form:,} captures are in files of another delivery, in another form (--convert). A place has "
-                "each capture once, so copy that delivery in the requested form, or copy to another place"
+                f"{format_count(other_form, 'capture', 'are')} in files of another delivery, in another form "
+                "(--convert). A place has each capture once, so copy that delivery in the requested form, or copy to "
+                "another place"
             )
 
     def _keep_parts(self, parts: Sequence[PartEntry]) -> None:

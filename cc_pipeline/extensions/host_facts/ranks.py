@@ -44,6 +44,7 @@ from cc_pipeline.extensions.host_facts.rank_text import (
     read_rank_rows,
 )
 from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -159,7 +160,8 @@ def convert_ranks(workspace: Workspace, release: Release, level: Level, price: R
                 DataKind.MALFORMED,
                 price.key,
                 None,
-                f"has {tally.skipped:,} lines without a rank, but only {tally.rows:,} with one: {tally.example!r}",
+                f"has {format_count(tally.skipped, 'line')} without a rank, but only {tally.rows:,} with one: "
+                f"{tally.example!r}",
             )
         ranks = Ranks(
             release.name,

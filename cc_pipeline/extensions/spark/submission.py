@@ -42,6 +42,7 @@ from cc_pipeline.extraction.crawl_plan import find_current_targets
 from cc_pipeline.extraction.run import PartitionResult, extract
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.locks import locked
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.transport.budget import EVERY_HOST, openings, share_budget, take_over
@@ -271,8 +272,8 @@ def _job(
     with mailbox.open():
         context.log.warning(EXPERIMENTAL)
         context.log.info(
-            f"{len(partitions):,} partitions go to {extras['workers']} Spark workers at {launcher.address}. "
-            f"The log of the driver: {log}"
+            f"{format_count(len(partitions), 'partition', 'are')} sent to {extras['workers']} Spark workers at "
+            f"{launcher.address}. The log of the driver: {log}"
         )
         job._thread.start()
         try:
