@@ -129,8 +129,8 @@ def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
     examples = [f"{key_of(slice_)}: {describe(row)}" for slice_, row in sorted(partial.items())]
     message = (
         f"{format_count(len(partial), 'partition')} may lack captures, since index files could not be read: "
-        f"{list_first(examples, 5, '; ')}. Read these files (cc-pipeline index harvest; index build for an index that is "
-        "built here), then run these targets again"
+        f"{list_first(examples, 5, '; ')}. Read these files (cc-pipeline index harvest; index build for an index that "
+        "is built here), then run these targets again"
     )
     return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
 
