@@ -259,7 +259,7 @@ def _open_rows(settings: Settings, folder: Path | None) -> Iterator[DuckDBPyConn
 
 
 def _build_folder_query(folder: Path) -> str:
-    from cc_pipeline.lake.published_file import quote_literal
+    from cc_pipeline.lake.quoting import quote_literal
 
     files = sorted(folder.glob("*.parquet"))
     if not files:
