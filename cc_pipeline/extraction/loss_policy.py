@@ -59,11 +59,6 @@ class LossAssessment:
     mismatches_unconfirmed: bool = False
     second_looks: int = 0
 
-    @property
-    def is_unconfirmed(self) -> bool:
-        """Whether any losses or mismatches are unconfirmed."""
-        return self.losses_unconfirmed or self.mismatches_unconfirmed
-
 
 class CommandTotals:
     """The totals of all fetches of one command, slice by slice: a source is judged by all of them."""

@@ -20,6 +20,7 @@ from cc_pipeline.index.archive_rows import BUILT_SCHEMA, ORDER, Row, Tally, inde
 from cc_pipeline.index.shards import VERSION, Shard
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import BUILT, Metrics, Slice, StageReport
+from cc_pipeline.progress import format_count
 from cc_pipeline.records.file_leases import is_orphaned_part_file
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.read_ahead import PIECE, ReadAheadStream
@@ -62,8 +63,9 @@ class BuildEstimate:
         span = f"{self.seconds / 3600:,.1f} hours" if self.seconds >= 3600 else f"{self.seconds / 60:,.0f} minutes"
         progress_text = f" ({built_files:,} of {self.total_files:,} are done)" if built_files else ""
         return (
-            f"to index {self.crawl}, {self.files:,} archive files have to be read whole{progress_text}: "
-            f"{'about ' if self.is_estimated else ''}{size} in {self.requests:,} requests, {span} or more"
+            f"to index {self.crawl}, {format_count(self.files, 'archive file', 'have')} to be read "
+            f"whole{progress_text}: "
+            f"{'about ' if self.is_estimated else ''}{size} in {format_count(self.requests, 'request')}, {span} or more"
         )
 
 
@@ -165,6 +167,34 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, max_f
     source = workspace.archives(crawl).stats
     requests, read = source.requests, source.bytes
     counts = _BuildCounts()
+    _index_missing(workspace, crawl, missing, planned_count, counts)
+    _drop_superseded(workspace, index)
+    if counts.failed:
+        raise Incomplete(
+            f"{len(counts.failed):,} of {len(index.shards):,} archive files of {crawl} could not be read: "
+            f"{'; '.join(counts.failed[:_MAX_SHOWN])}",
+            "The other files are indexed. To read the failed files again, run the same command.",
+        )
+    spent = workspace.archives(crawl).stats
+    return StageReport(
+        BUILT.label,
+        rows=len(index.shards) - len(index.missing) + len(counts.files),
+        written=len(counts.files),
+        bytes=spent.bytes - read,
+        requests=spent.requests - requests,
+        seconds=time.monotonic() - started,
+        fresh_slices=len(counts.files),
+        reused_slices=len(index.shards) - len(index.missing),
+        notes=(*counts.notes, *([_REVISITS.format(counts.revisits)] if counts.revisits else [])),
+        per_target={crawl: _metrics(index, counts)},
+    )
+
+
+def _index_missing(
+    workspace: Workspace, crawl: str, missing: Sequence[Shard], planned_count: int, counts: _BuildCounts
+) -> None:
+    """Indexes ``planned_count`` of the files, without those that the source does not have, and adds to ``counts``.
+    Raises ``EnvironmentFault`` when the source refuses, or fails for many files in a row."""
     in_a_row = tried = absent = 0
     for number, shard in enumerate(missing):
         # every file that was read counts, also without a result: the estimate included it
@@ -187,26 +217,6 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, max_f
                     SourceRefuses if lost.stops else EnvironmentFault, crawl, counts, planned_count
                 ) from lost
     progress.report("index archives", planned_count, planned_count)
-    _drop_superseded(workspace, index)
-    if counts.failed:
-        raise Incomplete(
-            f"{len(counts.failed):,} of {len(index.shards):,} archive files of {crawl} could not be read: "
-            f"{'; '.join(counts.failed[:_MAX_SHOWN])}",
-            "The other files are indexed. To read the failed files again, run the same command.",
-        )
-    spent = workspace.archives(crawl).stats
-    return StageReport(
-        BUILT.label,
-        rows=len(index.shards) - len(index.missing) + len(counts.files),
-        written=len(counts.files),
-        bytes=spent.bytes - read,
-        requests=spent.requests - requests,
-        seconds=time.monotonic() - started,
-        fresh_slices=len(counts.files),
-        reused_slices=len(index.shards) - len(index.missing),
-        notes=(*counts.notes, *([_REVISITS.format(counts.revisits)] if counts.revisits else [])),
-        per_target={crawl: _metrics(index, counts)},
-    )
 
 
 def _metrics(index: BuiltIndex, counts: _BuildCounts) -> Metrics:

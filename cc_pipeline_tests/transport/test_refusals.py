@@ -211,8 +211,8 @@ def test_who_watches_sees_how_long_it_takes_and_what_to_do(folder: Path) -> None
         transport.read("f2", 0, 4)
     assert "the host has never answered, so check the credentials): next try in 0 s, at " in told[0]
     told = [one for one in told if "credentials" not in one and one]
-    assert "refuses requests (status 403, AccessDenied): next try in 0 s, at " in told[0]
-    assert "Ctrl-C stops the run and keeps what was fetched" in told[0]
+    assert "accepts no requests now (status 403, AccessDenied): next try in 0 s, at " in told[0]
+    assert "A run that is stopped keeps what it has fetched" in told[0]
     assert "status.commoncrawl.org" not in told[0], "it is no host of theirs"
     with progress.progress_to(sink):
         progress.report_refusal("data.commoncrawl.org", "status 403", 15, "12:00:00 UTC")

@@ -412,7 +412,8 @@ def scan_columns(
     path = place.file.path
     missing = [name for name in names if name not in place.columns]
     if missing:
-        raise DataFault(DataKind.MALFORMED, path, None, f"row group {place.number} has no column {missing[0]}")
+        reason = f"the index file cannot be read: its row group {place.number} has no column {missing[0]}"
+        raise DataFault(DataKind.MALFORMED, path, None, reason)
     columns = []
     for name in names:
         column = place.columns[name]

@@ -419,7 +419,7 @@ def test_postgresql_does_what_the_fake_does(tmp_path: Path, named: Postgres) -> 
     assert looks.last_used() is None
     assert list(examine(asked)) == []
     [leased] = examine(replace(asked, rate_source="postgresql"))
-    assert (leased.level, "; 0 processes fetch now" in leased.text) == ("ok", True)
+    assert (leased.level, "; 0 processes are fetching now" in leased.text) == ("ok", True)
     assert looks.last_used() is None, "who looks makes no tables"
     one, other = (RateLeases("a", SourceLimits(10.0, 8), PostgresLedger()) for _ in range(2))
     other.ledger.now()

@@ -1,4 +1,4 @@
-"""Requests of a cold and a warm look-up, counted by a server, and what a locator says about them."""
+"""Requests of a cold and a warm lookup, counted by a server, and what a locator says about them."""
 
 from __future__ import annotations
 
@@ -125,10 +125,10 @@ def test_prefixes_that_end_in_a_question_mark_find_pages_without_a_query(tmp_pat
 
 def test_names_of_archive_files() -> None:
     pointer = Pointer(1346876860567, 1346913882801, 12, 5, 6)
-    assert ArcNames().key_of(pointer) == "parse-output/segment/1346876860567/1346913882801_12.arc.gz"
+    assert ArcNames("CC-MAIN-2012").key_of(pointer) == "parse-output/segment/1346876860567/1346913882801_12.arc.gz"
     listed = ListedNames(["a", "b"], "list")
     assert listed.key_of(Pointer(0, 0, 1, 0, 0)) == "b"
-    with pytest.raises(DataFault, match="names file 2, but only 2"):
+    with pytest.raises(DataFault, match="names archive file 2, but only 2"):
         listed.key_of(Pointer(0, 0, 2, 0, 0))
     packed = pack_names(["crawl-data/ä", "b"])
     assert unpack_names(packed, "list") == ("crawl-data/ä", "b")

@@ -132,6 +132,29 @@ def test_a_torn_entry_costs_that_entry_only(tmp_path: Path):
         assert set(store.read(CRAWL).entries) == set(keys)
 
 
+@pytest.mark.parametrize("refresh", [False, True])
+def test_a_stored_footer_with_wrong_bytes_is_no_failure_of_the_source_and_is_fetched_again(
+    tmp_path: Path, refresh: bool
+):
+    keys = bucket_of(tmp_path / "bucket", 6)
+    store = FooterStore(tmp_path / "footers")
+    reader = MemoryReader({key: (tmp_path / "bucket" / key).read_bytes() for key in keys})
+    harvest_crawl(CRAWL, keys, reader, store)
+    whole = crawl_tables(CRAWL, keys, store)
+    segment = tmp_path / "footers" / CRAWL / "segment-00000.footers"
+    damaged = bytearray(segment.read_bytes())
+    damaged[-200] ^= 1
+    segment.write_bytes(damaged)
+    rows = crawl_tables(CRAWL, keys, store).index_files.to_pylist()
+    [failed] = [row for row in rows if row["outcome"] != "decoded"]
+    assert "segment-00000.footers" in failed["reason"]
+    assert failed["fault_offset"] is None, "no byte of the index file is wrong"
+    report = harvest_crawl(CRAWL, keys, reader, store, HarvestPolicy(refresh=refresh))
+    assert (report.reused, report.fetched, report.failed) == (5, 1, ())
+    columns = [name for name in whole.row_groups.column_names if name != "harvested_at"]
+    assert crawl_tables(CRAWL, keys, store).row_groups.select(columns) == whole.row_groups.select(columns)
+
+
 def test_every_request_failing_stops_with_one_error_and_resumes(tmp_path: Path):
     keys = bucket_of(tmp_path / "bucket", 60)
     store = FooterStore(tmp_path / "footers")
