@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from cc_pipeline.checks.check import Check, check, checks_in
 from cc_pipeline.checks.scope import CheckResult, Scope, abbreviate_keys, join_results, key_of
 from cc_pipeline.documents.schemas import SCHEMAS
-from cc_pipeline.progress import format_count
+from cc_pipeline.progress import format_count, list_first
 
 if TYPE_CHECKING:
     from cc_pipeline.workspace.workspace import Workspace
@@ -126,11 +126,10 @@ def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
     partial = {located_slice.partition: row for located_slice, row in find_incomplete_slices(workspace).items()}
     if not partial:
         return CheckResult("index_complete", "ok", "no lookup had gaps in its index")
-    examples = [f"{key_of(slice_)}: {describe(row)}" for slice_, row in sorted(partial.items())[:5]]
-    remainder = f" and {len(partial) - len(examples):,} more" if len(partial) > len(examples) else ""
+    examples = [f"{key_of(slice_)}: {describe(row)}" for slice_, row in sorted(partial.items())]
     message = (
         f"{format_count(len(partial), 'partition')} may lack captures, since index files could not be read: "
-        f"{'; '.join(examples)}{remainder}. Harvest their crawls again"
+        f"{list_first(examples, 5, '; ')}. Harvest their crawls again"
     )
     return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
 

@@ -27,7 +27,7 @@ from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import HARVEST, MANIFEST, Slice, group_targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
-from cc_pipeline.progress import format_count
+from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -373,8 +373,9 @@ def check_row_counts(index_files: pa.Table, row_groups: pa.Table) -> CheckResult
         if sums.get(row["path"], (0, 0)) != (row["rows"], row["row_groups"]):
             wrong.append(row["path"])
     if wrong:
-        examples = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
-        message = f"the rows of the row groups do not add up to the row count of the index file in {examples}"
+        message = (
+            f"the rows of the row groups do not add up to the row count of the index file in {list_first(wrong, 3)}"
+        )
         return CheckResult("row_counts", "error", message, {"files": len(wrong)})
     return CheckResult(
         "row_counts", "ok", f"{_sum(row_groups['rows'])} rows in {format_count(len(row_groups), 'row group')}"
