@@ -270,7 +270,7 @@ def _open_rows(settings: Settings, folder: Path | None) -> Iterator[DuckDBPyConn
 
 
 def _build_folder_query(folder: Path) -> str:
-    from cc_pipeline.lake.published_file import quote_literal
+    from cc_pipeline.lake.quoting import quote_literal
 
     if not folder.is_dir():
         raise UserInputError(f"there is no folder {folder}; name a folder that cc-pipeline export wrote in parquet")

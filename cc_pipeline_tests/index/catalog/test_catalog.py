@@ -29,7 +29,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog import catalog as catalog_module
 from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.catalog.pictures import plot_key_ranges
-from cc_pipeline.index.catalog.rows import pack_rows
+from cc_pipeline.index.catalog.rows import VIEW_SCHEMAS, pack_rows, read_view, table_query
 from cc_pipeline.index.catalog.schemas import (
     ANSWER_SCHEMA,
     COLUMN_CHUNKS_SCHEMA,
@@ -156,6 +156,35 @@ def test_coverage_is_counted_from_the_rows(tmp_path: Path):
     assert [warc[name] for name in ("expected", "harvested", "failed", "missing")] == [3, 1, 1, 1]
     assert (warc["row_groups"], warc["rows"], warc["without_statistics"]) == (2, 20, 1)
     assert (robots["expected"], robots["missing"], robots["row_groups"]) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("rows", [slice(None), slice(0)])
+def test_a_crawls_tables_are_those_of_the_views_on_all_crawls(rows: slice):
+    """Groups with and without a known key column and bounds, files that failed, a subset without files."""
+    crawl = "CC-MAIN-2024-22"
+    groups = row_groups([{"url_surtkey_min": b"a", "url_surtkey_max": b"b"}, {"url_surtkey_min": b"a"}, {}])
+    chunk = {"crawl": crawl, "path": "a.parquet", "codec": "GZIP", "encodings": "", "uncompressed_bytes": 9}
+    chunks = [
+        chunk | {"row_group": number, "column": column, "chunk_offset": 4 + number, "compressed_bytes": 5 + number}
+        for number, column in ((0, "url"), (0, "url_surtkey"), (1, "url"), (2, "url_surtkey"))
+    ]
+    files = [
+        {"crawl": crawl, "subset": "warc", "path": "a.parquet", "part": 1, "outcome": "decoded", "columns": ["url"]},
+        {"crawl": crawl, "subset": "warc", "path": "b.parquet", "outcome": "failed", "reason": "x"},
+    ]
+    with connect() as connection:
+        stored = pack_rows(
+            connection,
+            row_groups=groups,
+            column_chunks=pa.Table.from_pylist(chunks, COLUMN_CHUNKS_SCHEMA),
+            index_files=pa.Table.from_pylist(files, INDEX_FILES_SCHEMA),
+            coverage=pa.concat_tables([coverage(expected=3), coverage(subset="robotstxt", expected=1, reason="y")]),
+        )[rows]
+        connection.register("stored", stored)
+        for table, schema in VIEW_SCHEMAS.items():
+            assert read_view(table, stored).equals(
+                connection.sql(table_query(table, "stored")).to_arrow_table().cast(schema)
+            )
 
 
 def test_column_chunks_of_an_answer(tmp_path: Path):
