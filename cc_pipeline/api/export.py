@@ -21,6 +21,7 @@ from cc_pipeline.api.user_input import (
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.export.format import ExportFormat, RecordFormat, RowFormat, Written
 from cc_pipeline.export.formats import find_formats
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Export:
             if not other_files
             else f", with {other_files[0]}"
             if len(other_files) == 1
-            else f", {len(self.files):,} files"
+            else f", {format_count(len(self.files), 'file')}"
         )
         return "\n".join((f"{self.path}{extra_text}", *self.notes))
 
@@ -118,10 +119,10 @@ def export(
                 f"--format {format_name} exports {export_format.only_table}; it takes no --table and no --folder"
             )
         tables = () if query else (export_format.only_table,)
-    if (query or folder) and (targets or crawls):
-        raise UserInputError(
-            "targets and --crawl cannot be combined with --query or --folder; filter with WHERE in --query instead"
-        )
+    if query and (targets or crawls):
+        raise UserInputError("--query cannot be combined with targets or --crawl; filter with WHERE in the query")
+    if folder and (targets or crawls):
+        raise UserInputError("--folder exports all rows of its Parquet files; leave out the targets and --crawl")
     return _export_rows(
         settings,
         out,
@@ -141,7 +142,9 @@ def _guess_format(out: Path, formats: Mapping[str, ExportFormat]) -> str:
     for name, export_format in formats.items():
         if out.suffix.lower() in export_format.suffixes:
             return name
-    raise UserInputError(f"the suffix of {out.name!r} names no export format; add --format {'|'.join(formats)}")
+    raise UserInputError(
+        f"no export format follows from the name {out.name!r}; add --format with one of: {', '.join(formats)}"
+    )
 
 
 def _export_rows(
@@ -193,9 +196,9 @@ def _export_rows(
         request = RowsRequest(connection, selections, format_name, out, card, provenance, guarded)
         written = row_format.write(request)
     if not any(rows for _, rows, *_ in written.rows):
-        get_reporter().note(
-            f"{out} has no rows" + (f": the published tables have no rows of {', '.join(domains)}" if domains else "")
-        )
+        chosen = " in ".join(filter(None, (", ".join(domains), ", ".join(crawls))))
+        names = ", ".join(selection.name for selection in selections)
+        get_reporter().note(f"{out} has no rows" + (f": there are none of {chosen} in {names}" if chosen else ""))
     return _make_export(out, written)
 
 
@@ -211,7 +214,7 @@ def _export_records(
     from cc_pipeline.export.cards import DatasetDescription
     from cc_pipeline.export.format import RecordsRequest
     from cc_pipeline.export.provenance import gather_provenance
-    from cc_pipeline.export.records import crawls_with_records
+    from cc_pipeline.export.records import crawls_looked_up, crawls_with_records
     from cc_pipeline.workspace.workspace import open_workspace
 
     targets = chosen_targets(domains)
@@ -223,9 +226,17 @@ def _export_records(
     with open_workspace(settings) as workspace, get_reporter().bars():
         chosen_crawls = crawl_ids(crawls) or crawls_with_records(workspace, targets)
         if not chosen_crawls:
+            names = ", ".join(domains)
+            if looked_up := crawls_looked_up(workspace, targets):
+                raise EnvironmentFault(
+                    f"{', '.join(looked_up)}: there are no captures of {names} in any crawl that was run for it, so "
+                    "there are no records to export",
+                    f"Run it for another crawl: cc-pipeline run {domains[0]} --crawl …",
+                )
             raise EnvironmentFault(
-                f"this home has no captures of {', '.join(domains)}, so there are no records to export",
-                f"Run the target first: cc-pipeline run {domains[0]} --crawl …",
+                f"{names} is not in this home, so there are no records to export: it was not run, or no crawl that it "
+                "was run for has captures of it",
+                f"Run it for a crawl that has captures of it: cc-pipeline run {domains[0]} --crawl newest",
             )
         card = DatasetDescription(f"{out.name}: records of Common Crawl", attribution.creator, attribution.url)
         provenance = gather_provenance(workspace, targets, chosen_crawls, [f"crawls: {', '.join(chosen_crawls)}"])
@@ -259,8 +270,10 @@ def _open_rows(settings: Settings, folder: Path | None) -> Iterator[DuckDBPyConn
 
 
 def _build_folder_query(folder: Path) -> str:
-    from cc_pipeline.lake.published_file import quote_literal
+    from cc_pipeline.lake.quoting import quote_literal
 
+    if not folder.is_dir():
+        raise UserInputError(f"there is no folder {folder}; name a folder that cc-pipeline export wrote in parquet")
     files = sorted(folder.glob("*.parquet"))
     if not files:
         raise UserInputError(

@@ -1,4 +1,4 @@
-"""Parts that all look-ups share: the workspace, the named crawls and targets, the available indexes, and their
+"""Parts that all lookups share: the workspace, the named crawls and targets, the available indexes, and their
 captures."""
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.api.run_steps import harvest_crawls, harvest_despite_gaps, resolve_crawls
+from cc_pipeline.api.user_input import refuse_unnamed_captures
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, SourceRefuses
-from cc_pipeline.home import read_note
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import Settings, environment_value, load_settings
-from cc_pipeline.workspace.claim import claim_home
+from cc_pipeline.workspace.claim import claim_existing_home
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cc_pipeline.index.lookup import IndexSources
     from cc_pipeline.workspace.workspace import Workspace
 
-#: Columns that every look-up needs, to decide whether a capture belongs to the target and to locate its record.
+#: Columns that every lookup needs, to decide whether a capture belongs to the target and to locate its record.
 PLACE = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
 
 
@@ -38,7 +38,7 @@ class NoIndex(EnvironmentFault):
 
 @dataclass(frozen=True, slots=True)
 class LookupRequest:
-    """The targets and crawls of a look-up. ``targets`` have distinct slugs, ``crawls`` are ids that the source has."""
+    """The targets and crawls of a lookup. ``targets`` have distinct slugs, ``crawls`` are ids that the source has."""
 
     workspace: Workspace
     crawls: tuple[str, ...]
@@ -58,18 +58,18 @@ def open_lookup(
     targets; the slugs of the targets stay the same.
 
     Claims the home, because its catalog must never answer for another source. Raises ``UserInputError`` for text that
-    is no crawl or condition, for captures that nobody added, and for a home of another source.
+    is no crawl or condition, for captures that nobody added, and for a home of another source. No home is made then.
     """
     parsed = tuple(targets)
     if where:
         parsed = tuple(replace(target.where_too(where), slug=target.slug) for target in parsed)
-    claim_home(settings)
-    from cc_pipeline.lake.target_definitions import plan_versions
+    claim_existing_home(settings)
     from cc_pipeline.workspace.workspace import open_workspace
 
+    refuse_unnamed_captures(settings, parsed)
     with open_workspace(settings) as workspace:
-        plan_versions(workspace.lake, parsed)  # refuses captures that nobody added, which no index lists
         crawl_ids = resolve_crawls(workspace, crawls)
+        workspace.claim()
         yield LookupRequest(workspace, tuple(crawl_ids), parsed)
 
 
@@ -112,6 +112,11 @@ def find_index_sources(
         is_missing = not available or (needs_kind and via not in available)
     if is_missing:
         problem = f"this home has no {via} index of {crawl}" if available else f"this home has no index of {crawl}"
+        if kind is not None and kind.way is None and via != PARQUET.name:
+            raise NoIndex(
+                f"there is no {via} index of {crawl}, and none can be made",
+                f"Search another index: leave out --index {via}",
+            )
         if kind is not None and kind.way is not None:
             command = kind.way(crawl)
         elif index_is_built(crawl):
@@ -150,7 +155,7 @@ def look_up_captures(
     lookup_request: LookupRequest, crawl: str, read: Sequence[str] | None, harvest: bool
 ) -> list[pa.Table]:
     """Returns a table of captures per target, in the targets' order, with a ``target`` column. Reports the cost of the
-    look-up."""
+    lookup."""
 
     from cc_pipeline.commoncrawl.target import by_subsets
     from cc_pipeline.index.lookup import look_up
@@ -174,7 +179,8 @@ def look_up_captures(
     tables = [_add_target_column(target, captures_by_slug[target.slug]) for target in lookup_request.targets]
     captures = sum(table.num_rows for table in tables)
     get_reporter().notice(
-        f"{crawl}: {captures:,} captures found with {sum(lookup.requests for lookup in answers):,} requests, "
+        f"{crawl}: {format_count(captures, 'capture')} found with "
+        f"{format_count(sum(lookup.requests for lookup in answers), 'request')}, "
         f"{human_bytes(sum(lookup.bytes for lookup in answers))} read, in {time.monotonic() - started:.1f} s"
     )
     for note in dict.fromkeys(note for answer in answers for note in answer.notes):
@@ -197,8 +203,9 @@ def look_up_each_crawl(
     """Calls ``look_up`` for each crawl in turn and yields the crawl with its tables.
 
     Of several crawls, one without an index is left out with a note. One whose index cannot be read is added to
-    ``failed``. The other crawls are looked up all the same.
+    ``failed``. The other crawls are looked up all the same. Raises ``NoIndex`` at the end if none has an index.
     """
+    without_index: list[NoIndex] = []
     for crawl in crawls:
         try:
             tables = look_up(crawl)
@@ -207,12 +214,16 @@ def look_up_each_crawl(
                 raise
             problem = fault.problem if isinstance(fault, EnvironmentFault) else str(fault)
             if isinstance(fault, NoIndex):
-                get_reporter().note(f"{crawl} is skipped: {problem}")
+                get_reporter().note(f"{problem}, so {crawl} is skipped. {fault.advice}")
+                without_index.append(fault)
             else:
-                get_reporter().note(f"{crawl} could not be searched: {problem}")
+                advice = f". {fault.advice}" if isinstance(fault, EnvironmentFault) and fault.advice else ""
+                get_reporter().note(f"{crawl} could not be searched: {problem}{advice}")
                 failed.append(crawl)
             continue
         yield crawl, tables
+    if without_index and len(without_index) == len(crawls):
+        raise NoIndex(f"nothing was searched: none of the {len(crawls):,} crawls has an index", without_index[0].advice)
 
 
 def refuse_failed(question: LookupRequest, failed: Sequence[str]) -> None:
@@ -234,10 +245,9 @@ def columns_to_read(names: Sequence[str]) -> tuple[str, ...] | None:
 
 def load_settings_without_home(home: str | None, **overrides: Any) -> Settings:
     """Loads settings for commands that need no home: those of the named home, else of the usual home if it exists, else
-    of a cache folder. Claims an existing home. Raises as ``load_settings`` and ``claim_home``."""
+    of a cache folder. Claims an existing home. Raises as ``load_settings`` and ``claim_existing_home``."""
     settings = load_settings(home=home, **overrides)
-    if read_note(settings.home) is not None:
-        claim_home(settings)
+    if claim_existing_home(settings):
         return settings
     if home is None and environment_value("home") is None:
         name = hashlib.sha256(settings.source.encode()).hexdigest()[:12]

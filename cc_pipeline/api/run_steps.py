@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from cc_pipeline.errors import (
     SourceRefuses,
     UserInputError,
 )
+from cc_pipeline.progress import format_count
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launcher import Launcher
@@ -65,13 +67,13 @@ def is_partial_failure(error: EnvironmentFault) -> bool:
 
 
 def harvest_despite_gaps(harvest: Callable[[], object]) -> bool:
-    """Harvests, and continues if index files could not be read: the look-up uses another index or reports the missing
+    """Harvests, and continues if index files could not be read: the lookup uses another index or reports the missing
     files. Returns whether all files could be read."""
     try:
         harvest()
     except IndexIncomplete:
         get_reporter().note(
-            "the harvest is incomplete: some index files could not be read, so look-ups may miss captures"
+            "the harvest is incomplete: some index files could not be read, so lookups may miss captures"
         )
         return False
     return True
@@ -152,7 +154,7 @@ def _drop_unpublished(workspace: Workspace, crawls: Sequence[str]) -> Sequence[s
                 raise
             unknown_crawls.append(crawl)
             continue
-        get_reporter().note(f"{crawl} is announced and not published yet; this run skips {crawl}")
+        get_reporter().note(f"{crawl} is announced but not published yet, so it is skipped")
     return unknown_crawls
 
 
@@ -201,17 +203,22 @@ def build_indexes(
 
 
 def report_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
-    """Reports how many byte ranges of archive files could not be indexed."""
-    from cc_pipeline.workspace.source_files import ARCHIVE
+    """Reports how many byte ranges of archive files could not be read while their index was built in this home.
+
+    At most ``MAX_FAULT_ROWS`` ranges of a file are counted.
+    """
+    from cc_pipeline.workspace.source_files import ARCHIVE, MAX_FAULT_ROWS
 
     for crawl in crawls:
         rows = workspace.lake.read("source_faults", {"crawl": crawl}, ["source_kind", "source_file"]).to_pylist()
-        files = [row["source_file"] for row in rows if row["source_kind"] == ARCHIVE]
-        if files:
+        counts = Counter(row["source_file"] for row in rows if row["source_kind"] == ARCHIVE)
+        if counts:
+            at_least = "at least " if max(counts.values()) >= MAX_FAULT_ROWS else ""
             get_reporter().note(
-                f"{crawl}: {len(files):,} byte ranges of {len(set(files)):,} archive files could not be read; their "
-                f'records are missing. To see which: cc-pipeline sql "SELECT * FROM source_faults WHERE crawl = '
-                f"'{crawl}'\" (once a run has published)"
+                f"{crawl}: {at_least}{format_count(counts.total(), 'byte range')} of "
+                f"{format_count(len(counts), 'archive file')} could not be read, so their records are missing. To list "
+                "them, after the next run that publishes: cc-pipeline sql "
+                f"\"SELECT * FROM source_faults WHERE crawl = '{crawl}'\""
             )
 
 

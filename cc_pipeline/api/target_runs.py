@@ -21,6 +21,7 @@ from cc_pipeline.api.run_steps import (
     resolve_crawls,
     run_step,
 )
+from cc_pipeline.api.user_input import refuse_unnamed_captures
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, by_subsets
 from cc_pipeline.errors import (
     CrawlUnpublished,
@@ -31,8 +32,9 @@ from cc_pipeline.errors import (
     UserInputError,
     disk_is_full,
 )
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
-from cc_pipeline.workspace.claim import claim_home
+from cc_pipeline.workspace.claim import claim_existing_home
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launcher import Launcher
@@ -84,6 +86,7 @@ def run_targets(
     it is left with a note, and the next one is run; the first returned fault then names all crawls that were left.
     Raises as ``materialize``, and ``UserInputError`` for a cost that nobody agreed to.
     """
+    refuse_unnamed_captures(settings, targets)
     crawl_ids, is_sequential = _resolve_selection(settings, crawls, targets)
     groups = [(crawl_ids, targets)] if narrowed is None else narrowed(crawl_ids)
     if is_sequential:
@@ -116,16 +119,14 @@ def run_targets(
         except CrawlUnpublished:
             if not is_sequential:
                 raise
-            get_reporter().note(
-                f"{', '.join(crawls)} is announced and not published yet; this run skips {', '.join(crawls)}"
-            )
+            get_reporter().note(f"{', '.join(crawls)} is announced but not published yet, so it is skipped")
             continue
         except EnvironmentFault as fault:
             if not is_sequential or len(run_parts) == 1 or isinstance(fault, PlaceFault):
                 raise
             failed_crawls |= dict.fromkeys(crawls, fault)
             failed_in_a_row += 1
-            get_reporter().note(f"{', '.join(crawls)} could not be run and is skipped: {fault.problem}")
+            get_reporter().note(f"{', '.join(crawls)} could not be run and is skipped: {fault.problem}. {fault.advice}")
             if isinstance(fault, SourceRefuses) or failed_in_a_row == _MAX_FAILURES_IN_A_ROW:
                 failed_crawls |= {
                     crawl: failed_crawls.get(crawl, fault)
@@ -171,23 +172,18 @@ def _make_skipped_fault(
     return family(
         f"{len(faults_by_crawl):,} of {len(requested_crawls):,} crawls were skipped: {', '.join(faults_by_crawl)}. "
         f"The first: {first.problem}",
-        f"The rows of the other crawls are published. Run the command again for these: -c "
-        f"{' -c '.join(faults_by_crawl)}. {first.advice}",
+        f"Run the command again for these crawls: -c {' -c '.join(faults_by_crawl)}. {first.advice}",
     )
 
 
 def _read_named_crawls(settings: Settings, targets: Sequence[Target]) -> Mapping[str, Collection[str]]:
-    """Returns the crawls of each of ``targets`` whose captures a person listed. Raises ``UserInputError`` for a name
-    under which nobody added any: it has no crawl, so no part of the run would refuse it."""
-    from cc_pipeline.lake.target_definitions import plan_versions
+    """Returns the crawls of each of ``targets`` whose captures a person listed."""
     from cc_pipeline.named_captures.adding import list_named_captures
     from cc_pipeline.workspace.workspace import open_workspace
 
-    named_targets = [target for target in targets if target.kind == GIVEN_KIND]
-    if not named_targets:
+    if not any(target.kind == GIVEN_KIND for target in targets):
         return {}
     with open_workspace(settings) as workspace:
-        plan_versions(workspace.lake, named_targets)
         return list_named_captures(workspace.lake)
 
 
@@ -214,16 +210,16 @@ def _resolve_selection(
 
     if not any(is_selection(text, ()) for text in texts):
         return (*texts,), False
-    claim_home(settings)
+    claim_existing_home(settings)
     with open_workspace(settings) as workspace:
         crawls = resolve_crawls(workspace, texts)
         indexed = any(target.kind != GIVEN_KIND for target in targets)
         fresh = [crawl for crawl in crawls if indexed and needs_harvest(workspace, crawl)]
     requests = len(fresh) * len(settings.subsets) * _INDEX_FILES
-    estimate = f"{len(crawls):,} crawls, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
+    estimate = f"{format_count(len(crawls), 'crawl')}, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
     if fresh:
-        estimate += f"; harvesting the index of {len(fresh):,} takes at most some {requests:,} requests"
-    get_reporter().notice(f"{estimate}; the cost of each fetch is known after its look-up")
+        estimate += f"; harvesting the index of {len(fresh):,} takes at most some {format_count(requests, 'request')}"
+    get_reporter().notice(f"{estimate}; the cost of each fetch is known after its lookup")
     if requests > settings.max_requests and not get_reporter().agrees("Go on?"):
         raise UserInputError(
             f"{estimate}, more than CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}), so nothing was run. "
@@ -365,7 +361,7 @@ def materialize(
         stack.enter_context(get_reporter().bars())
         if briefly:
             progress.report(
-                "crawls", position[0] - 1, position[1], f"{crawls[0]} is number {position[0]} of {position[1]}"
+                "crawls", position[0] - 1, position[1], f"crawl {position[0]} of {position[1]}: {crawls[0]}"
             )
         # a crawl that is in no list gets its row after it was found by its name; a wrong name is reported before
         # Dagster loads
@@ -496,8 +492,10 @@ def report_disk_faults(home: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, DBAPIError) as error:
-        problem = "the disk is full" if disk_is_full(error) else str(error).partition("\n")[0]
+        is_full = disk_is_full(error)
+        problem = "the disk is full" if is_full else str(error).partition("\n")[0]
+        remedy = "Free some space." if is_full else "Check the disk, and the permissions of the folder and its files."
         raise PlaceFault(
-            f"the state in {home} cannot be written: {problem}",
-            "Free some space, or check the folder's permissions. Then run the command again: committed work is kept.",
+            f"the state in {home} cannot be written or read: {problem}",
+            f"{remedy} Then run the command again: committed work is kept.",
         ) from error

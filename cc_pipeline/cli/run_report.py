@@ -11,6 +11,7 @@ from cc_pipeline import describe_missing_modules
 from cc_pipeline.cli.output import console, notice, show_table
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.home import read_note
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def print_crawl_line(part: Part) -> None:
     failed = f", {failed_count:,} failed" if failed_count else ""
     console.print(
         f"{progress}  {crawl}: {len(found_slugs):,} of {len(part.changes):,} targets, "
-        f"{captures:,} captures, {new:,} new{failed}, {part.seconds:.0f} s"
+        f"{format_count(captures, 'capture')}, {new:,} new{failed}, {part.seconds:.0f} s"
     )
 
 
@@ -120,7 +121,7 @@ def _print_subset_summary(parts: Sequence[Part], *, details: bool) -> None:
     if remaining_slugs := found_slugs[len(shown_slugs) :]:
         rows.append(
             (
-                f"{len(remaining_slugs):,} more targets",
+                format_count(len(remaining_slugs), "more target"),
                 *_sum_changes(change for slug in remaining_slugs for change in by_target[slug]),
             )
         )
@@ -169,10 +170,7 @@ def _note_absent_targets(
     more_note = " …, --details names all" if len(definitions) > _MAX_NAMED_PAIRS and not details else ""
     new_count = sum(slug in forgotten for slug in absent)
     new = f"; this home does not keep {new_count:,} of them, which are new" if new_count else ""
-    note(
-        f"no crawl of this run has captures of {len(absent):,} {'target' if len(absent) == 1 else 'targets'}{new}: "
-        f"{names}{more_note}"
-    )
+    note(f"no crawl of this run has captures of {format_count(len(absent), 'target')}{new}: {names}{more_note}")
     _note_guesses(settings, [by_slug[slug] for slug in absent if by_slug[slug].place is not None], forgotten)
 
 
@@ -336,7 +334,7 @@ def _note_missing_members(
     with open_home_publication(settings) as connection:
         missing_members = _find_missing_members(connection, set_slices)
     for crawl, slug, count, total, members in missing_members:
-        note(f"{count:,} of {total:,} members of {slug} have no captures in {crawl}:")
+        note(f"{count:,} of the {total:,} members of {by_slug[slug].definition} have no captures in {crawl}:")
         for member in members:
             console.print(f"      {member}", soft_wrap=True)
         if count > len(members):
@@ -412,11 +410,12 @@ def _print_missing_captures(settings: Settings, changes: Mapping[Slice, Partitio
         text = f"{amount} were not fetched yet: run the command again, which fetches only these captures"
         console.print(text, soft_wrap=True, style="bold red")
     if counts.lost:
-        is_unconfirmed = any(change.after.losses_unconfirmed for change in changes.values())
+        unconfirmed = [change.after.losses_unconfirmed for change in changes.values() if change.after.lost]
         cause = (
             "lost according to the source, which is not confirmed yet"
-            if is_unconfirmed
+            if unconfirmed and all(unconfirmed)
             else "missing or damaged in the source itself"
+            + (", some of which is not confirmed yet" if any(unconfirmed) else "")
         )
         note(
             f"{counts.lost:,} of {planned:,} captures ({share(counts.lost, planned)}) are {cause}; "
@@ -425,9 +424,10 @@ def _print_missing_captures(settings: Settings, changes: Mapping[Slice, Partitio
         )
     if counts.mismatched:
         note(
-            f"{counts.mismatched:,} of {planned:,} captures ({share(counts.mismatched, planned)}) have another payload "
-            "digest than the index lists; to list them: "
+            f"{counts.mismatched:,} of {planned:,} captures ({share(counts.mismatched, planned)}) have a body whose "
+            "digest is not the one in the index. They are stored, but may not be exactly what the crawler received. "
+            "To list them: "
             "cc-pipeline sql \"SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'\""
         )
     if planned and not counts.pending and not counts.lost and not counts.mismatched and not is_withheld:
-        console.print(f"all {planned:,} captures are fetched and stored", style="green")
+        console.print(f"all {format_count(planned, 'capture', 'are')} fetched and stored", style="green")

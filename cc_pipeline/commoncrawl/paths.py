@@ -308,7 +308,12 @@ def _lines(
     for piece in pieces:
         size += len(piece)
         if size > limit:
-            raise DataFault(DataKind.TOO_LARGE, source, None, f"has more than {limit} bytes of text")
+            raise DataFault(
+                DataKind.TOO_LARGE,
+                source,
+                None,
+                f"the list unpacks to more than {limit:,} bytes, and real lists are much smaller",
+            )
         *complete_lines, partial_line = (partial_line + piece).split(b"\n")
         for line in complete_lines:
             if not passed:
@@ -343,7 +348,10 @@ class IndexFile:
         match = _INDEX_FILE.fullmatch(path)
         if match is None:
             raise DataFault(
-                DataKind.MALFORMED, path, None, "is no file of a columnar index (crawl=…/subset=…/part-NNNNN….parquet)"
+                DataKind.MALFORMED,
+                path,
+                None,
+                "is no Parquet file of the columnar index (cc-index/table/…/crawl=…/subset=…/part-NNNNN….parquet)",
             )
         return cls(path, match["crawl"], match["subset"], int(match["part"]))
 

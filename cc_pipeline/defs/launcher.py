@@ -52,6 +52,7 @@ from cc_pipeline.lake.incomplete_tables import find_damaged_paths
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.processes import this_process
+from cc_pipeline.progress import format_count
 from cc_pipeline.publish.publish import PublicationLag, delete_leftovers, find_publication_lag
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -269,7 +270,12 @@ class Launcher:
             raise
         except Exception as error:  # an error of an extension or a file fails like a run would
             family = PlaceFault if disk_is_full(error) else EnvironmentFault
-            raise family(f"cc.duckdb was not published: {type(error).__name__}: {error}", "") from error
+            advice = (
+                "Free some space, then run the command again."
+                if family is PlaceFault
+                else "Committed rows are kept. Run the command again; if it fails again, see cc-pipeline doctor."
+            )
+            raise family(f"cc.duckdb was not published: {type(error).__name__}: {error}", advice) from error
         interruption.check()
         return published
 
@@ -382,7 +388,7 @@ class Launcher:
             raise failures[0]
         if failures:
             failed_partitions = [partition for failure in failures for partition in failure.failed]
-            label = f"{len(keys):,} partitions"
+            label = format_count(len(keys), "partition")
             raise RunFailed(
                 job,
                 failures[-1].run_id,

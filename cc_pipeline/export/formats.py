@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.export.format import ExportFormat, RecordFormat, RecordsRequest, RowFormat, RowsRequest, Written
 from cc_pipeline.extension import collect, refuse
+
+if TYPE_CHECKING:
+    from cc_pipeline.documents.document2012.json import Compat
 
 
 def _write_duckdb(request: RowsRequest) -> Written:
@@ -23,10 +26,10 @@ def _write_tables(request: RowsRequest) -> Written:
     return write_table_files(request)
 
 
-def _write_documents(request: RowsRequest, *, has_bugs_of_2012: bool) -> Written:
+def _write_documents(request: RowsRequest, *, compat: Compat) -> Written:
     from cc_pipeline.export.documents import write_documents
 
-    return write_documents(request, "2012" if has_bugs_of_2012 else None)
+    return write_documents(request, compat)
 
 
 def _write_sequencefiles(request: RecordsRequest) -> Written:
@@ -46,12 +49,12 @@ FORMATS: Final[dict[str, ExportFormat]] = {
     "sequencefile": RecordFormat(summary="the text and metadata files of 2012", write=_write_sequencefiles),
     "metadata-json": RowFormat(
         summary="the metadata document of 2012 of each page, one a line (URL, tab, JSON)",
-        write=partial(_write_documents, has_bugs_of_2012=False),
+        write=partial(_write_documents, compat=None),
         only_table="page_metadata",
     ),
     "metadata-json-2012": RowFormat(
         summary="the same with the bugs of the writer of 2012",
-        write=partial(_write_documents, has_bugs_of_2012=True),
+        write=partial(_write_documents, compat="2012"),
         only_table="page_metadata",
     ),
 }

@@ -33,8 +33,17 @@ def rows_of_targets(workspace: Workspace, targets: Sequence[Target]) -> list[str
 
 def crawls_with_records(workspace: Workspace, targets: Sequence[Target]) -> list[str]:
     """Returns the crawls in which the home has planned captures of ``targets``, newest first."""
+    return _find_crawls(workspace, "records", targets)
+
+
+def crawls_looked_up(workspace: Workspace, targets: Sequence[Target]) -> list[str]:
+    """Returns the crawls in which any of ``targets`` was looked up, newest first."""
+    return _find_crawls(workspace, "lookups", targets)
+
+
+def _find_crawls(workspace: Workspace, table: str, targets: Sequence[Target]) -> list[str]:
     slugs = rows_of_targets(workspace, targets)
-    return sorted({crawl for (crawl,) in count_rows(workspace.lake, "records", {"target": slugs}, ["crawl"])})[::-1]
+    return sorted({crawl for (crawl,) in count_rows(workspace.lake, table, {"target": slugs}, ["crawl"])})[::-1]
 
 
 def written_records(files: tuple[Path, ...], crawls: Mapping[str, int], notes: Sequence[str] = ()) -> Written:

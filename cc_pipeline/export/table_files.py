@@ -16,13 +16,14 @@ import duckdb
 
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.duck import READ_BY, STORED_AS
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
 from cc_pipeline.export.files import ExportedTable, files_in, whole_file, whole_folder, write_export_documents
 from cc_pipeline.export.format import RowsRequest, Written
 from cc_pipeline.export.formulas import harmless_in_sql
 from cc_pipeline.export.text_rows import write_text
 from cc_pipeline.extension import collect
-from cc_pipeline.lake.published_file import quote_literal, quote_name, strip_semicolon
+from cc_pipeline.lake.published_file import strip_semicolon
+from cc_pipeline.lake.quoting import is_one_of, quote_literal, quote_name
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
 from cc_pipeline.publish.macros import MACROS
 
@@ -274,8 +275,7 @@ def _published(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, list[st
 def _select_rows(name: str, columns: Sequence[str], targets: Sequence[str], crawls: Sequence[str]) -> str:
     conditions: list[str] = []
     if crawls and "crawl" in columns:
-        conditions.append(f"crawl IN ({', '.join(map(quote_literal, crawls))})")
-    target_list = ", ".join(map(quote_literal, targets))
+        conditions.append(is_one_of("crawl", crawls))
     column_list = "*"
     if "served_by" in columns:
         # as in a provenance, the path of a folder is not exported
@@ -283,13 +283,14 @@ def _select_rows(name: str, columns: Sequence[str], targets: Sequence[str], craw
         column_list = f"* REPLACE (if(starts_with(served_by, '/'), {folder}, served_by) AS served_by)"
     sql = f"SELECT {column_list} FROM main.{name}"
     if targets and "target" in columns:
-        conditions.append(f"target IN ({target_list})")
+        conditions.append(is_one_of("target", targets))
     elif targets and name == "targets":
-        conditions.append(f"slug IN ({target_list})")
+        conditions.append(is_one_of("slug", targets))
     elif targets and set(CAPTURE) <= set(columns):
         # the conditions of these targets may exclude pages of other targets
         condition_filter = " AND condition_match IS DISTINCT FROM 'no'" if "condition_match" in columns else ""
-        target_captures = f"SELECT {_PLACE} FROM main.capture_targets WHERE target IN ({target_list}){condition_filter}"
+        of_targets = is_one_of("target", targets)
+        target_captures = f"SELECT {_PLACE} FROM main.capture_targets WHERE {of_targets}{condition_filter}"
         sql += f" SEMI JOIN ({target_captures}) USING ({_PLACE})"
     elif targets:
         raise UserInputError(
@@ -385,10 +386,17 @@ def _run_slim(
 def _translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except (duckdb.IOException, duckdb.OutOfMemoryException, OSError) as error:
+    except duckdb.OutOfMemoryException as error:
         raise EnvironmentFault(
-            f"{path.name} cannot be written: {error}",
-            "Check the disk's free space and that the lake can be read, then export again.",
+            f"{path.name} was not written: its rows need more memory than {MEMORY}: {error}",
+            "Export fewer rows at once: name targets or crawls, or select rows with --query.",
         ) from error
+    except (duckdb.IOException, OSError) as error:
+        advice = (
+            "Free some space, then export again."
+            if disk_is_full(error)
+            else "Check that this path can be written, and the files of the lake read (cc-pipeline doctor)."
+        )
+        raise EnvironmentFault(f"{path.name} was not written: {error}", advice) from error
     except duckdb.Error as error:
         raise UserInputError(f"DuckDB says: {error}") from None

@@ -1,4 +1,4 @@
-"""The captures that the look-ups of one pass found, by slice and location. Many captures are kept on disk and read
+"""The captures that the lookups of one pass found, by slice and location. Many captures are kept on disk and read
 slice by slice, so a target may have any number of them. A slice has each location once, whatever the index lists."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cc_pipeline.extraction.blocklist import NOTHING_BLOCKED, Blocklist
 from cc_pipeline.index.locators import index_kinds
 from cc_pipeline.index.lookup import counts_for_segments
 from cc_pipeline.lake.digests.digest import NOTHING, combine_digests, compute_content_digests
-from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.ordered import OrderedRows, complete_groups, find_group_starts
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.records.locations import PLACE_NAME
 from cc_pipeline.records.range_plan import FetchEstimate, price_of_all
@@ -64,7 +64,7 @@ class CaptureTotals:
     of their fetch. ``retained`` were there before and are not in the answer; ``outside`` were left out; ``repeated``
     are further rows of captures that the index had named already.
 
-    ``captures_before`` were there before the look-up. ``unlisted_captures`` of the captures are no longer in the index
+    ``captures_before`` were there before the lookup. ``unlisted_captures`` of the captures are no longer in the index
     that named them, and ``removal`` is a digest of these."""
 
     rows: int = 0
@@ -188,13 +188,15 @@ def _split_by_target(rows: _Batches) -> Iterator[tuple[str, pa.RecordBatch]]:
 
 def _select_rows(rows_of_slice: _Batches, slice_lookup: SliceLookup, totals: CaptureTotals) -> _Batches:
     """One row of each location of a slice, with whether it is unlisted."""
-    for batch in _complete_locations(rows_of_slice):
+    # a missing file or offset is compared by a column of its own
+    for batch in complete_groups(rows_of_slice, _LOCATION_COLUMNS):
         rank = np.asarray(batch.column(_RANK.name))
         is_stored = rank % 2 == 1
         in_segments: _Mask = np.ones(batch.num_rows, bool)
         if slice_lookup.segments is not None:
             in_segments = is_stored | np.asarray(counts_for_segments(batch, slice_lookup.segments))
-        location = np.cumsum(_starts_location(batch)) - 1
+        starts = find_group_starts(batch, _LOCATION_COLUMNS)
+        location = np.repeat(np.arange(len(starts)), np.diff(starts, append=batch.num_rows))
         is_answered = _any_per_location(location, in_segments & ~is_stored)
         totals.outside += int(np.count_nonzero(_any_per_location(location, ~in_segments) & ~is_answered))
         is_repeated = (np.diff(location, prepend=-1) == 0) & (np.diff(rank, prepend=-1) == 0)
@@ -220,34 +222,6 @@ def _select_rows(rows_of_slice: _Batches, slice_lookup: SliceLookup, totals: Cap
                 [totals.removal, *compute_content_digests([unlisted_rows], "target", ()).values()]
             )
         yield rows.select(_LOCATED_SCHEMA.names)
-
-
-def _complete_locations(rows: _Batches) -> _Batches:
-    """The same rows, with all rows of a location in one batch."""
-    waiting: pa.RecordBatch | None = None
-    for batch in rows:
-        joined = batch if waiting is None else pa.concat_batches([waiting, batch])
-        last = int(np.flatnonzero(_starts_location(joined))[-1]) if joined.num_rows else 0
-        if last:
-            yield joined.slice(0, last)
-        waiting = joined.slice(last)
-    if waiting is not None and waiting.num_rows:
-        yield waiting
-
-
-def _starts_location(rows: pa.RecordBatch) -> _Mask:
-    """Whether each row has another location than the row before it."""
-    begins: _Mask = np.ones(rows.num_rows, bool)
-    if rows.num_rows > 1:
-        begins[1:] = False
-        for name in _LOCATION_COLUMNS:
-            column = rows.column(name)
-            next_values, previous_values = column.slice(1), column.slice(0, rows.num_rows - 1)
-            # nulls are compared by a column of their own
-            begins[1:] |= np.asarray(
-                pc.fill_null(pc.not_equal(next_values, previous_values), False)
-            )  # the value for nulls
-    return begins
 
 
 def _any_per_location(location: npt.NDArray[np.int64], condition: _Mask) -> _Mask:

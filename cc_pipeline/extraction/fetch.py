@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -53,9 +54,10 @@ from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, slices_of, write_notes
 from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.progress import format_count
 from cc_pipeline.records import known_good as witness
 from cc_pipeline.records.fetch import RecordsResult
-from cc_pipeline.records.file_leases import forget, lease, list_expired_leases
+from cc_pipeline.records.file_leases import FileLease, forget, lease, list_expired_leases
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, LocationIndex
 from cc_pipeline.records.orders import Order, RecordOptions
 from cc_pipeline.records.segments import retire_journals
@@ -64,20 +66,10 @@ from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Columns of records from which the counts of slices are computed.
-_STATE_COLUMNS = [
-    *(
-        "target",
-        "url",
-        "outcome",
-        "reason",
-        "detail",
-        "is_final",
-        "unsuccessful_runs",
-        "digest_check",
-        "payload_length",
-    ),
-    *(*PLACE_NAME, *STORED),
-]
+_STATE_COLUMNS: Final = (
+    "target", "url", "outcome", "reason", "detail", "is_final", "unsuccessful_runs", "digest_check", "payload_length",
+    *PLACE_NAME, *STORED,
+)  # fmt: skip
 
 
 def fetch_captures(
@@ -98,10 +90,7 @@ def fetch_captures(
     Raises ``EnvironmentFault`` when the disk fails, and as :func:`~cc_pipeline.extraction.run_inputs.run_and_replan`
     does. Records fetched until then are kept, and the next call adopts them.
     """
-
-    def fetch_all(run: RunInputs) -> StageReport:
-        return _fetch_all(workspace, crawl, slugs, run, replay=replay, distrusted=distrusted, engine=engine)
-
+    fetch_all = partial(_fetch_all, workspace, crawl, slugs, replay=replay, distrusted=distrusted, engine=engine)
     return run_and_replan(workspace, crawl, slugs, fetch_all)
 
 
@@ -292,9 +281,9 @@ def _refuse_blocked_slices(
         lookup = slice_states[slice_].lookup
         if lookup is not None and differs_only_in_blocks(lookup.definition, requests[slice_].version):
             raise EnvironmentFault(
-                f"{slice_.partition.target} in {slice_.crawl} is not fetched: the target, or a site in it, was blocked "
+                f"{slice_.partition.target} in {slice_.crawl} is not fetched: the list of blocked sites was changed "
                 "after it was located",
-                "See the blocked sites: cc-pipeline targets block. Locate a set again without them: "
+                "See the blocked sites: cc-pipeline targets block. Then run the target again, which leaves them out: "
                 f"cc-pipeline run … --crawl {slice_.crawl}",
             )
 
@@ -312,7 +301,7 @@ PARTIAL_FETCH_REASONS: Final = (
 
 @dataclass(slots=True)
 class _FetchState:
-    """One call of the stage: the slice states ``previous_states`` it, the current counts of each slice
+    """One call of the stage: the slice states before it (``previous_states``), the current counts of each slice
     (``counts_by_slice``), the assessments of the fetched slices, and the result of each fetch."""
 
     workspace: Workspace
@@ -424,51 +413,20 @@ def _count_fetched(
 def _fetch(state: _FetchState, slices: Sequence[Slice], repaired: Sequence[Slice], scope: RefetchScope) -> None:
     """Fetches ``slices`` and commits the records."""
     workspace, crawl = state.workspace, state.crawl
-    policy = workspace.settings.digest_policy
     complete_digests = {
-        slice_: fetch_input_digest(_get_captures_digest(state.previous_states[slice_]), policy) for slice_ in slices
+        slice_: fetch_input_digest(
+            _get_captures_digest(state.previous_states[slice_]), workspace.settings.digest_policy
+        )
+        for slice_ in slices
     }
-    commit_id = uuid.uuid4().hex
-    targets = [slice_.target for slice_ in complete_digests]
-    sources = workspace.archives(crawl).sources
-    known_good, good_records = witness.read_known_good(_known_good_path(workspace), sources)
+    order = _build_order(state, complete_digests, scope)
+    targets = [slice_.target for slice_ in slices]
     # files that are reused must not be swept before the commit
     with (
-        lease(workspace.storage, crawl, commit_id, targets) as file_lease,
+        lease(workspace.storage, crawl, order.commit, targets) as file_lease,
         workspace.scratch_folder("fetch") as scratch,
     ):
-        captures, places = _read_captures(workspace, crawl, targets, scratch)
-        reusable = find_reusable_records(workspace, crawl, targets, captures, places, scratch, state.distrusted)
-        # Arrow keeps freed memory for new rows, and fetching needs memory of other kinds
-        pa.default_memory_pool().release_unused()
-        fetched = state.engine.fetch(
-            workspace,
-            FetchRequest(
-                [*complete_digests],
-                captures,
-                places,
-                reusable,
-                Order(
-                    crawl,
-                    commit_id,
-                    compute_input_digest({"plans": list(complete_digests.values())}),
-                    RecordOptions(
-                        fail_on_digest=policy == "fail",
-                        retry_settled=scope.settled,
-                        retry_mismatched=scope.mismatched,
-                        forget_settled=scope.forget,
-                        has_known_good_record=known_good,
-                        search=witness.Search(good_records, _path_list_key(crawl)),
-                    ),
-                ),
-                scratch,
-                on_adopted_files=lambda adopted: file_lease.hold(reusable.files | adopted),
-                read_table_places=lambda: stream_rows(workspace.lake, "records", {"crawl": crawl}, PLACE_NAME),
-            ),
-        )
-        with disk_trouble(_known_good_path(workspace)):
-            witness.note(_known_good_path(workspace), fetched.result.known_good_records)
-        _check_balance(captures.rows, fetched.rows, fetched.result.outcomes, crawl)
+        fetched = _fetch_records(state, order, slices, file_lease, scratch)
         file_lease.confirm()
         result = fetched.result
         fetched_twice = slices if scope.mismatched and result.answered and not result.unchanged else ()
@@ -476,10 +434,59 @@ def _fetch(state: _FetchState, slices: Sequence[Slice], repaired: Sequence[Slice
         if complete_digests:
             _commit(state, complete_digests, repaired, fetched, assessments)
         else:
-            retire_journals(workspace.storage, fetched.result.settled)
+            retire_journals(workspace.storage, result.settled)
     state.counts_by_slice |= fetched.counts_by_slice
     state.assessments |= assessments
-    state.results.append(fetched.result)
+    state.results.append(result)
+
+
+def _build_order(state: _FetchState, complete_digests: Mapping[Slice, str], scope: RefetchScope) -> Order:
+    """The order of a fetch of some slices, with the records that prove the source to work."""
+    workspace, crawl = state.workspace, state.crawl
+    sources = workspace.archives(crawl).sources
+    known_good, good_records = witness.read_known_good(_known_good_path(workspace), sources)
+    return Order(
+        crawl,
+        uuid.uuid4().hex,
+        compute_input_digest({"plans": list(complete_digests.values())}),
+        RecordOptions(
+            fail_on_digest=workspace.settings.digest_policy == "fail",
+            retry_settled=scope.settled,
+            retry_mismatched=scope.mismatched,
+            forget_settled=scope.forget,
+            has_known_good_record=known_good,
+            search=witness.Search(good_records, _path_list_key(crawl)),
+        ),
+    )
+
+
+def _fetch_records(
+    state: _FetchState, order: Order, slices: Sequence[Slice], file_lease: FileLease, scratch: Path
+) -> FetchResult:
+    """Lets the engine fetch the captures of ``slices``, without records that are stored. Commits nothing."""
+    workspace, crawl = state.workspace, state.crawl
+    targets = [slice_.target for slice_ in slices]
+    captures, places = _read_captures(workspace, crawl, targets, scratch)
+    reusable = find_reusable_records(workspace, crawl, targets, captures, places, scratch, state.distrusted)
+    # Arrow keeps freed memory for new rows, and fetching needs memory of other kinds
+    pa.default_memory_pool().release_unused()
+    fetched = state.engine.fetch(
+        workspace,
+        FetchRequest(
+            slices,
+            captures,
+            places,
+            reusable,
+            order,
+            scratch,
+            on_adopted_files=lambda adopted: file_lease.hold(reusable.files | adopted),
+            read_table_places=lambda: stream_rows(workspace.lake, "records", {"crawl": crawl}, PLACE_NAME),
+        ),
+    )
+    with disk_trouble(_known_good_path(workspace)):
+        witness.note(_known_good_path(workspace), fetched.result.known_good_records)
+    _check_balance(captures.rows, fetched.rows, fetched.result.outcomes, crawl)
+    return fetched
 
 
 def _commit(
@@ -598,22 +605,24 @@ def _write_notes(state: _FetchState) -> tuple[str, ...]:
     notes = []
     reused, adopted = sum(result.reused for result in state.results), sum(result.adopted for result in state.results)
     if reused:
-        notes.append(f"{reused:,} captures were stored already and not fetched again")
+        notes.append(f"{format_count(reused, 'capture', 'were')} stored already and not fetched again")
     if adopted:
-        notes.append(f"{adopted:,} records that a stopped run had fetched were used")
+        notes.append(f"used {format_count(adopted, 'record')} that a stopped run had fetched")
     slice_counts = [state.counts_by_slice[slice_] for slice_ in state.assessments]
     pending_captures, lost_captures = (
         sum(counts.pending for counts in slice_counts),
         sum(counts.settled for counts in slice_counts),
     )
     if pending_captures:
-        notes.append(f"{pending_captures:,} captures were not fetched; the next run requests them again")
+        notes.append(
+            f"{format_count(pending_captures, 'capture', 'were')} not fetched; the next run requests them again"
+        )
     if lost_captures:
         is_unconfirmed = any(assessment.losses_unconfirmed for assessment in state.assessments.values())
         description = (
             "reported as lost, not confirmed yet" if is_unconfirmed else "missing or damaged in the source itself"
         )
-        notes.append(f"{lost_captures:,} captures are {description}; see the view ledger")
+        notes.append(f"{format_count(lost_captures, 'capture', 'are')} {description}; see the view ledger")
     if mismatches := sum(counts.mismatched for counts in slice_counts):
         notes.append(
             f"the payloads of {mismatches:,} records differ from the digest in the index; see digest_check in the "

@@ -46,6 +46,7 @@ from cc_pipeline.extraction.removals import (
 from cc_pipeline.extraction.run_inputs import GroupState, RunInputs, run_and_replan
 from cc_pipeline.extraction.slice_selection import build_slice_requests, empty_obsolete_slices, find_obsolete_slices
 from cc_pipeline.extraction.slice_state import SliceState, read_slice_states
+from cc_pipeline.grouping import group_within
 from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions
 from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.gaps import subset_flags
@@ -55,6 +56,7 @@ from cc_pipeline.index.lookup import look_up, outside_notes
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, count_written
 from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -63,11 +65,9 @@ from cc_pipeline.workspace.workspace import Workspace
 _WRITE_BATCH_BYTES = 2 << 20
 #: The index to ask, and for which subsets.
 _IndexQuery: TypeAlias = tuple[str, tuple[str, ...]]
-_RETAINED_MESSAGE = (
-    "{n:,} captures are kept in {crawl}, although this look-up did not list them: they are from other index files"
-)
-_REMOVED_MESSAGE = "{n:,} captures were removed from {crawl}: its index no longer lists them"
-_REPEATED_MESSAGE = "the index of {crawl} lists captures of {slug} more than once: {n:,} extra rows were ignored"
+_RETAINED_MESSAGE = "{captures} kept in {crawl}, although not in this lookup: other index files list them"
+_REMOVED_MESSAGE = "{captures} removed from {crawl}: its index no longer lists them"
+_REPEATED_MESSAGE = "the index of {crawl} lists captures of {slug} more than once: {rows} ignored"
 #: Targets with repeated captures that the report names.
 _MAX_NAMED_TARGETS = 5
 
@@ -216,7 +216,7 @@ def _build_report(
 
 
 def _get_listing(slice_state: SliceState) -> tuple[int, Listing]:
-    """The number of captures of a slice, and the note of its look-up on its index."""
+    """The number of captures of a slice, and the note of its lookup on its index."""
     lookup = slice_state.lookup
     if lookup is None:
         return 0, Listing()
@@ -225,7 +225,7 @@ def _get_listing(slice_state: SliceState) -> tuple[int, Listing]:
 
 @dataclass(slots=True)
 class _LookupTotals:
-    """The costs and results of look-ups."""
+    """The costs and results of lookups."""
 
     rows: int = 0
     requests: int = 0
@@ -237,10 +237,18 @@ class _LookupTotals:
     repeated: Counter[str] = field(default_factory=Counter)
     notes: dict[str, None] = field(default_factory=dict)
 
+    def add(self, totals_by_slice: Mapping[Slice, CaptureTotals]) -> None:
+        """Counts captures of slices that were committed: retained, left out and repeated ones."""
+        for slice_, capture_totals in totals_by_slice.items():
+            self.retained += capture_totals.retained
+            self.outside += capture_totals.outside
+            if capture_totals.repeated:
+                self.repeated[slice_.partition.target] += capture_totals.repeated
+
 
 @dataclass(frozen=True, slots=True)
 class _LookupPlan:
-    """The look-ups that are due in a crawl: slices with the ``versions`` of their definitions. ``slice_states`` has all
+    """The lookups that are due in a crawl: slices with the ``versions`` of their definitions. ``slice_states`` has all
     slices of their targets, ``indexes`` is by crawl and subset, and ``blocklist`` has the sites that are left out."""
 
     workspace: Workspace
@@ -283,21 +291,32 @@ def _locate_pass(
     lookup_plan: _LookupPlan, targets: Mapping[Slice, Target], buffer: CaptureBuffer, totals: _LookupTotals
 ) -> None:
     """Locates the slices of one pass: members are carried over, new captures come from the index, and stored captures
-    are added. The index may take stored captures away only if it named them."""
-    workspace, crawl, versions, slice_states = (
-        lookup_plan.workspace,
-        lookup_plan.crawl,
-        lookup_plan.versions,
-        lookup_plan.slice_states,
-    )
+    are added."""
+    workspace, versions, slice_states = lookup_plan.workspace, lookup_plan.versions, lookup_plan.slice_states
     reusable_indexes = {
         slice_: _find_reusable_index(workspace, versions[slice_], slice_states[slice_], lookup_plan.get_index(slice_))
         for slice_ in targets
     }
     tasks = plan_lookups(workspace, targets, [slice_ for slice_ in targets if reusable_indexes[slice_]])
     kept_counts = carry_over_members(workspace, tasks, buffer)
+    totals.notes |= dict.fromkeys(_describe_removed_members(kept_counts, slice_states))
+    summaries = _ask_indexes(lookup_plan, tasks, reusable_indexes, buffer, totals)
+    old_listings = _add_stored_captures(lookup_plan, tasks, summaries, buffer)
+    _commit_pass(lookup_plan, tasks, summaries, buffer, totals, old_listings)
+
+
+def _ask_indexes(
+    lookup_plan: _LookupPlan,
+    tasks: Mapping[Slice, LookupTask],
+    reusable_indexes: Mapping[Slice, str | None],
+    buffer: CaptureBuffer,
+    totals: _LookupTotals,
+) -> dict[Slice, LookupSummary]:
+    """Adds the captures that the indexes have of each task to ``buffer``, and the cost to ``totals``. Returns the
+    summary of each slice."""
+    workspace, crawl, versions = lookup_plan.workspace, lookup_plan.crawl, lookup_plan.versions
     summaries = {
-        slice_: _repeat_summary(versions[slice_], slice_states[slice_])
+        slice_: _repeat_summary(versions[slice_], lookup_plan.slice_states[slice_])
         for slice_, task in tasks.items()
         if task.requested_target is None
     }
@@ -308,29 +327,35 @@ def _locate_pass(
         summaries |= {
             slice_: _build_summary(slice_, answer, versions[slice_], lookup_plan.get_index(slice_)) for slice_ in slices
         }
+    return summaries
+
+
+def _add_stored_captures(
+    lookup_plan: _LookupPlan,
+    tasks: Mapping[Slice, LookupTask],
+    summaries: Mapping[Slice, LookupSummary],
+    buffer: CaptureBuffer,
+) -> dict[Slice, Listing]:
+    """Adds the stored captures of slices to ``buffer``: the index may take them away only if it named them. Returns the
+    listings of the index that were noted with them."""
+    workspace, slice_states = lookup_plan.workspace, lookup_plan.slice_states
+    indexed_slices = [slice_ for slice_, summary in summaries.items() if summary.located_by != NAMED_CAPTURES]
     # if members were carried over, their rows were too
     relocated = {
         slice_
-        for slice_, summary in summaries.items()
-        if slice_states[slice_].located is not None
-        and tasks[slice_].kept_members is None
-        and summary.located_by != NAMED_CAPTURES
+        for slice_ in indexed_slices
+        if slice_states[slice_].located is not None and tasks[slice_].kept_members is None
     }
     add_previous_captures(workspace, tasks, relocated, buffer)
     old_listings = read_listings(workspace.lake, relocated)
-    new_slices = [
-        slice_
-        for slice_, summary in summaries.items()
-        if slice_states[slice_].located is None and summary.located_by != NAMED_CAPTURES
-    ]
+    new_slices = [slice_ for slice_ in indexed_slices if slice_states[slice_].located is None]
     for slug, set_slices in _group_by_set(new_slices).items():
         all_slices = [slice_ for slice_ in slice_states if slice_.partition.target == slug]
         if obsolete_slices := find_obsolete_slices(workspace, LOCATE, slug, all_slices):
             add_captures_of_former_parts(workspace, tasks, set_slices, obsolete_slices, buffer)
             old_listing = combine_listings([*read_listings(workspace.lake, obsolete_slices).values()])
             old_listings |= dict.fromkeys(set_slices, old_listing)
-    totals.notes |= dict.fromkeys(_describe_removed_members(kept_counts, slice_states))
-    _commit_pass(lookup_plan, tasks, summaries, buffer, totals, old_listings)
+    return old_listings
 
 
 def _write_notes(totals: _LookupTotals, crawl: str) -> Iterator[str]:
@@ -338,13 +363,13 @@ def _write_notes(totals: _LookupTotals, crawl: str) -> Iterator[str]:
     if totals.outside:
         yield from outside_notes(totals.outside)
     if totals.blocked:
-        yield f"{totals.blocked:,} captures of blocked sites were left out in {crawl}"
+        yield f"{crawl}: left out {format_count(totals.blocked, 'capture')} of blocked sites"
     if totals.retained:
-        yield _RETAINED_MESSAGE.format(n=totals.retained, crawl=crawl)
+        yield _RETAINED_MESSAGE.format(captures=format_count(totals.retained, "capture", "are"), crawl=crawl)
     if totals.removed:
-        yield _REMOVED_MESSAGE.format(n=totals.removed, crawl=crawl)
+        yield _REMOVED_MESSAGE.format(captures=format_count(totals.removed, "capture", "were"), crawl=crawl)
     for slug, count in sorted(totals.repeated.items())[:_MAX_NAMED_TARGETS]:
-        yield _REPEATED_MESSAGE.format(n=count, crawl=crawl, slug=slug)
+        yield _REPEATED_MESSAGE.format(rows=format_count(count, "extra row", "were"), crawl=crawl, slug=slug)
     if len(totals.repeated) > _MAX_NAMED_TARGETS:
         yield f"the index lists captures of {len(totals.repeated) - _MAX_NAMED_TARGETS:,} more targets more than once"
 
@@ -394,6 +419,16 @@ def _read_named_captures(workspace: Workspace, slice_: Slice, target: Target) ->
         yield rows if target.condition is None else target.condition.keep(rows)
 
 
+@dataclass(frozen=True, slots=True)
+class _SliceGroup:
+    """Slices of one commit, with their new input digests: their rows, unlisted captures among them, and the totals of
+    each slice."""
+
+    input_digests: Mapping[Slice, str]
+    rows: OrderedRows
+    totals_by_slice: Mapping[Slice, CaptureTotals]
+
+
 def _commit_pass(
     lookup_plan: _LookupPlan,
     tasks: Mapping[Slice, LookupTask],
@@ -403,65 +438,63 @@ def _commit_pass(
     old_listings: Mapping[Slice, Listing],
 ) -> None:
     """Commits the located slices, some at a time. Captures that an index no longer lists stay if a person has to accept
-    their removal. ``old_listings`` has the listings that were noted at the last look-up of the slices."""
-    workspace, crawl, slice_states = lookup_plan.workspace, lookup_plan.crawl, lookup_plan.slice_states
-    other_listings = {
-        slice_: _get_listing(slice_state)
-        for slice_, slice_state in slice_states.items()
-        if slice_ not in lookup_plan.versions
-    }
+    their removal. ``old_listings`` has the listings that were noted at the last lookup of the slices."""
+    workspace, slice_states = lookup_plan.workspace, lookup_plan.slice_states
     input_digests = {
         slice_: locate_input_digest(
-            crawl, summaries[slice_].definition, summaries[slice_].located_by, summaries[slice_].index_version
+            lookup_plan.crawl,
+            summaries[slice_].definition,
+            summaries[slice_].located_by,
+            summaries[slice_].index_version,
         )
         for slice_ in sorted(summaries)
     }
     targets = {slice_: tasks[slice_].target for slice_ in input_digests}
     # a target is assessed as a whole, so nothing is committed until all of its slices are known
-    commits = [
-        (
-            commit_digests,
-            *buffer.read_slices({slice_: summaries[slice_].slice_lookup for slice_ in commit_digests}, targets),
+    groups = [
+        _SliceGroup(
+            group_digests,
+            *buffer.read_slices({slice_: summaries[slice_].slice_lookup for slice_ in group_digests}, targets),
         )
-        for commit_digests in split_into_commits(input_digests)
+        for group_digests in split_into_commits(input_digests)
     ]
-    all_totals = {
-        slice_: capture_totals
-        for _, _, totals_by_slice in commits
-        for slice_, capture_totals in totals_by_slice.items()
-    }
-    unconfirmed = find_unconfirmed_removals(
-        {
-            slice_: _build_removal(summaries[slice_], capture_totals, old_listings.get(slice_, Listing()))
-            for slice_, capture_totals in all_totals.items()
-        },
-        other_listings,
-        workspace.settings.max_lost,
-        workspace.accepted_losses,
-    )
-    totals.removed += sum(
-        capture_totals.unlisted_captures for slice_, capture_totals in all_totals.items() if slice_ not in unconfirmed
-    )
+    unconfirmed = _find_unconfirmed_slices(lookup_plan, summaries, groups, old_listings)
     # an unconfirmed removal keeps the size of the old listing, to be compared with the next one
-    summaries = {
-        slice_: replace(summary, index_size=old_listings.get(slice_, Listing()).size)
-        if slice_ in unconfirmed
-        else summary
-        for slice_, summary in summaries.items()
+    kept_summaries = {
+        slice_: replace(summaries[slice_], index_size=old_listings.get(slice_, Listing()).size)
+        for slice_ in unconfirmed
     }
-    for commit_digests, rows, totals_by_slice in commits:
-        kept_rows = buffer.drop_unlisted(
-            rows, [slice_ for slice_ in commit_digests if slice_ not in unconfirmed], totals_by_slice, targets
-        )
-        with lookup_plan.run.replacing(LOCATE, {slice_: slice_states[slice_] for slice_ in commit_digests}):
-            commit_lookups(workspace, commit_digests, summaries, totals_by_slice)
+    for group in groups:
+        accepted_slices = [slice_ for slice_ in group.input_digests if slice_ not in unconfirmed]
+        totals.removed += sum(group.totals_by_slice[slice_].unlisted_captures for slice_ in accepted_slices)
+        rows = buffer.drop_unlisted(group.rows, accepted_slices, group.totals_by_slice, targets)
+        with lookup_plan.run.replacing(LOCATE, {slice_: slice_states[slice_] for slice_ in group.input_digests}):
+            commit_lookups(workspace, group.input_digests, {**summaries, **kept_summaries}, group.totals_by_slice)
             totals.rows += LOCATE.commit(
-                workspace.lake, commit_digests, {"captures": partial(_enlarge_batches, kept_rows)}
+                workspace.lake, group.input_digests, {"captures": partial(_enlarge_batches, rows)}
             )
-        totals.retained += sum(capture_totals.retained for capture_totals in totals_by_slice.values())
-        totals.outside += sum(capture_totals.outside for capture_totals in totals_by_slice.values())
-        for slice_, slice_totals in totals_by_slice.items():
-            totals.repeated.update({slice_.partition.target: slice_totals.repeated} if slice_totals.repeated else {})
+        totals.add(group.totals_by_slice)
+
+
+def _find_unconfirmed_slices(
+    lookup_plan: _LookupPlan,
+    summaries: Mapping[Slice, LookupSummary],
+    groups: Sequence[_SliceGroup],
+    old_listings: Mapping[Slice, Listing],
+) -> set[Slice]:
+    """The slices whose unlisted captures stay."""
+    workspace = lookup_plan.workspace
+    removals = {
+        slice_: _build_removal(summaries[slice_], capture_totals, old_listings.get(slice_, Listing()))
+        for group in groups
+        for slice_, capture_totals in group.totals_by_slice.items()
+    }
+    other_listings = {
+        slice_: _get_listing(slice_state)
+        for slice_, slice_state in lookup_plan.slice_states.items()
+        if slice_ not in lookup_plan.versions
+    }
+    return find_unconfirmed_removals(removals, other_listings, workspace.settings.max_lost, workspace.accepted_losses)
 
 
 def _group_by_set(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
@@ -474,7 +507,7 @@ def _group_by_set(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
 
 
 def _build_removal(summary: LookupSummary, totals: CaptureTotals, old_listing: Listing) -> Removal:
-    """The captures that a look-up would take away from a slice."""
+    """The captures that a lookup would take away from a slice."""
     new_listing = Listing(summary.located_by, summary.index_size, totals.unlisted_captures, totals.removal)
     return Removal(totals.captures_before, totals.rows - totals.unlisted_captures, old_listing, new_listing)
 
@@ -494,7 +527,7 @@ def _find_reusable_index(workspace: Workspace, version: str, slice_state: SliceS
 def _group_by_query(
     workspace: Workspace, tasks: Mapping[Slice, LookupTask], reusable_indexes: Mapping[Slice, str | None]
 ) -> dict[_IndexQuery, list[Slice]]:
-    """The slices of each look-up, by the index to be asked and the subsets: an index is asked once for all subsets."""
+    """The slices of each lookup, by the index to be asked and the subsets: an index is asked once for all subsets."""
     slices_by_target: dict[tuple[str, str, str], list[Slice]] = {}
     for slice_, task in tasks.items():
         if task.requested_target is not None:
@@ -510,16 +543,8 @@ def _group_by_query(
 def _enlarge_batches(rows: OrderedRows) -> Iterator[pa.RecordBatch]:
     """The columns of ``captures`` in large batches. The writer's threads share batches, and keep order only within
     one."""
-    waiting: list[pa.RecordBatch] = []
-    waiting_bytes = 0
-    for batch in rows.batches():
-        waiting.append(batch.select(CAPTURES_SCHEMA.names))
-        waiting_bytes += waiting[-1].nbytes
-        if waiting_bytes >= _WRITE_BATCH_BYTES:
-            yield pa.concat_batches(waiting)
-            waiting, waiting_bytes = [], 0
-    if waiting:
-        yield pa.concat_batches(waiting)
+    batches = (batch.select(CAPTURES_SCHEMA.names) for batch in rows.batches())
+    return map(pa.concat_batches, group_within(batches, (_WRITE_BATCH_BYTES,), lambda batch: (batch.nbytes,)))
 
 
 def _build_summary(slice_: Slice, answer: LookupResult, version: str, index: Index) -> LookupSummary:
@@ -552,9 +577,8 @@ def _describe_removed_members(
         lookup = slice_states[slice_].lookup
         if lookup is not None and (removed_captures := lookup.captures - count) > 0:
             yield (
-                f"{removed_captures:,} captures of members that {slice_.partition.target} no longer has were removed "
-                "from "
-                f"{slice_.crawl}"
+                f"removed {format_count(removed_captures, 'capture')} from {slice_.crawl}, of members that "
+                f"{slice_.partition.target} no longer has"
             )
 
 

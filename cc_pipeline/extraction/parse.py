@@ -12,8 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.engine import LOCAL, Engine, ParseRequest
-from cc_pipeline.extraction.parsed_pages import ReusablePages
-from cc_pipeline.extraction.parsed_pages import build_parse_options as parse_options
+from cc_pipeline.extraction.parsed_pages import ReusablePages, build_parse_options
 from cc_pipeline.extraction.plan import ReasonKind, SliceRequest, options_of, parse_input_digest, plan
 from cc_pipeline.extraction.reusable_records import build_lost_fault
 from cc_pipeline.extraction.run_inputs import RunInputs, run_and_replan
@@ -91,7 +90,7 @@ def _get_records_digest(slice_state: SliceState) -> str:
 def _parse(workspace: Workspace, crawl: str, input_digests: Mapping[Slice, str], engine: Engine) -> None:
     where = {"crawl": crawl, "target": [slice_.target for slice_ in input_digests]}
     with workspace.scratch_folder("parse") as folder:
-        reusable_pages = ReusablePages(workspace, input_digests, parse_options(workspace.settings))
+        reusable_pages = ReusablePages(workspace, input_digests, build_parse_options(workspace.settings))
         records = (
             reusable_pages.take(batch) for batch in stream_rows(workspace.lake, "records", where, PARSED_SCHEMA.names)
         )

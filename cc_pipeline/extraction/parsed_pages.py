@@ -25,6 +25,7 @@ from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, disk_trouble
 from cc_pipeline.extraction.plan import main_content
 from cc_pipeline.extraction.reusable_records import build_lost_fault
+from cc_pipeline.grouping import group_within
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.ordered import spilled_batches
 from cc_pipeline.lake.slice import PAGE_TABLES, PARSE, Slice
@@ -244,22 +245,20 @@ def _delete_old_folders(folder: Path) -> None:
 
 
 def _build_tasks(records: Iterable[pa.RecordBatch], storage: RecordStorage) -> Iterator[list[tuple[Row, bytes | None]]]:
-    task: list[tuple[Row, bytes | None]] = []
-    size = 0
+    return group_within(
+        _read_members(records, storage), (BATCH_ROWS, _BATCH_BYTES), lambda page: (1, len(page[1] or b""))
+    )
+
+
+def _read_members(records: Iterable[pa.RecordBatch], storage: RecordStorage) -> Iterator[tuple[Row, bytes | None]]:
+    """The rows of ``records``, each with its record's bytes if it was fetched and can be read."""
     parts = (part for batch in records for part in pa.Table.from_batches([batch]).to_batches(max_chunksize=1_000))
     record_rows = (row for part in parts for row in part.to_pylist())
     for row, outcome in read_members(record_rows, storage, lambda row: row["outcome"] == "fetched"):
         if isinstance(outcome, DataFault) and are_bytes_missing(outcome):
             # they were there when the stage began
             raise build_lost_fault(row["crawl"], {Slice(row["crawl"], row["target"]): 1}) from outcome
-        member = outcome if isinstance(outcome, bytes) else None
-        task.append((row, member))
-        size += len(member or b"")
-        if len(task) >= BATCH_ROWS or size >= _BATCH_BYTES:
-            yield task
-            task, size = [], 0
-    if task:
-        yield task
+        yield row, outcome if isinstance(outcome, bytes) else None
 
 
 _METADATA: Final = "page_metadata"

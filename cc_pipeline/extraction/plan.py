@@ -26,6 +26,7 @@ from cc_pipeline.extraction.slice_state import STAGES, Lookup, SliceState
 from cc_pipeline.index.locator import NAME_SEPARATOR, NAMED_CAPTURES
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, PARTIAL_DIGEST, Slice, Stage
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import DIGEST_POLICIES, EXTRACTORS, Settings
 
 #: Raised when the same inputs would give other rows of ``captures``, or of ``records``.
@@ -45,13 +46,13 @@ class ReasonKind(Enum):
     GAP_FILLED = "a gap in the index was filled"
     GAPS_FORBIDDEN = "its index lacks files, and the settings do not allow that"
     OTHER_INDEX = "another index was chosen"
-    UNLISTED_CAPTURES = "{n} captures are no longer in the index, not accepted yet"
+    UNLISTED_CAPTURES = "{captures} no longer in the index, not accepted yet"
     CAPTURES = "its captures changed"
-    PENDING_CAPTURES = "{n} captures are pending since {since}"
-    UNCONFIRMED_LOSSES = "{n} unconfirmed losses"
-    UNCONFIRMED_MISMATCHES = "{n} unconfirmed digest mismatches"
-    RECHECK_DUE = "{n} lost or mismatching captures are due for a recheck"
-    LOST_BYTES = "the bytes of {n} records are missing"
+    PENDING_CAPTURES = "{captures} pending since {since}"
+    UNCONFIRMED_LOSSES = "{losses}"
+    UNCONFIRMED_MISMATCHES = "{mismatches}"
+    RECHECK_DUE = "{final_captures} due for a recheck"
+    LOST_BYTES = "the bytes of {records} are missing"
     POLICY = "the digest policy changed"
     RECORDS = "its records changed"
     PARSER = "the parser is newer"
@@ -70,8 +71,14 @@ class Reason:
 
     def __str__(self) -> str:
         since = "" if self.since is None else f"{self.since:%Y-%m-%d %H:%M} UTC"
-        text = self.kind.value.format(n=f"{self.n:,}", since=since)
-        return text.replace("1 captures are", "1 capture is") if self.n == 1 else text
+        return self.kind.value.format(
+            captures=format_count(self.n, "capture", "are"),
+            final_captures=format_count(self.n, "lost or mismatching capture", "are"),
+            losses=format_count(self.n, "unconfirmed loss"),
+            mismatches=format_count(self.n, "unconfirmed digest mismatch"),
+            records=format_count(self.n, "record"),
+            since=since,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +163,7 @@ class Price:
 
 
 def estimate_price(slice_state: SliceState, stage: Stage, reason: Reason) -> Price:
-    """The estimated cost of one stage of a slice in this state. The cost of a look-up depends on its neighbours
+    """The estimated cost of one stage of a slice in this state. The cost of a lookup depends on its neighbours
     (``extraction/index_choice.py``)."""
     if stage is LOCATE or reason.kind is ReasonKind.AFTER_PREVIOUS_STAGE:
         return Price(None, None, None, None)
@@ -178,11 +185,9 @@ def estimate_price(slice_state: SliceState, stage: Stage, reason: Reason) -> Pri
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plans of slices with a stage that is due, and the ``unchanged_slices`` slices, which are up to date, in the
-    order of the requests."""
+    """The plans of slices with a stage that is due, in the order of the requests."""
 
     slice_plans: tuple[SlicePlan, ...] = ()
-    unchanged_slices: tuple[Slice, ...] = ()
 
     def reasons_for(self, stage: Stage, *, excluded_kinds: Collection[ReasonKind] = ()) -> dict[Slice, Reason]:
         """The slices whose ``stage`` is due, with the reason, without those whose reason is one of
@@ -218,10 +223,7 @@ def plan(
         slice_: plan_slice(slice_, replace(options, recheck_before=None))
         for slice_ in _find_deferred_rechecks(slice_plans.values())
     }
-    return Plan(
-        tuple(slice_plan for slice_plan in slice_plans.values() if slice_plan.first_reason is not None),
-        tuple(slice_ for slice_, slice_plan in slice_plans.items() if slice_plan.first_reason is None),
-    )
+    return Plan(tuple(slice_plan for slice_plan in slice_plans.values() if slice_plan.first_reason is not None))
 
 
 def _find_deferred_rechecks(slice_plans: Iterable[SlicePlan]) -> frozenset[Slice]:

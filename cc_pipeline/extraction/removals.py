@@ -8,7 +8,7 @@ removal: if the index lists fewer files than before, if a target would have no c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,7 @@ from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.loss_policy import FetchIncomplete
 from cc_pipeline.lake.digests.digest import NOTHING, combine_digests
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import Slice, group_targets_by_crawl
+from cc_pipeline.lake.slice import Slice, group_by_partition, group_targets_by_crawl
 
 _ADVICE: Final = (
     "The captures stay, with their records and pages. Check the index of the source, harvest it again (cc-pipeline "
@@ -30,7 +30,7 @@ _ADVICE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The note of a slice's last look-up: its index, the length of the list of index files (``None``: not known), the
+    """The note of a slice's last lookup: its index, the length of the list of index files (``None``: not known), the
     number of captures that it no longer listed, and a digest of these (:data:`NOTHING`: none)."""
 
     located_by: str = ""
@@ -74,7 +74,7 @@ _LISTING_COLUMNS: Final = ("located_by", "index_size", "unlisted", "removal")
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The captures that a look-up would take away from a slice: the numbers of captures ``captures_before`` and
+    """The captures that a lookup would take away from a slice: the numbers of captures ``captures_before`` and
     ``captures_left`` after it (with new ones), and the listings of its index ``old_listing`` and ``new_listing``."""
 
     captures_before: int
@@ -95,9 +95,9 @@ def find_unconfirmed_removals(
     and notes. ``allowed`` is the share that may be removed, ``accepted`` are the numbers that a person accepted.
     """
     unconfirmed: set[Slice] = set()
-    by_target = _group_by_target(other_slices)
-    for partition, slices in _group_by_target(removals).items():
-        other_counts = [other_slices[slice_] for slice_ in by_target.get(partition, ())]
+    other_by_target = group_by_partition(other_slices)
+    for partition, slices in group_by_partition(removals).items():
+        other_counts = [other_slices[slice_] for slice_ in other_by_target.get(partition, ())]
         unlisted_captures = sum(removals[slice_].new_listing.unlisted_captures for slice_ in slices)
         removal_number = combine_digests(
             [removals[slice_].new_listing.removal for slice_ in slices]
@@ -127,7 +127,7 @@ def build_removal_error(
     """The error to raise if unlisted captures of any of the targets ``slugs`` stay unconfirmed. It has each target with
     its number. ``listings`` has captures and notes by slice. The error's ``report`` is not set yet."""
     errors: dict[str, Incomplete] = {}
-    for partition, slices in _group_by_target(listings).items():
+    for partition, slices in group_by_partition(listings).items():
         unlisted_captures = sum(listings[slice_][1].unlisted_captures for slice_ in slices)
         if unlisted_captures and partition.target in slugs:
             captures = sum(listings[slice_][0] for slice_ in slices)
@@ -164,10 +164,3 @@ def read_loss_numbers(lake: Lake) -> tuple[set[str], list[str]]:
             numbers |= {number, *(part for part, _ in pairs)}
             unconfirmed_numbers |= {number} if any(is_unconfirmed for _, is_unconfirmed in pairs) else set()
     return numbers, sorted(unconfirmed_numbers)
-
-
-def _group_by_target(slices: Iterable[Slice]) -> dict[Slice, list[Slice]]:
-    groups: dict[Slice, list[Slice]] = {}
-    for slice_ in slices:
-        groups.setdefault(slice_.partition, []).append(slice_)
-    return groups

@@ -1,6 +1,6 @@
 """Makes pages from targets, many partitions (crawl, target) at a time. Each partition succeeds or fails by itself.
 
-Partitions go through the stages in groups, which share look-ups and commits. A group is small enough that little is
+Partitions go through the stages in groups, which share lookups and commits. A group is small enough that little is
 lost when a run ends, and large enough that a partition costs hardly more than in one call for all. The engine decides
 the size.
 """
@@ -22,7 +22,8 @@ from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.run_inputs import MAX_PLANS, InputsChanged, RunInputs, hold_run_lease
 from cc_pipeline.extraction.slice_selection import expand_targets
 from cc_pipeline.extraction.slice_state import read_slice_states
-from cc_pipeline.lake.slice import EMPTIED_DIGEST, FETCH, LOCATE, PAGE_TABLES, StageReport
+from cc_pipeline.grouping import group_within
+from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, StageReport
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The tables of a partition, in the order in which they are made.
@@ -191,19 +192,10 @@ class _Group:
     def portions(self, max_captures: int) -> Iterator[list[str]]:
         """The targets in their order, in portions of at most ``max_captures`` captures."""
         counts = self._count_captures()
-        portion: list[str] = []
-        size = 0
-        for slug in [*self._states]:
-            if size and size + counts[slug] > max_captures:
-                yield portion
-                portion, size = [], 0
-            portion.append(slug)
-            size += counts[slug]
-        if portion:
-            yield portion
+        return group_within([*self._states], (max_captures,), lambda slug: (counts[slug],))
 
     def _count_captures(self) -> dict[str, int]:
-        """The number of captures of each target in the requested subsets: from the report of its look-up, or as
+        """The number of captures of each target in the requested subsets: from the report of its lookup, or as
         noted."""
         reports = {slug: state.reports.get("captures") for slug, state in self._states.items()}
         counts = {
@@ -226,9 +218,5 @@ def _find_fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> lis
     if not slugs:
         return []
     target_slices = expand_targets(workspace, crawl, slugs)
-    input_digests = FETCH.read_input_digests(workspace.lake, target_slices.requested_slices)
-    return [
-        slug
-        for slug, slices in target_slices.requested.items()
-        if all(input_digests[slice_] not in (None, EMPTIED_DIGEST) for slice_ in slices)
-    ]
+    fetched_slices = set(FETCH.list_slices(workspace.lake, target_slices.requested_slices))
+    return [slug for slug, slices in target_slices.requested.items() if fetched_slices.issuperset(slices)]

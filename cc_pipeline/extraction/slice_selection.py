@@ -109,11 +109,11 @@ def expand_targets(
     additional = build_slices(
         lambda slug: [subset for subset in subsets_in(crawl, SUBSETS) if subset not in requested_subsets[slug]]
     )
-    input_digests = LOCATE.read_input_digests(
-        workspace.lake, [slice_ for slug_slices in additional.values() for slice_ in slug_slices]
+    located_slices = set(
+        LOCATE.list_slices(workspace.lake, [slice_ for slug_slices in additional.values() for slice_ in slug_slices])
     )
     located_additional = {
-        slug: tuple(slice_ for slice_ in slug_slices if input_digests[slice_] not in (None, EMPTIED_DIGEST))
+        slug: tuple(slice_ for slice_ in slug_slices if slice_ in located_slices)
         for slug, slug_slices in additional.items()
     }
     return TargetSlices(crawl, build_slices(lambda slug: requested_subsets[slug]), located_additional)
@@ -126,10 +126,9 @@ def _read_named_subsets(workspace: Workspace, crawl: str, slugs: Sequence[str]) 
         for slug in slugs
         for subset in SUBSETS
     }
-    input_digests = NAMED_CAPTURES.read_input_digests(workspace.lake, slices.values()) if slices else {}
+    named_slices = set(NAMED_CAPTURES.list_slices(workspace.lake, slices.values())) if slices else set()
     subsets_by_slug = {
-        slug: tuple(subset for subset in SUBSETS if input_digests[slices[slug, subset]] not in (None, EMPTIED_DIGEST))
-        for slug in slugs
+        slug: tuple(subset for subset in SUBSETS if slices[slug, subset] in named_slices) for slug in slugs
     }
     return {slug: subsets or (PLAIN,) for slug, subsets in subsets_by_slug.items()}
 
@@ -143,12 +142,10 @@ def find_part_slices(workspace: Workspace, partitions: Collection[Slice]) -> lis
         additional_slugs = {
             slice_.definition_slug for slug_slices in target_slices.additional.values() for slice_ in slug_slices
         }
-        input_digests = LOCATE.read_input_digests(
-            workspace.lake, [slice_ for slice_ in target_slices.requested_slices if slice_.target in additional_slugs]
-        )
-        all_slices += [
-            slice_ for slice_ in target_slices.all_slices if input_digests.get(slice_, "") not in (None, EMPTIED_DIGEST)
-        ]
+        # a target may have been located in other subsets alone
+        doubtful_slices = {slice_ for slice_ in target_slices.requested_slices if slice_.target in additional_slugs}
+        missing_slices = doubtful_slices - set(LOCATE.list_slices(workspace.lake, doubtful_slices))
+        all_slices += [slice_ for slice_ in target_slices.all_slices if slice_ not in missing_slices]
     return all_slices
 
 
@@ -192,8 +189,7 @@ def empty_obsolete_slices(
             _note_unreferenced_files(workspace, target_slices.crawl, obsolete_slices, current_slices)
         if note_table:
             empty_notes(lake, note_table, obsolete_slices)
-        empty = {table: lake.specs[table].schema.empty_table() for table in stage.tables}
-        stage.commit(lake, dict.fromkeys(obsolete_slices, EMPTIED_DIGEST), empty)
+        stage.empty(lake, obsolete_slices)
 
 
 def find_obsolete_slices(workspace: Workspace, stage: Stage, slug: str, current_slices: Sequence[Slice]) -> list[Slice]:

@@ -13,13 +13,15 @@ import pyarrow as pa
 
 from cc_pipeline import interruption, progress
 from cc_pipeline.archive.gzip_members import Readable
-from cc_pipeline.commoncrawl.crawls import index_is_built, news_month
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built, news_month
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, SourceRefuses, UserInputError
 from cc_pipeline.harvesting.archives import BuiltIndex, built_index
 from cc_pipeline.index.archive_rows import BUILT_SCHEMA, ORDER, Row, Tally, index_rows, row_batch, write_shard
+from cc_pipeline.index.locators import btree_way
 from cc_pipeline.index.shards import VERSION, Shard
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import BUILT, Metrics, Slice, StageReport
+from cc_pipeline.progress import format_count
 from cc_pipeline.records.file_leases import is_orphaned_part_file
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.read_ahead import PIECE, ReadAheadStream
@@ -62,8 +64,9 @@ class BuildEstimate:
         span = f"{self.seconds / 3600:,.1f} hours" if self.seconds >= 3600 else f"{self.seconds / 60:,.0f} minutes"
         progress_text = f" ({built_files:,} of {self.total_files:,} are done)" if built_files else ""
         return (
-            f"to index {self.crawl}, {self.files:,} archive files have to be read whole{progress_text}: "
-            f"{'about ' if self.is_estimated else ''}{size} in {self.requests:,} requests, {span} or more"
+            f"to index {self.crawl}, {format_count(self.files, 'archive file', 'have')} to be read "
+            f"whole{progress_text}: "
+            f"{'about ' if self.is_estimated else ''}{size} in {format_count(self.requests, 'request')}, {span} or more"
         )
 
 
@@ -153,7 +156,8 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, max_f
     after all others were built, and ``EnvironmentFault`` if it does not answer, or the disk or the lake store fails.
     """
     if not index_is_built(crawl):
-        raise UserInputError(f"{crawl} has an index that is published: cc-pipeline index harvest --crawl {crawl}")
+        command = btree_way(crawl) if crawl in ARC_CRAWLS else f"cc-pipeline index harvest --crawl {crawl}"
+        raise UserInputError(f"no columnar index of {crawl} is built here. Use instead: {command}")
     started = time.monotonic()
     index = built_index(workspace, crawl)
     missing = index.missing
@@ -165,6 +169,34 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, max_f
     source = workspace.archives(crawl).stats
     requests, read = source.requests, source.bytes
     counts = _BuildCounts()
+    _index_missing(workspace, crawl, missing, planned_count, counts)
+    _drop_superseded(workspace, index)
+    if counts.failed:
+        raise Incomplete(
+            f"{len(counts.failed):,} of {len(index.shards):,} archive files of {crawl} could not be read: "
+            f"{'; '.join(counts.failed[:_MAX_SHOWN])}",
+            "Files that could be read are indexed. To read the failed files again, run the same command.",
+        )
+    spent = workspace.archives(crawl).stats
+    return StageReport(
+        BUILT.label,
+        rows=len(index.shards) - len(index.missing) + len(counts.files),
+        written=len(counts.files),
+        bytes=spent.bytes - read,
+        requests=spent.requests - requests,
+        seconds=time.monotonic() - started,
+        fresh_slices=len(counts.files),
+        reused_slices=len(index.shards) - len(index.missing),
+        notes=(*counts.notes, *([_REVISITS.format(counts.revisits)] if counts.revisits else [])),
+        per_target={crawl: _metrics(index, counts)},
+    )
+
+
+def _index_missing(
+    workspace: Workspace, crawl: str, missing: Sequence[Shard], planned_count: int, counts: _BuildCounts
+) -> None:
+    """Indexes ``planned_count`` of the files, without those that the source does not have, and adds to ``counts``.
+    Raises ``EnvironmentFault`` when the source refuses, or fails for many files in a row."""
     in_a_row = tried = absent = 0
     for number, shard in enumerate(missing):
         # every file that was read counts, also without a result: the estimate included it
@@ -187,26 +219,6 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, max_f
                     SourceRefuses if lost.stops else EnvironmentFault, crawl, counts, planned_count
                 ) from lost
     progress.report("index archives", planned_count, planned_count)
-    _drop_superseded(workspace, index)
-    if counts.failed:
-        raise Incomplete(
-            f"{len(counts.failed):,} of {len(index.shards):,} archive files of {crawl} could not be read: "
-            f"{'; '.join(counts.failed[:_MAX_SHOWN])}",
-            "The other files are indexed. To read the failed files again, run the same command.",
-        )
-    spent = workspace.archives(crawl).stats
-    return StageReport(
-        BUILT.label,
-        rows=len(index.shards) - len(index.missing) + len(counts.files),
-        written=len(counts.files),
-        bytes=spent.bytes - read,
-        requests=spent.requests - requests,
-        seconds=time.monotonic() - started,
-        fresh_slices=len(counts.files),
-        reused_slices=len(index.shards) - len(index.missing),
-        notes=(*counts.notes, *([_REVISITS.format(counts.revisits)] if counts.revisits else [])),
-        per_target={crawl: _metrics(index, counts)},
-    )
 
 
 def _metrics(index: BuiltIndex, counts: _BuildCounts) -> Metrics:

@@ -14,7 +14,6 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.paths import (
     IndexFile,
 )
-from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.harvesting.archives import built_index
 from cc_pipeline.harvesting.catalog import (
@@ -41,6 +40,7 @@ from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.index.shards import SUBSET
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import HARVEST, MANIFEST, Slice, StageReport
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -206,6 +206,11 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
     )
     committed = _commit_crawl(workspace, crawl)
     notes = tuple(f"{path} row group {number}: {reason}" for path, number, reason in report.failed[:20])
+    remaining_note = (
+        (f"{format_count(report.remaining, 'row group', 'have')} no key bounds yet, so each lookup reads them",)
+        if report.remaining
+        else ()
+    )
     return StageReport(
         "repair",
         rows=committed.rows,
@@ -213,7 +218,7 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
         bytes=report.bytes,
         requests=report.requests,
         seconds=report.seconds,
-        notes=(*notes, f"{report.remaining:,} row groups still have no key bounds, so each look-up reads them"),
+        notes=(*notes, *remaining_note),
     )
 
 
@@ -260,8 +265,7 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
         # the same files, perhaps under other ETags (a mirror, a copied bucket), which reads expect from now on
         written = 0 if is_unchanged else max(1, committed)
         stored = rows
-    with connect() as connection:
-        coverage = read_view(connection, "coverage", stored)
+    coverage = read_view("coverage", stored)
     return StageReport(
         HARVEST.label,
         rows=pc.sum(coverage["row_groups"]).as_py() or 0,
@@ -289,7 +293,10 @@ def _requested_files(workspace: Workspace, crawl: str) -> dict[str, list[str]]:
 def _listed_files(workspace: Workspace, crawl: str, subsets: Sequence[str]) -> dict[str, list[str]]:
     manifest = workspace.lake.read("index_manifest", {"crawl": crawl}, ["subset", "path"])
     if not manifest.num_rows and crawl not in ARC_CRAWLS:
-        raise EnvironmentFault(f"the index files of {crawl} are not listed yet", "Materialize index_manifest first.")
+        raise EnvironmentFault(
+            f"the index files of {crawl} are not listed yet",
+            f"Harvest it first: the job harvest_crawl, or cc-pipeline index harvest --crawl {crawl}",
+        )
     return _by_subset(subsets, zip(*(manifest[name].to_pylist() for name in ("subset", "path")), strict=True))
 
 

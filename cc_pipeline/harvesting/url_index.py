@@ -25,6 +25,7 @@ from cc_pipeline.index.etag_aliases import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.opening import URL_INDEXES
 from cc_pipeline.index.parquet.finder import CatalogFinder
+from cc_pipeline.progress import format_count
 from cc_pipeline.records.verification import ExpectedRecord, verify_record
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
@@ -83,14 +84,14 @@ def _check_whole(finder: CatalogFinder, catalog: Catalog, crawl: str, subsets: S
     lost = sum(row["failed"] + row["missing"] for row in coverage)
     if lost:
         raise EnvironmentFault(
-            f"{lost:,} index files of {crawl} are not harvested",
+            f"{crawl} has {format_count(lost, 'index file')} without a harvest",
             f"Harvest them: cc-pipeline index harvest --crawl {crawl}",
         )
     row_count = sum(place.rows for place in finder.find(crawl, subsets, (KeyRange(b"", None),), ("url",)))
     expected = sum(row["rows"] for row in coverage)
     if row_count != expected:
         raise EnvironmentFault(
-            f"the catalog lists {row_count:,} captures of {crawl}, but {expected:,} were harvested",
+            f"the catalog lists {format_count(row_count, 'capture')} of {crawl}, but {expected:,} were harvested",
             f"Harvest the crawl again: cc-pipeline index harvest --crawl {crawl}",
         )
 
@@ -111,11 +112,13 @@ class IndexedRecord:
 
 @dataclass(frozen=True, slots=True)
 class TreeCheck:
-    """The result of reading a whole tree: ``items``, an even random ``sample`` of them, and the first ``faults``."""
+    """The result of reading a whole tree: ``items``, an even random ``sample`` of them, and the first ``faults``.
+    Without ``is_complete`` these ended the reading."""
 
     items: int
     sample: tuple[IndexedRecord, ...]
     faults: tuple[DataFault, ...]
+    is_complete: bool
 
 
 def read_item(item: Item, names: ArchiveNames) -> IndexedRecord:
@@ -139,6 +142,7 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
     sampled_records: list[IndexedRecord] = []
     faults: list[DataFault] = []
     items = 0
+    is_complete = False
     last = b""
     try:
         locator = open_url_index(root, crawl)
@@ -169,13 +173,15 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
                 progress.report("verify", items, metadata.items, crawl)
             if len(faults) >= _SHOWN_FAULTS:
                 break
+        else:
+            is_complete = True
     except DataFault as fault:
         faults.append(fault)
     if not faults and items != metadata.items:
         faults.append(
             DataFault(DataKind.MISMATCH, TREE, None, f"has {items:,} items, but {metadata.items:,} were written")
         )
-    return TreeCheck(items, tuple(sampled_records), tuple(faults))
+    return TreeCheck(items, tuple(sampled_records), tuple(faults), is_complete)
 
 
 def check_records(crawl: str, records: Sequence[IndexedRecord], transport: Transport) -> Iterator[DataFault]:

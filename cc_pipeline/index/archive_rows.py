@@ -30,6 +30,7 @@ from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS, LATER_COLUMNS
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.documents.html.urls import resolve_header
 from cc_pipeline.errors import DataFault, DataKind, disk_trouble
+from cc_pipeline.grouping import group_within
 from cc_pipeline.index.shards import is_arc
 
 #: The columns of an index built here, as captures have them: offsets of 64 bits.
@@ -51,7 +52,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 METADATA_KEY: Final = b"cc_pipeline.built"
 #: Columns without a dictionary: nearly all values differ.
 _PLAIN: Final = frozenset({"url_surtkey", "url", "content_digest", "warc_record_offset", "warc_record_id", "url_path"})
-#: An archive file of 1 GB holds some 40,000 pages: one row group or two, of whose pages a look-up reads two or three.
+#: An archive file of 1 GB holds some 40,000 pages: one row group or two, of whose pages a lookup reads two or three.
 _GROUP_ROWS: Final = 32_768
 #: Bytes of rows in a row group, where that is fewer of them.
 _GROUP_BYTES: Final = 16 << 20
@@ -206,19 +207,5 @@ def write_shard(batches: Iterable[pa.RecordBatch], metadata: Mapping[str, Any], 
         ) as writer,
     ):
         # a file without rows has no row group, since readers reject empty ones
-        for group in _groups(batches):
-            writer.write_table(group, row_group_size=_GROUP_ROWS)
-
-
-def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    batches_of_group: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        if batches_of_group and (rows + batch.num_rows > _GROUP_ROWS or size + batch.nbytes > _GROUP_BYTES):
-            yield pa.Table.from_batches(batches_of_group)
-            batches_of_group, rows, size = [], 0, 0
-        batches_of_group.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
-    if batches_of_group:
-        yield pa.Table.from_batches(batches_of_group)
+        for group in group_within(batches, (_GROUP_ROWS, _GROUP_BYTES), lambda batch: (batch.num_rows, batch.nbytes)):
+            writer.write_table(pa.Table.from_batches(group), row_group_size=_GROUP_ROWS)

@@ -1,8 +1,8 @@
-"""Look-ups: find the captures of targets in a crawl with the cheapest index, and compare the answers of two indexes."""
+"""Lookups: find the captures of targets in a crawl with the cheapest index, and compare the answers of two indexes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,7 +26,7 @@ from cc_pipeline.index.locators import AUTO, BTREE, PARQUET, ZIPNUM, index_kinds
 from cc_pipeline.index.opening import IndexSearch
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.cluster_cache import Clusters
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, whole_files
 
@@ -140,27 +140,19 @@ def look_up(
     ``max_bytes``; ``IndexIncomplete`` for gaps that are not allowed; ``DataFault`` and ``EnvironmentFault`` from
     reading the index.
     """
-    if sources.columns is not None:
-        needed = [column for target in targets if target.condition for column in target.condition.columns]
-        read = [_READ_AS.get(column, column) for column in needed]
-        sources = replace(sources, columns=tuple(dict.fromkeys((*sources.columns, *read))))
+    sources = _with_condition_columns(sources, targets)
     with _open(crawl, subsets, sources, via) as search:
         locator, reason, gaps = _choose(search, targets)
         if max_bytes is not None and (price := weight(locator.price(crawl, subsets, targets))) > max_bytes:
             raise UserInputError(
-                f"the look-up would read about {price / 1e6:,.0f} MB, more than the {max_bytes / 1e6:,.0f} MB allowed"
+                f"the lookup would read about {price / 1e6:,.0f} MB, more than the {max_bytes / 1e6:,.0f} MB allowed"
             )
         index_names: set[str] = set()
         noting_sink = None if sink is None else partial(_noting, sink, index_names)
         try:
             result = locator.locate(crawl, subsets, targets, noting_sink)
         except RangeFault as fault:
-            if via != AUTO or fault.kind is not FaultKind.WHOLE_OBJECT or ZIPNUM.name not in search.open_indexes:
-                raise
-            locator, reason = (
-                search.open_indexes[ZIPNUM.name].open(),
-                f"zipnum, since the source sends {fault.key} only as a whole ({fault.detail})",
-            )
+            locator, reason = _replace_locator(search, fault)
             result = locator.locate(crawl, subsets, targets, noting_sink)
         if result.unread and via == AUTO:
             result = _with_columnar(search, targets, result, noting_sink)
@@ -168,34 +160,57 @@ def look_up(
             if not result.gaps.allowed(sources.max_gaps):
                 raise index_incomplete([result.gaps])
             gaps = result.gaps
-        notes = (f"index: {reason}", *search.notes, *result.notes)
-        captures = dict(result.captures)
-        index_names.update(name for table in captures.values() for name in pc.unique(table["located_by"]).to_pylist())
-        segments = None
+        for table in result.captures.values():
+            index_names.update(pc.unique(table["located_by"]).to_pylist())
+        result = replace(result, notes=(f"index: {reason}", *search.notes, *result.notes))
         if crawl == CRAWL_2012 and BTREE.name in index_names:
-            segments, note = _valid_segments(sources.transport)
-            counting = {slug: counts_for_segments(table, segments) for slug, table in captures.items()}
-            outside = sum(table.num_rows - (pc.sum(counting[slug]).as_py() or 0) for slug, table in captures.items())
-            captures = {slug: table.filter(counting[slug]) for slug, table in captures.items()}
-            notes += (*note, *outside_notes(outside))
-    undecided_count = sum(
-        pc.sum(pc.starts_with(table["condition_match"], OPEN)).as_py() or 0 for table in captures.values()
-    )
-    if undecided_count:
-        notes += (
-            f"the index cannot decide whether {undecided_count:,} captures meet the condition: their pages decide it "
-            "when they are parsed",
-        )
+            result = _drop_other_segments(result, sources.transport)
     return replace(
         result,
-        captures=captures,
-        notes=notes,
+        notes=(*result.notes, *_undecided_notes(result.captures)),
         index=locator.name,
         reason=reason,
         gaps=gaps,
         index_version=search.open_indexes[locator.name].version,
-        segments=segments,
         sizes=search.open_indexes[locator.name].sizes,
+    )
+
+
+def _with_condition_columns(sources: IndexSources, targets: Sequence[Target]) -> IndexSources:
+    """Returns ``sources`` that also read the columns which the conditions of ``targets`` need."""
+    if sources.columns is None:
+        return sources
+    needed = [column for target in targets if target.condition for column in target.condition.columns]
+    read = [_READ_AS.get(column, column) for column in needed]
+    return replace(sources, columns=tuple(dict.fromkeys((*sources.columns, *read))))
+
+
+def _replace_locator(search: IndexSearch, fault: RangeFault) -> tuple[Locator, str]:
+    """Returns ZipNum and the reason, if ``auto`` chose an index whose files the source sends only as a whole. Raises
+    every other ``fault``."""
+    if search.via != AUTO or fault.kind is not FaultKind.WHOLE_OBJECT or ZIPNUM.name not in search.open_indexes:
+        raise fault
+    reason = f"zipnum, since the source sends {fault.key} only as a whole ({fault.detail})"
+    return search.open_indexes[ZIPNUM.name].open(), reason
+
+
+def _drop_other_segments(result: LookupResult, transport: Transport) -> LookupResult:
+    """Returns ``result`` without captures that only a tree names, in segments that the crawl of 2012 does not list."""
+    segments, list_notes = _valid_segments(transport)
+    counted = {slug: table.filter(counts_for_segments(table, segments)) for slug, table in result.captures.items()}
+    outside = sum(table.num_rows - counted[slug].num_rows for slug, table in result.captures.items())
+    notes = (*result.notes, *list_notes, *outside_notes(outside))
+    return replace(result, captures=counted, notes=notes, segments=segments)
+
+
+def _undecided_notes(captures: Mapping[str, pa.Table]) -> tuple[str, ...]:
+    """Returns a note on captures whose condition the index cannot decide."""
+    count = sum(pc.sum(pc.starts_with(table["condition_match"], OPEN)).as_py() or 0 for table in captures.values())
+    if not count:
+        return ()
+    return (
+        f"the index cannot decide whether {format_count(count, 'capture', 'meet')} the condition: their pages decide "
+        "it when they are parsed",
     )
 
 
@@ -264,7 +279,7 @@ def _with_columnar(
     limits = ((price.requests, sources.max_requests), (price.expected_bytes, sources.max_bytes))
     if any(limit is not None and cost > limit for cost, limit in limits):
         over_limit = (
-            f"reading them from the columnar index takes about {price.requests:,} requests and "
+            f"reading them from the columnar index takes about {format_count(price.requests, 'request')} and "
             f"{human_bytes(price.expected_bytes)}, more than CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES allows"
         )
         return replace(result, gaps=replace(gaps, unasked=over_limit))
@@ -344,7 +359,11 @@ def counts_for_segments(
 
 def outside_notes(count: int) -> tuple[str, ...]:
     """Returns notes on so many captures of other segments."""
-    return (f"{count} captures are left out: {segments_key(CRAWL_2012)} does not list their segments",) if count else ()
+    return (
+        (f"{format_count(count, 'capture', 'are')} left out: {segments_key(CRAWL_2012)} does not list the segments",)
+        if count
+        else ()
+    )
 
 
 @dataclass(frozen=True, slots=True)

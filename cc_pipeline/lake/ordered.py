@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -244,6 +246,29 @@ def spilled_batches(path: Path) -> Iterator[pa.RecordBatch]:
     # not mapped into memory: a process would seem to hold all that it has read
     with pa.OSFile(str(path)) as source:
         yield from pa.ipc.open_stream(source)
+
+
+def complete_groups(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The same sorted rows; rows that agree in ``columns`` are in one batch."""
+    waiting: pa.RecordBatch | None = None
+    for batch in batches:
+        joined = batch if waiting is None else pa.concat_batches([waiting, batch])
+        last = int(find_group_starts(joined, columns)[-1]) if joined.num_rows else 0
+        if last:
+            yield joined.slice(0, last)
+        waiting = joined.slice(last)
+    if waiting is not None and waiting.num_rows:
+        yield waiting
+
+
+def find_group_starts(rows: pa.RecordBatch, columns: Sequence[str]) -> npt.NDArray[np.int64]:
+    """The numbers of the rows that differ from the row before them in ``columns``; nulls differ from nothing."""
+    is_start = np.zeros(rows.num_rows, bool)
+    is_start[:1] = True
+    for name in columns:
+        column = rows.column(name)
+        is_start[1:] |= np.asarray(pc.fill_null(pc.not_equal(column[1:], column[:-1]), False))
+    return np.flatnonzero(is_start)
 
 
 def _sort_table(table: pa.Table, order: Sequence[str]) -> pa.Table:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from cc_pipeline.lake.evolution import with_columns
-from cc_pipeline.lake.published_file import quote_literal
+from cc_pipeline.lake.quoting import is_one_of, quote_literal
 
 #: Values in a list up to which the engine compares each with a file's bounds.
 _MAX_COMPARED_VALUES: Final = 20
@@ -52,7 +52,7 @@ def _write_condition(name: str, value: str | Sequence[str]) -> str:
         return f"{name} = {quote_literal(value)}"
     if _exceeds_named_values(value):
         return _write_bounds(name, value)
-    list_condition = f"{name} IN ({', '.join(map(quote_literal, value))})"
+    list_condition = is_one_of(name, value)
     if len(value) <= _MAX_COMPARED_VALUES:
         return list_condition
     # the engine skips files by bounds, not by a long list; the parts of a set are neighbours

@@ -78,6 +78,14 @@ def group_targets_by_crawl(slices: Iterable[Slice]) -> dict[str, list[str]]:
     return grouped
 
 
+def group_by_partition(slices: Iterable[Slice]) -> dict[Slice, list[Slice]]:
+    """The slices of each partition, in the order given."""
+    grouped: dict[Slice, list[Slice]] = {}
+    for slice_ in slices:
+        grouped.setdefault(slice_.partition, []).append(slice_)
+    return grouped
+
+
 def write_notes(lake: Lake, table: str, rows: Mapping[Slice, Mapping[str, object]], *, ignored_column: str) -> None:
     """Writes the row of each slice into a ``table`` that has one row per slice, beside the tables of a stage.
 

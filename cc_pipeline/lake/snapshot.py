@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -26,7 +27,8 @@ from cc_pipeline.atomic import parse_leftover_name, written_whole
 from cc_pipeline.duck import READ_BY, STORED_AS, connect, connect_newest
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec
-from cc_pipeline.lake.published_file import S3LakeLocation, enable_s3_reads, quote_literal
+from cc_pipeline.lake.published_file import S3LakeLocation, enable_s3_reads
+from cc_pipeline.lake.quoting import quote_literal
 from cc_pipeline.locks import is_plausible
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
@@ -259,35 +261,13 @@ def publish(
         if copying is not None:
             _check_room(path, tables)
         with written_whole(path) as building, connect(building, storage_compatibility_version=STORED_AS) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            if copying is not None:
-                _bound_memory(connection, copying.scratch)
-            else:
-                # beyond that it writes to a folder beside the file, and removes it
-                connection.execute(f"SET memory_limit = '{_VIEWS_MEMORY}'")
-                if s3 is not None:
-                    enable_s3_reads(connection, s3)
-            # hundreds of small statements, and each transaction is a write to the disk
-            connection.execute("BEGIN")
-            connection.execute("CREATE SCHEMA lake")
-
-            def run_query(query: str) -> list[tuple[Any, ...]]:
-                return connection.execute(query).fetchall()
-
-            for pinned in tables:
-                _make_table(connection, pinned, copying)
-                kind = "VIEW" if copying is None else "TABLE"
-                comment = f"Rows of {pinned.spec.name} as the stages wrote them: version {pinned.version}."
-                connection.execute(f"COMMENT ON {kind} lake.{pinned.spec.name} IS {quote_literal(comment)}")
-            rows = _make_views(connection, run_query, tables, views)
-            make_macros(connection, macros)
-            connection.execute("COMMIT")
+            _configure(connection, s3, copying)
+            rows = _make_contents(connection, tables, views, macros, copying)
             for addition in additions:
                 try:
-                    rows |= _make_addition(connection, run_query, tables, addition)
+                    rows |= _make_addition(connection, tables, addition)
                 except Exception as error:  # whatever it is: it costs only this addition
                     problems[addition.name] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-            versions = {pinned.spec.name: pinned.version for pinned in tables}
             connection.execute("BEGIN")
             _write_publication(connection, tables, rows, build_digest)
             _write_left_out(connection, problems)
@@ -299,13 +279,49 @@ def publish(
     finally:
         if copying is not None:
             shutil.rmtree(copying.scratch, ignore_errors=True)
+    versions = {pinned.spec.name: pinned.version for pinned in tables}
     return Publication(path, rows, versions, path.stat().st_size, problems)
 
 
+def _configure(connection: duckdb.DuckDBPyConnection, s3: S3LakeLocation | None, copying: Copying | None) -> None:
+    connection.execute("SET TimeZone = 'UTC'")
+    if copying is not None:
+        _bound_memory(connection, copying.scratch)
+        return
+    # beyond that it writes to a folder beside the file, and removes it
+    connection.execute(f"SET memory_limit = '{_VIEWS_MEMORY}'")
+    if s3 is not None:
+        enable_s3_reads(connection, s3)
+
+
+def _make_contents(
+    connection: duckdb.DuckDBPyConnection,
+    tables: Sequence[PinnedTable],
+    views: Sequence[ViewSpec],
+    macros: Sequence[MacroSpec],
+    copying: Copying | None,
+) -> dict[str, int]:
+    """Makes the tables of the lake, views and macros. Returns the row counts of counted views."""
+    # hundreds of small statements, and each transaction is a write to the disk
+    connection.execute("BEGIN")
+    connection.execute("CREATE SCHEMA lake")
+    for pinned in tables:
+        _make_table(connection, pinned, copying)
+    rows = _make_views(connection, tables, views)
+    make_macros(connection, macros)
+    connection.execute("COMMIT")
+    return rows
+
+
+def _run_query(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
+    return connection.execute(query).fetchall()
+
+
 def _make_views(
-    connection: duckdb.DuckDBPyConnection, run_query: RunQuery, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]
+    connection: duckdb.DuckDBPyConnection, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]
 ) -> dict[str, int]:
     """Makes ``views``, with their comments. Returns the row counts of counted views in ``main``."""
+    run_query = partial(_run_query, connection)
     for view in views:
         kind = "TABLE" if view.materialized else "VIEW"
         connection.execute(f"CREATE {kind} {_qualify_name(view)} AS {_resolve_sql(view.sql, run_query)}")
@@ -315,23 +331,23 @@ def _make_views(
 
 
 def _make_addition(
-    connection: duckdb.DuckDBPyConnection, run_query: RunQuery, tables: Sequence[PinnedTable], addition: Addition
+    connection: duckdb.DuckDBPyConnection, tables: Sequence[PinnedTable], addition: Addition
 ) -> dict[str, int]:
     """Makes an addition in a transaction of its own. Returns the row counts of its views. Raises any error of it."""
     connection.execute("BEGIN")
     try:
         query = "SELECT lower(table_schema || '.' || table_name) FROM information_schema.tables"
-        taken_names = {_PUBLICATION, _LEFT_OUT, *(name for (name,) in run_query(query))}
+        taken_names = {_PUBLICATION, _LEFT_OUT, *(name for (name,) in _run_query(connection, query))}
         for view in addition.views:
             if _qualify_name(view).lower() in taken_names:
                 raise UserInputError(f"its view {view.name} has a name that is already used")
         # the list of functions is long, and few additions have macros
         query = "SELECT lower(function_name) FROM duckdb_functions()"
-        taken_names = {name for (name,) in run_query(query)} if addition.macros else set()
+        taken_names = {name for (name,) in _run_query(connection, query)} if addition.macros else set()
         for macro in addition.macros:
             if macro.name.lower() in taken_names:
                 raise UserInputError(f"its macro {macro.name} has a name that is already used")
-        rows = _make_views(connection, run_query, tables, addition.views)
+        rows = _make_views(connection, tables, addition.views)
         make_macros(connection, addition.macros)
     except BaseException:
         connection.execute("ROLLBACK")
@@ -350,6 +366,9 @@ def _make_table(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable, copy
         connection.register("_rows", copying.rows(pinned))
         connection.execute(f"CREATE TABLE {name} AS SELECT * FROM _rows{_build_where(pinned)}")
         connection.unregister("_rows")
+    kind = "VIEW" if copying is None else "TABLE"
+    comment = f"Rows of {pinned.spec.name} as the stages wrote them: version {pinned.version}."
+    connection.execute(f"COMMENT ON {kind} {name} IS {quote_literal(comment)}")
 
 
 def make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSpec]) -> None:

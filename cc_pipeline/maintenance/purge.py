@@ -24,6 +24,7 @@ from cc_pipeline import progress
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.reusable_records import note_superseded as note_files_superseded
+from cc_pipeline.grouping import group_within
 from cc_pipeline.lake import target_definitions as targets
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import (
@@ -364,8 +365,9 @@ def _clean_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, int]
                 stored_file.key: stored_file.size
                 for stored_file in storage.transport.listing(f"{storage.folder(crawl)}/")
             }
-            for number, batch in enumerate(_batch_files(note.files.get(crawl, ()), sizes)):
-                progress.report("stored files", number * _FILES_AT_ONCE, len(note.files.get(crawl, ())), crawl)
+            files = note.files.get(crawl, ())
+            for number, batch in enumerate(_batch_files(files, sizes)):
+                progress.report("stored files", number * _FILES_AT_ONCE, len(files), crawl)
                 moved += move_records(
                     lake, storage, crawl, {file: sizes[file] for file in batch if file in sizes},
                     f"{crawl}-{commit}-{number:03d}", scratch, killed,
@@ -377,16 +379,7 @@ def _clean_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, int]
 
 
 def _batch_files(files: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    size = 0
-    for file in files:
-        if batch and (len(batch) >= _FILES_AT_ONCE or size + sizes.get(file, 0) > _BYTES_AT_ONCE):
-            yield batch
-            batch, size = [], 0
-        batch.append(file)
-        size += sizes.get(file, 0)
-    if batch:
-        yield batch
+    return group_within(files, (_FILES_AT_ONCE, _BYTES_AT_ONCE), lambda file: (1, sizes.get(file, 0)))
 
 
 def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, *, now: bool) -> PurgeReport:

@@ -19,7 +19,7 @@ from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests.digest import NOTHING, compute_content_digests, compute_input_digest, hash_rows
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.ordered import OrderedRows, complete_groups, find_group_starts
 from cc_pipeline.lake.slice import NAMED_CAPTURES, Slice
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.target_definitions import define_named_captures
@@ -183,25 +183,6 @@ def list_named_captures(lake: Lake) -> Mapping[str, dict[str, list[Slice]]]:
 
 def _by_place(rows: OrderedRows) -> Iterator[tuple[pa.RecordBatch, Any, Any]]:
     """Yields rows with complete locations, and the numbers of the first and the last row of each location."""
-    waiting: pa.Table | None = None
-    for batch in rows.batches():
-        batch_table = pa.Table.from_batches([batch])
-        table = batch_table if waiting is None else pa.concat_tables([waiting, batch_table])
-        [combined] = table.combine_chunks().to_batches()
-        starts = _starts(combined)
-        cut = int(starts[-1])
-        waiting = table.slice(cut)
-        if cut:
-            yield combined.slice(0, cut), starts[:-1], starts[1:] - 1
-    if waiting is not None:
-        [combined] = waiting.combine_chunks().to_batches()
-        starts = _starts(combined)
-        yield combined, starts, np.append(starts[1:] - 1, combined.num_rows - 1)
-
-
-def _starts(rows: pa.RecordBatch) -> Any:
-    changed = np.zeros(max(0, rows.num_rows - 1), bool)
-    for name in CAPTURE_ORDER:
-        column = rows.column(name)
-        changed |= np.asarray(pc.not_equal(column[1:], column[:-1]))
-    return np.concatenate(([0], np.flatnonzero(changed) + 1))
+    for places in complete_groups(rows.batches(), CAPTURE_ORDER):
+        first = find_group_starts(places, CAPTURE_ORDER)
+        yield places, first, np.append(first[1:] - 1, places.num_rows - 1)

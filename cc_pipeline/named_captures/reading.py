@@ -103,8 +103,8 @@ def match_columns(file_columns: Iterable[str], column_names: Mapping[str, str], 
             matched[column] = name
     if not ({"warc_filename", "warc_record_offset"} <= matched.keys() or "url" in matched):
         raise UserInputError(
-            f"{file_name} has no column of locations (file and offset) or URLs; its columns are "
-            f"{', '.join(columns[:_MAX_SHOWN_COLUMNS])}. Say which columns these are: --column warc_filename=NAME "
+            f"{file_name} needs a column of URLs, or two columns with archive file and offset; its columns are "
+            f"{', '.join(columns[:_MAX_SHOWN_COLUMNS])}. Name them: --column url=NAME, or --column warc_filename=NAME "
             "--column warc_record_offset=NAME"
         )
     return matched

@@ -26,6 +26,7 @@ from cc_pipeline.extension import extensions
 from cc_pipeline.extraction.reusable_records import find_sharing
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS
+from cc_pipeline.lake.lake import PinnedTable
 from cc_pipeline.lake.published_file import get_s3_location
 from cc_pipeline.lake.repeats import PER_CAPTURE, find_changed_slices, find_slices_with_repeats
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice
@@ -68,26 +69,17 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         lake.invalidate()  # whoever had the lock may have committed, or purged
         pinned = [lake.pin(name) for name in _list_published_tables(workspace)]
         pinned = without_miscounted(lake, pinned, find_changed_miscounts(settings, lake, pinned))
-        # a stage may commit while tables are pinned one after the other, so the pinned versions decide
-        partial_slices = find_partial_slices(workspace, {table.spec.name: table.version for table in pinned})
-        withheld = dict.fromkeys([*partial_slices, *_find_purged_slices(workspace)], False)
-        withheld |= dict.fromkeys(find_repeating_slices(workspace), True)
+        views = publication_views(_find_withheld(workspace, pinned), _find_sharing(workspace))
         remote = get_s3_location(settings) if any(table.files for table in pinned) else None
         rows = None if remote is None else lambda table: stream_table(lake, table)
         is_shared = settings.has_separate_lake
-        # targets that can share captures, in any subset; files that were read whole may have rows of any page
-        overlapping = {with_subset(slug, subset) for slug in find_sharing(lake) for subset in SUBSETS}
-        read_whole = {file.crawl for file in read_source_files(workspace).values() if file.crawl}
         additions, left_out = _find_additions()
         if is_shared and not copied:
             pin(workspace.place, settings.home, pinned, keep_previous=True)
         published = publish(
             settings.published_path,
             pinned,
-            publication_views(
-                [(slice_.crawl, slice_.target, hides_all_rows) for slice_, hides_all_rows in withheld.items()],
-                Sharing(tuple(sorted(overlapping)), tuple(sorted(read_whole))),
-            ),
+            views,
             macros=MACROS,
             additions=additions,
             left_out=left_out,
@@ -104,6 +96,23 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         with suppress(OSError, duckdb.Error):
             _read_published_tables(settings)
         return published
+
+
+def _find_withheld(workspace: Workspace, pinned: Sequence[PinnedTable]) -> list[tuple[str, str, bool]]:
+    """The slices that are left out (crawl, target), and whether with all their rows."""
+    # a stage may commit while tables are pinned one after the other, so the pinned versions decide
+    partial_slices = find_partial_slices(workspace, {table.spec.name: table.version for table in pinned})
+    withheld = dict.fromkeys([*partial_slices, *_find_purged_slices(workspace)], False)
+    withheld |= dict.fromkeys(find_repeating_slices(workspace), True)
+    return [(slice_.crawl, slice_.target, hides_all_rows) for slice_, hides_all_rows in withheld.items()]
+
+
+def _find_sharing(workspace: Workspace) -> Sharing:
+    """Targets that can share captures, in any subset; and crawls with files that were read whole, which may have rows
+    of any page."""
+    overlapping = {with_subset(slug, subset) for slug in find_sharing(workspace.lake) for subset in SUBSETS}
+    read_whole = {file.crawl for file in read_source_files(workspace).values() if file.crawl}
+    return Sharing(tuple(sorted(overlapping)), tuple(sorted(read_whole)))
 
 
 def is_being_published(settings: Settings) -> bool:

@@ -14,7 +14,7 @@ from cc_pipeline.commoncrawl.surt import KeyRule
 from cc_pipeline.documents.schemas import PAGE_COLUMNS
 from cc_pipeline.index.catalog.rows import table_query
 from cc_pipeline.index.catalog.schemas import COVERAGE_COLUMNS, INDEX_FILES_COLUMNS, SHOWN_ROW_GROUPS_COLUMNS
-from cc_pipeline.lake.published_file import quote_literal
+from cc_pipeline.lake.quoting import is_one_of, quote_literal
 from cc_pipeline.lake.snapshot import RunQuery, Sql, ViewSpec
 from cc_pipeline.publish.sql import todays_key
 from cc_pipeline.records.schema import RECORD_COLUMNS
@@ -116,6 +116,7 @@ _PAGE_METADATA = _CAPTURE_TABLES[2]
 
 #: The target of a slice: for a part of a set the set.
 WHOLE_TARGET = f"split_part(target, '{SEPARATOR}', 1)"
+_OF_ARC = is_one_of("crawl", sorted(ARC_CRAWLS))
 #: Which pages are shown: those that a condition rules out stay in the lake.
 _NOT_RULED_OUT = "condition_match IS DISTINCT FROM 'no'"
 #: Values of a target, from the rows of its slices.
@@ -159,11 +160,8 @@ class Sharing:
     @property
     def sql(self) -> str:
         """A condition on ``target`` and ``crawl``."""
-        parts = [
-            f"{column} IN ({', '.join(quote_literal(value) for value in values)})"
-            for column, values in (("target", self.targets), ("crawl", self.crawls))
-            if values
-        ]
+        conditions = (("target", self.targets), ("crawl", self.crawls))
+        parts = [is_one_of(column, values) for column, values in conditions if values]
         return f"({' OR '.join(parts)})" if parts else "false"
 
 
@@ -210,7 +208,7 @@ def publication_views(withheld: Sequence[tuple[str, str, bool]], sharing: Sharin
         ViewSpec(
             "lookups",
             _select_targets("lookups", _LOOKUPS),
-            "Look-up of each (crawl, target): the index that was used, and whether files of it could not be read.",
+            "Lookup of each (crawl, target): the index that was used, and whether files of it could not be read.",
             row_count_rule=("lookups", _count_folded_rows("lookups")),
             notes=notes_of(LOOKUPS_COLUMNS),
         ),
@@ -357,13 +355,12 @@ def _add_status(table: _CaptureTable, table_sql: str, run_query: RunQuery) -> st
     """A table whose rows without a status have that of the parsed page, in crawls with such rows. If an index has no
     status, captures have none, or -1 as in the columnar index."""
     no_status = "fetch_status < 0" + (" OR fetch_status IS NULL" if table is _CAPTURES else "")
-    arc = ", ".join(map(quote_literal, sorted(ARC_CRAWLS)))
     crawls = run_query(
-        f"SELECT DISTINCT crawl FROM lake.{table.name} WHERE crawl NOT IN ({arc}) AND ({no_status}) ORDER BY crawl"
+        f"SELECT DISTINCT crawl FROM lake.{table.name} WHERE NOT ({_OF_ARC}) AND ({no_status}) ORDER BY crawl"
     )
     if not crawls:
         return table_sql
-    of_crawls = f"crawl IN ({', '.join(quote_literal(crawl) for (crawl,) in crawls)})"
+    of_crawls = is_one_of("crawl", [crawl for (crawl,) in crawls])
     parsed = (
         f"SELECT {_KEY}, TRY_CAST(any_value(http_result) AS SMALLINT) AS parsed_status FROM lake.page_metadata "
         f"WHERE {of_crawls} AND http_result IS NOT NULL GROUP BY ALL"
@@ -395,7 +392,7 @@ def _find_repeating_targets(table: _CaptureTable, run_query: RunQuery) -> str | 
     )
     if not targets or len(targets) > _MAX_NAMED_TARGETS:
         return "" if targets else None
-    return f"target IN ({', '.join(quote_literal(target) for (target,) in targets)})"
+    return is_one_of("target", [target for (target,) in targets])
 
 
 def _select_published(table: _CaptureTable, run_query: RunQuery) -> str:
@@ -448,15 +445,14 @@ def _select_capture_targets(run_query: RunQuery) -> str:
 
 def _select_captures(run_query: RunQuery) -> str:
     query = _select_distinct(_CAPTURES, run_query)
-    of_arc = f"crawl IN ({', '.join(map(quote_literal, sorted(ARC_CRAWLS)))})"
     # the folders of the files decide
-    if not run_query(f"SELECT 1 FROM lake.captures WHERE {of_arc} LIMIT 1"):
+    if not run_query(f"SELECT 1 FROM lake.captures WHERE {_OF_ARC} LIMIT 1"):
         return query
     learned = ("fetch_time", "fetch_status", "content_digest", "content_mime_type")
     replaced = ", ".join(f"coalesce(c.{name}, r.{name}) AS {name}" for name in learned)
     return (
-        f"SELECT * FROM ({query}) WHERE NOT ({of_arc}) UNION ALL "
-        f"SELECT * FROM ({query}) WHERE {of_arc} AND archive_format <> 'arc' UNION ALL "
-        f"SELECT c.* REPLACE ({replaced}) FROM (SELECT * FROM ({query}) WHERE {of_arc} AND archive_format = 'arc') c "
-        f"LEFT JOIN (SELECT * FROM ({_select_distinct(_RECORDS, run_query)}) WHERE {of_arc}) r USING ({_KEY})"
+        f"SELECT * FROM ({query}) WHERE NOT ({_OF_ARC}) UNION ALL "
+        f"SELECT * FROM ({query}) WHERE {_OF_ARC} AND archive_format <> 'arc' UNION ALL "
+        f"SELECT c.* REPLACE ({replaced}) FROM (SELECT * FROM ({query}) WHERE {_OF_ARC} AND archive_format = 'arc') c "
+        f"LEFT JOIN (SELECT * FROM ({_select_distinct(_RECORDS, run_query)}) WHERE {_OF_ARC}) r USING ({_KEY})"
     )

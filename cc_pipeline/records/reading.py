@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.errors import DataFault
+from cc_pipeline.grouping import group_within
 from cc_pipeline.records.range_plan import Coalescing, PlannedRange, plan_ranges
 from cc_pipeline.records.storage import STORED, RecordStorage
 from cc_pipeline.records.wrap import unwrap_member
@@ -81,18 +82,10 @@ def read_members(
 
 
 def _windows(rows: Iterable[Row], should_read: Callable[[Row], bool], max_bytes: int) -> Iterator[_Window]:
-    window: list[tuple[Row, bool]] = []
-    size = 0
-    for row in rows:
-        reads = should_read(row)
-        length = row["stored_length"] if reads else 0
-        if window and (len(window) >= _WINDOW_ROWS or size + length > max_bytes):
-            yield window
-            window, size = [], 0
-        window.append((row, reads))
-        size += length
-    if window:
-        yield window
+    marked_rows = ((row, should_read(row)) for row in rows)
+    return group_within(
+        marked_rows, (_WINDOW_ROWS, max_bytes), lambda marked: (1, marked[0]["stored_length"] if marked[1] else 0)
+    )
 
 
 def _run_in_thread(work: Callable[[], list[MemberResult]]) -> Future[list[MemberResult]]:

@@ -46,8 +46,8 @@ def note(storage: RecordStorage, crawl: str, files: Iterable[str], now: float) -
         storage.transport.put(key, json.dumps({"files": file_names}).encode())
     except OSError as error:
         raise PlaceFault(
-            f"{key} cannot be written: {error.strerror or error}",
-            "Check that the lake can be written to and has free space.",
+            f"the list of old record files cannot be written to {key}: {error.strerror or error}",
+            "Check that the lake can be written to and has free space, then run the command again.",
         ) from error
 
 
@@ -207,12 +207,9 @@ def _delete(
     now: float,
     notes_too: bool,
 ) -> SweepResult:
-    prefix = f"{storage.folder(crawl)}/{NOTES}/"
-    notes = [
-        stored_file
-        for stored_file in listing
-        if stored_file.key.startswith(prefix) and stored_file.key.endswith(".json")
-    ]
+    """Deletes those ``free`` files that were not needed for the ``retention``, and, if ``notes_too``, notes that are no
+    longer needed."""
+    notes = _list_notes(storage, crawl, listing)
     dated = {
         stored_file.key: (stored_file, written_at)
         for stored_file in notes
@@ -222,36 +219,46 @@ def _delete(
     # files that only notes without a time mention are noted again, with the current time
     unnoted = [key for key in free if key not in since]
     note(storage, crawl, unnoted, now)
-    due: list[ListedObject] = []
-    for key, stored_file in free.items():
-        last_needed = since.get(key, now)
-        if is_plausible(stored_file.modified, now):
-            last_needed = max(last_needed, stored_file.modified)
-        if retention <= 0 or now - last_needed >= retention:
-            due.append(stored_file)
+    due = [
+        stored_file
+        for key, stored_file in free.items()
+        if retention <= 0 or now - _last_need(stored_file, since.get(key, now), now) >= retention
+    ]
     for stored_file in due:
         storage.transport.delete(stored_file.key)
-    if not notes_too:
-        return SweepResult(len(due), sum(stored_file.size for stored_file in due), len(unnoted))
-    # after the files: a sweep that is killed in between finds the notes again
-    old = [
-        stored_file.key
-        for stored_file in notes
-        if stored_file.key not in dated or now - dated[stored_file.key][1] >= retention
-    ]
-    halves = [
-        stored_file.key
-        for stored_file in listing
-        if stored_file.key.startswith(prefix) and is_orphaned_part_file(stored_file.key)
-    ]
-    # a driver deletes the plans for its workers; those of a killed driver are deleted here
-    plans = f"{storage.folder(crawl)}/{PLANS}/"
-    expired_plans = [
-        stored_file.key
-        for stored_file in listing
-        if stored_file.key.startswith(plans) and now - stored_file.modified >= RETENTION_SECONDS
-    ]
-    for key in (*old, *halves, *expired_plans):
-        storage.transport.delete(key)
-    delete_committed(storage, crawl, now - RETENTION_SECONDS)
+    if notes_too:
+        # after the files: a sweep that is killed in between finds the notes again
+        old = [
+            stored_file.key
+            for stored_file in notes
+            if stored_file.key not in dated or now - dated[stored_file.key][1] >= retention
+        ]
+        for key in (*old, *_find_leftovers(storage, crawl, listing, now)):
+            storage.transport.delete(key)
+        delete_committed(storage, crawl, now - RETENTION_SECONDS)
     return SweepResult(len(due), sum(stored_file.size for stored_file in due), len(unnoted))
+
+
+def _last_need(stored_file: ListedObject, last_mention: float, now: float) -> float:
+    """Returns the last time at which a file was named or written, as far as that is known."""
+    return max(last_mention, stored_file.modified) if is_plausible(stored_file.modified, now) else last_mention
+
+
+def _list_notes(storage: RecordStorage, crawl: str, listing: list[ListedObject]) -> list[ListedObject]:
+    prefix = f"{storage.folder(crawl)}/{NOTES}/"
+    return [
+        stored_file
+        for stored_file in listing
+        if stored_file.key.startswith(prefix) and stored_file.key.endswith(".json")
+    ]
+
+
+def _find_leftovers(storage: RecordStorage, crawl: str, listing: list[ListedObject], now: float) -> list[str]:
+    """Returns parts of notes that were never completed, and the plans that a killed driver made for its workers."""
+    notes, plans = (f"{storage.folder(crawl)}/{folder}/" for folder in (NOTES, PLANS))
+    return [
+        stored_file.key
+        for stored_file in listing
+        if (stored_file.key.startswith(notes) and is_orphaned_part_file(stored_file.key))
+        or (stored_file.key.startswith(plans) and now - stored_file.modified >= RETENTION_SECONDS)
+    ]

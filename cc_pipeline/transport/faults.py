@@ -268,7 +268,7 @@ def judge_range(
     if status != 206:
         if status == 200:
             return error_document(body) or Finding(
-                FaultKind.WHOLE_OBJECT, f"status 200 for {span.header}, the whole object instead of the range"
+                FaultKind.WHOLE_OBJECT, f"the server sent the whole file instead of {span.header} (status 200)"
             )
         return judge_status(status, headers, body)
     verdict = judge_headers(span, status, headers, etag, length, may_be_short=may_be_short)
@@ -355,7 +355,7 @@ def judge_length(expected: int, body: bytes | bytearray) -> Finding | None:
         return Finding(FaultKind.LONG_BODY, f"more than the {expected} bytes asked for")
     if not size:
         return Finding(FaultKind.EMPTY_BODY, f"no bytes instead of {expected}")
-    return Finding(FaultKind.SHORT_BODY, f"{size} bytes instead of {expected}")
+    return Finding(FaultKind.SHORT_BODY, f"the answer ended after {size} of {expected} bytes")
 
 
 def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Finding:

@@ -55,6 +55,15 @@ def is_home_of(settings: Settings) -> bool:
     return note is not None and settings.source in map(redact_address, note.places)
 
 
+def claim_existing_home(settings: Settings) -> bool:
+    """Claims the home if it exists; returns whether it does. A command calls this while it may still refuse its
+    arguments, so that a refused command makes no home. Raises as :func:`claim_home`."""
+    if read_note(settings.home) is None:
+        return False
+    claim_home(settings)
+    return True
+
+
 def claim_home(settings: Settings) -> None:
     """Makes the folders of the home and notes its places; refuses a home of another source or layout.
 
@@ -67,30 +76,8 @@ def claim_home(settings: Settings) -> None:
     """
     home, lake = settings.home, None if settings.has_separate_lake else Path(settings.lake)
     home_note, copy = read_note(home, lake), None if lake is None else read_copy(lake)
-    if home_note is not None and settings.source not in map(redact_address, home_note.places):
-        raise UserInputError(
-            f"{home} holds tables of {redact_address(home_note.source)}, not of {settings.source}. "
-            f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE to use the home's source. If the new address "
-            "is a mirror, write it after the home's source"
-        )
-    if copy is not None and {settings.source, *map(redact_address, home_note.places if home_note else ())}.isdisjoint(
-        copy.places
-    ):
-        raise UserInputError(
-            f"{lake} holds tables of {copy.source}, but {home} is a home of {settings.source}. Use another "
-            f"home; or, if both addresses are the same source, delete {lake}/{LAKE_NOTE}"
-        )
-
-    def renewed(base_note: HomeNote | None) -> HomeNote:
-        """Returns the note (default: a new one) with the lake's tables, and with the configured places if there are
-        several."""
-        note = base_note or HomeNote(settings.source, LAYOUT, mirrors=settings.mirrors)
-        note = note.with_tables(copy.tables if copy is not None else ())
-        if settings.mirrors and settings.sources != tuple(map(redact_address, note.places)):
-            return replace(note, source=settings.source, mirrors=settings.mirrors)
-        return note
-
-    note = renewed(home_note)
+    _refuse_other_source(settings, home_note, copy)
+    note = _renew_note(settings, home_note, copy)
     refuse_unknown_layout(str(home), note)
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -105,12 +92,38 @@ def claim_home(settings: Settings) -> None:
     if note != home_note or not is_note_readable(home):
         # another process may be noting a table
         with disk_trouble(home), locked(home / "home.lock"):
-            note = renewed(read_note(home, lake))
+            note = _renew_note(settings, read_note(home, lake), copy)
             write_note(home, note)
     bare = replace(note, source=redact_address(note.source), mirrors=tuple(map(redact_address, note.mirrors)))
     if lake is not None and copy != bare:
         with suppress(EnvironmentFault):  # a home that cannot be written can still be read
             write_copy(lake, home, bare)
+
+
+def _refuse_other_source(settings: Settings, home_note: HomeNote | None, copy: HomeNote | None) -> None:
+    """Raises ``UserInputError`` if the home, or the copy of its note in its own lake, names another source."""
+    home, places = settings.home, () if home_note is None else tuple(map(redact_address, home_note.places))
+    if home_note is not None and settings.source not in places:
+        raise UserInputError(
+            f"{home} holds tables of {redact_address(home_note.source)}, not of {settings.source}. "
+            f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE to use the home's source. If the new address "
+            "is a mirror, write it after the home's source"
+        )
+    if copy is not None and {settings.source, *places}.isdisjoint(copy.places):
+        raise UserInputError(
+            f"{settings.lake} holds tables of {copy.source}, but {home} is a home of {settings.source}. Use another "
+            f"home; or, if both addresses are the same source, delete {settings.lake}/{LAKE_NOTE}"
+        )
+
+
+def _renew_note(settings: Settings, home_note: HomeNote | None, copy: HomeNote | None) -> HomeNote:
+    """The note of the home (default: a new one) with the tables of ``copy``, and with the configured places if there
+    are several."""
+    note = home_note or HomeNote(settings.source, LAYOUT, mirrors=settings.mirrors)
+    note = note.with_tables(copy.tables if copy is not None else ())
+    if settings.mirrors and settings.sources != tuple(map(redact_address, note.places)):
+        return replace(note, source=settings.source, mirrors=settings.mirrors)
+    return note
 
 
 def claim_lake(lake: Transport, home: Path, source: str) -> None:
@@ -133,7 +146,7 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
     ):
         raise UserInputError(
             f"the lake {lake.source} holds tables of {lake_note.source}, not of {redact_address(source)}. Set "
-            "CC_PIPELINE_LAKE to another folder or bucket, or use a home of that source"
+            f"CC_PIPELINE_LAKE to another folder or bucket, or CC_PIPELINE_HOME to a home of {lake_note.source}"
         )
     refuse_unknown_layout(f"the lake {lake.source}", lake_note)
     # migrated by another home, or not yet migrated although this home was, with another lake

@@ -126,6 +126,8 @@ def test_a_page_is_the_one_nearest_to_a_time(bucket: tuple[Path, MiniCrawlTruth]
     assert used.get(one.url).crawl == NEW
     with pytest.raises(NoSuchCapture):
         used.get(one.url, at=datetime(2010, 1, 1, tzinfo=UTC), within=timedelta(days=30))
+    with pytest.raises(UserInputError, match="add at="):
+        used.get(one.url, within=timedelta(days=30))
     with pytest.raises(NoSuchCapture):
         used.get("https://www.example.com/never-there")
 
@@ -175,7 +177,7 @@ def test_a_folder_of_an_export_is_exported_again(used: Home, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("method", "out", "words", "said"),
     [
-        ("export", "x.xlsx", {}, "names no export format"),
+        ("export", "x.xlsx", {}, "no export format follows"),
         ("export", "x.csv", {"format": "xml"}, "'xml'; choose one of"),
         ("export", "x.csv", {"tables": "nothing"}, "'nothing' is not published"),
         ("export", "x.csv", {"tables": "captures", "query": "SELECT 1"}, "choose one of"),

@@ -126,7 +126,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert int(report["set:duo"][1]) == int(report["set:duo"][2]) > 0
     assert "no crawl of this run has captures of exmaple.com; did you mean example.com?\n" in first.out
     assert "so this home does not keep them: exmaple.com\n" in first.out
-    assert "2 of 3 members of set-duo" in first.out
+    assert "2 of the 3 members of set:duo" in first.out
     assert "      no-such.net\n      nothing-here.org\n" in first.out
     assert "crawldiagnostics and robotstxt were not requested" in " ".join(first.shown.split())
     assert "rows by table" not in first.out
@@ -190,7 +190,7 @@ def test_a_range_is_made_crawl_by_crawl(
     assert "2 crawls, CC-MAIN-2024-22, CC-MAIN-2018-05; harvesting the index of 2 takes at most" in said.told
     [first, second, published_once, title, _, _, found, absent, *_] = said.out.splitlines()
     assert first.startswith(f"1 of 2  {NEW}: 0 of 2 targets, 0 captures, 0 new, "), "the newest first"
-    assert second.startswith(f"2 of 2  {OLD}: 1 of 2 targets, 1 captures, 1 new, ")
+    assert second.startswith(f"2 of 2  {OLD}: 1 of 2 targets, 1 capture, 1 new, ")
     assert published_once.split()[0] == "cc.duckdb"
     assert title.strip() == "what this run found"
     assert [cell.strip() for cell in found.split("\u2502")] == [only_old, "1", "1", "1", "1", "0"]

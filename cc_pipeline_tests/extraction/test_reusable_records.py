@@ -200,7 +200,7 @@ def test_pages_are_not_made_of_records_that_are_gone(workspace: Workspace) -> No
     count = workspace.lake.read("records", {"target": part}).num_rows
     with pytest.raises(EnvironmentFault, match=f"{count:,} stored records of {part} in {NEW} are missing") as refused:
         parse_records(workspace, NEW, [part])
-    assert "cc-pipeline run" in refused.value.advice
+    assert "cc-pipeline doctor --repair" in refused.value.advice
     assert workspace.lake.pin("page_metadata").version == before
     fetch_captures(workspace, NEW, [part])
     assert parse_records(workspace, NEW, [part]).rows == count
@@ -213,7 +213,7 @@ def test_bytes_that_go_while_pages_are_made_stop_it(workspace: Workspace, monkey
     [path] = stored_files(workspace)
     os.truncate(path, path.stat().st_size // 2)
     monkeypatch.setattr("cc_pipeline.extraction.slice_state.count_lost_records", lambda *_: {})
-    with pytest.raises(EnvironmentFault, match=f"1 stored records of {part} in {NEW} are missing"):
+    with pytest.raises(EnvironmentFault, match=f"1 stored record of {part} in {NEW} are missing"):
         parse_records(workspace, NEW, [part])
     assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
 

@@ -91,7 +91,7 @@ def test_who_keeps_that_there_is_no_cdx_is_believed(bucket: Bucket) -> None:
         assert places(alone) == _places(truth.captures_of(CRAWL_2012, domain=target.value))
         with pytest.raises(NoSuchIndex):
             look_up(OF_2009, ["warc"], [target], IndexSources(transport, has_cluster=lambda crawl: False))
-        with pytest.raises(EnvironmentFault, match="existed within the last day"):
+        with pytest.raises(EnvironmentFault, match="it had one within the last day"):
             look_up(OF_2008, ["warc"], [target], IndexSources(transport, has_cluster=lambda crawl: True))
 
 

@@ -20,7 +20,7 @@ from cc_pipeline.index.btree.build import build_from_arcs, build_from_columnar
 from cc_pipeline.index.btree.files import open_url_index
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
 from cc_pipeline.index.locator import Locator
-from cc_pipeline.index.parquet.finder import CatalogFinder, Footers
+from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.testing.mini_crawl.generate import generate
@@ -29,6 +29,7 @@ from cc_pipeline.testing.mini_crawl.truth import Capture
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.index.lookup_world import ALL_SUBSETS, Place, World, harvest_world, places
+from cc_pipeline_tests.index.parquet.file_finder import FileFinder
 
 NEW, OLD = "CC-MAIN-2024-22", "CC-MAIN-2018-05"
 REALCRAWL = CORPUS / "realcrawl"
@@ -189,7 +190,7 @@ def test_real_captures_in_every_column(crawl: str) -> None:
     targets = [parse_target(host) for host in sorted(hosts)]
     paths = parse_path_list((bucket / path_list_key(crawl, "cc-index-table")).read_bytes())
     with Transport(str(bucket)) as transport:
-        for locator in (ParquetLocator(transport, Footers(transport, paths)), ZipNumLocator(transport, crawl)):
+        for locator in (ParquetLocator(transport, FileFinder(transport, paths)), ZipNumLocator(transport, crawl)):
             answer = locator.locate(crawl, ALL_SUBSETS, targets)
             found = set()
             for table in answer.captures.values():

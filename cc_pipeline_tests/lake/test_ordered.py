@@ -11,7 +11,7 @@ import pytest
 from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake import ordered
-from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.ordered import OrderedRows, complete_groups, find_group_starts
 
 SCHEMA = pa.schema(
     [
@@ -130,3 +130,23 @@ def test_no_more_files_are_open_than_the_bound_says(
     )
     assert max(together) <= 4
     assert [path.suffix for path in tmp_path.iterdir()] == [".arrow"], "no run is left"
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 3, 7, 1_000])
+def test_rows_that_agree_come_in_one_batch(rows_at_once: int) -> None:
+    rows = sorted((name, number // 3) for name in "abc" for number in range(0, 60, len(name) + 1))
+    schema = pa.schema([("name", pa.string()), ("number", pa.int64())])
+    table = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+    batches = list(complete_groups(table.to_batches(max_chunksize=rows_at_once), schema.names))
+    assert pa.Table.from_batches(batches) == table
+    firsts = [
+        tuple(batch.slice(row, 1).to_pylist()[0].values())
+        for batch in batches
+        for row in find_group_starts(batch, schema.names).tolist()
+    ]
+    assert firsts == sorted(set(rows))
+
+
+def test_no_rows_are_no_groups() -> None:
+    empty = pa.RecordBatch.from_pylist([], pa.schema([("name", pa.string())]))
+    assert list(complete_groups([], ["name"])) == list(complete_groups([empty, empty], ["name"])) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,7 +31,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.engines import describe_engines, find_engine
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.workspace.claim import claim_home
+from cc_pipeline.workspace.claim import claim_existing_home
 
 if TYPE_CHECKING:
     from cc_pipeline.extraction.crawl_plan import PartitionChange
@@ -160,9 +160,11 @@ def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:
     from cc_pipeline.extraction.removals import read_loss_numbers
     from cc_pipeline.workspace.workspace import open_workspace
 
-    claim_home(settings)
-    with open_workspace(settings) as workspace:
-        known_numbers, unconfirmed_numbers = read_loss_numbers(workspace.lake)
+    known_numbers: Collection[str] = ()
+    unconfirmed_numbers: Sequence[str] = ()
+    if claim_existing_home(settings):
+        with open_workspace(settings) as workspace:
+            known_numbers, unconfirmed_numbers = read_loss_numbers(workspace.lake)
     if unknown_numbers := [number for number in numbers if number not in known_numbers]:
         hint = (
             f"Unconfirmed: {', '.join(unconfirmed_numbers[:_MAX_NAMED])}"
@@ -195,7 +197,7 @@ def _choose_by_hosts(
     known_hosts = require_known_hosts()
     crawls_by_targets: dict[tuple[Target, ...], list[str]] = {}
     crawls_without_facts = 0
-    claim_home(settings)
+    claim_existing_home(settings)
     with open_workspace(settings) as workspace, progress_bars():
         crawls = resolve_crawls(workspace, crawl)
         for number, crawl_id in enumerate(crawls):
@@ -206,7 +208,7 @@ def _choose_by_hosts(
                 if not crawls_by_targets and number == len(crawls) - 1 and crawls_without_facts == number:
                     raise
                 crawls_without_facts += 1
-                note(fault.problem)
+                note(f"{fault.problem}, so {crawl_id} is skipped. {fault.advice}")
                 continue
             if matching_targets:
                 crawls_by_targets.setdefault(matching_targets, []).append(crawl_id)
@@ -257,9 +259,12 @@ def _refetch(
         run_step("cc.duckdb", launcher.publish)
     columns = ["crawl", "target", "fetched", "now", "quarantined", "now", "missing", "now", "other payload", "now"]
     write_rows("what was fetched again", columns, rows)
-    if any(row[5] or row[7] or row[9] for row in rows):
+    if any(row[5] or row[7] for row in rows):
         query = "SELECT url, outcome, reason, is_final FROM ledger WHERE outcome <> 'fetched'"
         notice(f'some records are still not fetched; to see why: cc-pipeline sql "{query}"')
+    if any(row[9] for row in rows):
+        query = "SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'"
+        notice(f'some records still have a body whose digest is not the one in the index: cc-pipeline sql "{query}"')
     for replay in replays:
         if replay.trouble is not None:
             raise replay.trouble

@@ -71,8 +71,10 @@ def _find_origin(name: str, home_choices: Container[str], *, is_home: bool, has_
 
 def _parse_choice(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
-    if not equals or not value:
-        raise UserInputError(f"{text!r} is not NAME=VALUE; write it like extractor=quality")
+    if not equals:
+        raise UserInputError(f"{text!r} has no value; write NAME=VALUE, as in extractor=quality")
+    if not value:
+        raise UserInputError(f"the value of {name} is empty; write NAME=VALUE, as in extractor=quality")
     return name.strip().lower().removeprefix(PREFIX.lower()), value.strip()
 
 

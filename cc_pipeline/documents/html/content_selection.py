@@ -65,12 +65,10 @@ _MOSTLY, _MAX_GAP = 0.5, 3
 
 
 class Content(NamedTuple):
-    """The selected content. ``is_kept`` is for each block of the walk whether it is kept; ``used_opinions`` whether
-    other extractors were used."""
+    """The selected content. ``is_kept`` is for each block of the walk whether it is kept."""
 
     walk: Walk
     is_kept: NDArray[np.bool_]
-    used_opinions: bool = False
 
     @property
     def text(self) -> str:
@@ -91,8 +89,7 @@ def content_of(walk: Walk, likely: Likely, opinions: Sequence[Opinion] = ()) -> 
     if not len(likely):
         return Content(walk, np.zeros(0, np.bool_))
     model_likely = likely
-    needs_opinions = is_uncertain(walk, likely)
-    if needs_opinions:
+    if is_uncertain(walk, likely):
         votes = [(1.0, likely.astype(np.float64))]
         agreed = walk.blocks.chars.astype(np.float64) * (likely > _AGREED)
         for weight, find in opinions:
@@ -108,7 +105,7 @@ def content_of(walk: Walk, likely: Likely, opinions: Sequence[Opinion] = ()) -> 
         if walk.blocks.chars[is_kept].sum() >= _FEW_CHARS:
             break
         is_kept = likely > threshold
-    return Content(walk, _with_headings(walk, np.maximum(model_likely, likely), is_kept), needs_opinions)
+    return Content(walk, _with_headings(walk, np.maximum(model_likely, likely), is_kept))
 
 
 def is_uncertain(walk: Walk, likely: Likely) -> bool:
@@ -126,7 +123,7 @@ def match_text(walk: Walk, text: str) -> Content:
     if len(sure):
         is_kept[: max(sure[0] - _MAX_GAP, 0)] = False
         is_kept[sure[-1] + 1 + _MAX_GAP :] = False
-    return Content(walk, is_kept, used_opinions=True)
+    return Content(walk, is_kept)
 
 
 def _shares(walk: Walk, text: str) -> NDArray[np.float64]:

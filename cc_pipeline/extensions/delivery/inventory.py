@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -29,6 +29,8 @@ from cc_pipeline.extensions.delivery.manifest import (
     read_table,
     verify_file,
 )
+from cc_pipeline.grouping import group_within
+from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.transport.client import Transport
@@ -117,10 +119,16 @@ def _read_manifests(
         try:
             manifest = read_manifest(place, f"{folder}/{name}")
         except DataFault as fault:
-            if name != manifest_name(delivery) or fault.kind is DataKind.UNSUPPORTED:
+            if fault.kind is DataKind.UNSUPPORTED:
                 raise EnvironmentFault(
-                    f"the manifest of another delivery is damaged, so its files are not known: {fault}",
-                    "Copy that delivery again, or delete its manifest",
+                    f"the folder has a manifest that this version cannot read: {fault}",
+                    "Install the version of cc_pipeline that wrote it, or copy to another folder.",
+                ) from fault
+            if name != manifest_name(delivery):
+                raise EnvironmentFault(
+                    f"the manifest of another delivery in this folder is damaged, so this copy cannot tell which files "
+                    f"belong to that delivery: {fault}",
+                    "Copy that delivery again, which writes its manifest anew, or copy to another folder.",
                 ) from fault
             notes.append(f"the manifest was damaged and is rewritten ({fault.reason})")
             continue
@@ -145,7 +153,8 @@ class _RequestedCaptures:
         Lists that could not be read (``None``) are skipped.
         """
         matched: dict[int, tuple[Rows, int]] = {}
-        for block in _blocks(tables):
+        read_tables = ((number, table) for number, table in tables if table is not None)
+        for block in group_within(read_tables, (_BLOCK_CAPTURES,), lambda numbered: (numbered[1].num_rows,)):
             numbered = [
                 table.append_column("part", pa.array(np.full(table.num_rows, number))) for number, table in block
             ]
@@ -157,21 +166,6 @@ class _RequestedCaptures:
                 first, last = np.searchsorted(parts, [number, number + 1])
                 matched[number] = (rows[first:last], table.num_rows)
         return matched
-
-
-def _blocks(tables: Iterable[tuple[int, pa.Table | None]]) -> Iterator[list[tuple[int, pa.Table]]]:
-    block: list[tuple[int, pa.Table]] = []
-    size = 0
-    for number, table in tables:
-        if table is None:
-            continue
-        block.append((number, table))
-        size += table.num_rows
-        if size >= _BLOCK_CAPTURES:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
 
 
 @dataclass(slots=True)
@@ -210,8 +204,9 @@ class _InventoryBuilder:
             self.inventory.borrowed_parts.append(parts[number].file.name)
         if other_form:
             self.inventory.notes.append(
-                f"{other_form:,} captures are in files of another delivery, in another form (--convert). A place has "
-                "each capture once, so copy that delivery in the requested form, or copy to another place"
+                f"{format_count(other_form, 'capture', 'are')} in files of another delivery, in another form "
+                "(--convert). A place has each capture once, so copy that delivery in the requested form, or copy to "
+                "another place"
             )
 
     def _keep_parts(self, parts: Sequence[PartEntry]) -> None:
@@ -325,6 +320,5 @@ class _InventoryBuilder:
 
     def _note_changed_files(self, names: Sequence[str]) -> None:
         if names:
-            shown_names = ", ".join(sorted(names)[:_MAX_PRINTED_NAMES])
-            remainder = f" and {len(names) - _MAX_PRINTED_NAMES:,} more" if len(names) > _MAX_PRINTED_NAMES else ""
-            self.inventory.notes.append(f"missing, or different from the manifest: {shown_names}{remainder}")
+            shown_names = list_first(sorted(names), _MAX_PRINTED_NAMES)
+            self.inventory.notes.append(f"missing, or different from the manifest: {shown_names}")

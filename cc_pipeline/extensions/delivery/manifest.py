@@ -208,11 +208,16 @@ def _parse_manifest(document: dict[str, Any], source: str) -> Manifest:
         part_name = parse_part_name(part.file.name)
         if part_name is None or part_name[1] != part.kind or part.list.name != list_name(part.file.name):
             raise DataFault(
-                DataKind.MALFORMED, source, None, f"{part.file.name!r} is not a valid name of a delivered file"
+                DataKind.MALFORMED,
+                source,
+                None,
+                f"it names the file {part.file.name!r}, which is no name of a delivered file",
             )
     ledger = None if document["ledger"] is None else _parse_file_entry(document["ledger"])
     if ledger is not None and not _LEDGER.match(ledger.name):
-        raise DataFault(DataKind.MALFORMED, source, None, f"{ledger.name!r} is not a valid name of a ledger")
+        raise DataFault(
+            DataKind.MALFORMED, source, None, f"it names the ledger file {ledger.name!r}, which is no name of a ledger"
+        )
     return Manifest(
         delivery=str(document["delivery"]),
         crawl=str(document["crawl"]),

@@ -23,11 +23,13 @@ from cc_pipeline.extensions.host_facts.dataset_files import (
     read_shards,
 )
 from cc_pipeline.extensions.host_facts.datasets import OWN_COLUMNS, Dataset
+from cc_pipeline.extensions.host_facts.folders import answers_path
 from cc_pipeline.extensions.host_facts.keyed_lookup import Endings, Keep, KeyedLookup, KeyedRows, LookupEstimate
 from cc_pipeline.extensions.host_facts.shards import Gap, Shard, column_types, stored_shards
 from cc_pipeline.index.answer_cache import AnswerCache
 from cc_pipeline.index.etag_aliases import same_files
 from cc_pipeline.index.parquet.fetch import PageIndexes
+from cc_pipeline.progress import format_count
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
 from cc_pipeline.workspace.workspace import Workspace
@@ -75,7 +77,7 @@ class Answer:
 
 
 class Question(Protocol):
-    """The input of a look-up: key ranges in the dataset's form, a filter within them, and a function that merges the
+    """The input of a lookup: key ranges in the dataset's form, a filter within them, and a function that merges the
     rows of a key.
 
     ``endings`` lets row groups be skipped. ``columns`` are read besides the dataset's own; a file that lacks one is a
@@ -98,7 +100,7 @@ def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, 
     with dataset_transport(workspace, dataset) as reader:
         before = (reader.stats.requests, reader.stats.bytes)
         shards = harvest_dataset(workspace, dataset, crawl, reader)
-        answer_cache = AnswerCache(workspace.settings.cache_path / "facts")
+        answer_cache = AnswerCache(answers_path(workspace.settings))
         name = _answer_name(dataset, shards, question)
         table, gaps = answer_cache.find(name) if keep else None, shards.gaps
         was_cached = table is not None
@@ -125,7 +127,7 @@ def kept_answer(workspace: Workspace, crawl: str, dataset: Dataset, question: Qu
     shards = read_shards(workspace, dataset, crawl)
     if shards is None:
         return None
-    table = AnswerCache(workspace.settings.cache_path / "facts").find(_answer_name(dataset, shards, question))
+    table = AnswerCache(answers_path(workspace.settings)).find(_answer_name(dataset, shards, question))
     if table is None:
         return None
     return Answer(table, shards.gaps, True, not shards.paths, (), shards.version, 0, 0, len(shards.paths))
@@ -144,15 +146,15 @@ def _read(
     _enforce_cost_limit(workspace, dataset, estimate, crawl)
     if estimate.to_read:
         size = progress.human_bytes(estimate.likely_bytes)
-        cost_text = f"{dataset.name}: about {size}, {estimate.requests:,} requests at most"
-        progress.report("look-up", 0, estimate.to_read, cost_text)
+        cost_text = f"{dataset.name}: about {size}, {format_count(estimate.requests, 'request')} at most"
+        progress.report("lookup", 0, estimate.to_read, cost_text)
     indexes = PageIndexes(page_index_folder(workspace, dataset))
     lookup_rows = lookup.read(same_files(reader, shards.footers), indexes, workspace.settings.max_bytes)
     return KeyedRows(lookup_rows.table, [*unread, *lookup_rows.gaps], lookup_rows.cost)
 
 
 def estimate_lookup(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> LookupEstimate:
-    """Estimates the bytes and requests of a look-up. Missing footers are fetched, no data is read."""
+    """Estimates the bytes and requests of a lookup. Missing footers are fetched, no data is read."""
     with dataset_transport(workspace, dataset) as reader:
         return _lookup(dataset, harvest_dataset(workspace, dataset, crawl, reader), question)[0].estimate()
 
@@ -187,8 +189,8 @@ def refuse_gaps(workspace: Workspace, facts: Facts, crawl: str) -> None:
     name, gaps = next(iter(facts.gaps.items()))
     count = sum(len(dataset_gaps) for dataset_gaps in facts.gaps.values())
     raise IndexIncomplete(
-        f"{count:,} files of {', '.join(facts.gaps)} could not be read for {crawl}, so rows may be missing; the first "
-        f"of {name}: {gaps[0]}",
+        f"{format_count(count, 'file')} of {', '.join(facts.gaps)} could not be read for {crawl}, so rows may be "
+        f"missing; the first of {name}: {gaps[0]}",
         "Run this again in ten minutes, when the files are requested again. To continue without the files: "
         "--allow-gaps, or CC_PIPELINE_MAX_INDEX_GAPS (the share of the files that may be missing).",
     )
@@ -283,8 +285,8 @@ def _enforce_cost_limit(workspace: Workspace, dataset: Dataset, price: LookupEst
     max_bytes = workspace.settings.max_bytes
     if price.likely_bytes > max_bytes:
         raise UserInputError(
-            f"the look-up in {dataset.name} for {crawl} would read {price.likely_bytes:,} bytes (at most "
-            f"{price.bytes:,} in {price.requests:,} requests: {price.to_read:,} of {price.row_groups:,} row groups may "
-            f"match), more than the {max_bytes:,} allowed. Set "
+            f"the lookup in {dataset.name} for {crawl} would read {price.likely_bytes:,} bytes (at most "
+            f"{price.bytes:,} in {format_count(price.requests, 'request')}: {price.to_read:,} of "
+            f"{price.row_groups:,} row groups may match), more than the {max_bytes:,} allowed. Set "
             f"CC_PIPELINE_MAX_BYTES={price.likely_bytes}, or name a narrower target"
         )

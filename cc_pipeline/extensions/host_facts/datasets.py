@@ -7,8 +7,8 @@ fields for users.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -103,22 +103,6 @@ class Dataset:
         digested = {"dataset": definition, "fold": sorted(self.fold.items()), "name": self.name}
         # The field is only part of the digest if it is set, so that other datasets keep their digest.
         return compute_input_digest(digested | ({"of": DOMAINS} if self.of_domains else {}))
-
-    def with_columns(self, names: Collection[str]) -> Dataset:
-        """The dataset restricted to the columns of these names (with prefix), so that fewer bytes are read."""
-        if self.columns is None:
-            own_columns = {name.removeprefix(self.prefix): None for name in names if name.startswith(self.prefix)}
-            return replace(
-                self,
-                columns=own_columns,
-                fold={name: aggregate for name, aggregate in self.fold.items() if name in own_columns},
-            )
-        selected_columns = {name: kind for name, kind in self.columns.items() if self.prefix + name in names}
-        return replace(
-            self,
-            columns=selected_columns,
-            fold={name: aggregate for name, aggregate in self.fold.items() if name in selected_columns},
-        )
 
     @property
     def label(self) -> str:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.extensions.host_facts.shards import Bounds, Gap, Shard, cast_values
+from cc_pipeline.grouping import group_within
 from cc_pipeline.index.parquet.chunk_locations import ColumnLocation, RowGroupLocation
 from cc_pipeline.index.parquet.cost_estimate import likely_bytes, max_requests
 from cc_pipeline.index.parquet.decoding import decode_pages
@@ -89,7 +90,7 @@ def _rename_fields(names: Sequence[str], schema: pa.Schema) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class LookupEstimate:
-    """The maximum cost of a look-up (``bytes``, ``requests``), and its likely bytes.
+    """The maximum cost of a lookup (``bytes``, ``requests``), and its likely bytes.
 
     ``pruned`` of ``row_groups`` row groups are skipped by the statistics of their keys. ``without_bounds`` of the
     others have no statistics, and ``searched`` are in unsorted files, so that all their keys are read. ``files`` have
@@ -154,7 +155,7 @@ class Endings:
 
 
 class KeyedLookup:
-    """One look-up in the shards of a dataset: the rows with keys in ``ranges``, with the columns of ``schema``.
+    """One lookup in the shards of a dataset: the rows with keys in ``ranges``, with the columns of ``schema``.
 
     ``keep`` filters the keys within the ranges, ``endings`` skips row groups. Shards with invalid footers become
     ``gaps``.
@@ -326,16 +327,7 @@ class KeyedLookup:
 
 def _rounds(candidates: Sequence[_Candidate], size: Callable[[_Candidate], int]) -> Iterator[list[_Candidate]]:
     """Groups ``candidates`` into rounds within the memory limit; a larger candidate has a round of its own."""
-    round_candidates: list[_Candidate] = []
-    round_bytes = 0
-    for candidate in candidates:
-        if round_candidates and round_bytes + size(candidate) > _ROUND_BYTES:
-            yield round_candidates
-            round_candidates, round_bytes = [], 0
-        round_candidates.append(candidate)
-        round_bytes += size(candidate)
-    if round_candidates:
-        yield round_candidates
+    return group_within(candidates, (_ROUND_BYTES,), lambda candidate: (size(candidate),))
 
 
 def _apply_to_sound(
@@ -361,7 +353,7 @@ def _gap(fault: DataFault) -> Gap:
 def _check_limits(read: int, max_bytes: int | None, rows: int, held_bytes: int) -> None:
     if max_bytes is not None and read > max_bytes:
         raise UserInputError(
-            f"the look-up read {read:,} bytes, more than the {max_bytes:,} allowed. To allow more, set "
+            f"the lookup read {read:,} bytes, more than the {max_bytes:,} allowed. To allow more, set "
             "CC_PIPELINE_MAX_BYTES, or name a narrower target"
         )
     if rows > MAX_RESULT_ROWS:

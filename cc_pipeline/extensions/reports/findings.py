@@ -14,7 +14,7 @@ import duckdb
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.target_text import to_run
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.lake.published_file import quote_literal
+from cc_pipeline.lake.quoting import quote_literal
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.publish import sql
 
@@ -171,8 +171,8 @@ def target_scope(
     domain = queries.rows(f"SELECT 1 AS found FROM main.captures WHERE domain = {quote_literal(slug)} LIMIT 1")
     if not target_rows and not domain:
         raise UserInputError(
-            f"nothing was located for {target_text or slug!r}. Run it first, for instance with: "
-            f"cc-pipeline run {to_run(slug, target_text)} --crawl newest"
+            f"cc.duckdb has no rows of {target_text or slug!r}: it was never run, nothing was found, or it is not "
+            f"published yet. To run it: cc-pipeline run {to_run(slug, target_text)} --crawl newest"
         )
     # A domain that is no target has only captures of other targets.
     scope, domains = _target_scope(connection, slug) if target_rows else (_domain_scope(slug), [slug])
@@ -182,7 +182,7 @@ def target_scope(
 def check_located(
     connection: duckdb.DuckDBPyConnection, slug: str, scope: sql.Scope, crawls: Sequence[str], target_text: str = ""
 ) -> None:
-    """Raises ``UserInputError`` for a crawl in which a target was not located."""
+    """Raises ``UserInputError`` for a crawl in which a target was not looked up."""
     query = (
         f"SELECT crawl FROM main.lookups WHERE target = {quote_literal(slug)} UNION "
         f"SELECT crawl FROM {scope('captures')} ORDER BY crawl"
@@ -191,8 +191,8 @@ def check_located(
     for crawl in crawls:
         if crawl not in located_crawls:
             raise UserInputError(
-                f"{target_text or slug} was not located in {crawl!r}, only in: {', '.join(located_crawls)}. Run the "
-                "target for the other crawl first: cc-pipeline run "
+                f"{target_text or slug} was not looked up in {crawl!r}. Crawls in which it was looked up: "
+                f"{', '.join(located_crawls) or 'none'}. Run it for {crawl!r} first: cc-pipeline run "
                 f"{to_run(slug, target_text)} --crawl {shlex.quote(crawl)}"
             )
 

@@ -15,7 +15,8 @@ FORMAT = 1
 TREE = "url-index.pbtree"
 FILES = "url-index.files.gz"
 METADATA_FILE = "url-index.json"
-#: Begin of the names of folders in which a build sorts, beside the folders of the indexes.
+#: Begin of the names of folders in which a build sorts, beside the folders of the indexes. The mark of the process
+#: (``processes.py``) and a random suffix follow.
 SORT_PREFIX = "sort-"
 
 
@@ -90,7 +91,7 @@ def open_url_index(root: Path, crawl: str) -> BTreeLocator | None:
         )
     names: ArchiveNames = ArcNames(crawl)
     if metadata.pointers == "listed":
-        files = unpack_names((folder / FILES).read_bytes(), FILES)
+        files = unpack_names((folder / FILES).read_bytes(), str(folder / FILES))
         if len(files) != metadata.files:
             raise DataFault(
                 DataKind.MISMATCH,
@@ -98,5 +99,5 @@ def open_url_index(root: Path, crawl: str) -> BTreeLocator | None:
                 None,
                 f"lists {len(files)} files, but {metadata.files} were written; build it again",
             )
-        names = ListedNames(files, FILES)
+        names = ListedNames(files, str(folder / FILES))
     return BTreeLocator(LocalRanges(folder), TREE, crawl, names=names, subsets=metadata.subsets)

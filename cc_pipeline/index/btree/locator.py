@@ -44,7 +44,7 @@ class ArcNames:
 
     archive_format = "arc"
 
-    def __init__(self, crawl: str = "CC-MAIN-2012") -> None:
+    def __init__(self, crawl: str) -> None:
         self.crawl = crawl
 
     def key_of(self, pointer: Pointer) -> str:
@@ -68,7 +68,8 @@ class ListedNames:
                 DataKind.MISMATCH,
                 self.source,
                 None,
-                f"a pointer names file {pointer.partition}, but only {len(self.files)} are listed",
+                f"a pointer names archive file {pointer.partition}, but only {len(self.files)} are listed; build the "
+                "index again",
             )
         return self.files[pointer.partition]
 
@@ -84,12 +85,24 @@ def unpack_names(data: bytes, source: str) -> tuple[str, ...]:
         inflater = zlib.decompressobj(wbits=31)
         text = inflater.decompress(data, _MAX_LIST_BYTES)
         if not inflater.eof:
-            raise DataFault(DataKind.MALFORMED, source, None, "the list of files is cut off or too long")
+            raise DataFault(
+                DataKind.MALFORMED,
+                source,
+                None,
+                "the list of archive files is cut off or too long; build the index again",
+            )
         lines = text.decode().split("\n")
     except (zlib.error, UnicodeDecodeError) as error:
-        raise DataFault(DataKind.MALFORMED, source, None, f"the list of files cannot be read ({error})") from error
+        raise DataFault(
+            DataKind.MALFORMED,
+            source,
+            None,
+            f"the list of archive files cannot be read ({error}); build the index again",
+        ) from error
     if lines.pop():
-        raise DataFault(DataKind.TRUNCATED, source, None, "the list of files ends inside a line")
+        raise DataFault(
+            DataKind.TRUNCATED, source, None, "the list of archive files ends inside a line; build the index again"
+        )
     return tuple(lines)
 
 
@@ -126,11 +139,10 @@ class BTreeLocator:
         names: ArchiveNames | None = None,
         subsets: Sequence[str] = ("warc",),
         trusted: bool = True,
-        cache_blocks: int = 1024,
     ) -> None:
         self.crawl = crawl
         self.subsets = tuple(subsets)
-        self.tree = BTree(reader, key, trusted=trusted, cache_blocks=cache_blocks)
+        self.tree = BTree(reader, key, trusted=trusted)
         self.names = names or ArcNames(crawl)
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupEstimate:

@@ -25,6 +25,8 @@ from cc_pipeline.transport.ranges import RangeBytes
 FIRST_BLOCKS = 4
 #: Most data blocks one read takes while scanning onward.
 MAX_AHEAD_BLOCKS = 16
+#: Data blocks in memory.
+_MAX_CACHED_BLOCKS = 1024
 
 
 class RangeReader(Protocol):
@@ -59,18 +61,14 @@ class BlockSource:
     """Decoded blocks of one B-tree file, fetched as seldom as possible; safe to share between threads.
 
     ``reads`` and ``bytes_read`` count the reads of the reader and their bytes. Index blocks stay in memory. Beyond
-    ``cache_blocks`` data blocks, the one that was used longest ago is dropped.
+    ``_MAX_CACHED_BLOCKS`` data blocks, the one that was used longest ago is dropped.
     """
 
-    def __init__(
-        self, reader: RangeReader, key: str, *, value_size: int = POINTER.size, cache_blocks: int = 256
-    ) -> None:
+    def __init__(self, reader: RangeReader, key: str) -> None:
         self.key = key
         self.reads = 0
         self.bytes_read = 0
         self._reader = reader
-        self._value_size = value_size
-        self._cache_blocks = max(cache_blocks, MAX_AHEAD_BLOCKS)
         self._lock = threading.RLock()
         self._index: dict[int, IndexBlock | bytes] = {}
         self._data: OrderedDict[int, DataBlock | bytes] = OrderedDict()
@@ -117,7 +115,7 @@ class BlockSource:
                     self._keep(number + place, raw[place])
                 block = raw[0]
             if not isinstance(block, DataBlock):
-                block = parse_data_block(block, number, layout, self.key, self._value_size)
+                block = parse_data_block(block, number, layout, self.key, POINTER.size)
             self._keep(number, block)
             return block
 
@@ -130,7 +128,7 @@ class BlockSource:
         with self._lock:
             self._data[number] = block
             self._data.move_to_end(number)
-            while len(self._data) > self._cache_blocks:
+            while len(self._data) > _MAX_CACHED_BLOCKS:
                 self._block_locks.pop(self._data.popitem(last=False)[0], None)
 
     def _open(self) -> Layout:
@@ -146,7 +144,7 @@ class BlockSource:
             block = data[start : start + layout.block_size]
             if number < layout.index_blocks:
                 self._index[number] = block
-            elif len(self._data) < self._cache_blocks:
+            elif len(self._data) < _MAX_CACHED_BLOCKS:
                 self._keep(number, block)
         return layout
 

@@ -1,4 +1,4 @@
-"""Looks keys up in a prefixed B-tree: points, prefixes, ranges, and scans.
+"""Looks ranges of keys up in a prefixed B-tree.
 
 In the published 2012 file some index pointers lead to a block after the right one. So the reader compares the block it
 reached with the separators that led there. If they disagree, it searches the first keys of the data blocks for the
@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
+from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.errors import DataFault, DataKind
-from cc_pipeline.index.btree.format import POINTER, IndexBlock, Layout
+from cc_pipeline.index.btree.format import IndexBlock, Layout
 from cc_pipeline.index.btree.source import MAX_AHEAD_BLOCKS, BlockSource, RangeReader
 
 
@@ -58,10 +58,8 @@ class BTree:
         key: str,
         *,
         trusted: bool = True,
-        value_size: int = POINTER.size,
-        cache_blocks: int = 256,
     ) -> None:
-        self.source = BlockSource(reader, key, value_size=value_size, cache_blocks=cache_blocks)
+        self.source = BlockSource(reader, key)
         self.trusted = trusted
         self.drifts: list[Drift] = []
 
@@ -69,14 +67,6 @@ class BTree:
     def layout(self) -> Layout:
         """Block size and counts, from the header and the file's size."""
         return self.source.layout()
-
-    def get(self, key: bytes) -> list[bytes]:
-        """Returns the values of exactly ``key``, in file order; empty if there is none."""
-        return [item.value for item in self.scan(KeyRange(key, key + b"\0"))]
-
-    def prefix(self, prefix: bytes) -> Iterator[Item]:
-        """Yields all items whose key starts with ``prefix``, in order."""
-        return self.scan(prefix_range(prefix))
 
     def scan(self, keys: KeyRange) -> Iterator[Item]:
         """Yields all items with a key in ``keys``, in order. ``KeyRange(key, None)`` reads to the index's end.

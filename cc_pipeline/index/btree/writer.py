@@ -24,12 +24,9 @@ SPILL_MEMORY = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class BTreeSummary:
-    """The counts of a written file, and its size in bytes."""
+    """The number of items of a written file, and its size in bytes."""
 
     items: int
-    data_blocks: int
-    index_blocks: int
-    levels: int
     size: int
 
 
@@ -99,7 +96,7 @@ class _Tree:
         self.data.file.seek(0)
         shutil.copyfileobj(self.data.file, out, 1 << 20)
         size = HEADER.size + self.block_size * (index_blocks + self.data.count)
-        return BTreeSummary(items, self.data.count, index_blocks, len(self.levels), size)
+        return BTreeSummary(items, size)
 
     def close(self) -> None:
         self.data.close()

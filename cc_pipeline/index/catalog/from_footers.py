@@ -264,7 +264,13 @@ def _decode_stored(crawl: str, paths: Sequence[str], footers: CrawlFooters) -> I
                 builder.add_failure(entry)
                 continue
             try:
-                builder.add(decode_footer(footers.footer(path), entry.file_size or 0, path), entry)
+                footer = footers.footer(path)
+            except DataFault as fault:
+                # the file of the store is damaged, not the index file of the source
+                builder.add_failure(replace(entry, reason=str(fault)))
+                continue
+            try:
+                builder.add(decode_footer(footer, entry.file_size or 0, path), entry)
             except DataFault as fault:
                 builder.add_failure(replace(entry, reason=fault.reason, fault_offset=fault.offset))
         yield builder.tables()

@@ -46,7 +46,7 @@ SMALLEST_FILE: Final = 12
 MAX_FOOTER_BYTES: Final = 16 * 2**20
 
 DEFAULT_STAT_COLUMNS: Final = ("url_surtkey", "fetch_time", "url_host_registered_domain")
-#: The columns that a look-up reads first: the key to find rows, then the pointer into the archive.
+#: The columns that a lookup reads first: the key to find rows, then the pointer into the archive.
 DEFAULT_LOOKUP_COLUMNS: Final = tuple(
     """
 url_surtkey url url_host_name fetch_time fetch_status warc_filename warc_record_offset warc_record_length
@@ -94,8 +94,7 @@ class ColumnChunk:
     """One column of one row group. Offsets are from the start of the file, ``None`` where there is none.
 
     ``offset`` and ``size`` are the range to read (dictionary page included); ``values``, ``uncompressed`` and
-    ``size`` are the writer's claims. Index and filter positions are ``(offset, length)``; a filter's length is
-    -1 where the writer did not say it.
+    ``size`` are the writer's claims. Index positions are ``(offset, length)``.
     """
 
     column: str
@@ -108,10 +107,8 @@ class ColumnChunk:
     size: int
     uncompressed: int
     data_page_offset: int
-    dictionary_page_offset: int | None
     offset_index: tuple[int, int] | None
     column_index: tuple[int, int] | None
-    bloom_filter: tuple[int, int] | None
     null_count: int | None
     is_in_other_file: bool
     is_encrypted: bool
@@ -372,10 +369,8 @@ def _chunk(name: str, schema: FooterSchema, raw: array[int]) -> ColumnChunk:
         size,
         uncompressed,
         data,
-        dictionary if dictionary > 0 else None,
         _pair(positions[0], positions[1]),
         _pair(positions[2], positions[3]),
-        _pair(positions[4], positions[5]),
         _none_if_negative(nulls),
         bool(flags & OTHER_FILE),
         bool(flags & ENCRYPTED),

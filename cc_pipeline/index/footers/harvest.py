@@ -270,7 +270,8 @@ def harvest_crawl(
     on_footer: Callable[[FooterRows, FooterEntry], None] | None = None,
     report_corrupt: Callable[[str], bool] = lambda path: False,
 ) -> HarvestReport:
-    """Harvests those of ``index_files`` (the paths of the crawl's path list) that are not stored yet.
+    """Harvests those of ``index_files`` (the paths of the crawl's path list) that are not stored yet, or whose stored
+    bytes are damaged.
 
     ``on_footer`` gets every newly stored footer decoded, with its entry in the store. ``report_corrupt`` gets the path
     of a file whose end is no footer, and returns whether ``transport`` will try another place. Raises
@@ -282,10 +283,12 @@ def harvest_crawl(
     with store.write(crawl) as writer:
         guess = FooterGuess(entry.footer_bytes + TRAILER_BYTES for entry in writer.entries.values() if not entry.failed)
         run = _Run(transport, writer, policy, guess, on_footer, columns, lookup_columns, report_corrupt)
-        changed = _changed(run, store, [path for path in paths if path in writer]) if policy.refresh else set()
+        outdated = {path for path in paths if path in writer and writer.is_damaged(path)}
+        if policy.refresh:
+            outdated |= _changed(run, store, [path for path in paths if path in writer and path not in outdated])
         for path in paths:
             entry = writer.entries.get(path)
-            if entry is None or path in changed or (entry.failed and policy.retry_failed):
+            if entry is None or path in outdated or (entry.failed and policy.retry_failed):
                 run.waiting.append(_Job(path))
         # files that failed before and fail again, while others were read, do not mean that the source fails
         entries = writer.entries

@@ -114,27 +114,36 @@ class CrawlFooters:
     def footer(self, path: str) -> bytes:
         """Returns metadata and trailer of a harvested file. Raises ``KeyError`` for others, ``DataFault`` for damaged
         bytes."""
-        entry, place = self.entries[path], self._places[path]
+        entry = self.entries[path]
         if entry.failed:
             raise KeyError(path)
-        name = _segment_name(place.segment)
-        with (self.folder / name).open("rb") as handle:
+        footer: bytes = _CODEC.decompress(self._read_stored(path), entry.footer_bytes + TRAILER_BYTES, asbytes=True)
+        return footer
+
+    def is_damaged(self, path: str) -> bool:
+        """Whether the stored bytes of a harvested file are not the written ones. Raises ``KeyError`` for other
+        files."""
+        try:
+            self._read_stored(path)
+        except DataFault:
+            return True
+        return False
+
+    def _read_stored(self, path: str) -> bytes:
+        """Returns the compressed footer of a file. Raises ``DataFault`` for damaged bytes."""
+        place = self._places[path]
+        segment = self.folder / _segment_name(place.segment)
+        with segment.open("rb") as handle:
             handle.seek(place.offset)
             raw = handle.read(_HEAD.size + place.note + place.stored)
         if len(raw) != _HEAD.size + place.note + place.stored:
-            raise DataFault(DataKind.TRUNCATED, str(self.folder / name), place.offset, "a stored footer is cut short")
+            reason = f"the stored copy of the footer of {path} is cut off; the next harvest fetches it again"
+            raise DataFault(DataKind.TRUNCATED, str(segment), place.offset, reason)
         checksum = _HEAD.unpack_from(raw)[4]
         if zlib.crc32(raw[_HEAD.size :]) != checksum:
-            raise DataFault(
-                DataKind.MISMATCH,
-                str(self.folder / name),
-                place.offset,
-                "a stored footer has changed since it was written",
-            )
-        footer: bytes = _CODEC.decompress(
-            raw[_HEAD.size + place.note :], entry.footer_bytes + TRAILER_BYTES, asbytes=True
-        )
-        return footer
+            reason = f"the stored copy of the footer of {path} is damaged; the next harvest fetches it again"
+            raise DataFault(DataKind.MISMATCH, str(segment), place.offset, reason)
+        return raw[_HEAD.size + place.note :]
 
     def _scan(self, number: int, segment: Path) -> int:
         """Reads the heads of a segment and returns the end of its last complete entry."""

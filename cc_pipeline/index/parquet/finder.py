@@ -1,14 +1,14 @@
-"""Finds the row groups that a look-up has to read, in the catalog or in footers that it reads itself."""
+"""Finds the row groups that a lookup has to read in the catalog, and columns outside it in footers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
+from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.catalog.schemas import DECODED
 from cc_pipeline.index.footers.decode import TRAILER_BYTES, RowGroup, decode_footer, place
@@ -60,42 +60,18 @@ class RowGroupFinder(Protocol):
 
 
 class Footers:
-    """A finder for a few files without a catalog: it reads the footers from the files themselves, each once.
+    """Finds places of columns in the footers of the files themselves, each read once.
 
     ``stored`` returns the end of a file with the given ETag if it is stored already: footer and trailer.
     """
 
     def __init__(
-        self,
-        reader: SuffixReader,
-        paths: Iterable[str] = (),
-        stored: Callable[[str, str | None], bytes | None] | None = None,
+        self, reader: SuffixReader, stored: Callable[[str, str | None], bytes | None] = lambda path, etag: None
     ) -> None:
-        self.paths = tuple(paths)
         self.cost = Cost()
         self._reader = reader
         self._stored = stored
         self._files: dict[str, tuple[IndexFile, tuple[RowGroup, ...]]] = {}
-
-    def find(
-        self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange], columns: Sequence[str] | None
-    ) -> list[RowGroupLocation]:
-        row_groups = []
-        requested_ranges = range_set(ranges)
-        for path in self.paths:
-            path_parts = place(path)
-            if path_parts[0] == crawl and path_parts[1] in subsets:
-                for group in self.file(path)[1]:
-                    bounds = group.statistics[KEY]
-                    low, high = _as_bytes(bounds.minimum), _as_bytes(bounds.maximum)
-                    # an empty row group often has no place in the file
-                    if group.rows and requested_ranges.meets(low, high):
-                        row_groups.append(self.row_group(path, group.row_group, columns))
-        return row_groups
-
-    def gaps(self, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
-        """Returns no gaps: a file that cannot be read raises an error."""
-        return ()
 
     def file(self, path: str, catalog_file: IndexFile | None = None) -> tuple[IndexFile, tuple[RowGroup, ...]]:
         """Returns the file's place and its row groups with every flat column.
@@ -104,9 +80,7 @@ class Footers:
         ``catalog_file``.
         """
         if path not in self._files:
-            tail = (
-                self._stored(path, catalog_file.etag) if self._stored is not None and catalog_file is not None else None
-            )
+            tail = None if catalog_file is None else self._stored(path, catalog_file.etag)
             if tail is not None and catalog_file is not None:
                 self._files[path] = decoded_file(path, tail, catalog_file.size, catalog_file.etag)
             else:
@@ -139,10 +113,6 @@ class Footers:
         return answer
 
 
-def _as_bytes(bound: object) -> bytes | None:
-    return bound if isinstance(bound, bytes) else None
-
-
 def decoded_file(path: str, tail: bytes, size: int, etag: str | None) -> tuple[IndexFile, tuple[RowGroup, ...]]:
     """Returns a file's place and row groups with every flat column, from its footer. Raises ``DataFault``."""
     first = decode_footer(tail, size, path)
@@ -166,7 +136,7 @@ class CatalogFinder:
     def __init__(self, catalog: Catalog, reader: SuffixReader, footers: FooterStore | None = None) -> None:
         self._catalog = catalog
         self._crawl_footers = lru_cache(maxsize=8)(lambda crawl: None if footers is None else footers.read(crawl))
-        self._footers = Footers(reader, stored=self._stored)
+        self._footers = Footers(reader, self._stored)
         self._files = lru_cache(maxsize=64)(self._read_files)
 
     @property

@@ -22,6 +22,7 @@ from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, common_ranges
 from cc_pipeline.commoncrawl.paths import todays_keys
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
+from cc_pipeline.grouping import group_within
 from cc_pipeline.index.gaps import subset_flags
 from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult, RangesOf, TargetRouter, surt_ranges
 from cc_pipeline.index.parquet.chunk_locations import KEY, RowGroupLocation, requested_columns, unread_notes
@@ -163,7 +164,7 @@ class ParquetLocator:
     """Looks targets up in the columnar index of one source.
 
     ``finder`` returns the row groups that may hold them, ``columns`` are the columns to read (``None``: all, the key
-    always), ``indexes`` caches page indexes from one look-up to the next. Row groups that several targets need are read
+    always), ``indexes`` caches page indexes from one lookup to the next. Row groups that several targets need are read
     once. Faults are raised: an answer is complete or an error.
     """
 
@@ -290,7 +291,7 @@ class ParquetLocator:
                         raise EnvironmentFault(
                             f"{rows:,} rows of row group {number} of {path} are in one mirror's file and not in "
                             "another's",
-                            "Run the look-up again: the mirror with the bad file is used last.",
+                            "Run the lookup again: the mirror with the bad file is used last.",
                         )
                 return
             except DataFault as fault:
@@ -308,15 +309,9 @@ class ParquetLocator:
 
     def _batches(self, places: Sequence[RowGroupLocation]) -> Iterator[list[RowGroupLocation]]:
         """Groups row groups into rounds whose chunks fit the memory bound; a larger one has its own round."""
-        batch: list[RowGroupLocation] = []
-        batch_bytes = rows = 0
-        for place in places:
+
+        def sizes_of(place: RowGroupLocation) -> tuple[int, int]:
             names = requested_columns(self.columns, place.file)
-            size = sum(place.columns[name].size for name in names if name in place.columns)
-            if batch and (batch_bytes + size > _ROUND_BYTES or rows + place.rows > _ROUND_ROWS):
-                yield batch
-                batch, batch_bytes, rows = [], 0, 0
-            batch.append(place)
-            batch_bytes, rows = batch_bytes + size, rows + place.rows
-        if batch:
-            yield batch
+            return sum(place.columns[name].size for name in names if name in place.columns), place.rows
+
+        return group_within(places, (_ROUND_BYTES, _ROUND_ROWS), sizes_of)

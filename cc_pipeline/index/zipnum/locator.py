@@ -8,7 +8,7 @@ import time
 import uuid
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice, zip_longest
@@ -22,6 +22,7 @@ from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, merge_ranges
 from cc_pipeline.commoncrawl.paths import cluster_key, todays_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
+from cc_pipeline.grouping import group_within
 from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.gaps import IndexGaps
@@ -29,6 +30,7 @@ from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult,
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.shards import is_arc
 from cc_pipeline.index.zipnum.cluster import Cluster, Member, line_key
+from cc_pipeline.progress import format_count
 
 _TEXTS = {
     "mime": "content_mime_type",
@@ -177,7 +179,7 @@ class _Unread:
             return ()
         unshown_count = self.line_count - len(self.lines)
         line_list = "; ".join([*self.lines, *([f"{unshown_count:,} more"] if unshown_count else [])])
-        return (f"{self.line_count:,} lines of the index do not name a record and are left out: {line_list}",)
+        return (f"{format_count(self.line_count, 'line')} of the index left out for naming no record: {line_list}",)
 
     def gaps(self, crawl: str, subsets: Sequence[str]) -> IndexGaps | None:
         unread = len(self.members)
@@ -221,7 +223,7 @@ class ZipNumLocator:
         self._reader = reader
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupEstimate:
-        """Estimates the cost of the members that a look-up would read. Reads only probes of ``cluster.idx``."""
+        """Estimates the cost of the members that a lookup would read. Reads only probes of ``cluster.idx``."""
         self._check(crawl)
         members = list(self.cluster.members(self._router(targets).ranges))
         size = sum(member.length for member in members)
@@ -236,7 +238,8 @@ class ZipNumLocator:
         cost = Cost()
         router = self._router(targets, sink)
         unread = _Unread()
-        for batch in _batches(self.cluster.members(router.ranges)):
+        members = self.cluster.members(router.ranges)
+        for batch in group_within(members, (_ROUND_BYTES,), lambda member: (member.length,)):
             lines = self._lines(batch, router.ranges, cost, unread)
             while line_batch := list(islice(lines, _ROWS)):
                 rows: list[Mapping[str, Any]] = []
@@ -389,16 +392,3 @@ def inflate_member(data: bytes, piece: Piece) -> bytes:
             DataKind.MISMATCH, piece.key, piece.offset, f"{piece.length} bytes are not exactly one gzip member"
         )
     return lines
-
-
-def _batches(members: Iterable[Member]) -> Iterator[list[Member]]:
-    batch: list[Member] = []
-    batch_bytes = 0
-    for member in members:
-        if batch and batch_bytes + member.length > _ROUND_BYTES:
-            yield batch
-            batch, batch_bytes = [], 0
-        batch.append(member)
-        batch_bytes += member.length
-    if batch:
-        yield batch

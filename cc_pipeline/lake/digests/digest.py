@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.grouping import group_within
+
 _DIGEST_HEX = 15  # 60 bits: fits the int64 of a Delta application transaction
 
 _Hashes: TypeAlias = npt.NDArray[np.uint64]
@@ -65,7 +67,8 @@ def compute_content_digests(
     Columns in ``excluded`` do not count, nor does ``column`` itself.
     """
     sums: dict[str, int] = {}
-    for batch in _merge_batches(batches):
+    groups = group_within(batches, (_ROWS_AT_ONCE, _BYTES_AT_ONCE), lambda batch: (batch.num_rows, batch.nbytes))
+    for batch in map(_join_batches, groups):
         rows = hash_rows(batch, (column, *excluded))
         slices = batch.column(column).dictionary_encode()
         slice_sums = np.zeros(len(slices.dictionary), np.uint64)
@@ -73,20 +76,6 @@ def compute_content_digests(
         for name, number in zip(slices.dictionary.to_pylist(), slice_sums.tolist(), strict=True):
             sums[name] = (sums.get(name, 0) + number) & _DIGEST_MASK
     return {name: digest_from_int(number) for name, number in sums.items()}
-
-
-def _merge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Small batches as larger ones."""
-    waiting: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        if waiting and (rows + batch.num_rows > _ROWS_AT_ONCE or size + batch.nbytes > _BYTES_AT_ONCE):
-            yield _join_batches(waiting)
-            waiting, rows, size = [], 0, 0
-        waiting.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-    if waiting:
-        yield _join_batches(waiting)
 
 
 def _join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

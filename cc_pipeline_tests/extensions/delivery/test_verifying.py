@@ -51,6 +51,9 @@ def test_a_manifest_of_others_that_cannot_be_read_stops_a_copy(shop: Shop, folde
     for damaged in (b"", b"[]", gzip.compress(b"{}"), json.dumps(document | {"version": 99}).encode(),
                     json.dumps(document | {"parts": [{"file": {}}]}).encode()):  # fmt: skip
         (home / name).write_bytes(damaged)
-        with pytest.raises(EnvironmentFault, match=name):
+        with pytest.raises(EnvironmentFault, match=name) as refused:
             folder.deliver(shop, records)
+        is_newer = b'"version": 99' in damaged
+        assert ("this version cannot read" in refused.value.problem) == is_newer
+        assert ("another delivery in this folder is damaged" in refused.value.problem) != is_newer
         assert any(name in reason for reason in folder.verify().all_problems)

@@ -111,15 +111,6 @@ def test_names_and_files(tmp_path: Path) -> None:
             read_definition(tmp_path / name)
 
 
-def test_some_columns_of_it() -> None:
-    known = parse_dataset(WHOLE, "tranco.yaml")
-    assert known.with_columns(["tranco_no", "other"]).columns == {"no": None}
-    assert known.with_columns(["tranco_no"]).fold == {}
-    every = parse_dataset(WHOLE.replace("  rank: int64\n  no:", "").replace("columns:\n", "columns: all\n"), "x.yaml")
-    assert every.columns is None
-    assert every.with_columns(["tranco_rank", "other"]).columns == {"rank": None}
-
-
 def test_versions_follow_what_decides_about_rows() -> None:
     known = parse_dataset(WHOLE, "tranco.yaml")
     assert parse_dataset(WHOLE.replace("Tranco's list", "Another title"), "other.yaml").version == known.version

@@ -90,6 +90,6 @@ def test_a_page_is_bounded_and_steers_no_terminal() -> None:
 
 
 def test_a_crawl_that_nobody_looked_in_is_an_error(asked_home: Settings) -> None:
-    said = rf"not located in 'CC-MAIN-2011-01', only in: .*{NEW}.*run {SITE} --crawl CC-MAIN-2011-01"
+    said = rf"not looked up in 'CC-MAIN-2011-01'\. .* looked up: .*{NEW}.*run {SITE} --crawl CC-MAIN-2011-01"
     with pytest.raises(UserInputError, match=said):
         list(describe_changes(asked_home, SITE, "CC-MAIN-2011-01", NEW))

@@ -22,8 +22,10 @@ from cc_pipeline.index.btree.format import UnfitItem, unpack_pointer
 from cc_pipeline.index.btree.locator import unpack_names
 from cc_pipeline.index.btree.source import LocalRanges
 from cc_pipeline.index.btree.tree import BTree
-from cc_pipeline.index.parquet.finder import Footers
+from cc_pipeline.processes import this_process
 from cc_pipeline.transport.client import Transport
+from cc_pipeline_tests.index.btree.verifying import items_below
+from cc_pipeline_tests.index.parquet.file_finder import FileFinder
 
 CRAWL = "CC-MAIN-2024-22"
 PATH = f"cc-index/table/cc-main/warc/crawl={CRAWL}/subset=warc/part-00000-x.c000.gz.parquet"
@@ -48,7 +50,7 @@ def _write(root: Path, urls: list[str | None], *, offset: int = 0) -> None:
 
 def _build(root: Path, home: Path, **options: int) -> UrlIndexReport:
     with Transport(str(root)) as transport:
-        finder = Footers(transport, [PATH])
+        finder = FileFinder(transport, [PATH])
         return build_from_columnar(CRAWL, ["warc"], transport, finder, home, **options)
 
 
@@ -64,7 +66,7 @@ def test_every_capture_is_in_the_index_with_its_file(tmp_path: Path, monkeypatch
     files = unpack_names((folder / FILES).read_bytes(), FILES)
     tree = BTree(LocalRanges(folder), TREE)
     found = set()
-    for item in tree.prefix(b""):
+    for item in items_below(tree, b""):
         pointer = unpack_pointer(item.value)
         assert (pointer.segment, pointer.date) == (1715971057216, 1715988682000)
         found.add((url_of_btree_key(item.key), files[pointer.partition], pointer.offset, pointer.size))
@@ -146,6 +148,20 @@ def test_nothing_stands_in_for_an_index_while_the_source_is_read(
         _build(tmp_path, home)
     assert len(seen) == 1 and seen[0].startswith(SORT_PREFIX)
     assert list(home.iterdir()) == []
+
+
+def test_a_build_deletes_the_folders_of_killed_builds(tmp_path: Path) -> None:
+    home, own_mark = tmp_path / "home", this_process()
+    number, _, machine = own_mark.split("-", 2)
+    killed_mark = f"{number}-1-{machine}"
+    for mark in (own_mark, killed_mark):
+        (home / f"{SORT_PREFIX}{mark}.abc").mkdir(parents=True)
+        (home / f".{CRAWL}.0123abcd.{mark}.part").mkdir()
+    (home / f"{SORT_PREFIX}unknown").mkdir()
+    _write(tmp_path, ["https://example.com/a"])
+    _build(tmp_path, home)
+    kept = {f"{SORT_PREFIX}{own_mark}.abc", f".{CRAWL}.0123abcd.{own_mark}.part", f"{SORT_PREFIX}unknown", CRAWL}
+    assert {path.name for path in home.iterdir()} == kept
 
 
 _MEMORY = """

@@ -10,6 +10,7 @@ from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.btree.format import HEADER
 from cc_pipeline.index.btree.tree import BTree
 from cc_pipeline_tests.index.btree.test_tree import Memory, _drifted, _file, _tree, _value
+from cc_pipeline_tests.index.btree.verifying import values_of
 
 SIZE = 256
 KEYS = st.sets(st.integers(0, 99_999), min_size=40, max_size=150)
@@ -33,7 +34,7 @@ def swapped(content: bytes, one: int, other: int) -> bytes:
 
 def answer(tree: BTree, key: bytes) -> list[bytes] | DataKind:
     try:
-        return tree.get(key)
+        return values_of(tree, key)
     except DataFault as fault:
         assert fault.source == "tree" and fault.offset is not None and isinstance(fault.kind, DataKind)
         return fault.kind
@@ -86,4 +87,4 @@ def test_a_prefix_no_block_starts_with_is_refused() -> None:
     assert True in found
     with pytest.raises(DataFault, match="no block starts with"):
         for key in keys_of(set(range(0, 3000, 23))):
-            _tree(wrong).get(key)
+            values_of(_tree(wrong), key)

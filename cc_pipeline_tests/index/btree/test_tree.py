@@ -21,7 +21,7 @@ from cc_pipeline.index.btree.source import LocalRanges
 from cc_pipeline.index.btree.tree import BTree
 from cc_pipeline.index.btree.writer import write_btree
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
-from cc_pipeline_tests.index.btree.verifying import verify_btree
+from cc_pipeline_tests.index.btree.verifying import items_below, values_of, verify_btree
 
 Items = list[tuple[bytes, bytes]]
 
@@ -56,7 +56,7 @@ def _tree(content: bytes, **options: bool) -> BTree:
 
 
 def _pairs(tree: BTree, prefix: bytes) -> Items:
-    return [(item.key, item.value) for item in tree.prefix(prefix)]
+    return [(item.key, item.value) for item in items_below(tree, prefix)]
 
 
 def _value(number: int) -> bytes:
@@ -103,12 +103,12 @@ def test_real_blocks_of_the_published_index() -> None:
     first_key = blocks[1][: blocks[1].index(0)]
     root = struct.pack("<I", 1) + first_key[:9] + b"\0" + struct.pack("<I", 2)
     tree = _tree(HEADER.pack(65536, 1) + root.ljust(65536, b"\0") + b"".join(blocks))
-    items = list(tree.prefix(b""))
+    items = list(items_below(tree, b""))
     assert [sum(item.block == block for item in items) for block in (1, 2)] == [846, 800]
     for item in items:
-        assert item.value in tree.get(item.key)
+        assert item.value in values_of(tree, item.key)
     rebuilt = _tree(_file([(item.key, item.value) for item in items], 65536))
-    assert [item[:2] for item in rebuilt.prefix(b"")] == [item[:2] for item in items]
+    assert [item[:2] for item in items_below(rebuilt, b"")] == [item[:2] for item in items]
 
 
 @needs_corpus
@@ -125,7 +125,7 @@ def test_twenty_thousand_real_rows_of_one_domain() -> None:
     tree = _tree(_file(items, 4096))
     assert _pairs(tree, b"edu.umd.") == items
     for key, _ in items[::97]:
-        assert tree.get(key) == [value for other, value in items if other == key]
+        assert values_of(tree, key) == [value for other, value in items if other == key]
 
 
 keys = st.lists(
@@ -146,7 +146,7 @@ def test_answers_like_a_sorted_list(
     tree = _tree(content, trusted=trusted)
     for key in wanted:
         assert _pairs(tree, key) == [item for item in items if item[0].startswith(key)]
-        assert tree.get(key) == [value for other, value in items if other == key]
+        assert values_of(tree, key) == [value for other, value in items if other == key]
         keys_from = KeyRange(key, None)
         assert [item[:2] for item in tree.scan(keys_from)] == items[bisect_left(items, (key, b"")) :]
 
@@ -154,16 +154,16 @@ def test_answers_like_a_sorted_list(
 def test_reports_where_the_index_led_astray() -> None:
     items = [(b"key-%05d" % number, _value(number)) for number in range(3000)]
     tree = _tree(_drifted(_file(items, 256), 14))
-    assert tree.get(b"key-01500") == [_value(1500)]
+    assert values_of(tree, b"key-01500") == [_value(1500)]
     assert [(drift.key, drift.pointed - drift.actual) for drift in tree.drifts] == [(b"key-01500", 14)]
 
 
 def test_a_run_of_equal_keys_over_many_blocks_is_found_whole() -> None:
     items = [(b"a", _value(0)), *((b"m", _value(number)) for number in range(100)), (b"z", _value(1))]
     tree = _tree(_file(items, 128))
-    assert tree.get(b"m") == [_value(number) for number in range(100)]
-    assert tree.get(b"a") == [_value(0)]
-    assert tree.get(b"z") == [_value(1)]
+    assert values_of(tree, b"m") == [_value(number) for number in range(100)]
+    assert values_of(tree, b"a") == [_value(0)]
+    assert values_of(tree, b"z") == [_value(1)]
 
 
 def _three_levels() -> tuple[Items, bytes]:
@@ -179,18 +179,18 @@ def test_cold_and_warm_reads_of_a_tree_with_three_levels() -> None:
     _, index_blocks = HEADER.unpack_from(content)
     assert index_blocks >= 3
     memory = Memory(content)
-    BTree(memory, "tree").get(items[100][0])
+    values_of(BTree(memory, "tree"), items[100][0])
     shallow = len(memory.reads)
     assert shallow <= 3
     for number in range(0, len(items), 997):
         memory.reads.clear()
         cold = BTree(memory, "tree")
-        assert cold.get(items[number][0]) == [items[number][1]]
-        continued = cold.layout.blocks - 1 > next(cold.prefix(items[number][0])).block
+        assert values_of(cold, items[number][0]) == [items[number][1]]
+        continued = cold.layout.blocks - 1 > next(items_below(cold, items[number][0])).block
         assert len(memory.reads) <= 3 + continued
         assert cold.source.reads == len(memory.reads)
         memory.reads.clear()
-        assert cold.get(items[number][0]) == [items[number][1]]
+        assert values_of(cold, items[number][0]) == [items[number][1]]
         assert memory.reads == []
 
 
@@ -199,7 +199,7 @@ def test_the_empty_tree_of_the_first_writer_is_read(trusted: bool) -> None:
     """It wrote a data block with the first item: of none it made a root that points behind the file's end."""
     content = struct.pack("<III", 64, 1, 1).ljust(HEADER.size + 64, b"\0")
     tree = _tree(content, trusted=trusted)
-    assert (_pairs(tree, b""), tree.get(b"com.example/:http")) == ([], [])
+    assert (_pairs(tree, b""), values_of(tree, b"com.example/:http")) == ([], [])
     assert tree.blocks_of(prefix_range(b"com.")) == 0
     health = verify_btree(Memory(content), "tree")
     assert (health.items, health.data_blocks, health.problems) == (0, 0, ())
@@ -208,26 +208,26 @@ def test_the_empty_tree_of_the_first_writer_is_read(trusted: bool) -> None:
 def test_a_root_that_leads_to_blocks_the_file_lacks_is_no_empty_tree() -> None:
     content = _file([(b"key-%05d" % number, _value(number)) for number in range(10)], 256)
     with pytest.raises(DataFault, match="the file has none"):
-        list(_tree(content[: HEADER.size + 256]).prefix(b"key"))
+        list(items_below(_tree(content[: HEADER.size + 256]), b"key"))
 
 
 @pytest.mark.parametrize("cut", [1, 100, 255, 256])
 def test_a_cut_file_is_an_error(cut: int) -> None:
     content = _file([(b"key-%05d" % number, _value(number)) for number in range(300)], 256)
     with pytest.raises(DataFault, match=r"not a multiple of|points to block"):
-        list(_tree(content[:-cut]).prefix(b"key"))
+        list(items_below(_tree(content[:-cut]), b"key"))
 
 
 def test_bytes_that_do_not_come_are_an_error() -> None:
     content = _file([(b"key-%05d" % number, _value(number)) for number in range(30000)], 65536)
     memory = Memory(content[:-10], len(content))
     with pytest.raises(DataFault, match=r"the answer has .* bytes instead of"):
-        list(BTree(memory, "tree").prefix(b"key"))
+        list(items_below(BTree(memory, "tree"), b"key"))
 
 
 def test_an_unknown_size_is_an_error() -> None:
     with pytest.raises(EnvironmentFault, match="size of tree"):
-        BTree(Memory(_file([], 64), None), "tree").get(b"a")
+        values_of(BTree(Memory(_file([], 64), None), "tree"), b"a")
 
 
 @pytest.mark.parametrize(
@@ -250,12 +250,12 @@ def test_damage_is_an_error_and_never_a_shorter_answer(position: int, patch: byt
     position %= len(content)
     content[position : position + len(patch)] = patch
     with pytest.raises(DataFault, match=reason):
-        list(_tree(bytes(content)).prefix(b"key"))
+        list(items_below(_tree(bytes(content)), b"key"))
 
 
 def test_a_file_that_is_not_there_is_an_environment_fault(tmp_path: object) -> None:
     with pytest.raises(EnvironmentFault, match="cannot read"):
-        BTree(LocalRanges(CORPUS), "no-such-file").get(b"a")
+        values_of(BTree(LocalRanges(CORPUS), "no-such-file"), b"a")
 
 
 def test_prefix_of_the_last_possible_byte() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.btree.source import MAX_AHEAD_BLOCKS, BlockSource, RangeReader
+from cc_pipeline.index.btree.tree import BTree, Item
 
 _SHOWN = 20
 
@@ -35,7 +37,7 @@ def verify_btree(reader: RangeReader, key: str) -> BTreeHealth:
     by one, and separators that are not what the first key of their block begins with (as in the published 2012 index,
     whose pointers lead astray). Raises ``DataFault`` only where the file is no B-tree at all.
     """
-    source = BlockSource(reader, key, cache_blocks=2 * MAX_AHEAD_BLOCKS)
+    source = BlockSource(reader, key)
     layout = source.layout()
     problems: list[str] = []
     found: list[str] = []
@@ -90,3 +92,13 @@ def _levels(source: BlockSource) -> int:
     except DataFault:
         pass
     return levels
+
+
+def values_of(tree: BTree, key: bytes) -> list[bytes]:
+    """The values of exactly ``key``, in file order."""
+    return [item.value for item in tree.scan(KeyRange(key, key + b"\0"))]
+
+
+def items_below(tree: BTree, prefix: bytes) -> Iterator[Item]:
+    """All items whose key starts with ``prefix``, in order."""
+    return tree.scan(prefix_range(prefix))

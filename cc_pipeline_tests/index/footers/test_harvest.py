@@ -30,7 +30,7 @@ QUICK = RetryPolicy(base=0.01, longest=0.05)
 
 
 def transport(url: str, **options: object) -> Transport:
-    timeouts = Timeouts(connect=5.0, silence=0.7, total=5.0)
+    timeouts = Timeouts(connect=20.0, silence=4.0, total=20.0)
     return Transport(url, PlaceOptions(**{"retry": QUICK, "concurrency": 64, "timeouts": timeouts, **options}))
 
 
@@ -93,7 +93,7 @@ def test_killed_half_way_and_resumed_nothing_stored_is_fetched_again(tmp_path: P
     keys = bucket_of(tmp_path / "bucket", 900)
     store = FooterStore(tmp_path / "footers")
     log = tmp_path / "hits"
-    with FaultServerProcess(tmp_path / "bucket", latency=0.02, log=log) as server:
+    with FaultServerProcess(tmp_path / "bucket", latency=0.05, log=log) as server:
         arguments = [sys.executable, "-c", HARVESTER, server.url, str(tmp_path / "footers"), CRAWL]
         child = subprocess.Popen(arguments, stdin=subprocess.PIPE, text=True)
         assert child.stdin is not None
@@ -130,6 +130,29 @@ def test_a_torn_entry_costs_that_entry_only(tmp_path: Path):
         report = harvest_crawl(CRAWL, keys, reader, store)
         assert (report.reused, report.fetched) == (left, 6 - left)
         assert set(store.read(CRAWL).entries) == set(keys)
+
+
+@pytest.mark.parametrize("refresh", [False, True])
+def test_a_stored_footer_with_wrong_bytes_is_no_failure_of_the_source_and_is_fetched_again(
+    tmp_path: Path, refresh: bool
+):
+    keys = bucket_of(tmp_path / "bucket", 6)
+    store = FooterStore(tmp_path / "footers")
+    reader = MemoryReader({key: (tmp_path / "bucket" / key).read_bytes() for key in keys})
+    harvest_crawl(CRAWL, keys, reader, store)
+    whole = crawl_tables(CRAWL, keys, store)
+    segment = tmp_path / "footers" / CRAWL / "segment-00000.footers"
+    damaged = bytearray(segment.read_bytes())
+    damaged[-200] ^= 1
+    segment.write_bytes(damaged)
+    rows = crawl_tables(CRAWL, keys, store).index_files.to_pylist()
+    [failed] = [row for row in rows if row["outcome"] != "decoded"]
+    assert "segment-00000.footers" in failed["reason"]
+    assert failed["fault_offset"] is None, "no byte of the index file is wrong"
+    report = harvest_crawl(CRAWL, keys, reader, store, HarvestPolicy(refresh=refresh))
+    assert (report.reused, report.fetched, report.failed) == (5, 1, ())
+    columns = [name for name in whole.row_groups.column_names if name != "harvested_at"]
+    assert crawl_tables(CRAWL, keys, store).row_groups.select(columns) == whole.row_groups.select(columns)
 
 
 def test_every_request_failing_stops_with_one_error_and_resumes(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Pages, row groups and whole look-ups in Parquet files of many shapes, against a read of everything."""
+"""Pages, row groups and whole lookups in Parquet files of many shapes, against a read of everything."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from cc_pipeline.index.parquet import pages as page_index
 from cc_pipeline.index.parquet.chunk_locations import KEY, IndexFile, RowGroupLocation
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_pages
 from cc_pipeline.index.parquet.fetch import Cost, PageIndexes, Piece, coalesce
-from cc_pipeline.index.parquet.finder import Footers
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.parquet.pages import read_column_index, read_offset_index
 from cc_pipeline.index.parquet.read import RowGroupQuery, RowGroupRows, read_rows, rows_in_ranges
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.index.parquet.file_finder import FileFinder
 from cc_pipeline_tests.index.parquet.test_unread_columns import looked_up
 
 PATH = "cc-index/table/cc-main/warc/crawl=CC-MAIN-2024-22/subset=warc/part-00000-x.c000.gz.parquet"
@@ -64,7 +64,7 @@ def _write(root: Path, table: pa.Table, **options: Any) -> None:
 
 def _rows(root: Path, ranges: tuple[KeyRange, ...]) -> list[dict[str, Any]]:
     with Transport(str(root)) as transport:
-        places = Footers(transport, [PATH]).find("CC-MAIN-2024-22", ["warc"], ranges, COLUMNS)
+        places = FileFinder(transport, [PATH]).find("CC-MAIN-2024-22", ["warc"], ranges, COLUMNS)
         wanted = [RowGroupQuery(place, ranges, COLUMNS) for place in places]
         rows: list[dict[str, Any]] = []
         for found in read_rows(transport, wanted, PageIndexes(), Cost()):
@@ -176,7 +176,7 @@ def test_only_pages_that_can_match_are_read(tmp_path: Path) -> None:
     size = (tmp_path / PATH).stat().st_size
     target = parse_target("h200.com")
     with FaultServer(tmp_path) as server, Transport(server.url) as transport:
-        finder = Footers(transport, [PATH])
+        finder = FileFinder(transport, [PATH])
         finder.file(PATH)
         server.hits.clear()
         locator = ParquetLocator(transport, finder)
@@ -201,7 +201,7 @@ def test_without_a_page_index_the_key_goes_first_and_the_rest_follows_where_rows
     _write(tmp_path, pa.concat_tables(groups), row_group_size=9000, use_dictionary=False, compression="none")
     target = parse_target("m3" + "x" * 20 + ".com")
     with FaultServer(tmp_path) as server, Transport(server.url) as transport:
-        finder = Footers(transport, [PATH])
+        finder = FileFinder(transport, [PATH])
         metadata = pq.read_metadata(tmp_path / PATH)
         found = [group.number for group in finder.find("CC-MAIN-2024-22", ["warc"], target.ranges, None)]
         assert found == [0, 1, 2, 3, 4]
@@ -236,7 +236,7 @@ def test_a_dictionary_is_read_only_for_pages_that_use_it(tmp_path: Path) -> None
     assert len(dictionary) > 64 << 10
     for number, used in ((100, True), (5500, False)):
         with FaultServer(tmp_path) as server, Transport(server.url) as transport:
-            finder = Footers(transport, [PATH])
+            finder = FileFinder(transport, [PATH])
             finder.file(PATH)
             server.hits.clear()
             target = parse_target(f"h{number:04d}.com")
@@ -251,7 +251,7 @@ def test_a_dictionary_is_read_only_for_pages_that_use_it(tmp_path: Path) -> None
 def test_a_file_that_was_replaced_is_an_error(tmp_path: Path) -> None:
     _write(tmp_path, _table([f"h{n}" for n in range(50)], pages_each=20))
     with FaultServer(tmp_path) as server, Transport(server.url) as transport:
-        finder = Footers(transport, [PATH])
+        finder = FileFinder(transport, [PATH])
         finder.file(PATH)
         _write(tmp_path, _table([f"h{n}" for n in range(60)], pages_each=20))
         with pytest.raises(EnvironmentFault, match="harvest --crawl CC-MAIN-2024-22 --refresh"):
@@ -274,7 +274,9 @@ def test_damage_gives_a_typed_fault_and_no_other_exception(
     target = parse_target("h07.com")
     with Transport(str(root)) as transport:
         try:
-            result = ParquetLocator(transport, Footers(transport, [PATH])).locate("CC-MAIN-2024-22", ["warc"], [target])
+            result = ParquetLocator(transport, FileFinder(transport, [PATH])).locate(
+                "CC-MAIN-2024-22", ["warc"], [target]
+            )
         except CcPipelineError:
             return
     assert set(result.captures) == {target.slug}

@@ -15,10 +15,10 @@ import pytest
 from cc_pipeline.commoncrawl.filters import parse_condition
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES, LATER_COLUMNS
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
-from cc_pipeline.index.parquet.finder import Footers
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.commoncrawl.test_filters import READ_WHOLE, TABLE, condition, oracle
+from cc_pipeline_tests.index.parquet.file_finder import FileFinder
 from cc_pipeline_tests.index.parquet.test_read import PATH
 
 _COLUMNS = [*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS)]
@@ -48,7 +48,7 @@ def test_a_scan_gives_what_sql_finds(tmp_path: Path, options: dict[str, Any]) ->
     asked = [*_ASKED, *(said for said in (condition(draw, 3) for _ in range(6)) if "domain" not in said[0])]
     with Transport(str(tmp_path)) as transport, duckdb.connect() as session:
         oracle(session)
-        locator = ParquetLocator(transport, Footers(transport, [PATH]))
+        locator = ParquetLocator(transport, FileFinder(transport, [PATH]))
         places = locator.places("CC-MAIN-2024-22", ["warc"], [KeyRange(b"", None)])
         for ours, theirs in asked:
             sql = f"SELECT url, length FROM captures WHERE subset = 'warc' AND ({theirs})"

@@ -17,11 +17,11 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.footers.decode import decode_footer
 from cc_pipeline.index.parquet.chunk_locations import KEY, ColumnLayout, ColumnLocation
-from cc_pipeline.index.parquet.finder import Footers
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.parquet.pages import Pages, may_repeat, read_offset_index, single_values
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.index.parquet.file_finder import FileFinder
 
 PATH = "cc-index/table/cc-main/warc/crawl=CC-MAIN-2024-22/subset=warc/part-00000-x.c000.gz.parquet"
 TYPES = {"INT32": pa.int32(), "INT64": pa.int64(), "BOOLEAN": pa.bool_(), "BYTE_ARRAY": pa.binary()}
@@ -124,7 +124,7 @@ def test_a_column_of_one_value_costs_no_request(tmp_path: Path) -> None:
     group = pq.read_metadata(path).row_group(0)
     target = parse_target("h1200.com")
     with FaultServer(tmp_path) as server, Transport(server.url) as transport:
-        finder = Footers(transport, [PATH])
+        finder = FileFinder(transport, [PATH])
         finder.file(PATH)
         server.hits.clear()
         found = ParquetLocator(transport, finder).locate("CC-MAIN-2024-22", ["warc"], [target]).captures[target.slug]

@@ -1,4 +1,4 @@
-"""Columns that a look-up cannot give are named in its notes; the others are read as if they were not there."""
+"""Columns that a lookup cannot give are named in its notes; the others are read as if they were not there."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult
-from cc_pipeline.index.parquet.finder import CatalogFinder, Footers
+from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.index.catalog_files import write_catalog_rows
+from cc_pipeline_tests.index.parquet.file_finder import FileFinder
 
 CRAWL = "CC-MAIN-2024-22"
 ODD: dict[str, list[Any]] = {
@@ -40,7 +41,7 @@ def written(root: Path, **odd: list[Any]) -> str:
 def looked_up(root: Path, path: str, columns: tuple[str, ...] | None, *, catalog: bool) -> LookupResult:
     with Transport(str(root)) as transport:
         if not catalog:
-            locator = ParquetLocator(transport, Footers(transport, [path]), columns=columns)
+            locator = ParquetLocator(transport, FileFinder(transport, [path]), columns=columns)
             return locator.locate(CRAWL, ["warc"], [parse_target("example.com")])
         store = FooterStore(root / "footers")
         harvest_crawl(CRAWL, [path], transport, store)
