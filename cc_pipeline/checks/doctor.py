@@ -33,7 +33,7 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.published_file import enable_s3_reads, get_s3_location
 from cc_pipeline.lake.slice import group_targets_by_crawl, slices_of
 from cc_pipeline.maintenance.incomplete_slices import find_incomplete_slices, run_command
-from cc_pipeline.maintenance.purge_plan import UNKNOWN_TABLE, find_unknown_tables
+from cc_pipeline.maintenance.purge_plan import find_unknown_tables
 from cc_pipeline.maintenance.stored_files import VerificationReport, find_lost_records
 from cc_pipeline.settings import PREFIX, Settings, choices_of, environment_value
 from cc_pipeline.transport.circuit_breaker import CAUTION, FIREWALL_WINDOW
@@ -306,9 +306,9 @@ def _check_unknown_tables(lake: Lake) -> Iterator[Finding]:
     except CcPipelineError as error:
         yield Finding("bad", "tables", str(error))
         return
-    for name, reason in unknown_tables.items():
+    for name, (reason, advice) in unknown_tables.items():
         text = f"cc.duckdb does not show this table, and no target can be purged while it is here: {reason}"
-        yield Finding("bad", name, text, UNKNOWN_TABLE)
+        yield Finding("bad", name, text, advice)
 
 
 def _check_balance(workspace: Workspace) -> Iterator[Finding]:

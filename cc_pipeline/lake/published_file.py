@@ -183,6 +183,12 @@ def open_home_publication(settings: Settings) -> Iterator[duckdb.DuckDBPyConnect
     """
     path = settings.published_path
     if not path.exists():
+        if settings.publish == "none":
+            raise EnvironmentFault(
+                f"{path} does not exist, because this home publishes nothing (CC_PIPELINE_PUBLISH=none)",
+                "Use a home of this lake that publishes: --home FOLDER. Or set CC_PIPELINE_PUBLISH=views, then repeat "
+                "an earlier cc-pipeline run of this home.",
+            )
         raise EnvironmentFault(
             f"{path} does not exist yet",
             "A run writes this file: cc-pipeline run TARGET --crawl CRAWL. For another home: --home FOLDER.",
@@ -233,6 +239,11 @@ def translate_errors(path: Path) -> Iterator[None]:
     except duckdb.IOException as error:
         if disk_is_full(error):
             raise EnvironmentFault(f"the disk is full: {error}", "Free some space, then repeat the command.") from error
+        if "Could not set lock on file" in str(error):
+            raise EnvironmentFault(
+                f"{path} is open for writing in another program: {error}",
+                "Close that program, or let it open the file read-only, then repeat the command.",
+            ) from error
         raise EnvironmentFault(
             f"{path}, or a table file that it refers to, cannot be read: {error}",
             "Repeat an earlier cc-pipeline run: its publication restores missing files of the tables.",

@@ -36,7 +36,7 @@ from cc_pipeline.workspace.workspace import Workspace, export_prefix
 _FOLDER: Final = "purges/"
 _MAX_JSON_BYTES: Final = 256 << 20
 #: Advice for an unknown table that may have rows of targets.
-UNKNOWN_TABLE: Final = (
+_UNKNOWN_TABLE_ADVICE: Final = (
     "Install the extension that made it, or remove its name from CC_PIPELINE_WITHOUT (cc-pipeline extensions lists "
     "those that are left out or broken). If the table is not needed, delete its folder."
 )
@@ -100,7 +100,7 @@ def read_note(place: Transport, slug: str) -> PurgeNote | None:
             str(document.get("plan", "")),
         )
 
-    advice = "Another version wrote this file. Delete the file, then purge the target again."
+    advice = "It is damaged, or another version wrote it. Delete the file, then purge the target again."
     return read_json(place, _key(slug), parse_note, "cannot be read as the state of an unfinished purge", advice)
 
 
@@ -272,32 +272,33 @@ def purged_tables(lake: Lake) -> list[TableSpec]:
     return [spec for spec in reversed(lake.specs.values()) if spec.has_targets]
 
 
-def find_unknown_tables(lake: Lake) -> dict[str, str]:
-    """Returns the tables that may have rows of targets and that no purge knows, each with the reason: they are neither
-    declared nor noted, or cannot be read. Raises ``EnvironmentFault`` if the lake cannot be listed."""
-    reasons: dict[str, str] = {}
+def find_unknown_tables(lake: Lake) -> dict[str, tuple[str, str]]:
+    """Returns the tables that may have rows of targets and that no purge knows, each with the reason and the advice:
+    they are neither declared nor noted, or cannot be read. Raises ``EnvironmentFault`` if the lake cannot be listed."""
+    reasons: dict[str, tuple[str, str]] = {}
     for name in lake.other_tables():
         try:
             handle = lake.handle(TableSpec(name, pa.schema([])))
         except EnvironmentFault as fault:
-            reasons[name] = f"the table cannot be read ({fault.problem})"
+            reasons[name] = f"the table cannot be read ({fault.problem})", fault.advice
             continue
         if handle is None:
             # created by a process that was killed before it wrote rows
             if lake.has_files(name):
-                reasons[name] = "the table has files, but no log that names the files"
+                reasons[name] = "the table has files, but no log that names the files", _UNKNOWN_TABLE_ADVICE
         elif "target" in {field.name for field in handle.schema().fields}:
-            reasons[name] = "no extension in use declares the table, and the home has no record of who made it"
+            reason = "no extension in use declares the table, and the home has no record of who made it"
+            reasons[name] = reason, _UNKNOWN_TABLE_ADVICE
     return reasons
 
 
 def refuse_unknown_tables(lake: Lake) -> None:
     """Raises ``EnvironmentFault`` if a table may have rows of targets that a purge would not find."""
-    for name, reason in find_unknown_tables(lake).items():
+    for name, (reason, advice) in find_unknown_tables(lake).items():
         raise EnvironmentFault(
             f"no target can be purged: {lake.address(name)} may have rows of targets that a purge cannot find: "
             f"{reason}",
-            UNKNOWN_TABLE,
+            advice,
         )
 
 

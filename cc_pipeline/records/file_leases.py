@@ -115,8 +115,9 @@ class FileLease:
                 self._storage.transport.put(self.key, json.dumps(content).encode())
             except OSError as error:
                 raise PlaceFault(
-                    f"{self.key} cannot be written: {error.strerror or error}",
-                    "Check that the lake can be written to and has free space.",
+                    "the note that protects the files of this command from deletion cannot be written to "
+                    f"{self.key}: {error.strerror or error}",
+                    "Check that the lake can be written to and has free space, then run the command again.",
                 ) from error
             self._expires = expires
 
