@@ -1,4 +1,4 @@
-"""Harvest, catalog and look-ups: every footer of every crawl, which row groups may hold a domain, and its captures.
+"""Harvest, catalog and lookups: every footer of every crawl, which row groups may hold a domain, and its captures.
 
     python -m benchmarks.bench_index                      everything, some ten minutes
     python -m benchmarks.bench_index harvest --files 6000
@@ -39,7 +39,7 @@ from cc_pipeline_tests.peak import own_peak
 DISTANCES = sized(((0.0, 16),), ((0.030, 160), (0.200, 448)))
 FEW_FILES = 400
 SMALL, LARGE = sized((20, 60), (1_000, 25_000))
-PARTS = ("harvest", "catalog", "memory", "look-ups")
+PARTS = ("harvest", "catalog", "memory", "lookups")
 ROW_GROUPS = 16
 _FILES_A_TABLE = 500
 
@@ -190,8 +190,8 @@ def main() -> None:
             bench_catalog(report, folder, given.crawls)
         if "memory" in parts:
             bench_memory(report, folder)
-        if "look-ups" in parts:
-            bench_look_ups(report, folder / "look-ups")
+        if "lookups" in parts:
+            bench_look_ups(report, folder / "lookups")
     finally:
         if given.folder is None:
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Index files without a crawl behind them: one of real size, for look-ups, and many with real footers, for harvests.
+"""Index files without a crawl behind them: one of real size, for lookups, and many with real footers, for harvests.
 
 Rows are made by the million without a loop over them: all keys are under ``com,`` and sorted, as in one part of a real
 index; text is built column by column with numpy and Arrow.

@@ -1,4 +1,4 @@
-"""What a look-up reads and how long it takes, beside what others read; a part of ``bench_index``.
+"""What a lookup reads and how long it takes, beside what others read; a part of ``bench_index``.
 
 Files of real size are generated (2 GB, about two minutes). Every reader runs in a process of its own against one HTTP
 server that counts requests and bytes, over the same link: ``LATENCY`` before each answer and ``BANDWIDTH`` for all
@@ -49,6 +49,7 @@ from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServerProcess
+from cc_pipeline_tests.index.btree.verifying import items_below, values_of
 from cc_pipeline_tests.index.catalog_files import write_catalog_rows
 from cc_pipeline_tests.index.parquet.file_finder import FileFinder
 
@@ -251,18 +252,18 @@ def _point_look_ups(report: Report, work: Path) -> None:
     key = f"{BUCKET}/url-index/{CRAWL}/url-index.pbtree"
     with serving(work) as server, Transport(server.url) as transport:
         tree = BTree(transport, key)
-        wanted = [item.key for item, _ in zip(tree.prefix(b"com.example."), range(0, 200), strict=False)]
+        wanted = [item.key for item, _ in zip(items_below(tree, b"com.example."), range(0, 200), strict=False)]
         cold, warm, times = [], [], []
         for one in wanted[::20]:
             before, started = counted(server)[0], time.perf_counter()
             fresh = BTree(transport, key)
-            fresh.get(one)
+            values_of(fresh, one)
             times.append(time.perf_counter() - started)
             cold.append(counted(server)[0] - before)
             before = counted(server)[0]
-            fresh.get(b"com.yonder" + one[11:])
+            values_of(fresh, b"com.yonder" + one[11:])
             warm.append(counted(server)[0] - before)
-    report.figure("btree_cold_reads", max(cold), goal=3, higher_is_better=False, note="most of ten look-ups")
+    report.figure("btree_cold_reads", max(cold), goal=3, higher_is_better=False, note="most of ten lookups")
     report.figure("btree_warm_reads", max(warm), goal=1, higher_is_better=False, note="index blocks cached")
     report.figure("btree_cold_seconds", median(times), unit="s", note=_link())
 
@@ -273,7 +274,7 @@ def _link() -> str:
 
 
 def bench_look_ups(report: Report, work: Path) -> None:
-    """Look-ups in one file, in a crawl, without a page index, and in a B-tree. ``work`` keeps generated files."""
+    """Lookups in one file, in a crawl, without a page index, and in a B-tree. ``work`` keeps generated files."""
     work.mkdir(parents=True, exist_ok=True)
     generated(work, ROWS, PARTS)
     report.setting |= {"look_up_rows": ROWS, "look_up_files": PARTS, "link": _link()}

@@ -99,8 +99,8 @@ def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
         if note is None
         else f"{home / NOTE} is damaged, so the source of the tables in this home is not known",
         "Nothing was changed. Restore the file from a backup, or write the source of the tables into it: "
-        '{"source": "https://data.commoncrawl.org"}, or the folder or address that was used. '
-        "A wrong source would replace the rows.",
+        '{"source": "https://data.commoncrawl.org"}, or the folder or address that was used. Its mirrors, settings and '
+        "list of extension tables are lost then. With a wrong source, the next run would replace the rows.",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 #: ``(stage, done, total, detail)``; ``total`` is ``None`` while unknown.
@@ -36,9 +36,19 @@ def report_refusal(host: str, reason: str, seconds_left: float, until: str) -> N
         WAITING,
         round(seconds_left),
         None,
-        f"{host} refuses requests ({reason}): next try in {seconds_left:.0f} s, at {until}. "
-        f"Ctrl-C stops the run and keeps what was fetched{hint}",
+        f"{host} accepts no requests now ({reason}): next try in {seconds_left:.0f} s, at {until}. "
+        f"A run that is stopped keeps what it has fetched{hint}",
     )
+
+
+def report_busy_home() -> None:
+    """Reports that this job waits for another job of the home. ``end_wait`` follows when it is this job's turn."""
+    report(WAITING, 0, None, "another job of this home uses the request rate; this job starts when that job ends")
+
+
+def end_wait() -> None:
+    """Reports that a wait has ended."""
+    report(WAITING, 0)
 
 
 def set_fallback_sink(sink: ProgressSink) -> None:
@@ -53,6 +63,26 @@ def human_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def list_first(texts: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Joins the first ``most`` texts, and tells how many more there are: ``a, b and 3 more``."""
+    remainder = f" and {len(texts) - most:,} more" if len(texts) > most else ""
+    return separator.join(texts[:most]) + remainder
+
+
+def format_count(number: int, noun: str, verb: str = "") -> str:
+    """Formats a number with its noun, e.g. ``1 row``, ``2,000 rows``. ``verb`` is the plural of a verb that follows:
+    ``are`` gives ``1 row is`` and ``2 rows are``."""
+    if number == 1:
+        verb = _SINGULAR_VERBS.get(verb, f"{verb}s") if verb else ""
+    else:
+        noun += "es" if noun.endswith(("s", "ch")) else "s"
+    return f"{number:,} {noun} {verb}".rstrip()
+
+
+#: Verbs whose singular is not their plural with an s.
+_SINGULAR_VERBS = {"are": "is", "were": "was", "have": "has"}
 
 
 def someone_watches() -> bool:

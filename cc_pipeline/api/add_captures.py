@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.api.lookups import NoIndex, find_index_sources
 from cc_pipeline.api.reporter import get_reporter
-from cc_pipeline.api.row_preview import format_count
 from cc_pipeline.api.user_input import STANDARD_INPUT
 from cc_pipeline.commoncrawl.target_text import parse_named_captures
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.terminal import escape_controls
 from cc_pipeline.workspace.claim import claim_home
@@ -131,8 +131,9 @@ def add_captures(
         is_defined = bool(read_definitions(workspace.lake, [target.slug]))
         if is_defined and (counts.new or counts.unmatched or counts.changed) and not (extend or replace):
             raise UserInputError(
-                f"nothing was changed: {target.definition} exists with {counts.earlier:,} captures. {file} has "
-                f"{counts.new:,} new captures, lacks {counts.unmatched:,}, and has other values for "
+                f"nothing was changed: {target.definition} exists with {format_count(counts.earlier, 'capture')}. "
+                f"{file} has {format_count(counts.new, 'new capture')}, lacks {counts.unmatched:,}, and has other "
+                "values for "
                 f"{counts.changed:,}: add --add to store the new captures too, --replace to store exactly the file, or "
                 "--name NAME to store the file as another target"
             )
@@ -188,7 +189,8 @@ def _make_lookup(workspace: Workspace, *, harvest: bool) -> CaptureLookup:
         with get_reporter().bars():
             answer = look_up(crawl, settings.subsets, targets, sources, via=settings.index)
         get_reporter().notice(
-            f"{crawl}: {answer.requests:,} requests for {len(targets[0].members):,} URLs; {answer.notes[0]}"
+            f"{crawl}: {format_count(answer.requests, 'request')} for "
+            f"{format_count(len(targets[0].members), 'URL')}; {answer.notes[0]}"
         )
         return answer.captures.values()
 
@@ -196,7 +198,7 @@ def _make_lookup(workspace: Workspace, *, harvest: bool) -> CaptureLookup:
 
 
 def _confirm_cost(workspace: Workspace, by_url: UrlRequests, rows: OrderedRows, *, harvest: bool, yes: bool) -> None:
-    """Asks whether the look-ups may cost so much. Raises ``UserInputError`` above the limit if nobody agrees."""
+    """Asks whether the lookups may cost so much. Raises ``UserInputError`` above the limit if nobody agrees."""
     from cc_pipeline.index.lookup import price_lookup
     from cc_pipeline.named_captures.url_requests import group_by_lookup, target_of
 
@@ -209,7 +211,9 @@ def _confirm_cost(workspace: Workspace, by_url: UrlRequests, rows: OrderedRows, 
             continue
         price = price_lookup(crawl, settings.subsets, [target_of(group)], sources, via=settings.index)
         requests += price.requests
-    estimate = f"looking up {by_url.rows:,} URLs takes at most {requests:,} requests to the source"
+    estimate = (
+        f"looking up {format_count(by_url.rows, 'URL')} takes at most {format_count(requests, 'request')} to the source"
+    )
     get_reporter().notice(estimate)
     if requests > settings.max_requests and not yes and not get_reporter().agrees("Go on?"):
         raise UserInputError(

@@ -11,8 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_pipeline.api.lookups import LookupRequest, columns_to_read, look_up_captures, look_up_each_crawl, refuse_failed
-from cc_pipeline.api.row_preview import HTML_ROWS, format_count
+from cc_pipeline.api.row_preview import HTML_ROWS
 from cc_pipeline.api.rows import MemoryRows, Rows, first_rows
+from cc_pipeline.progress import format_count
 from cc_pipeline.terminal import escape_controls
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.home import format_setting, read_note
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import CHOICES, PREFIX, Settings, environment_value, load_settings
 
 
@@ -42,11 +43,11 @@ def change_choices(settings: Settings, choices: Mapping[str, str | bool], *, yes
         for name, value in changes.items()
     )
     if pages and not yes:
-        consequence = f"the next run of each target would parse its pages again ({pages:,} pages in all)"
+        consequence = f"the next run of each target would parse its pages again ({format_count(pages, 'page')} in all)"
         if "digest_policy" in changes:
             consequence = (
                 "the next run of each target would verify its records and parse its pages again "
-                f"({pages:,} pages in all)"
+                f"({format_count(pages, 'page')} in all)"
             )
         if not get_reporter().agrees(f"{differences}: {consequence}. Change it?"):
             names = " and ".join(f"{PREFIX}{name.upper()}" for name in changes)

@@ -21,6 +21,7 @@ from cc_pipeline.api.user_input import (
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.export.format import ExportFormat, RecordFormat, RowFormat, Written
 from cc_pipeline.export.formats import find_formats
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Export:
             if not other_files
             else f", with {other_files[0]}"
             if len(other_files) == 1
-            else f", {len(self.files):,} files"
+            else f", {format_count(len(self.files), 'file')}"
         )
         return "\n".join((f"{self.path}{extra_text}", *self.notes))
 
@@ -118,10 +119,10 @@ def export(
                 f"--format {format_name} exports {export_format.only_table}; it takes no --table and no --folder"
             )
         tables = () if query else (export_format.only_table,)
-    if (query or folder) and (targets or crawls):
-        raise UserInputError(
-            "targets and --crawl cannot be combined with --query or --folder; filter with WHERE in --query instead"
-        )
+    if query and (targets or crawls):
+        raise UserInputError("--query cannot be combined with targets or --crawl; filter with WHERE in the query")
+    if folder and (targets or crawls):
+        raise UserInputError("--folder exports all rows of its Parquet files; leave out the targets and --crawl")
     return _export_rows(
         settings,
         out,
@@ -141,7 +142,9 @@ def _guess_format(out: Path, formats: Mapping[str, ExportFormat]) -> str:
     for name, export_format in formats.items():
         if out.suffix.lower() in export_format.suffixes:
             return name
-    raise UserInputError(f"the suffix of {out.name!r} names no export format; add --format {'|'.join(formats)}")
+    raise UserInputError(
+        f"no export format follows from the name {out.name!r}; add --format with one of: {', '.join(formats)}"
+    )
 
 
 def _export_rows(

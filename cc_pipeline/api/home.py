@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from cc_pipeline.api.facade import public, translate_for_python
 from cc_pipeline.api.reporter import Reporter, StderrReporter, use_reporter
-from cc_pipeline.api.row_preview import format_count
 from cc_pipeline.errors import Incomplete, UserInputError, describe_unknown_name
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:

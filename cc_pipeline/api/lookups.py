@@ -1,4 +1,4 @@
-"""Parts that all look-ups share: the workspace, the named crawls and targets, the available indexes, and their
+"""Parts that all lookups share: the workspace, the named crawls and targets, the available indexes, and their
 captures."""
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.api.run_steps import harvest_crawls, harvest_despite_gaps, resolve_crawls
+from cc_pipeline.api.user_input import refuse_unnamed_captures
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, SourceRefuses
-from cc_pipeline.home import read_note
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import Settings, environment_value, load_settings
-from cc_pipeline.workspace.claim import claim_home
+from cc_pipeline.workspace.claim import claim_existing_home
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cc_pipeline.index.lookup import IndexSources
     from cc_pipeline.workspace.workspace import Workspace
 
-#: Columns that every look-up needs, to decide whether a capture belongs to the target and to locate its record.
+#: Columns that every lookup needs, to decide whether a capture belongs to the target and to locate its record.
 PLACE = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
 
 
@@ -38,7 +38,7 @@ class NoIndex(EnvironmentFault):
 
 @dataclass(frozen=True, slots=True)
 class LookupRequest:
-    """The targets and crawls of a look-up. ``targets`` have distinct slugs, ``crawls`` are ids that the source has."""
+    """The targets and crawls of a lookup. ``targets`` have distinct slugs, ``crawls`` are ids that the source has."""
 
     workspace: Workspace
     crawls: tuple[str, ...]
@@ -58,18 +58,18 @@ def open_lookup(
     targets; the slugs of the targets stay the same.
 
     Claims the home, because its catalog must never answer for another source. Raises ``UserInputError`` for text that
-    is no crawl or condition, for captures that nobody added, and for a home of another source.
+    is no crawl or condition, for captures that nobody added, and for a home of another source. No home is made then.
     """
     parsed = tuple(targets)
     if where:
         parsed = tuple(replace(target.where_too(where), slug=target.slug) for target in parsed)
-    claim_home(settings)
-    from cc_pipeline.lake.target_definitions import plan_versions
+    claim_existing_home(settings)
     from cc_pipeline.workspace.workspace import open_workspace
 
+    refuse_unnamed_captures(settings, parsed)
     with open_workspace(settings) as workspace:
-        plan_versions(workspace.lake, parsed)  # refuses captures that nobody added, which no index lists
         crawl_ids = resolve_crawls(workspace, crawls)
+        workspace.claim()
         yield LookupRequest(workspace, tuple(crawl_ids), parsed)
 
 
@@ -150,7 +150,7 @@ def look_up_captures(
     lookup_request: LookupRequest, crawl: str, read: Sequence[str] | None, harvest: bool
 ) -> list[pa.Table]:
     """Returns a table of captures per target, in the targets' order, with a ``target`` column. Reports the cost of the
-    look-up."""
+    lookup."""
 
     from cc_pipeline.commoncrawl.target import by_subsets
     from cc_pipeline.index.lookup import look_up
@@ -174,7 +174,8 @@ def look_up_captures(
     tables = [_add_target_column(target, captures_by_slug[target.slug]) for target in lookup_request.targets]
     captures = sum(table.num_rows for table in tables)
     get_reporter().notice(
-        f"{crawl}: {captures:,} captures found with {sum(lookup.requests for lookup in answers):,} requests, "
+        f"{crawl}: {format_count(captures, 'capture')} found with "
+        f"{format_count(sum(lookup.requests for lookup in answers), 'request')}, "
         f"{human_bytes(sum(lookup.bytes for lookup in answers))} read, in {time.monotonic() - started:.1f} s"
     )
     for note in dict.fromkeys(note for answer in answers for note in answer.notes):
@@ -234,10 +235,9 @@ def columns_to_read(names: Sequence[str]) -> tuple[str, ...] | None:
 
 def load_settings_without_home(home: str | None, **overrides: Any) -> Settings:
     """Loads settings for commands that need no home: those of the named home, else of the usual home if it exists, else
-    of a cache folder. Claims an existing home. Raises as ``load_settings`` and ``claim_home``."""
+    of a cache folder. Claims an existing home. Raises as ``load_settings`` and ``claim_existing_home``."""
     settings = load_settings(home=home, **overrides)
-    if read_note(settings.home) is not None:
-        claim_home(settings)
+    if claim_existing_home(settings):
         return settings
     if home is None and environment_value("home") is None:
         name = hashlib.sha256(settings.source.encode()).hexdigest()[:12]

@@ -54,11 +54,6 @@ def rows_as_html(names: Sequence[str], rows: Sequence[Sequence[object]], caption
     )
 
 
-def format_count(number: int, noun: str) -> str:
-    """Returns a number with its noun: ``1 row``, ``2,000 rows``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _html_cell(value: object) -> str:
     side = "right" if isinstance(value, int | float) else "left"
     return f'<td style="text-align:{side}">{html.escape(_format_cell(value, _MAX_CELL_LENGTH))}</td>'

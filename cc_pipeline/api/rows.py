@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.api.facade import advice_for_python
-from cc_pipeline.api.row_preview import HTML_ROWS, TEXT_ROWS, format_count, rows_as_html, rows_as_text
+from cc_pipeline.api.row_preview import HTML_ROWS, TEXT_ROWS, rows_as_html, rows_as_text
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError, disk_trouble
+from cc_pipeline.progress import format_count
 from cc_pipeline.terminal import escape_controls
 
 if TYPE_CHECKING:

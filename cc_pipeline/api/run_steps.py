@@ -18,6 +18,7 @@ from cc_pipeline.errors import (
     SourceRefuses,
     UserInputError,
 )
+from cc_pipeline.progress import format_count
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launcher import Launcher
@@ -66,13 +67,13 @@ def is_partial_failure(error: EnvironmentFault) -> bool:
 
 
 def harvest_despite_gaps(harvest: Callable[[], object]) -> bool:
-    """Harvests, and continues if index files could not be read: the look-up uses another index or reports the missing
+    """Harvests, and continues if index files could not be read: the lookup uses another index or reports the missing
     files. Returns whether all files could be read."""
     try:
         harvest()
     except IndexIncomplete:
         get_reporter().note(
-            "the harvest is incomplete: some index files could not be read, so look-ups may miss captures"
+            "the harvest is incomplete: some index files could not be read, so lookups may miss captures"
         )
         return False
     return True
@@ -214,8 +215,9 @@ def report_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
         if counts:
             at_least = "at least " if max(counts.values()) >= MAX_FAULT_ROWS else ""
             get_reporter().note(
-                f"{crawl}: {at_least}{counts.total():,} byte ranges of {len(counts):,} archive files could not be "
-                "read, so their records are missing. To list them, after the next run that publishes: cc-pipeline sql "
+                f"{crawl}: {at_least}{format_count(counts.total(), 'byte range')} of "
+                f"{format_count(len(counts), 'archive file')} could not be read, so their records are missing. To list "
+                "them, after the next run that publishes: cc-pipeline sql "
                 f"\"SELECT * FROM source_faults WHERE crawl = '{crawl}'\""
             )
 

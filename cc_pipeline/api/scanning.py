@@ -1,4 +1,4 @@
-"""Look-ups without a site: finds the captures of a condition in a crawl's whole columnar index, file by file, so that a
+"""Lookups without a site: finds the captures of a condition in a crawl's whole columnar index, file by file, so that a
 killed scan continues with the remaining files."""
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from cc_pipeline.api.lookups import LookupRequest, find_index_sources
 from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.atomic import write_whole, written_whole
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.progress import format_count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,7 +122,7 @@ def _scan_crawl(question: LookupRequest, crawl: str, where: str, parts: Path, *,
         )
         estimate = (
             f"{crawl}: reads {len(todo):,} of {len(files):,} index files: {size / 1e6:,.1f} MB of the column {key} and "
-            f"the other columns of matching rows, at most {requests:,} requests"
+            f"the other columns of matching rows, at most {format_count(requests, 'request')}"
         )
         get_reporter().notice(estimate)
         exceeds_limits = requests > settings.max_requests or size > settings.max_bytes

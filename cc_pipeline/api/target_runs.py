@@ -21,6 +21,7 @@ from cc_pipeline.api.run_steps import (
     resolve_crawls,
     run_step,
 )
+from cc_pipeline.api.user_input import refuse_unnamed_captures
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, by_subsets
 from cc_pipeline.errors import (
     CrawlUnpublished,
@@ -31,8 +32,9 @@ from cc_pipeline.errors import (
     UserInputError,
     disk_is_full,
 )
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
-from cc_pipeline.workspace.claim import claim_home
+from cc_pipeline.workspace.claim import claim_existing_home
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launcher import Launcher
@@ -84,6 +86,7 @@ def run_targets(
     it is left with a note, and the next one is run; the first returned fault then names all crawls that were left.
     Raises as ``materialize``, and ``UserInputError`` for a cost that nobody agreed to.
     """
+    refuse_unnamed_captures(settings, targets)
     crawl_ids, is_sequential = _resolve_selection(settings, crawls, targets)
     groups = [(crawl_ids, targets)] if narrowed is None else narrowed(crawl_ids)
     if is_sequential:
@@ -175,17 +178,13 @@ def _make_skipped_fault(
 
 
 def _read_named_crawls(settings: Settings, targets: Sequence[Target]) -> Mapping[str, Collection[str]]:
-    """Returns the crawls of each of ``targets`` whose captures a person listed. Raises ``UserInputError`` for a name
-    under which nobody added any: it has no crawl, so no part of the run would refuse it."""
-    from cc_pipeline.lake.target_definitions import plan_versions
+    """Returns the crawls of each of ``targets`` whose captures a person listed."""
     from cc_pipeline.named_captures.adding import list_named_captures
     from cc_pipeline.workspace.workspace import open_workspace
 
-    named_targets = [target for target in targets if target.kind == GIVEN_KIND]
-    if not named_targets:
+    if not any(target.kind == GIVEN_KIND for target in targets):
         return {}
     with open_workspace(settings) as workspace:
-        plan_versions(workspace.lake, named_targets)
         return list_named_captures(workspace.lake)
 
 
@@ -212,16 +211,16 @@ def _resolve_selection(
 
     if not any(is_selection(text, ()) for text in texts):
         return (*texts,), False
-    claim_home(settings)
+    claim_existing_home(settings)
     with open_workspace(settings) as workspace:
         crawls = resolve_crawls(workspace, texts)
         indexed = any(target.kind != GIVEN_KIND for target in targets)
         fresh = [crawl for crawl in crawls if indexed and needs_harvest(workspace, crawl)]
     requests = len(fresh) * len(settings.subsets) * _INDEX_FILES
-    estimate = f"{len(crawls):,} crawls, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
+    estimate = f"{format_count(len(crawls), 'crawl')}, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
     if fresh:
-        estimate += f"; harvesting the index of {len(fresh):,} takes at most some {requests:,} requests"
-    get_reporter().notice(f"{estimate}; the cost of each fetch is known after its look-up")
+        estimate += f"; harvesting the index of {len(fresh):,} takes at most some {format_count(requests, 'request')}"
+    get_reporter().notice(f"{estimate}; the cost of each fetch is known after its lookup")
     if requests > settings.max_requests and not get_reporter().agrees("Go on?"):
         raise UserInputError(
             f"{estimate}, more than CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}), so nothing was run. "

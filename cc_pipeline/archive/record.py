@@ -77,7 +77,7 @@ FLAGS: Final[dict[str, str]] = {
     WRONG_LENGTH: "the declared length is wrong; the record ends where its sound gzip member or the next record tells",
     MISSING_RECORD_END: "the line breaks that end a record are missing",
     BYTES_AFTER_RECORD: "bytes follow the record's declared end inside its gzip member, or before the next record",
-    BYTES_AFTER_MEMBER: "the bytes handed in go on behind the record's gzip member",
+    BYTES_AFTER_MEMBER: "the input has more bytes after the record's gzip member",
     SEVERAL_MEMBERS: "the record lies in several gzip members, one behind the other",
     DAMAGED_MEMBER: "the gzip member that holds the record is damaged, the record itself came out whole",
     NO_STATUS_LINE: "an HTTP response without a readable status line",

@@ -14,10 +14,11 @@ from typing import Final
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
+from cc_pipeline.progress import format_count
 
 #: Captures assumed for a target without any information, in a home where nothing was fetched yet.
 _DEFAULT_CAPTURES: Final = 100.0
-#: The cost of a partition before its first capture, in captures: its look-up, its commits, its records.
+#: The cost of a partition before its first capture, in captures: its lookup, its commits, its records.
 _PARTITION_OVERHEAD: Final = 20.0
 #: Captures per second from a source without a limit: they still have to be checked and parsed.
 _UNLIMITED_RATE: Final = 50.0
@@ -94,7 +95,7 @@ def format_duration(seconds: float) -> str:
         return f"about {max(1, round(seconds / 60))} min"
     if seconds < 48 * 3600:
         return f"about {seconds / 3600:.1f} h"
-    return f"about {seconds / 86_400:.0f} days"
+    return f"about {format_count(round(seconds / 86_400), 'day')}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from cc_pipeline.errors import disk_trouble
 from cc_pipeline.extraction.plan import Price, ReasonKind, SliceRequest, estimate_price, options_of, plan
 from cc_pipeline.extraction.slice_state import SliceState, read_slice_states
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -82,7 +83,8 @@ def describe_cost(settings: Settings, costs: Mapping[Slice, Price]) -> str:
     """Describes the cost of parsing these pages again on this machine."""
     pages, stored = _sum_costs(costs.values())
     return (
-        f"{pages:,} pages of {len(costs):,} partitions were made by an older parser version. To parse these pages "
+        f"{format_count(pages, 'page')} of {format_count(len(costs), 'partition')} came from an older parser "
+        "version. To parse these pages "
         f"again takes {format_duration(estimate_seconds(settings, pages))}, reads {stored / 1e6:,.1f} MB of stored "
         "records and fetches nothing"
     )

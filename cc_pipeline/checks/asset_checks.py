@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from cc_pipeline.checks.check import Check, check, checks_in
 from cc_pipeline.checks.scope import CheckResult, Scope, abbreviate_keys, join_results, key_of
 from cc_pipeline.documents.schemas import SCHEMAS
+from cc_pipeline.progress import format_count, list_first
 
 if TYPE_CHECKING:
     from cc_pipeline.workspace.workspace import Workspace
@@ -36,20 +37,22 @@ def crawl_list_current(workspace: Workspace, _: Scope) -> CheckResult:
     try:
         crawl_list = known_crawls(workspace)
     except EnvironmentFault as fault:
-        return CheckResult(name, "warn", f"{len(stored_ids):,} crawls; {fault.problem}. {fault.advice}")
+        return CheckResult(name, "warn", f"{format_count(len(stored_ids), 'crawl')}; {fault.problem}. {fault.advice}")
     metrics: dict[str, int | float | str] = {
         "crawls": len(stored_ids),
         "listed at": f"{crawl_list.read_at:%Y-%m-%d %H:%M} UTC",
     }
     new = {crawl.id for crawl in crawl_list.crawls} - stored_ids
     if crawl_list.note is not None:
-        return CheckResult(name, "warn", f"{len(stored_ids):,} crawls; {crawl_list.note}", metrics)
+        return CheckResult(name, "warn", f"{format_count(len(stored_ids), 'crawl')}; {crawl_list.note}", metrics)
     if new or not crawls_are_listed(workspace):
         difference = f"adds {abbreviate_keys(new)}" if new else "has other details of the same crawls"
-        message = f"the list of crawls changed at the source: it {difference}. Materialize the asset crawls"
+        message = (
+            f"the list of crawls changed at the source: it {difference}. The next run writes it (the asset crawls)"
+        )
         return CheckResult(name, "warn", message, metrics)
     return CheckResult(
-        name, "ok", f"{len(stored_ids):,} crawls, as in the list that was read {crawl_list.age}", metrics
+        name, "ok", f"{format_count(len(stored_ids), 'crawl')}, as in the list that was read {crawl_list.age}", metrics
     )
 
 
@@ -116,18 +119,17 @@ def locators_agree(workspace: Workspace, scope: Scope) -> CheckResult:
 
 @check("captures", step="extraction_checks")
 def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
-    """No partition has missing captures because of unreadable index files."""
+    """No partition has missing captures because of gaps in an index."""
     from cc_pipeline.extraction.lookup_notes import describe_completeness as describe
     from cc_pipeline.extraction.lookup_notes import find_incomplete_slices
 
     partial = {located_slice.partition: row for located_slice, row in find_incomplete_slices(workspace).items()}
     if not partial:
-        return CheckResult("index_complete", "ok", "no look-up had to skip unread index files")
-    examples = [f"{key_of(slice_)}: {describe(row)}" for slice_, row in sorted(partial.items())[:5]]
-    remainder = f" and {len(partial) - len(examples):,} more" if len(partial) > len(examples) else ""
+        return CheckResult("index_complete", "ok", "no lookup had gaps in its index")
+    examples = [f"{key_of(slice_)}: {describe(row)}" for slice_, row in sorted(partial.items())]
     message = (
-        f"{len(partial):,} partitions may lack captures, since index files could not be read: {'; '.join(examples)}"
-        f"{remainder}. Harvest their crawls again"
+        f"{format_count(len(partial), 'partition')} may lack captures, since index files could not be read: "
+        f"{list_first(examples, 5, '; ')}. Harvest their crawls again"
     )
     return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
 
@@ -230,7 +232,8 @@ def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
         else:
             metrics = {"urls": build_note.items, "files": build_note.files, "bytes": build_note.size}
             message = (
-                f"{crawl}: the URL index lists {build_note.items:,} captures of {build_note.files:,} archive files"
+                f"{crawl}: the URL index lists {format_count(build_note.items, 'capture')} of "
+                f"{format_count(build_note.files, 'archive file')}"
             )
             verdicts.append(CheckResult(name, "ok", message, metrics))
     return join_results(name, verdicts) if verdicts else CheckResult(name, "ok", "no URL index was built")
@@ -256,12 +259,14 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
         metrics.update({"archive files": len(listed_paths), "not indexed": len(missing), "unread byte ranges": unread})
         if missing:
             message = (
-                f"{crawl}: {len(missing):,} of {len(listed_paths):,} archive files are not indexed yet, so look-ups "
+                f"{crawl}: {len(missing):,} of {len(listed_paths):,} archive files are not indexed yet, so lookups "
                 f"miss their captures: cc-pipeline index build --crawl {crawl}"
             )
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
         elif unread:
-            message = f"{crawl}: {unread:,} byte ranges of archive files could not be read (see source_faults)"
+            message = (
+                f"{crawl}: {format_count(unread, 'byte range')} of archive files could not be read (see source_faults)"
+            )
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
     if verdicts:
         return join_results(name, verdicts)

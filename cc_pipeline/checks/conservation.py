@@ -16,6 +16,7 @@ from cc_pipeline.lake.repeats import PER_CAPTURE
 from cc_pipeline.lake.row_counts import count_in_files, read_committed_counts
 from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, Metrics, Slice, Stage, group_targets_by_crawl
 from cc_pipeline.lake.streaming import list_crawls
+from cc_pipeline.progress import format_count
 from cc_pipeline.publish.publish import find_repeating_slices
 from cc_pipeline.workspace.source_files import read_source_files
 from cc_pipeline.workspace.workspace import Workspace
@@ -100,7 +101,7 @@ def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
             if imbalance.is_due is is_due:
                 by_reason.setdefault(imbalance.reason, set()).add(key_of(slice_))
         for reason, keys in sorted(by_reason.items()):
-            lines.append(f"{reason} in {len(keys):,} partitions ({abbreviate_keys(keys)})")
+            lines.append(f"{reason} in {format_count(len(keys), 'partition')} ({abbreviate_keys(keys)})")
         if by_reason:
             severity = max(severity, "warn" if is_due else "error", key=("ok", "warn", "error").index)
             advice.append(_RUN if is_due else _REPAIR)
@@ -109,7 +110,11 @@ def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         # asset checks show only the message
         message = "\n".join([*lines, *advice])
         return CheckResult(_NAME, severity, message, metrics | {"unbalanced": len(unbalanced)}, unbalanced)
-    located = f"; {totals.only_located:,} partitions are located and not fetched yet" if totals.only_located else ""
+    located = (
+        f"; {format_count(totals.only_located, 'partition', 'are')} located and not fetched yet"
+        if totals.only_located
+        else ""
+    )
     message = (
         f"each of {totals.records:,} planned captures (counted once per target) has one outcome, and {totals.pages:,} "
         f"have a page{located}"
@@ -221,12 +226,12 @@ def _find_location_imbalance(slice_: Slice, counts: _Counts, slice_state: SliceS
         # a slice that was never located must have no rows at all
         unlocated_rows = captures or counts.rows["records"][slice_] or counts.rows[_PAGES][slice_]
         return (
-            Imbalance(LOCATE, "there are rows, but no look-up that found their captures")
+            Imbalance(LOCATE, "there are rows, but no lookup that found their captures")
             if unlocated_rows or counts.notes["lookups"].get(slice_)
             else None
         )
     if slice_state.lookup is not None and slice_state.lookup.captures != captures:
-        return Imbalance(LOCATE, "the table captures has another number of rows than the look-up found")
+        return Imbalance(LOCATE, "the table captures has another number of rows than the lookup found")
     return None
 
 

@@ -35,6 +35,7 @@ from cc_pipeline.lake.slice import group_targets_by_crawl, slices_of
 from cc_pipeline.maintenance.incomplete_slices import find_incomplete_slices, run_command
 from cc_pipeline.maintenance.purge_plan import find_unknown_tables
 from cc_pipeline.maintenance.stored_files import VerificationReport, find_lost_records
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import PREFIX, Settings, choices_of, environment_value
 from cc_pipeline.transport.circuit_breaker import CAUTION, FIREWALL_WINDOW
 from cc_pipeline.transport.rates import SourceLimits
@@ -88,7 +89,10 @@ def _check_compiled() -> Iterator[Finding]:
     else:
         description, _, advice = warning.removeprefix("compiled parts: ").partition("; ")
         yield Finding(
-            "note", "compiled", description, f"{advice[:1].upper()}{advice[1:]}: make setup, or pip install again."
+            "note",
+            "compiled",
+            description,
+            f"{advice[:1].upper()}{advice[1:]}: make setup, or pip install --force-reinstall --no-deps cc-pipeline.",
         )
     if not tree_builder.READABLE:
         yield Finding(
@@ -206,7 +210,10 @@ def _check_source(workspace: Workspace) -> Iterator[Finding]:
         yield Finding("bad", "source", str(error), f"Check {PREFIX}SOURCE and {PREFIX}COLLINFO, and the network.")
         return
     crawls = crawl_list.crawls
-    text = f"{settings.source}: {len(crawls)} crawls, newest {crawls[0].id if crawls else '-'}, listed {crawl_list.age}"
+    text = (
+        f"{settings.source}: {format_count(len(crawls), 'crawl')}, newest {crawls[0].id if crawls else '-'}, "
+        f"listed {crawl_list.age}"
+    )
     if crawl_list.fault is None:
         yield Finding("ok", "source", text)
         return
@@ -272,7 +279,9 @@ def _check_tables(workspace: Workspace) -> Iterator[Finding]:
             continue
         if pinned.version < 0:
             continue
-        text = f"{pinned.rows:,} rows in {len(pinned.files):,} files, version {pinned.version}"
+        text = (
+            f"{format_count(pinned.rows, 'row')} in {format_count(len(pinned.files), 'file')}, version {pinned.version}"
+        )
         if spec.former_extension:
             yield Finding(
                 "note",
@@ -359,8 +368,8 @@ def _check_rolled_back_slices(lake: Lake) -> Iterator[Finding]:
         yield Finding(
             "bad",
             "slices",
-            f"the last commits of {len(targets):,} targets in {crawl} were incomplete and were rolled back, so their "
-            "newest rows are missing",
+            f"the last commits of {format_count(len(targets), 'target')} in {crawl} were incomplete and were rolled "
+            "back, so their newest rows are missing",
             f"Run these targets again: {run_command(lake, slices_of(crawl, targets))}",
         )
 
@@ -383,7 +392,7 @@ def _check_stored_records(workspace: Workspace) -> Iterator[Finding]:
         yield Finding(
             "bad",
             "stored",
-            f"{loss.records:,} stored records of {targets} in {loss.crawl} have lost their bytes. "
+            f"{loss.crawl} has lost the bytes of {format_count(loss.records, 'stored record')} of {targets}. "
             f"These files are missing or too short: {files}",
             "Fetch the records again: cc-pipeline doctor --repair",
         )
@@ -399,7 +408,9 @@ def verified_finding(verification: VerificationReport) -> Finding:
         as_fetched = f"{text}: lengths, gzip checksums, URLs and payload digests are the same as when they were fetched"
         if not verification.mismatched:
             return Finding("ok", "verified", f"{as_fetched}, and no digest contradicts the index")
-        mismatch_text = f"{verification.mismatched:,} records have another payload digest than the index lists"
+        mismatch_text = (
+            f"{format_count(verification.mismatched, 'record', 'have')} another payload digest than the index lists"
+        )
         return Finding("note", "verified", f"{as_fetched}, but {mismatch_text}: see digest_check in the view ledger")
     damaged_records = [
         f"{file} at {offset}: {reason}"
@@ -410,7 +421,8 @@ def verified_finding(verification: VerificationReport) -> Finding:
     return Finding(
         "bad",
         "verified",
-        f"{text}; {verification.records:,} records are damaged: {'; '.join(damaged_records[:_MAX_NAMES])}{ellipsis}",
+        f"{text}; {format_count(verification.records, 'record', 'are')} damaged: "
+        f"{'; '.join(damaged_records[:_MAX_NAMES])}{ellipsis}",
         "Fetch the damaged records again: cc-pipeline doctor --verify --all --repair.",
     )
 
@@ -472,11 +484,14 @@ def format_limits(limits: SourceLimits) -> str:
 
 def _describe_host(state: HostState) -> Finding:
     allowed = "unlimited" if state.full_rate is None else f"{state.full_rate:g} requests/s"
-    text = f"{state.host}: {allowed}, at most {state.concurrency} at the same time, for {state.processes} processes now"
+    text = (
+        f"{state.host}: {allowed}, at most {state.concurrency} at the same time, for "
+        f"{format_count(state.processes, 'process')} now"
+    )
     refused = ""
     if state.blocked_at is not None and datetime.now(UTC) - state.blocked_at < timedelta(seconds=CAUTION):
         requests_text = (
-            f", after at most {state.requests_before:,} requests in {FIREWALL_WINDOW} s"
+            f", after at most {format_count(state.requests_before, 'request')} in {FIREWALL_WINDOW} s"
             if state.requests_before
             else ""
         )

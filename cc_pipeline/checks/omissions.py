@@ -20,6 +20,7 @@ from cc_pipeline.extraction.slice_selection import expand_targets
 from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.gaps import MissingHarvest
 from cc_pipeline.index.lookup import look_up
+from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The most (crawl, target) pairs that one command counts.
@@ -28,7 +29,7 @@ _MAX_PAIRS: Final = 100
 _MAX_NAMES: Final = 3
 #: The most captures whose targets are determined.
 _MAX_MATCHED_URLS: Final = 10_000
-#: The name of all targets of a look-up as one: so a capture of several targets counts once.
+#: The name of all targets of a lookup as one: so a capture of several targets counts once.
 _UNION: Final = "together"
 #: The most members of a set for which captures in other subsets are counted.
 _MAX_MEMBERS: Final = 64
@@ -40,8 +41,8 @@ _COLUMNS: Final = ("url",)
 
 def describe_omissions(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
     """Returns sentences for a person about ``targets``, located in ``crawls`` before: unread index files, and captures
-    in other subsets, which are counted with a look-up of their own."""
-    # A look-up of thousands of members would cost too much. Conditions and listed captures select subsets themselves.
+    in other subsets, which are counted with a lookup of their own."""
+    # A lookup of thousands of members would cost too much. Conditions and listed captures select subsets themselves.
     small_targets = [
         plain_target
         for plain_target in targets
@@ -84,7 +85,7 @@ def describe_omitted_captures(
     """Returns a sentence about captures of ``targets`` in the subsets that neither the settings nor the home have
     (``stored_subsets``: the subsets of the home by crawl and slug). A capture of several targets counts once.
 
-    At most 100 (crawl, target) pairs are counted, with one look-up per crawl. A look-up that fails, or would read too
+    At most 100 (crawl, target) pairs are counted, with one lookup per crawl. A lookup that fails, or would read too
     many bytes, becomes a sentence and never an error. Crawls of the ARC years, and those whose index is built in this
     home, have no subsets.
     """
@@ -104,14 +105,18 @@ def describe_omitted_captures(
         flags = " ".join(f"--subset {subset}" for subset in (*workspace.settings.subsets, *present_subsets))
         at_least = "at least " if omissions.gaps else ""
         verb = "was" if len(present_subsets) == 1 else "were"
+        targets_and_crawls = " in ".join(
+            list_first([*names], _MAX_NAMES) for names in (omissions.targets, omissions.crawls)
+        )
         sentences.append(
-            f"{at_least}{omissions.by_subset.total():,} captures of {_abbreviate(omissions.targets)} in "
-            f"{_abbreviate(omissions.crawls)} are in {' and '.join(present_subsets)}, which {verb} not requested: "
-            f"add {flags}"
+            f"{at_least}{format_count(omissions.by_subset.total(), 'capture')} of {targets_and_crawls} are in "
+            f"{' and '.join(present_subsets)}, which {verb} not requested: add {flags}"
         )
     if omissions.errors:
         crawl, error = next(iter(omissions.errors.items()))
-        more_crawls = f" (and in {len(omissions.errors) - 1:,} more crawls)" if len(omissions.errors) > 1 else ""
+        more_crawls = (
+            f" (and in {format_count(len(omissions.errors) - 1, 'more crawl')})" if len(omissions.errors) > 1 else ""
+        )
         sentences.append(
             f"captures of {' and '.join(omitted_subsets)} in {crawl}{more_crawls} were not counted: {error}"
         )
@@ -186,9 +191,3 @@ def _count_captures(
 
 def _format_name(target: Target) -> str:
     return f"set:{target.value}" if target.kind == "set" and target.slug.startswith(SET_SLUG) else target.definition
-
-
-def _abbreviate(names: Collection[str]) -> str:
-    """Returns the first names, and how many more there are."""
-    first = ", ".join(list(names)[:_MAX_NAMES])
-    return first if len(names) <= _MAX_NAMES else f"{first} and {len(names) - _MAX_NAMES:,} more"

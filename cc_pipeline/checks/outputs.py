@@ -19,6 +19,7 @@ from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.published_file import open_home_publication, quote_name
 from cc_pipeline.lake.slice import Metrics
 from cc_pipeline.lake.snapshot import read_left_out
+from cc_pipeline.progress import format_count
 from cc_pipeline.publish.publish import PublicationLag, find_partial_slices, find_publication_lag, find_repeating_slices
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.miscounts import MAKE_AGAIN, describe_miscounts, find_new_miscounts, leaves_slices_out
@@ -197,7 +198,9 @@ def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         )
         return CheckResult(name, "warn", message, metrics)
     changes_text = f"; {abbreviate_keys(newer)} changed since" if newer else ", up to date"
-    return CheckResult(name, "ok", f"{rows:,} rows of {len(tables):,} tables{changes_text}", metrics)
+    return CheckResult(
+        name, "ok", f"{format_count(rows, 'row')} of {format_count(len(tables), 'table')}{changes_text}", metrics
+    )
 
 
 def published_files_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
@@ -222,7 +225,7 @@ def published_files_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     if lost_files.total():
         tables = [table for table, count in lost_files.items() if count]
         message = (
-            f"{lost_files.total():,} files that views of cc.duckdb read are missing (tables: "
+            f"{format_count(lost_files.total(), 'file', 'are')} missing that views of cc.duckdb read (tables: "
             f"{abbreviate_keys(tables)}), so queries fail. {_PUBLISH}"
         )
         return CheckResult(name, "error", message, metrics)

@@ -10,6 +10,7 @@ from cc_pipeline.derived_files.export import EXPORT_KINDS, ExportKind, pages_dig
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.slice import READ_FILES, Slice
 from cc_pipeline.lake.streaming import count_rows
+from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.source_files import FAULTS, SourceFile, read_source_files
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
@@ -28,17 +29,20 @@ def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     metrics = {"files": len(files), "unreadable byte ranges": sum(counts.values())}
     if counts:
         message = (
-            f"{sum(counts.values()):,} byte ranges of files could not be read, so their pages are missing: "
-            f"{abbreviate_keys([*counts])}; everything else was read"
+            f"{format_count(sum(counts.values()), 'byte range')} of files could not be read, so their pages are "
+            f"missing: {abbreviate_keys([*counts])}; everything else was read"
         )
         return CheckResult(name, "warn", message, metrics)
     read = [file for file in files if READ_FILES.was_committed(workspace.lake, Slice(file.crawl, file.slug))]
     slugs_with_pages = {slug for table in _MAIN_TABLES for slug in _count_file_rows(workspace, table, read)}
     if empty := {file.slug for file in read} - slugs_with_pages:
         return CheckResult(
-            name, "warn", f"{len(empty):,} files were read and have no page ({abbreviate_keys(empty)})", metrics
+            name,
+            "warn",
+            f"{format_count(len(empty), 'file', 'were')} read, without any page ({abbreviate_keys(empty)})",
+            metrics,
         )
-    message = f"all {len(files):,} files were read completely" if files else "no file was read whole"
+    message = f"all {format_count(len(files), 'file', 'were')} read completely" if files else "no file was read whole"
     return CheckResult(name, "ok", message, metrics)
 
 
@@ -54,7 +58,9 @@ def exports_verdict(workspace: Workspace, kind: ExportKind, scope: Scope) -> Che
     records = sum(int(verdict.metrics["records"]) for verdict in verdicts)
     metrics = {"partitions": len(verdicts), "records": records}
     message = (
-        f"{len(verdicts):,} exports are complete, with {records:,} records" if verdicts else "nothing was exported"
+        f"{format_count(len(verdicts), 'export', 'are')} complete, with {format_count(records, 'record')}"
+        if verdicts
+        else "nothing was exported"
     )
     return CheckResult(name, "ok", message, metrics)
 
@@ -98,19 +104,25 @@ def _find_exports(workspace: Workspace, kind: ExportKind, scope: Scope) -> Itera
 def _check_export(workspace: Workspace, kind: ExportKind, slice_: Slice, sizes: dict[str, int]) -> CheckResult:
     name, key = "files_are_there", f"{slice_.crawl}|{slice_.target}"
     manifest = read_manifest(workspace.place, export_prefix(slice_.crawl, slice_.target), kind)
+    asset = next(asset for asset, exported_kind in EXPORTS.items() if exported_kind == kind)
+    advice = f"materialize {asset} for {key} again, unless a run writes it now"
     if manifest is None:
-        return CheckResult(name, "error", f"{key}: the export has no manifest; export it again", wrong=(key,))
+        problem = f"{key}: the manifest _{kind}.json is missing or damaged"
+        return CheckResult(name, "error", f"{problem}; {advice}", wrong=(key,))
     lost = [file["name"] for file in manifest["files"] if sizes.get(file["name"]) != file["bytes"]]
     if lost:
         return CheckResult(
-            name, "error", f"{key}: {abbreviate_keys(lost)} are missing or truncated; export it again", wrong=(key,)
+            name,
+            "error",
+            f"{key}: {abbreviate_keys(lost)} are missing or truncated; {advice}",
+            wrong=(key,),
         )
     if sum(file["records"] for file in manifest["files"]) != manifest["records"]:
         return CheckResult(
             name,
             "error",
             f"{key}: the exported files do not have the {manifest['records']:,} records that the manifest lists; "
-            "export it again",
+            f"{advice}",
             wrong=(key,),
         )
     try:

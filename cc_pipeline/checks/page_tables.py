@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from cc_pipeline.checks.scope import CheckResult, Scope, abbreviate_keys, key_of
 from cc_pipeline.lake.slice import PARSE, Slice, group_targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
+from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The most pages that are examined together.
@@ -52,8 +53,9 @@ def texts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         return CheckResult(name, "error", message, metrics, tuple(lost))
     if textless:
         message = (
-            f"most HTML pages of {len(textless):,} partitions have no main text ({abbreviate_keys(textless)}): "
-            "perhaps scripts write the texts in a browser, or another CC_PIPELINE_EXTRACTOR finds more"
+            f"most HTML pages of {format_count(len(textless), 'partition')} have no main text "
+            f"({abbreviate_keys(textless)}): perhaps scripts write the texts in a browser, or another "
+            "CC_PIPELINE_EXTRACTOR finds more"
         )
         return CheckResult(name, "warn", message, metrics, tuple(textless))
     message = f"{pages.total():,} HTML pages have a row in page_text, {empty.total():,} of them without a main text"

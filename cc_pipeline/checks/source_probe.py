@@ -29,6 +29,7 @@ from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.settings.source_addresses import may_be_mirrored
 from cc_pipeline.stores.answer import Timeouts
@@ -120,7 +121,7 @@ def _list_crawls(probe: _LiveProbe) -> str:
     if crawl_list.fault is not None:
         raise crawl_list.fault
     probe.crawls = tuple(crawl.id for crawl in crawl_list.crawls if crawl.era == "columnar")
-    return f"{len(crawl_list.crawls)} crawls are listed, the newest is {crawl_list.crawls[0].id}"
+    return f"{format_count(len(crawl_list.crawls), 'crawl', 'are')} listed, the newest is {crawl_list.crawls[0].id}"
 
 
 def _list_index_files(probe: _LiveProbe) -> str:
@@ -135,7 +136,7 @@ def _list_index_files(probe: _LiveProbe) -> str:
             if not files:
                 raise DataFault(DataKind.MISMATCH, key, None, "the path list names no index file of captures")
             probe.crawl, probe.index_file = crawl, files[len(files) // 2]
-            return f"{len(index_files)} index files of {crawl} are listed"
+            return f"{crawl} lists {format_count(len(index_files), 'index file')}"
     crawls = ", ".join(probe.crawls[:_NEWEST_CRAWLS])
     raise DataFault(DataKind.MISMATCH, crawls, None, "none of these crawls has a path list of index files")
 

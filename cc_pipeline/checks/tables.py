@@ -27,6 +27,7 @@ from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import HARVEST, MANIFEST, Slice, group_targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
+from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -34,10 +35,10 @@ from cc_pipeline.workspace.workspace import Workspace
 _SAMPLE = 3
 #: The most partitions that are tried for it: not every crawl has a second index.
 _MAX_TRIED_PARTITIONS = 50
-#: Partitions with more captures are skipped: the second look-up would cost as much as the first, and two large sets of
+#: Partitions with more captures are skipped: the second lookup would cost as much as the first, and two large sets of
 #: keys are compared in memory.
 _MAX_COMPARED_CAPTURES = 50_000
-#: The most bytes of an index that a second look-up may read.
+#: The most bytes of an index that a second lookup may read.
 _MAX_COMPARED_BYTES: Final = 256 << 20
 #: The sums of a fetch note.
 _COUNTS: Final = ("planned", "fetched", "pending", "mismatched")
@@ -64,13 +65,13 @@ def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         } - {""}
         if twice or misplaced:
             message = (
-                f"{crawl}: the path list has {twice:,} files twice and {misplaced:,} files of another crawl; harvest "
-                "the crawl again"
+                f"{crawl}: the path list has {format_count(twice, 'file')} twice and "
+                f"{format_count(misplaced, 'file')} of another crawl; harvest the crawl again"
             )
             verdicts.append(CheckResult(name, "error", message, wrong=(crawl,)))
         elif changed_subsets:
             message = (
-                f"{crawl}: the path list changed after the harvest ({abbreviate_keys(changed_subsets)}), so look-ups "
+                f"{crawl}: the path list changed after the harvest ({abbreviate_keys(changed_subsets)}), so lookups "
                 "may miss files; harvest the crawl again"
             )
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
@@ -177,13 +178,14 @@ def missing_captures_verdict(lake: Lake) -> CheckResult:
         problems.append(f"{settled:,} of {planned:,} are missing or damaged in the source itself")
     if unconfirmed:
         problems.append(
-            f"in {unconfirmed:,} slices unusually many captures are lost or differ from the index; this is "
-            "unconfirmed: run their targets again (losses_unconfirmed, mismatches_unconfirmed in the view fetches)"
+            f"in {format_count(unconfirmed, 'slice')} unusually many captures are lost or differ from the index; "
+            "this is unconfirmed: run their targets again (losses_unconfirmed, mismatches_unconfirmed in the view "
+            "fetches)"
         )
     if vanished:
         problems.append(
-            f"the index listed {vanished:,} captures earlier and no longer does; this is unconfirmed: run their "
-            "targets again (unlisted in the view lookups)"
+            f"the index listed {format_count(vanished, 'capture')} earlier and no longer does; this is unconfirmed: "
+            "run their targets again (unlisted in the view lookups)"
         )
     message = "; ".join(problems)
     for partition, (missing, total, reason) in _find_worst(lake)[:_MAX_NAMED_PARTITIONS] if pending else ():
@@ -263,7 +265,7 @@ def _find_worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:
 
 def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Checks that another index has the same captures, for the last few located partitions whose crawls have two
-    indexes. It needs a look-up of its own, so no run does it."""
+    indexes. It needs a lookup of its own, so no run does it."""
     if scope.in_run:
         message = "not checked during runs, since it costs requests: doctor --checks and check_everything do it"
         return CheckResult("locators_agree", "ok", message, was_evaluated=False)
@@ -286,15 +288,15 @@ def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         keys = tuple(name for name, agreement in compared if not agreement.agrees)
         return CheckResult("locators_agree", "error", "; ".join(wrong), wrong=keys)
     message = (
-        f"a second index has the same captures in {len(compared)} partitions"
+        f"a second index has the same captures in {format_count(len(compared), 'partition')}"
         if compared
-        else "nothing to compare: no new look-up, or its crawl has no second index"
+        else "nothing to compare: no new lookup, or its crawl has no second index"
     )
     return CheckResult("locators_agree", "ok", message, {"partitions compared": len(compared)})
 
 
 def _read_latest_lookups(workspace: Workspace, scope: Scope) -> Iterator[tuple[str, str, str]]:
-    """Yields crawl, target and index of look-ups that may be compared with a second one, the newest first."""
+    """Yields crawl, target and index of lookups that may be compared with a second one, the newest first."""
     columns = ["crawl", "target", "located_by", "captures", "looked_up_at"]
     for where in _row_filters(scope.slices):
         rows = workspace.lake.read("lookups", where, columns)
@@ -351,7 +353,7 @@ def check_coverage(coverage: pa.Table) -> CheckResult:
         return CheckResult(
             "coverage",
             severity,
-            f"of {expected} index files, {failed} could not be read and {missing} were not harvested, so look-ups may "
+            f"of {expected} index files, {failed} could not be read and {missing} were not harvested, so lookups may "
             "miss captures",
             metrics,
         )
@@ -371,10 +373,13 @@ def check_row_counts(index_files: pa.Table, row_groups: pa.Table) -> CheckResult
         if sums.get(row["path"], (0, 0)) != (row["rows"], row["row_groups"]):
             wrong.append(row["path"])
     if wrong:
-        examples = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
-        message = f"the rows of the row groups do not add up to the row count of the index file in {examples}"
+        message = (
+            f"the rows of the row groups do not add up to the row count of the index file in {list_first(wrong, 3)}"
+        )
         return CheckResult("row_counts", "error", message, {"files": len(wrong)})
-    return CheckResult("row_counts", "ok", f"{_sum(row_groups['rows'])} rows in {len(row_groups)} row groups")
+    return CheckResult(
+        "row_counts", "ok", f"{_sum(row_groups['rows'])} rows in {format_count(len(row_groups), 'row group')}"
+    )
 
 
 def check_plausible_rows(coverage: pa.Table) -> CheckResult:
@@ -405,8 +410,8 @@ def check_statistics(row_groups: pa.Table) -> CheckResult:
     unbounded = sources.null_count
     if unbounded:
         message = (
-            f"{unbounded} of {total} row groups were published without bounds of {KEY_COLUMN}, so every look-up reads "
-            "these row groups. Results are right; to make look-ups cheaper: cc-pipeline index repair, or the job "
+            f"{unbounded} of {total} row groups were published without bounds of {KEY_COLUMN}, so every lookup reads "
+            "these row groups. Results are right; to make lookups cheaper: cc-pipeline index repair, or the job "
             "repair_statistics"
         )
         return CheckResult("statistics", "warn", message, metrics)
@@ -428,7 +433,7 @@ def check_sortedness(row_groups: pa.Table) -> CheckResult:
     pairs, overlapping = pc.sum(is_same_file).as_py() or 0, pc.sum(overlap).as_py() or 0
     metrics = {"pairs": pairs, "overlapping": overlapping}
     message = f"{overlapping} of {pairs} neighbouring row groups overlap" + (
-        ", as in crawls before May 2022, so look-ups read more row groups. There is nothing to do"
+        ", as in crawls before May 2022, so lookups read more row groups. There is nothing to do"
         if overlapping
         else ": sorted by key"
     )
@@ -464,7 +469,7 @@ def check_schema_drift(index_files: pa.Table, previous: Sequence[str] | None = N
         return CheckResult("schema_drift", "ok", "no files to compare", {"schemas": 0})
     usual = max(counts, key=lambda digest: counts[digest])
     inside = [
-        f"{counts[digest]} files: {change}"
+        f"{format_count(counts[digest], 'file')}: {change}"
         for digest, columns in schemas.items()
         if digest != usual
         for change in schema_changes(schemas[usual], columns)

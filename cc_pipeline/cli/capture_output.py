@@ -15,6 +15,7 @@ import pyarrow as pa
 from cc_pipeline.cli.output import as_text, format_by_name, json_line, notice, whole_file, write_csv, write_rows
 from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.progress import format_count
 
 FORMATS = ("table", "jsonl", "csv", "parquet")
 #: Columns of a table for a person. The other formats have all columns. ``--columns`` overrides both.
@@ -50,7 +51,7 @@ def choose_columns(text: str | None, output: str) -> tuple[str, ...]:
     for name in names:
         if name not in NAMED_CAPTURES.names:
             similar = get_close_matches(name, NAMED_CAPTURES.names, 3, 0.4) or NAMED_CAPTURES.names[:8]
-            raise UserInputError(f"--columns: look-ups have no column {name!r}; did you mean {', '.join(similar)}?")
+            raise UserInputError(f"--columns: lookups have no column {name!r}; did you mean {', '.join(similar)}?")
     return names
 
 
@@ -59,7 +60,7 @@ def capture_writer(output: str, columns: Sequence[str], out: Path | None) -> Ite
     """Yields a function that writes ``columns`` of tables of ``NAMED_CAPTURES``. The output is complete when the block
     ends.
 
-    A file is written under a temporary name and renamed at the end, so a failed look-up leaves no file. Raises
+    A file is written under a temporary name and renamed at the end, so a failed lookup leaves no file. Raises
     ``EnvironmentFault`` if the disk refuses.
     """
     if out is None:
@@ -97,7 +98,10 @@ def _open_writer(output: str, columns: Sequence[str], stream: IO[str]) -> Iterat
         yield keep
         _show(stream, columns, table_rows)
         if row_count > len(table_rows):
-            notice(f"{row_count - len(table_rows):,} more captures are not shown; --format jsonl shows all of them")
+            notice(
+                f"{format_count(row_count - len(table_rows), 'more capture', 'are')} not shown; --format jsonl shows "
+                "all of them"
+            )
 
 
 def _show(stream: IO[str], columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

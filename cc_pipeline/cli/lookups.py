@@ -1,4 +1,4 @@
-"""Opens look-ups for commands: settings, targets and crawls from command-line arguments."""
+"""Opens lookups for commands: settings, targets and crawls from command-line arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def open_question(
     wait: bool | None = None,
     where: str = "",
 ) -> Iterator[LookupRequest]:
-    """Parses targets and opens the look-up, as :func:`open_lookup`.
+    """Parses targets and opens the lookup, as :func:`open_lookup`.
 
     Raises ``UserInputError`` for text that is not a target, crawl or setting, and for a home of another source.
     """

@@ -62,7 +62,8 @@ AllowGaps = Annotated[
     bool,
     typer.Option(
         "--allow-gaps",
-        help="Skip index files that cannot be read. Their captures are missing, and the result is marked incomplete.",
+        help="Accept gaps: index files that could not be read. Their captures are missing, and the result is marked "
+        "incomplete.",
     ),
 ]
 AcceptLosses = Annotated[
@@ -104,7 +105,7 @@ def cost_limit(yes: bool) -> int | None:
 
 def wait_seconds(wait: bool | None) -> float | None:
     """Returns how many seconds a command waits for a source that refuses; ``None`` keeps the setting. Without a flag or
-    a variable, a command at a terminal waits until it is stopped."""
+    a variable, a command at a terminal waits a week."""
     from cc_pipeline.settings.reading import environment_value
     from cc_pipeline.transport.circuit_breaker import WAIT_ATTENDED
 

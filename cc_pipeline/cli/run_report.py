@@ -11,6 +11,7 @@ from cc_pipeline import describe_missing_modules
 from cc_pipeline.cli.output import console, notice, show_table
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.home import read_note
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def print_crawl_line(part: Part) -> None:
     failed = f", {failed_count:,} failed" if failed_count else ""
     console.print(
         f"{progress}  {crawl}: {len(found_slugs):,} of {len(part.changes):,} targets, "
-        f"{captures:,} captures, {new:,} new{failed}, {part.seconds:.0f} s"
+        f"{format_count(captures, 'capture')}, {new:,} new{failed}, {part.seconds:.0f} s"
     )
 
 
@@ -120,7 +121,7 @@ def _print_subset_summary(parts: Sequence[Part], *, details: bool) -> None:
     if remaining_slugs := found_slugs[len(shown_slugs) :]:
         rows.append(
             (
-                f"{len(remaining_slugs):,} more targets",
+                format_count(len(remaining_slugs), "more target"),
                 *_sum_changes(change for slug in remaining_slugs for change in by_target[slug]),
             )
         )
@@ -169,10 +170,7 @@ def _note_absent_targets(
     more_note = " …, --details names all" if len(definitions) > _MAX_NAMED_PAIRS and not details else ""
     new_count = sum(slug in forgotten for slug in absent)
     new = f"; this home does not keep {new_count:,} of them, which are new" if new_count else ""
-    note(
-        f"no crawl of this run has captures of {len(absent):,} {'target' if len(absent) == 1 else 'targets'}{new}: "
-        f"{names}{more_note}"
-    )
+    note(f"no crawl of this run has captures of {format_count(len(absent), 'target')}{new}: {names}{more_note}")
     _note_guesses(settings, [by_slug[slug] for slug in absent if by_slug[slug].place is not None], forgotten)
 
 
@@ -431,4 +429,4 @@ def _print_missing_captures(settings: Settings, changes: Mapping[Slice, Partitio
             "cc-pipeline sql \"SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'\""
         )
     if planned and not counts.pending and not counts.lost and not counts.mismatched and not is_withheld:
-        console.print(f"all {planned:,} captures are fetched and stored", style="green")
+        console.print(f"all {format_count(planned, 'capture', 'are')} fetched and stored", style="green")

@@ -95,7 +95,7 @@ CAPTURE_COLUMNS: Final = (
     Column(
         "located_by",
         pa.string(),
-        "Kind of index that listed it, as in --index; btree+zipnum if a look-up used both",
+        "Kind of index that listed it, as in --index; btree+zipnum if a lookup used both",
         nullable=False,
     ),
     Column("index_file", pa.string(), "Index file of the row"),

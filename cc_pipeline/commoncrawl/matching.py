@@ -1,4 +1,4 @@
-"""An index of targets: finds the targets of a capture among thousands, by dictionaries. A look-up must not compare each
+"""An index of targets: finds the targets of a capture among thousands, by dictionaries. A lookup must not compare each
 target with each row."""
 
 from __future__ import annotations

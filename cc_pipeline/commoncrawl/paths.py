@@ -348,7 +348,10 @@ class IndexFile:
         match = _INDEX_FILE.fullmatch(path)
         if match is None:
             raise DataFault(
-                DataKind.MALFORMED, path, None, "is no file of a columnar index (crawl=…/subset=…/part-NNNNN….parquet)"
+                DataKind.MALFORMED,
+                path,
+                None,
+                "is no Parquet file of the columnar index (cc-index/table/…/crawl=…/subset=…/part-NNNNN….parquet)",
             )
         return cls(path, match["crawl"], match["subset"], int(match["part"]))
 

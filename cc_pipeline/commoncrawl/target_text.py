@@ -152,7 +152,7 @@ def set_slug_in(line: str) -> str | None:
 
 
 def to_run(slug: str, target_text: str) -> str:
-    """Returns the shell argument that runs the target of ``target_text``. The name of a set is enough for look-ups, but
+    """Returns the shell argument that runs the target of ``target_text``. The name of a set is enough for lookups, but
     not for a run."""
     only_named = slug.startswith(SET_SLUG) and "=" not in target_text
     return shlex.quote(
@@ -311,7 +311,10 @@ def _capitals(name: str) -> str:
 
 def _slug_named(name: str) -> str:
     if not _SET_NAME.fullmatch(name.lower()):
-        raise UserInputError(f"{quote(name)} cannot name a set; use up to 60 letters, digits, - and _")
+        raise UserInputError(
+            f"{quote(name)} cannot name a set; use up to 60 letters, digits, - and _, with a letter or digit at both "
+            "ends"
+        )
     return set_slug(name.lower())
 
 

@@ -52,6 +52,7 @@ from cc_pipeline.lake.incomplete_tables import find_damaged_paths
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.processes import this_process
+from cc_pipeline.progress import format_count
 from cc_pipeline.publish.publish import PublicationLag, delete_leftovers, find_publication_lag
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -382,7 +383,7 @@ class Launcher:
             raise failures[0]
         if failures:
             failed_partitions = [partition for failure in failures for partition in failure.failed]
-            label = f"{len(keys):,} partitions"
+            label = format_count(len(keys), "partition")
             raise RunFailed(
                 job,
                 failures[-1].run_id,

@@ -24,6 +24,7 @@ from cc_pipeline.extraction.failure_isolation import Throttling, affects_all_tar
 from cc_pipeline.extraction.reusable_records import find_sharing
 from cc_pipeline.extraction.run import PartitionResult
 from cc_pipeline.lake.slice import StageReport
+from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Seconds between two lines of progress of one stage in a run's log.
@@ -145,9 +146,9 @@ def partition_metadata(
 
 def group_costs(report: StageReport, table: str) -> str:
     """Returns the costs of a stage for several partitions together, for the log of the run."""
-    spent = f"{table} of {len(report.per_target)} partitions: {report.seconds:.1f} s"
+    spent = f"{table} of {format_count(len(report.per_target), 'partition')}: {report.seconds:.1f} s"
     if report.requests:
-        spent += f", {report.bytes:,} bytes read in {report.requests:,} requests"
+        spent += f", {report.bytes:,} bytes read in {format_count(report.requests, 'request')}"
     return "\n".join([spent, *report.notes])
 
 

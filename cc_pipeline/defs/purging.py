@@ -42,14 +42,18 @@ def purge_target(
     (``stages``).
 
     ``own_run`` is the run that calls this, if any. Raises ``EnvironmentFault`` if a run has the target, with ``now`` if
-    any run has not ended (nothing was changed then), and when the lake cannot be read or written.
+    any run has not ended (no row was deleted then), and when the lake cannot be read or written.
     """
     keys = ordered_keys(instance, namespace)
     _refuse_running(workspace, instance, namespace, plan.slug, keys, own_run, any_run=now)
     refuse_if_fetching(workspace, plan.slug, plan.slices)
     _unregister(workspace, instance, plan, namespace)
     # a schedule's tick may have started it in between; from now on none does
-    _refuse_running(workspace, instance, namespace, plan.slug, keys, own_run, any_run=now)
+    try:
+        _refuse_running(workspace, instance, namespace, plan.slug, keys, own_run, any_run=now)
+    except EnvironmentFault as fault:
+        problem = f"{plan.slug} was removed from the watch list and the partitions, but none of its rows was deleted"
+        raise EnvironmentFault(f"{problem}: {fault.problem}", fault.advice) from fault
     return purge(workspace, plan, now=now)
 
 
@@ -109,11 +113,11 @@ def _refuse_running(
     if any_run:
         every_run = instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
         runs = [run.run_id for run in every_run if owns(namespace, run)]
-        reason = "nothing was deleted: --now would delete files that these unfinished runs use"
+        reason = "--now would delete files that these unfinished runs use"
     runs = [run for run in runs if run != own_run]
     if not runs and any(domain == slug for _, domain in find_in_flight(instance, namespace).pairs):
         raise EnvironmentFault(
-            f"nothing was changed: an unfinished backfill in Dagster will run the target {slug}",
+            f"the target {slug} is in an unfinished backfill",
             "Wait for the end of the backfill, or cancel it in the UI; then purge again.",
         )
     if runs:

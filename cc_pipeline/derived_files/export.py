@@ -376,9 +376,9 @@ def _read_part_digest(workspace: Workspace, slice_: Slice) -> str:
             raise EnvironmentFault(
                 f"the pages of {whole_slug(slice_.target)} in {slice_.crawl} are from two runs, one of them "
                 "interrupted, so they cannot be exported",
-                "Materialize page_metadata and page_text of this partition again.",
+                "Run it again: the asset page_metadata of this partition, or cc-pipeline run.",
             )
     raise EnvironmentFault(
         f"{whole_slug(slice_.target)} in {slice_.crawl} has not been parsed, so there are no pages to export",
-        "Materialize page_metadata and page_text of this partition first.",
+        "Run it first: the asset page_metadata of this partition, or cc-pipeline run.",
     )

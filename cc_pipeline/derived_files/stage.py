@@ -29,6 +29,7 @@ from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.ordered import spilled_batches
 from cc_pipeline.lake.slice import PAGE_TABLES, READ_FILES, Metrics, Slice, Stage, StageReport
+from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.source_files import FAULTS, MAX_FAULT_ROWS, SourceFile, read_source_files
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -198,7 +199,8 @@ def _spill(workspace: Workspace, file: SourceFile, path: Path, folder: Path) -> 
             writer.close()
     if tally.faults:
         tally.examples.insert(
-            0, f"{file.location}: {tally.faults:,} byte ranges could not be read; everything else was read"
+            0,
+            f"{file.location}: {format_count(tally.faults, 'byte range')} could not be read; everything else was read",
         )
     return tally
 

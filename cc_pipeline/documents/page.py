@@ -42,8 +42,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class ParseOptions:
-    """Options of a parser. ``main_content`` chooses the extractor (``quality`` is slower and better, ``auto`` uses it
-    if ``fast`` is uncertain), ``none`` switches it off; ``markdown`` adds the main content as Markdown.
+    """Options of a parser. ``main_content`` chooses the extractor (``quality`` is trafilatura alone; ``auto`` asks
+    trafilatura if ``fast`` is uncertain), ``none`` switches it off; ``markdown`` adds the main content as Markdown.
 
     ``metadata_json`` fills the column of that name; ``compat="2012"`` writes it with the 2012 writer's bugs.
     """

@@ -166,7 +166,7 @@ def gather_provenance(
 
 @dataclass(slots=True)
 class _LookupTotals:
-    """The totals of look-ups: captures by target and member, crawls by target, and the version of each index by
+    """The totals of lookups: captures by target and member, crawls by target, and the version of each index by
     crawl."""
 
     captures: Counter[tuple[str, str]] = field(default_factory=Counter)

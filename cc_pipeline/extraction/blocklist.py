@@ -1,7 +1,7 @@
 """Sites that nobody may fetch. The lake has one list of them. Everything that locates, fetches or reads a capture uses
 it.
 
-A look-up leaves out captures of blocked sites. The stored version of a target includes the blocks that touch it. When a
+A lookup leaves out captures of blocked sites. The stored version of a target includes the blocks that touch it. When a
 block comes or goes, the target is located again: rows of a blocked site then go, or come back.
 """
 

@@ -1,4 +1,4 @@
-"""The captures that the look-ups of one pass found, by slice and location. Many captures are kept on disk and read
+"""The captures that the lookups of one pass found, by slice and location. Many captures are kept on disk and read
 slice by slice, so a target may have any number of them. A slice has each location once, whatever the index lists."""
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class CaptureTotals:
     of their fetch. ``retained`` were there before and are not in the answer; ``outside`` were left out; ``repeated``
     are further rows of captures that the index had named already.
 
-    ``captures_before`` were there before the look-up. ``unlisted_captures`` of the captures are no longer in the index
+    ``captures_before`` were there before the lookup. ``unlisted_captures`` of the captures are no longer in the index
     that named them, and ``removal`` is a digest of these."""
 
     rows: int = 0

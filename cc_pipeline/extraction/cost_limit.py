@@ -16,6 +16,7 @@ from cc_pipeline.extraction.slice_state import SliceState
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import Slice, group_by_partition
 from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.progress import format_count
 from cc_pipeline.records.locations import PLACE_NAME
 from cc_pipeline.records.range_plan import FetchEstimate, check_budget, price_of_all
 from cc_pipeline.settings import Settings
@@ -27,7 +28,7 @@ def enforce_cost_limit(workspace: Workspace, slice_states: Mapping[Slice, SliceS
     """Raises ``UserInputError`` if fetching all captures of these slices would cost more than the settings allow: those
     of one target, or, where a command is one question, all captures of its targets that are not stored yet.
 
-    The costs noted at the look-ups are summed. Rows are read only if that sum is too high, because neighbours in
+    The costs noted at the lookups are summed. Rows are read only if that sum is too high, because neighbours in
     several slices of a target are fetched together.
     """
     settings, nothing = workspace.settings, FetchEstimate(0, 0, 0, 0, 0)
@@ -45,7 +46,11 @@ def enforce_cost_limit(workspace: Workspace, slice_states: Mapping[Slice, SliceS
             f"{listed_partition.target} in {listed_partition.crawl}" for listed_partition in [*prices][:2]
         )
         total = sum(all_prices.values(), nothing)
-        _refuse(workspace, total, f"{label}, with the others of this command ({len(all_prices):,} partitions),")
+        _refuse(
+            workspace,
+            total,
+            f"{label}, with the others of this command ({format_count(len(all_prices), 'partition')}),",
+        )
     workspace.fetch_estimates.update(prices)
 
 

@@ -110,7 +110,7 @@ class Engine(Protocol):
 class LocalEngine:
     """The processes of this machine."""
 
-    #: A group shares look-ups and commits, and little is lost when a run ends.
+    #: A group shares lookups and commits, and little is lost when a run ends.
     partitions: int = 50
     #: Minutes of a real source, while commits cost a second.
     captures: int = 5_000

@@ -54,6 +54,7 @@ from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, slices_of, write_notes
 from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.progress import format_count
 from cc_pipeline.records import known_good as witness
 from cc_pipeline.records.fetch import RecordsResult
 from cc_pipeline.records.file_leases import FileLease, forget, lease, list_expired_leases
@@ -280,9 +281,9 @@ def _refuse_blocked_slices(
         lookup = slice_states[slice_].lookup
         if lookup is not None and differs_only_in_blocks(lookup.definition, requests[slice_].version):
             raise EnvironmentFault(
-                f"{slice_.partition.target} in {slice_.crawl} is not fetched: the target, or a site in it, was blocked "
+                f"{slice_.partition.target} in {slice_.crawl} is not fetched: the list of blocked sites was changed "
                 "after it was located",
-                "See the blocked sites: cc-pipeline targets block. Locate a set again without them: "
+                "See the blocked sites: cc-pipeline targets block. Then run the target again, which leaves them out: "
                 f"cc-pipeline run … --crawl {slice_.crawl}",
             )
 
@@ -604,22 +605,24 @@ def _write_notes(state: _FetchState) -> tuple[str, ...]:
     notes = []
     reused, adopted = sum(result.reused for result in state.results), sum(result.adopted for result in state.results)
     if reused:
-        notes.append(f"{reused:,} captures were stored already and not fetched again")
+        notes.append(f"{format_count(reused, 'capture', 'were')} stored already and not fetched again")
     if adopted:
-        notes.append(f"{adopted:,} records that a stopped run had fetched were used")
+        notes.append(f"used {format_count(adopted, 'record')} that a stopped run had fetched")
     slice_counts = [state.counts_by_slice[slice_] for slice_ in state.assessments]
     pending_captures, lost_captures = (
         sum(counts.pending for counts in slice_counts),
         sum(counts.settled for counts in slice_counts),
     )
     if pending_captures:
-        notes.append(f"{pending_captures:,} captures were not fetched; the next run requests them again")
+        notes.append(
+            f"{format_count(pending_captures, 'capture', 'were')} not fetched; the next run requests them again"
+        )
     if lost_captures:
         is_unconfirmed = any(assessment.losses_unconfirmed for assessment in state.assessments.values())
         description = (
             "reported as lost, not confirmed yet" if is_unconfirmed else "missing or damaged in the source itself"
         )
-        notes.append(f"{lost_captures:,} captures are {description}; see the view ledger")
+        notes.append(f"{format_count(lost_captures, 'capture', 'are')} {description}; see the view ledger")
     if mismatches := sum(counts.mismatched for counts in slice_counts):
         notes.append(
             f"the payloads of {mismatches:,} records differ from the digest in the index; see digest_check in the "

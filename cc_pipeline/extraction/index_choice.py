@@ -1,6 +1,6 @@
 """Chooses the index for a crawl that was not harvested: the one with the fewest requests, or seconds.
 
-A harvest of 300 footers answers all later look-ups; a few targets are found in the URL index with some requests.
+A harvest of 300 footers answers all later lookups; a few targets are found in the URL index with some requests.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from cc_pipeline.index.locator import REQUEST_BYTES
 from cc_pipeline.index.parquet.fetch import SPAN
 from cc_pipeline.index.zipnum.cluster import PROBE, WHOLE_READ_BYTES
 from cc_pipeline.lake.slice import LOCATE, Slice
+from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.workspace import Workspace
 
 ZIPNUM: Final = "zipnum"
@@ -48,7 +49,7 @@ _ALL_MEMBERS: Final = 1_000_000
 _LATENCY, _CONCURRENCY, _SPEED = 0.03, 64, 100e6
 
 _HTTP_SCHEMES: Final = ("http", "https")
-#: A harvest of so few files costs hardly more than a look-up, and answers everything from then on.
+#: A harvest of so few files costs hardly more than a lookup, and answers everything from then on.
 _FEW_FILES: Final = 32
 
 
@@ -147,9 +148,7 @@ def _estimate_pages(targets: Sequence[Target], files: int | None) -> tuple[int, 
 def _build_option(kind: str, requests: int, size: int, template: str, sequential_requests: int) -> IndexOption:
     """Builds an option. ``sequential_requests`` of its requests wait for each other."""
     seconds = sequential_requests * _LATENCY + requests * _LATENCY / _CONCURRENCY + size / _SPEED
-    return IndexOption(
-        kind, requests, size, seconds, template.format(f"{requests:,} request{'' if requests == 1 else 's'}")
-    )
+    return IndexOption(kind, requests, size, seconds, template.format(format_count(requests, "request")))
 
 
 def choose_indexes(

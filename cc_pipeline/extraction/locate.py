@@ -56,6 +56,7 @@ from cc_pipeline.index.lookup import look_up, outside_notes
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, count_written
 from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -64,11 +65,9 @@ from cc_pipeline.workspace.workspace import Workspace
 _WRITE_BATCH_BYTES = 2 << 20
 #: The index to ask, and for which subsets.
 _IndexQuery: TypeAlias = tuple[str, tuple[str, ...]]
-_RETAINED_MESSAGE = (
-    "{n:,} captures are kept in {crawl}, although this look-up did not list them: they are from other index files"
-)
-_REMOVED_MESSAGE = "{n:,} captures were removed from {crawl}: its index no longer lists them"
-_REPEATED_MESSAGE = "the index of {crawl} lists captures of {slug} more than once: {n:,} extra rows were ignored"
+_RETAINED_MESSAGE = "{captures} kept in {crawl}, although not in this lookup: other index files list them"
+_REMOVED_MESSAGE = "{captures} removed from {crawl}: its index no longer lists them"
+_REPEATED_MESSAGE = "the index of {crawl} lists captures of {slug} more than once: {rows} ignored"
 #: Targets with repeated captures that the report names.
 _MAX_NAMED_TARGETS = 5
 
@@ -217,7 +216,7 @@ def _build_report(
 
 
 def _get_listing(slice_state: SliceState) -> tuple[int, Listing]:
-    """The number of captures of a slice, and the note of its look-up on its index."""
+    """The number of captures of a slice, and the note of its lookup on its index."""
     lookup = slice_state.lookup
     if lookup is None:
         return 0, Listing()
@@ -226,7 +225,7 @@ def _get_listing(slice_state: SliceState) -> tuple[int, Listing]:
 
 @dataclass(slots=True)
 class _LookupTotals:
-    """The costs and results of look-ups."""
+    """The costs and results of lookups."""
 
     rows: int = 0
     requests: int = 0
@@ -249,7 +248,7 @@ class _LookupTotals:
 
 @dataclass(frozen=True, slots=True)
 class _LookupPlan:
-    """The look-ups that are due in a crawl: slices with the ``versions`` of their definitions. ``slice_states`` has all
+    """The lookups that are due in a crawl: slices with the ``versions`` of their definitions. ``slice_states`` has all
     slices of their targets, ``indexes`` is by crawl and subset, and ``blocklist`` has the sites that are left out."""
 
     workspace: Workspace
@@ -364,13 +363,13 @@ def _write_notes(totals: _LookupTotals, crawl: str) -> Iterator[str]:
     if totals.outside:
         yield from outside_notes(totals.outside)
     if totals.blocked:
-        yield f"{totals.blocked:,} captures of blocked sites were left out in {crawl}"
+        yield f"{crawl}: left out {format_count(totals.blocked, 'capture')} of blocked sites"
     if totals.retained:
-        yield _RETAINED_MESSAGE.format(n=totals.retained, crawl=crawl)
+        yield _RETAINED_MESSAGE.format(captures=format_count(totals.retained, "capture", "are"), crawl=crawl)
     if totals.removed:
-        yield _REMOVED_MESSAGE.format(n=totals.removed, crawl=crawl)
+        yield _REMOVED_MESSAGE.format(captures=format_count(totals.removed, "capture", "were"), crawl=crawl)
     for slug, count in sorted(totals.repeated.items())[:_MAX_NAMED_TARGETS]:
-        yield _REPEATED_MESSAGE.format(n=count, crawl=crawl, slug=slug)
+        yield _REPEATED_MESSAGE.format(rows=format_count(count, "extra row", "were"), crawl=crawl, slug=slug)
     if len(totals.repeated) > _MAX_NAMED_TARGETS:
         yield f"the index lists captures of {len(totals.repeated) - _MAX_NAMED_TARGETS:,} more targets more than once"
 
@@ -439,7 +438,7 @@ def _commit_pass(
     old_listings: Mapping[Slice, Listing],
 ) -> None:
     """Commits the located slices, some at a time. Captures that an index no longer lists stay if a person has to accept
-    their removal. ``old_listings`` has the listings that were noted at the last look-up of the slices."""
+    their removal. ``old_listings`` has the listings that were noted at the last lookup of the slices."""
     workspace, slice_states = lookup_plan.workspace, lookup_plan.slice_states
     input_digests = {
         slice_: locate_input_digest(
@@ -508,7 +507,7 @@ def _group_by_set(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
 
 
 def _build_removal(summary: LookupSummary, totals: CaptureTotals, old_listing: Listing) -> Removal:
-    """The captures that a look-up would take away from a slice."""
+    """The captures that a lookup would take away from a slice."""
     new_listing = Listing(summary.located_by, summary.index_size, totals.unlisted_captures, totals.removal)
     return Removal(totals.captures_before, totals.rows - totals.unlisted_captures, old_listing, new_listing)
 
@@ -528,7 +527,7 @@ def _find_reusable_index(workspace: Workspace, version: str, slice_state: SliceS
 def _group_by_query(
     workspace: Workspace, tasks: Mapping[Slice, LookupTask], reusable_indexes: Mapping[Slice, str | None]
 ) -> dict[_IndexQuery, list[Slice]]:
-    """The slices of each look-up, by the index to be asked and the subsets: an index is asked once for all subsets."""
+    """The slices of each lookup, by the index to be asked and the subsets: an index is asked once for all subsets."""
     slices_by_target: dict[tuple[str, str, str], list[Slice]] = {}
     for slice_, task in tasks.items():
         if task.requested_target is not None:
@@ -578,9 +577,8 @@ def _describe_removed_members(
         lookup = slice_states[slice_].lookup
         if lookup is not None and (removed_captures := lookup.captures - count) > 0:
             yield (
-                f"{removed_captures:,} captures of members that {slice_.partition.target} no longer has were removed "
-                "from "
-                f"{slice_.crawl}"
+                f"removed {format_count(removed_captures, 'capture')} from {slice_.crawl}, of members that "
+                f"{slice_.partition.target} no longer has"
             )
 
 

@@ -1,4 +1,4 @@
-"""Notes on look-ups, so that nothing is looked up twice: how each slice was located, over which gaps of the index, and
+"""Notes on lookups, so that nothing is looked up twice: how each slice was located, over which gaps of the index, and
 which captures are carried over, so that only new members of a set are asked for."""
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.target_definitions import read_definitions
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Members that one look-up asks for, and slices that one commit writes: what a killed run loses at most.
+#: Members that one lookup asks for, and slices that one commit writes: what a killed run loses at most.
 _MEMBERS_AT_ONCE: Final = 16_384
 _SLICES_AT_ONCE: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class LookupSummary:
-    """The result of a slice's look-up: the index (``located_by``, with its version and ``index_size``), the version of
+    """The result of a slice's lookup: the index (``located_by``, with its version and ``index_size``), the version of
     the slice's definition, the gaps it was located over, and how its rows are read."""
 
     located_by: str
@@ -49,7 +49,7 @@ def commit_lookups(
     summaries: Mapping[Slice, LookupSummary],
     totals_by_slice: Mapping[Slice, CaptureTotals],
 ) -> None:
-    """Writes the notes of these look-ups with the totals of their captures, before the captures are committed with the
+    """Writes the notes of these lookups with the totals of their captures, before the captures are committed with the
     digests ``input_digests``."""
     now = datetime.now(UTC)
     rows = {
@@ -112,8 +112,10 @@ def find_incomplete_slices(workspace: Workspace) -> dict[Slice, Lookup]:
 
 
 def describe_completeness(lookup: Lookup) -> str:
-    """Whether the index of a look-up was complete, as text."""
-    return "yes" if lookup.complete else f"no, {lookup.unread_files:,} of {lookup.index_files or 0:,} files unread"
+    """Whether the index of a lookup was complete, as text."""
+    if lookup.complete:
+        return "yes"
+    return f"no, {lookup.unread_files:,} of {lookup.index_files or 0:,} files could not be read"
 
 
 def describe_gaps(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
@@ -154,7 +156,7 @@ class LookupTask:
 
 
 def split_into_passes(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[dict[Slice, Target]]:
-    """Splits ``slices`` of one crawl into passes, each with the targets of one look-up."""
+    """Splits ``slices`` of one crawl into passes, each with the targets of one lookup."""
     slugs = list(dict.fromkeys(slice_.definition_slug for slice_ in slices))
     single = workspace.targets([slug for slug in slugs if SEPARATOR not in slug])
     texts = read_definitions(workspace.lake, [slug for slug in slugs if SEPARATOR in slug])
@@ -178,7 +180,7 @@ def split_into_commits(input_digests: Mapping[Slice, str]) -> Iterator[dict[Slic
 def plan_lookups(
     workspace: Workspace, targets: Mapping[Slice, Target], reusable_slices: Collection[Slice]
 ) -> dict[Slice, LookupTask]:
-    """Plans the look-ups of ``targets`` of one crawl. ``reusable_slices`` are slices that a complete and unchanged
+    """Plans the lookups of ``targets`` of one crawl. ``reusable_slices`` are slices that a complete and unchanged
     index located: only their members are carried over."""
     sets = [slice_ for slice_ in reusable_slices if targets[slice_].kind == "set"]
     located_members = {slice_: set(members) for slice_, members in read_located_members(workspace, sets).items()}
@@ -214,7 +216,7 @@ def carry_over_members(
 def add_previous_captures(
     workspace: Workspace, tasks: Mapping[Slice, LookupTask], slices: Collection[Slice], buffer: CaptureBuffer
 ) -> None:
-    """Adds to ``buffer`` the captures that slices of one crawl had before this look-up. An index may remove them only
+    """Adds to ``buffer`` the captures that slices of one crawl had before this lookup. An index may remove them only
     if it named them and answers completely."""
     member_indexes = {slice_: MemberIndex(tasks[slice_].target.members or [tasks[slice_].target]) for slice_ in slices}
     for slice_, previous_rows in _read_captures(workspace, member_indexes):

@@ -26,6 +26,7 @@ from cc_pipeline.extraction.slice_state import STAGES, Lookup, SliceState
 from cc_pipeline.index.locator import NAME_SEPARATOR, NAMED_CAPTURES
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, PARTIAL_DIGEST, Slice, Stage
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import DIGEST_POLICIES, EXTRACTORS, Settings
 
 #: Raised when the same inputs would give other rows of ``captures``, or of ``records``.
@@ -45,13 +46,13 @@ class ReasonKind(Enum):
     GAP_FILLED = "a gap in the index was filled"
     GAPS_FORBIDDEN = "its index lacks files, and the settings do not allow that"
     OTHER_INDEX = "another index was chosen"
-    UNLISTED_CAPTURES = "{n} captures are no longer in the index, not accepted yet"
+    UNLISTED_CAPTURES = "{captures} no longer in the index, not accepted yet"
     CAPTURES = "its captures changed"
-    PENDING_CAPTURES = "{n} captures are pending since {since}"
-    UNCONFIRMED_LOSSES = "{n} unconfirmed losses"
-    UNCONFIRMED_MISMATCHES = "{n} unconfirmed digest mismatches"
-    RECHECK_DUE = "{n} lost or mismatching captures are due for a recheck"
-    LOST_BYTES = "the bytes of {n} records are missing"
+    PENDING_CAPTURES = "{captures} pending since {since}"
+    UNCONFIRMED_LOSSES = "{losses}"
+    UNCONFIRMED_MISMATCHES = "{mismatches}"
+    RECHECK_DUE = "{final_captures} due for a recheck"
+    LOST_BYTES = "the bytes of {records} are missing"
     POLICY = "the digest policy changed"
     RECORDS = "its records changed"
     PARSER = "the parser is newer"
@@ -70,8 +71,14 @@ class Reason:
 
     def __str__(self) -> str:
         since = "" if self.since is None else f"{self.since:%Y-%m-%d %H:%M} UTC"
-        text = self.kind.value.format(n=f"{self.n:,}", since=since)
-        return text.replace("1 captures are", "1 capture is") if self.n == 1 else text
+        return self.kind.value.format(
+            captures=format_count(self.n, "capture", "are"),
+            final_captures=format_count(self.n, "lost or mismatching capture", "are"),
+            losses=format_count(self.n, "unconfirmed loss"),
+            mismatches=format_count(self.n, "unconfirmed digest mismatch"),
+            records=format_count(self.n, "record"),
+            since=since,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +163,7 @@ class Price:
 
 
 def estimate_price(slice_state: SliceState, stage: Stage, reason: Reason) -> Price:
-    """The estimated cost of one stage of a slice in this state. The cost of a look-up depends on its neighbours
+    """The estimated cost of one stage of a slice in this state. The cost of a lookup depends on its neighbours
     (``extraction/index_choice.py``)."""
     if stage is LOCATE or reason.kind is ReasonKind.AFTER_PREVIOUS_STAGE:
         return Price(None, None, None, None)

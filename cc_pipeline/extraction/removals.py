@@ -31,7 +31,7 @@ _HARVEST_ADVICE: Final = ", harvest it again (cc-pipeline index harvest {crawls}
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The note of a slice's last look-up: its index, the length of the list of index files (``None``: not known), the
+    """The note of a slice's last lookup: its index, the length of the list of index files (``None``: not known), the
     number of captures that it no longer listed, and a digest of these (:data:`NOTHING`: none)."""
 
     located_by: str = ""
@@ -75,7 +75,7 @@ _LISTING_COLUMNS: Final = ("located_by", "index_size", "unlisted", "removal")
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The captures that a look-up would take away from a slice: the numbers of captures ``captures_before`` and
+    """The captures that a lookup would take away from a slice: the numbers of captures ``captures_before`` and
     ``captures_left`` after it (with new ones), and the listings of its index ``old_listing`` and ``new_listing``."""
 
     captures_before: int

@@ -22,6 +22,7 @@ from cc_pipeline.lake.lake import DigestsNotInLog, Lake
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import EMPTIED_DIGEST, LOCATE, PARSE, Slice, group_targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.progress import format_count
 from cc_pipeline.records.locations import PLACE_NAME, LocationIndex
 from cc_pipeline.records.schema import HELD_SCHEMA
 from cc_pipeline.records.storage import STORED, StoredSizes
@@ -231,7 +232,9 @@ def describe_lost_records(lost: Mapping[Slice, int]) -> tuple[str, ...]:
     """The note of a fetch on slices that had lost bytes."""
     count = sum(lost.values())
     return (
-        (f"the bytes of {count:,} stored records were missing or wrong, so they were fetched again",) if count else ()
+        (f"the bytes of {format_count(count, 'stored record')} were missing or wrong, and were fetched again",)
+        if count
+        else ()
     )
 
 
@@ -240,7 +243,8 @@ def build_lost_fault(crawl: str, lost: Mapping[Slice, int]) -> EnvironmentFault:
     targets = sorted({slice_.partition.target for slice_ in lost})
     names = ", ".join(targets[:5]) + (" …" if len(targets) > 5 else "")
     return EnvironmentFault(
-        f"the bytes of {sum(lost.values()):,} stored records of {names} in {crawl} are missing in the lake",
+        f"the bytes of {format_count(sum(lost.values()), 'stored record')} of {names} in {crawl} are missing in the "
+        "lake",
         "Fetch them again: cc-pipeline doctor --repair",
     )
 

@@ -1,6 +1,6 @@
 """Makes pages from targets, many partitions (crawl, target) at a time. Each partition succeeds or fails by itself.
 
-Partitions go through the stages in groups, which share look-ups and commits. A group is small enough that little is
+Partitions go through the stages in groups, which share lookups and commits. A group is small enough that little is
 lost when a run ends, and large enough that a partition costs hardly more than in one call for all. The engine decides
 the size.
 """
@@ -195,7 +195,7 @@ class _Group:
         return group_within([*self._states], (max_captures,), lambda slug: (counts[slug],))
 
     def _count_captures(self) -> dict[str, int]:
-        """The number of captures of each target in the requested subsets: from the report of its look-up, or as
+        """The number of captures of each target in the requested subsets: from the report of its lookup, or as
         noted."""
         reports = {slug: state.reports.get("captures") for slug, state in self._states.items()}
         counts = {

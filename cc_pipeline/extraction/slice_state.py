@@ -54,7 +54,7 @@ class StageState:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The note of a slice's look-up: the index (its kind and version), the version of the slice's definition, whether
+    """The note of a slice's lookup: the index (its kind and version), the version of the slice's definition, whether
     the index was complete, and the cost of a fetch of all its ``captures``. ``unlisted_captures`` of these are no
     longer in the index that named them, which nobody accepted; ``removal`` is a digest of these. ``index`` is empty if
     its version is not known."""

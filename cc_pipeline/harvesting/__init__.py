@@ -1,1 +1,1 @@
-"""Prepares a crawl for look-ups: list, footers, catalog, and indexes that are built here."""
+"""Prepares a crawl for lookups: list, footers, catalog, and indexes that are built here."""

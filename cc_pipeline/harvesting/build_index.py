@@ -20,6 +20,7 @@ from cc_pipeline.index.archive_rows import BUILT_SCHEMA, ORDER, Row, Tally, inde
 from cc_pipeline.index.shards import VERSION, Shard
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import BUILT, Metrics, Slice, StageReport
+from cc_pipeline.progress import format_count
 from cc_pipeline.records.file_leases import is_orphaned_part_file
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.read_ahead import PIECE, ReadAheadStream
@@ -62,8 +63,9 @@ class BuildEstimate:
         span = f"{self.seconds / 3600:,.1f} hours" if self.seconds >= 3600 else f"{self.seconds / 60:,.0f} minutes"
         progress_text = f" ({built_files:,} of {self.total_files:,} are done)" if built_files else ""
         return (
-            f"to index {self.crawl}, {self.files:,} archive files have to be read whole{progress_text}: "
-            f"{'about ' if self.is_estimated else ''}{size} in {self.requests:,} requests, {span} or more"
+            f"to index {self.crawl}, {format_count(self.files, 'archive file', 'have')} to be read "
+            f"whole{progress_text}: "
+            f"{'about ' if self.is_estimated else ''}{size} in {format_count(self.requests, 'request')}, {span} or more"
         )
 
 

@@ -1,6 +1,6 @@
 """The row-group catalog of a lake: the files of its table ``row_groups``, read directly.
 
-The version of a crawl's index, which look-ups compare, comes from the same rows.
+The version of a crawl's index, which lookups compare, comes from the same rows.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.index.shards import SUBSET
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.slice import HARVEST, MANIFEST, Slice, StageReport
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -213,7 +214,10 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
         bytes=report.bytes,
         requests=report.requests,
         seconds=report.seconds,
-        notes=(*notes, f"{report.remaining:,} row groups still have no key bounds, so each look-up reads them"),
+        notes=(
+            *notes,
+            f"{format_count(report.remaining, 'row group', 'have')} no key bounds yet, so each lookup reads them",
+        ),
     )
 
 
@@ -289,7 +293,10 @@ def _requested_files(workspace: Workspace, crawl: str) -> dict[str, list[str]]:
 def _listed_files(workspace: Workspace, crawl: str, subsets: Sequence[str]) -> dict[str, list[str]]:
     manifest = workspace.lake.read("index_manifest", {"crawl": crawl}, ["subset", "path"])
     if not manifest.num_rows and crawl not in ARC_CRAWLS:
-        raise EnvironmentFault(f"the index files of {crawl} are not listed yet", "Materialize index_manifest first.")
+        raise EnvironmentFault(
+            f"the index files of {crawl} are not listed yet",
+            f"Harvest it first: the job harvest_crawl, or cc-pipeline index harvest --crawl {crawl}",
+        )
     return _by_subset(subsets, zip(*(manifest[name].to_pylist() for name in ("subset", "path")), strict=True))
 
 

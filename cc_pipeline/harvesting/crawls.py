@@ -283,7 +283,7 @@ def is_published(workspace: Workspace, crawl: str) -> bool:
     """
     if find_crawl(workspace, crawl).era == "arc":
         return True
-    if HARVEST.was_committed(workspace.lake, Slice(crawl)):
+    if _is_harvested(workspace, crawl):
         return True
     if evidence(workspace.settings, crawl) is None:
         return has_archives(workspace, crawl)

@@ -1,7 +1,7 @@
 """Exports the catalog of a crawl to a file, and imports such files after comparing them with the source.
 
 An import compares the whole path list of the crawl, and the footers of some index files, which are drawn at random each
-time. The other rows are believed, and the digest of the file is stored with them. Each look-up checks the ETags of the
+time. The other rows are believed, and the digest of the file is stored with them. Each lookup checks the ETags of the
 imported rows, so an index file that was published again is refused.
 """
 
@@ -104,7 +104,7 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
     """Imports the catalog in ``file`` into the home, if it agrees with the source; existing subsets stay.
 
     ``sha256`` is the expected digest of the file, if given. Bounds that a repair read from values are left out, so that
-    look-ups read those row groups, unless ``believe_repaired``. Raises ``DataFault`` for a file that is no catalog or
+    lookups read those row groups, unless ``believe_repaired``. Raises ``DataFault`` for a file that is no catalog or
     not that of the source, and ``EnvironmentFault`` if the source does not answer or has other ETags.
     """
     stats = workspace.transport.stats
@@ -185,7 +185,7 @@ def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: Footer
         if is_changed_etag(etags.get(path, etag), etag):
             raise EnvironmentFault(
                 f"{path} has another ETag at this source than at the source of the catalog",
-                "This source is a copy of the other, or the file was published again. Look-ups compare ETags, so "
+                "This source is a copy of the other, or the file was published again. Lookups compare ETags, so "
                 f"harvest this source: cc-pipeline index harvest --crawl {crawl}",
             )
     for name, order in (("index_files", ["path"]), ("row_groups", ["path", "row_group"]),

@@ -25,6 +25,7 @@ from cc_pipeline.index.etag_aliases import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.opening import URL_INDEXES
 from cc_pipeline.index.parquet.finder import CatalogFinder
+from cc_pipeline.progress import format_count
 from cc_pipeline.records.verification import ExpectedRecord, verify_record
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
@@ -83,14 +84,14 @@ def _check_whole(finder: CatalogFinder, catalog: Catalog, crawl: str, subsets: S
     lost = sum(row["failed"] + row["missing"] for row in coverage)
     if lost:
         raise EnvironmentFault(
-            f"{lost:,} index files of {crawl} are not harvested",
+            f"{crawl} has {format_count(lost, 'index file')} without a harvest",
             f"Harvest them: cc-pipeline index harvest --crawl {crawl}",
         )
     row_count = sum(place.rows for place in finder.find(crawl, subsets, (KeyRange(b"", None),), ("url",)))
     expected = sum(row["rows"] for row in coverage)
     if row_count != expected:
         raise EnvironmentFault(
-            f"the catalog lists {row_count:,} captures of {crawl}, but {expected:,} were harvested",
+            f"the catalog lists {format_count(row_count, 'capture')} of {crawl}, but {expected:,} were harvested",
             f"Harvest the crawl again: cc-pipeline index harvest --crawl {crawl}",
         )
 

@@ -52,7 +52,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 METADATA_KEY: Final = b"cc_pipeline.built"
 #: Columns without a dictionary: nearly all values differ.
 _PLAIN: Final = frozenset({"url_surtkey", "url", "content_digest", "warc_record_offset", "warc_record_id", "url_path"})
-#: An archive file of 1 GB holds some 40,000 pages: one row group or two, of whose pages a look-up reads two or three.
+#: An archive file of 1 GB holds some 40,000 pages: one row group or two, of whose pages a lookup reads two or three.
 _GROUP_ROWS: Final = 32_768
 #: Bytes of rows in a row group, where that is fewer of them.
 _GROUP_BYTES: Final = 16 << 20

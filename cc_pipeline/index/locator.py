@@ -1,6 +1,6 @@
 """The interface of locators, the assignment of captures to targets, and the choice of an index by its cost.
 
-Several kinds of index locate captures, and a look-up works the same with each."""
+Several kinds of index locate captures, and a lookup works the same with each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.locators import AUTO, btree_way, index_kinds, refuse_unknown_kind
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.progress import format_count, human_bytes
 
 #: The separator of names, and of versions, of indexes that answered together.
 NAME_SEPARATOR: Final = "+"
@@ -49,7 +49,7 @@ def surt_ranges(crawl: str, index: str) -> RangesOf:
 
 
 class TargetRouter:
-    """Routes captures to the targets of one look-up, except those that a target's condition rules out. ``ranges`` are
+    """Routes captures to the targets of one lookup, except those that a target's condition rules out. ``ranges`` are
     all keys to read; ``ranges_of`` returns those of a single target. Captures go into a ``sink``, or are collected."""
 
     def __init__(self, targets: Sequence[Target], ranges_of: RangesOf, sink: CaptureSink | None = None) -> None:
@@ -110,7 +110,7 @@ class TargetRouter:
 
 @dataclass(frozen=True, slots=True)
 class LookupEstimate:
-    """The estimated cost of a look-up. ``bytes`` and ``requests`` are upper bounds.
+    """The estimated cost of a lookup. ``bytes`` and ``requests`` are upper bounds.
 
     ``likely_bytes`` is an estimate for a small target, if the bound is far above it. ``index`` is the chosen index, and
     ``reason`` the reason in words. Both are ``None`` in a locator's own estimate. ``notes`` are sentences for the user.
@@ -133,7 +133,7 @@ class LookupEstimate:
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
-    """Captures per target slug (``CAPTURE_SCHEMA``; every slug asked for is present), and what the look-up cost.
+    """Captures per target slug (``CAPTURE_SCHEMA``; every slug asked for is present), and what the lookup cost.
 
     ``requests``, ``bytes`` and ``seconds`` are the cost. ``index`` is the index that answered, and ``reason`` the
     reason for its choice, in words; both are ``None`` in a locator's own answer. ``index_version`` identifies the index
@@ -238,4 +238,4 @@ def _index_command(crawl: str) -> str:
 
 
 def _estimate(price: LookupEstimate) -> str:
-    return f"estimated at {price.requests:,} requests and {human_bytes(price.expected_bytes)}"
+    return f"estimated at {format_count(price.requests, 'request')} and {human_bytes(price.expected_bytes)}"

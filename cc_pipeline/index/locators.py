@@ -14,7 +14,7 @@ from cc_pipeline.extension import collect, refuse
 if TYPE_CHECKING:
     from cc_pipeline.index.opening import IndexSearch, OpenIndex
 
-#: Instead of a kind's name: the look-up chooses.
+#: Instead of a kind's name: the lookup chooses.
 AUTO: Final = "auto"
 
 
@@ -24,7 +24,7 @@ def _no_version(home: Path, crawl: str, subset: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexKind:
-    """A kind of index, as look-ups use it.
+    """A kind of index, as lookups use it.
 
     ``name`` is the value of ``--index`` and of ``located_by``. ``summary`` is a line for users. ``find`` returns how to
     open the index of a crawl, in the home or at the source, or ``None``; it raises ``EnvironmentFault`` if the source

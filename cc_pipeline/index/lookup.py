@@ -1,4 +1,4 @@
-"""Look-ups: find the captures of targets in a crawl with the cheapest index, and compare the answers of two indexes."""
+"""Lookups: find the captures of targets in a crawl with the cheapest index, and compare the answers of two indexes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from cc_pipeline.index.locators import AUTO, BTREE, PARQUET, ZIPNUM, index_kinds
 from cc_pipeline.index.opening import IndexSearch
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.cluster_cache import Clusters
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, whole_files
 
@@ -145,7 +145,7 @@ def look_up(
         locator, reason, gaps = _choose(search, targets)
         if max_bytes is not None and (price := weight(locator.price(crawl, subsets, targets))) > max_bytes:
             raise UserInputError(
-                f"the look-up would read about {price / 1e6:,.0f} MB, more than the {max_bytes / 1e6:,.0f} MB allowed"
+                f"the lookup would read about {price / 1e6:,.0f} MB, more than the {max_bytes / 1e6:,.0f} MB allowed"
             )
         index_names: set[str] = set()
         noting_sink = None if sink is None else partial(_noting, sink, index_names)
@@ -209,8 +209,8 @@ def _undecided_notes(captures: Mapping[str, pa.Table]) -> tuple[str, ...]:
     if not count:
         return ()
     return (
-        f"the index cannot decide whether {count:,} captures meet the condition: their pages decide it when they are "
-        "parsed",
+        f"the index cannot decide whether {format_count(count, 'capture', 'meet')} the condition: their pages decide "
+        "it when they are parsed",
     )
 
 
@@ -279,7 +279,7 @@ def _with_columnar(
     limits = ((price.requests, sources.max_requests), (price.expected_bytes, sources.max_bytes))
     if any(limit is not None and cost > limit for cost, limit in limits):
         over_limit = (
-            f"reading them from the columnar index takes about {price.requests:,} requests and "
+            f"reading them from the columnar index takes about {format_count(price.requests, 'request')} and "
             f"{human_bytes(price.expected_bytes)}, more than CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES allows"
         )
         return replace(result, gaps=replace(gaps, unasked=over_limit))
@@ -359,7 +359,11 @@ def counts_for_segments(
 
 def outside_notes(count: int) -> tuple[str, ...]:
     """Returns notes on so many captures of other segments."""
-    return (f"{count} captures are left out: {segments_key(CRAWL_2012)} does not list their segments",) if count else ()
+    return (
+        (f"{format_count(count, 'capture', 'are')} left out: {segments_key(CRAWL_2012)} does not list the segments",)
+        if count
+        else ()
+    )
 
 
 @dataclass(frozen=True, slots=True)

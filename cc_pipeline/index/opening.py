@@ -57,7 +57,7 @@ class OpenIndex:
 @dataclass
 class IndexSearch:
     """The state of a search for the indexes of one crawl. ``via`` is the requested kind. ``closing`` closes opened
-    objects when the look-up ends. ``open_indexes`` are the indexes found so far, by kind. ``catalog`` is open if the
+    objects when the lookup ends. ``open_indexes`` are the indexes found so far, by kind. ``catalog`` is open if the
     columnar index may be used, and ``missing_subsets`` are subsets that it was not harvested for (empty if none was
     harvested). ``notes`` are for the user."""
 
@@ -146,7 +146,7 @@ def find_btree(sought: IndexSearch) -> OpenIndex | None:
 
 
 def btree_version(home: Path, crawl: str) -> str:
-    """Returns the version of the B-tree that look-ups of a home use."""
+    """Returns the version of the B-tree that lookups of a home use."""
     built = index_folder(home / URL_INDEXES, crawl) / METADATA_FILE
     if built.exists():
         return compute_input_digest({"built": built.read_text("utf-8")})

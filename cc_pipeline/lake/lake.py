@@ -614,7 +614,7 @@ class Lake:
                 return kept
             if version - opened > _MAX_HANDLE_COMMITS:
                 kept = None
-        elif "://" not in self.root and not Path(f"{self.address(spec.name)}/_delta_log").exists():
+        elif "://" not in self.root and not _exists(Path(f"{self.address(spec.name)}/_delta_log")):
             return None
         handle = self.open(spec, kept_handle=kept)
         if handle is not None and handle is not kept:
@@ -644,7 +644,7 @@ class Lake:
     def _has_empty_entry(self, table: str, version: int) -> bool:
         """Whether the entry of a version in a folder is empty: the library takes it for a commit without changes."""
         entry = Path(f"{self.address(table)}/_delta_log/{version:020}.json")
-        return "://" not in self.root and entry.exists() and not entry.stat().st_size
+        return "://" not in self.root and _exists(entry) and not entry.stat().st_size
 
     def _refuse_damaged_log(self, table: str) -> None:
         """Raises ``DamagedTable`` if a file of a table's log is incomplete, so that nothing is built on it."""
@@ -656,7 +656,7 @@ class Lake:
         """Whether there may be commits to a table after a version of it. In a folder this is one look for the next
         entry; to list the log costs 300 times as much."""
         address = self.address(table)
-        return "://" in address or Path(f"{address}/_delta_log/{version + 1:020}.json").exists()
+        return "://" in address or _exists(Path(f"{address}/_delta_log/{version + 1:020}.json"))
 
     def _files(self, spec: TableSpec, handle: DeltaTable, actions: pa.Table) -> tuple[str, ...]:
         address = self.address(spec.name)
@@ -723,6 +723,17 @@ def stored_schema(root: str, table: str, storage_options: Mapping[str, str] | No
         return pa.schema(DeltaTable(f"{root.rstrip('/')}/tables/{table}", storage_options=options).schema().to_arrow())
     except (OSError, DeltaError):
         return None
+
+
+def _exists(path: Path) -> bool:
+    """Whether a file or folder of a lake exists. Raises ``EnvironmentFault`` if this user may not know."""
+    try:
+        return path.exists()
+    except PermissionError as error:
+        raise EnvironmentFault(
+            f"the lake cannot be read: {path.parent} ({error.strerror})",
+            "Give this user the right to read that folder and the folders above it, or run the command as their owner.",
+        ) from error
 
 
 def lake_fault(problem: str, error: Exception, family: type[EnvironmentFault] = EnvironmentFault) -> EnvironmentFault:

@@ -25,6 +25,7 @@ from cc_pipeline.lake.slice import Slice, Stage, group_targets_by_crawl
 from cc_pipeline.lake.snapshot import find_other_publications
 from cc_pipeline.lake.streaming import count_rows, stream_crawl, stream_rows
 from cc_pipeline.lake.target_definitions import find_defining_slugs
+from cc_pipeline.progress import format_count
 from cc_pipeline.records.file_leases import RUNS, leases_of, list_active_leases
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector
 from cc_pipeline.records.storage import STORED
@@ -36,7 +37,7 @@ from cc_pipeline.workspace.workspace import Workspace, export_prefix
 _FOLDER: Final = "purges/"
 _MAX_JSON_BYTES: Final = 256 << 20
 #: Advice for an unknown table that may have rows of targets.
-_UNKNOWN_TABLE_ADVICE: Final = (
+_UNKNOWN_TABLE: Final = (
     "Install the extension that made it, or remove its name from CC_PIPELINE_WITHOUT (cc-pipeline extensions lists "
     "those that are left out or broken). If the table is not needed, delete its folder."
 )
@@ -173,7 +174,7 @@ class PurgePlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the home has only the definition of the target, and the results of its look-ups."""
+        """Whether the home has only the definition of the target, and the results of its lookups."""
         uncounted = {"targets", *(spec.name for spec in all_tables() if spec.has_row_a_slice)}
         row_count = sum(count for table, count in self.rows.items() if table not in uncounted)
         return not row_count and not self.exports
@@ -192,13 +193,13 @@ class PurgePlan:
     def sentences(self) -> tuple[str, ...]:
         """Sentences on what is deleted besides the rows, and on what is kept."""
         lines = [
-            f"{self.records:,} stored records ({self.bytes:,} bytes) that only this target uses: "
-            f"{self.count_files(shared=False):,} files are deleted, {self.count_files(shared=True):,} shared files are "
-            "rewritten without these records",
+            f"{format_count(self.records, 'stored record')} ({self.bytes:,} bytes) that only this target uses: "
+            f"{format_count(self.count_files(shared=False), 'file', 'are')} deleted, "
+            f"{format_count(self.count_files(shared=True), 'shared file', 'are')} rewritten without these records",
             "its definition, its line on the watch list, its partition key and its partitions in the UI",
         ]
         if self.exports:
-            lines.append(f"{len(self.exports):,} exported files ({self.export_bytes:,} bytes)")
+            lines.append(f"{format_count(len(self.exports), 'exported file')} ({self.export_bytes:,} bytes)")
         return (*lines, *(f"kept: {text}" for text in self.out_of_reach))
 
     def count_files(self, *, shared: bool) -> int:
@@ -273,7 +274,7 @@ def purged_tables(lake: Lake) -> list[TableSpec]:
 
 
 def find_unknown_tables(lake: Lake) -> dict[str, tuple[str, str]]:
-    """Returns the tables that may have rows of targets and that no purge knows, each with the reason and the advice:
+    """Returns the tables that may have rows of targets and that no purge knows, each with the reason and what to do:
     they are neither declared nor noted, or cannot be read. Raises ``EnvironmentFault`` if the lake cannot be listed."""
     reasons: dict[str, tuple[str, str]] = {}
     for name in lake.other_tables():
@@ -285,10 +286,10 @@ def find_unknown_tables(lake: Lake) -> dict[str, tuple[str, str]]:
         if handle is None:
             # created by a process that was killed before it wrote rows
             if lake.has_files(name):
-                reasons[name] = "the table has files, but no log that names the files", _UNKNOWN_TABLE_ADVICE
+                reasons[name] = "the table has files, but no log that names the files", _UNKNOWN_TABLE
         elif "target" in {field.name for field in handle.schema().fields}:
             reason = "no extension in use declares the table, and the home has no record of who made it"
-            reasons[name] = reason, _UNKNOWN_TABLE_ADVICE
+            reasons[name] = reason, _UNKNOWN_TABLE
     return reasons
 
 
@@ -423,7 +424,8 @@ def _describe_copies(workspace: Workspace, kept_count: int, holders: Sequence[st
     if kept_count:
         names = ", ".join(holders[:5]) + (" …" if len(holders) > 5 else "")
         lines.append(
-            f"{kept_count:,} records that other targets use too ({names}): to delete them, purge those targets as well"
+            f"{format_count(kept_count, 'record')} that other targets use too ({names}): to delete them, purge those "
+            "targets as well"
         )
     if settings.has_separate_lake and (other_homes := find_other_publications(workspace.place, settings.home)):
         last_published = max(other_homes.values())

@@ -35,6 +35,7 @@ from cc_pipeline.maintenance.purge_plan import (
     refuse_unknown_tables,
     slices_of_target,
 )
+from cc_pipeline.progress import format_count
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -199,22 +200,27 @@ def describe_leftovers(workspace: Workspace, receipt: Receipt, leftovers: Leftov
     inventory = receipt.held[0]
     row_text = ", ".join(f"{count:,} {table}" for table, count in inventory.rows.items())
     lines = [
-        f"{receipt.definition}: purged {receipt.begun[:10]}. It had {row_text}; {inventory.records:,} stored records "
-        f"({inventory.bytes:,} bytes), {inventory.exports:,} exported files",
-        f"searched for its rows in {leftovers.tables:,} tables, {leftovers.old_files:,} superseded files of tables and "
-        f"cc.duckdb; searched for its {len(receipt.files):,} files among {leftovers.names:,} stored and exported files",
+        f"{receipt.definition}: purged {receipt.begun[:10]}. It had {row_text}; "
+        f"{format_count(inventory.records, 'stored record')} ({inventory.bytes:,} bytes), "
+        f"{format_count(inventory.exports, 'exported file')}",
+        f"searched for its rows in {format_count(leftovers.tables, 'table')}, "
+        f"{format_count(leftovers.old_files, 'superseded file')} of tables and cc.duckdb; searched for its "
+        f"{format_count(len(receipt.files), 'file')} among {format_count(leftovers.names, 'stored or exported file')}",
     ]
-    lines += [f"LEFT: {count:,} rows in {table}" for table, count in leftovers.rows.items()]
+    lines += [f"LEFT: {format_count(count, 'row')} in {table}" for table, count in leftovers.rows.items()]
     counts = [
-        (leftovers.files, "stored or exported files that the receipt names"),
-        (leftovers.superseded, "superseded files of tables with its rows; a reader may have them open"),
-        (leftovers.published, "rows in cc.duckdb, which the next run or cc-pipeline automation maintenance removes"),
+        (leftovers.files, "stored or exported file", "that the receipt names"),
+        (leftovers.superseded, "superseded file", "of tables with its rows; a reader may have them open"),
+        (leftovers.published, "row", "in cc.duckdb, which the next run or cc-pipeline automation maintenance removes"),
     ]
-    lines += [f"LEFT: {count:,} {subject}" for count, subject in counts if count]
+    lines += [f"LEFT: {format_count(count, noun)} {relation}" for count, noun, relation in counts if count]
     if read_note(workspace.place, receipt.slug) is not None:
         lines.append(f"its purge has not ended; to continue it: cc-pipeline targets remove {receipt.slug} --purge")
     if inventory.kept:
-        lines.append(f"{inventory.kept:,} records were kept, because {inventory.holders:,} other targets have them too")
+        lines.append(
+            f"{format_count(inventory.kept, 'record', 'were')} kept, because "
+            f"{format_count(inventory.holders, 'other target', 'have')} them too"
+        )
     since = datetime.fromisoformat(receipt.hidden or receipt.begun)
     other_homes = (
         find_other_publications(workspace.place, workspace.settings.home)

@@ -17,7 +17,7 @@ from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.named_captures.capture_rows import REQUEST_SCHEMA
 from cc_pipeline.named_captures.reading import RejectedRows
 
-#: Maximum URLs of one look-up. They are in the order of the index, so that its pages are rarely read twice.
+#: Maximum URLs of one lookup. They are in the order of the index, so that its pages are rarely read twice.
 MAX_URLS_PER_LOOKUP: Final = 20_000
 #: Maximum number of crawls that are searched for a capture by its time, and their maximum distance: of old crawls only
 #: the week after their captures is known.
@@ -113,7 +113,7 @@ def _row_batches(rows: OrderedRows) -> Iterator[list[dict[str, Any]]]:
 
 
 def group_by_lookup(rows: OrderedRows) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yields the crawl and the rows of each look-up."""
+    """Yields the crawl and the rows of each lookup."""
     waiting: list[dict[str, Any]] = []
     for batch_rows in _row_batches(rows):
         for row in batch_rows:

@@ -208,7 +208,7 @@ def publication_views(withheld: Sequence[tuple[str, str, bool]], sharing: Sharin
         ViewSpec(
             "lookups",
             _select_targets("lookups", _LOOKUPS),
-            "Look-up of each (crawl, target): the index that was used, and whether files of it could not be read.",
+            "Lookup of each (crawl, target): the index that was used, and whether files of it could not be read.",
             row_count_rule=("lookups", _count_folded_rows("lookups")),
             notes=notes_of(LOOKUPS_COLUMNS),
         ),

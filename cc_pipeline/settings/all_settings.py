@@ -142,7 +142,7 @@ class Settings:
     )
     # higher rooms know the kinds of index: a workspace refuses others
     index: str = setting(
-        "auto", help="index that look-ups search: `auto`, or [a kind of index](finding.md#which-index-is-used)"
+        "auto", help="index that lookups search: `auto`, or [a kind of index](finding.md#which-index-is-used)"
     )
     crawls: tuple[str, ...] = setting(
         ("newest",),
@@ -150,22 +150,22 @@ class Settings:
     )
     rate: float | None = setting(
         None,
-        help="maximum requests per second to each host of the source, from all processes of the home. "
-        "More than 5 to data.commoncrawl.org need `CC_PIPELINE_CONTACT`",
+        help="maximum requests per second to each host of the source, from all processes that share "
+        "`CC_PIPELINE_BUDGET`. More than 5 to data.commoncrawl.org need `CC_PIPELINE_CONTACT`",
         default_text="[by source](faults.md#the-budget-and-the-breaker)",
         check=is_above_zero,
     )
     concurrency: int | None = setting(
         None,
-        help="maximum requests in flight to each host of the source, from all processes of the home. "
-        "More than 4 to data.commoncrawl.org need `CC_PIPELINE_CONTACT`",
+        help="maximum requests in flight to each host of the source, from all processes that share "
+        "`CC_PIPELINE_BUDGET`. More than 4 to data.commoncrawl.org need `CC_PIPELINE_CONTACT`",
         default_text="[by source](faults.md#the-budget-and-the-breaker)",
         check=is_above_zero,
     )
     budget: str | None = setting(
         None,
         help="file of the request budget. Homes of one machine that name the same file share its "
-        "rate, also those of several users or containers. The file is on a local disk, and "
+        "rate, also those of several users or containers. The file must be on a local disk, and "
         "writable for all of them",
         default_text="for Common Crawl a file of the user (`~/.local/state/cc_pipeline`, or in "
         "`XDG_STATE_HOME`), else `budget.sqlite` in the home",
@@ -185,9 +185,8 @@ class Settings:
     )
     rate_source: str = setting(
         OWN_RATE,
-        help="rate limiter that permits each request: `own`, the budget of this machine, or the name "
-        "of one that an extension adds, on all machines that share the rate "
-        "([extensions.md](extensions.md))",
+        help="rate limiter: `own` (the budget of this machine), or one that an "
+        "[extension](extensions.md) adds. Machines that share the rate need the same value",
         check=is_choice(OWN_RATE, joint="rate_sources"),
     )
     max_bytes: int = setting(
@@ -201,7 +200,8 @@ class Settings:
     )
     max_index_gaps: float = setting(
         0.0,
-        help="maximum share (0 to 1) of a subset's index files that may be unread; `--allow-gaps` means 1",
+        help="maximum share (0 to 1) of a subset's index files that may be gaps (files that could not "
+        "be read); `--allow-gaps` means 1",
         check=is_share,
     )
     digest_policy: str = setting(

@@ -53,8 +53,9 @@ def open_store(
         if parts.netloc not in ("", "localhost"):
             raise UserInputError(f"{redact_address(root)!r} names another machine; write file:///path")
         return LocalStore(Path(unquote(parts.path)), bounded=bounded)
-    if not parts.netloc:
-        raise UserInputError(f"{root!r} has no host or bucket")
+    if not parts.netloc and scheme in ("s3", "http", "https"):
+        missing = "bucket; write s3://bucket/prefix" if scheme == "s3" else f"host; write {scheme}://host/path"
+        raise UserInputError(f"{root!r} has no {missing}")
     if scheme == "s3":
         from cc_pipeline.stores.s3 import S3Store  # noqa: PLC0415
         from cc_pipeline.stores.web import HttpClient  # noqa: PLC0415

@@ -216,8 +216,14 @@ def find_credentials(options: S3Options, place: str) -> Credentials:
         return Credentials(options.access_key, options.secret_key)
     try:
         credentials = botocore.session.Session(profile=options.profile).get_credentials()
-    except BotoCoreError as error:
-        raise EnvironmentFault(f"S3 credentials cannot be read: {error}", "Check the AWS profile") from error
+        if credentials is not None:
+            # a login that has ended is an error only when its keys are read
+            credentials.get_frozen_credentials()
+    except (BotoCoreError, ClientError) as error:
+        raise EnvironmentFault(
+            f"the AWS credentials for {place} cannot be read: {error}",
+            "Log in again (aws sso login), or check AWS_PROFILE.",
+        ) from error
     if credentials is None:
         raise needs_credentials(place)
     return credentials

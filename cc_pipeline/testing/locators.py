@@ -111,7 +111,7 @@ class LocatorTests:
             assert _places(locator.locate(CRAWL, subsets, [target])) == expected, target.definition
 
     def test_many_targets_are_answered_as_each_alone(self, locator: Locator, bucket: IndexedBucket) -> None:
-        """One look-up of all targets has the rows of separate look-ups."""
+        """One lookup of all targets has the rows of separate lookups."""
         domains = sorted({capture.domain for capture in bucket.captures[: -len(KEYS)]})
         targets = [parse_target(domain) for domain in domains]
         joint_answer = locator.locate(CRAWL, self.subsets, targets)
@@ -149,7 +149,7 @@ class LocatorTests:
         assert _sorted(pa.concat_tables(received)).equals(_sorted(expected_rows))
 
     def test_a_price_is_a_bound(self, locator: Locator, bucket: IndexedBucket) -> None:
-        """No look-up costs more than its price, with a request counted as bytes: ``auto`` relies on it."""
+        """No lookup costs more than its price, with a request counted as bytes: ``auto`` relies on it."""
         for domain in sorted({capture.domain for capture in bucket.captures[: -len(KEYS)]}):
             target = parse_target(domain)
             price = locator.price(CRAWL, self.subsets, [target])

@@ -355,7 +355,7 @@ def judge_length(expected: int, body: bytes | bytearray) -> Finding | None:
         return Finding(FaultKind.LONG_BODY, f"more than the {expected} bytes asked for")
     if not size:
         return Finding(FaultKind.EMPTY_BODY, f"no bytes instead of {expected}")
-    return Finding(FaultKind.SHORT_BODY, f"{size} bytes instead of {expected}")
+    return Finding(FaultKind.SHORT_BODY, f"the answer ended after {size} of {expected} bytes")
 
 
 def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Finding:

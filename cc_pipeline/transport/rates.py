@@ -32,7 +32,7 @@ class SourceLimits:
 FRONT: Final = SourceLimits(rate=5.0, concurrency=4, cautious=795 / 300)
 #: Any other web host: nothing is known of it. At Hugging Face a public client runs at 20/s (Daft).
 _OTHER_HOST: Final = SourceLimits(rate=10.0, concurrency=8)
-#: The index server answers about 100,000 look-ups an hour for everybody together.
+#: The index server answers about 100,000 lookups an hour for everybody together.
 _INDEX_SERVER: Final = SourceLimits(rate=1.0, concurrency=2)
 #: S3 itself takes some 5,500 reads a second and prefix, but the bucket is everybody's, as above. Whoever takes more
 #: than this share of it can be written to.

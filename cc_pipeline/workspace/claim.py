@@ -55,6 +55,15 @@ def is_home_of(settings: Settings) -> bool:
     return note is not None and settings.source in map(redact_address, note.places)
 
 
+def claim_existing_home(settings: Settings) -> bool:
+    """Claims the home if it exists; returns whether it does. A command calls this while it may still refuse its
+    arguments, so that a refused command makes no home. Raises as :func:`claim_home`."""
+    if read_note(settings.home) is None:
+        return False
+    claim_home(settings)
+    return True
+
+
 def claim_home(settings: Settings) -> None:
     """Makes the folders of the home and notes its places; refuses a home of another source or layout.
 
@@ -137,7 +146,7 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
     ):
         raise UserInputError(
             f"the lake {lake.source} holds tables of {lake_note.source}, not of {redact_address(source)}. Set "
-            "CC_PIPELINE_LAKE to another folder or bucket, or use a home of that source"
+            f"CC_PIPELINE_LAKE to another folder or bucket, or CC_PIPELINE_HOME to a home of {lake_note.source}"
         )
     refuse_unknown_layout(f"the lake {lake.source}", lake_note)
     # migrated by another home, or not yet migrated although this home was, with another lake

@@ -17,6 +17,7 @@ from cc_pipeline.addresses import host_of, scheme_of
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.crawls import LIST_COMPARED_ON, Crawl, known_at_release, parse_collinfo
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import DEFAULT_COLLINFO, Settings
 from cc_pipeline.transport.faults import RangeFault
 
@@ -52,7 +53,7 @@ def ago(moment: datetime) -> str:
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= length:
             count = int(seconds // length)
-            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+            return f"{format_count(count, unit)} ago"
     return "less than a minute ago"
 
 

@@ -56,7 +56,7 @@ TARGETS_SCHEMA: Final = schema_of(TARGETS_COLUMNS)
 CAPTURES_COLUMNS: Final = NAMED_CAPTURES_COLUMNS
 CAPTURES_SCHEMA: Final = NAMED_CAPTURES
 
-#: ``input_digest`` is the digest of the captures of the look-up: a row is valid while they have it. A row also has the
+#: ``input_digest`` is the digest of the captures of the lookup: a row is valid while they have it. A row also has the
 #: cost of fetching all of them, and the versions of the target's definition and of the index. ``index_size`` is the
 #: number of files in the index (of a ZipNum index: the bytes of its ``cluster.idx``). ``unlisted`` captures are no
 #: longer in the index that named them, which is not confirmed; ``removal`` is a number that identifies this loss.
@@ -67,17 +67,17 @@ LOOKUPS_COLUMNS: Final = (
     Column(
         "located_by",
         pa.string(),
-        "Kind of index that listed it, as in --index; btree+zipnum if a look-up used both",
+        "Kind of index that listed it, as in --index; btree+zipnum if a lookup used both",
         nullable=False,
     ),
     Column("subsets", pa.list_(pa.string()), "Subsets that were looked up", nullable=False),
     Column("complete", pa.bool_(), "False if index files could not be read, and that was allowed", nullable=False),
-    Column("index_files", pa.int64(), "Index files of these subsets; null if the look-up is complete"),
-    Column("unread_files", pa.int64(), "Index files that could not be read", nullable=False),
-    Column("unread", pa.list_(pa.string()), "Paths of at most 20 unread files", nullable=False),
+    Column("index_files", pa.int64(), "Index files of these subsets; null if the lookup is complete"),
+    Column("unread_files", pa.int64(), "Number of gaps: index files that could not be read", nullable=False),
+    Column("unread", pa.list_(pa.string()), "Paths of at most 20 gaps", nullable=False),
     Column("captures", pa.int64(), "Captures found", nullable=False),
-    Column("looked_up_at", TIMESTAMP, "Time of the look-up", nullable=False),
-    Column("input_digest", pa.string(), "Digest of the captures that the look-up found", nullable=False),
+    Column("looked_up_at", TIMESTAMP, "Time of the lookup", nullable=False),
+    Column("input_digest", pa.string(), "Digest of the captures that the lookup found", nullable=False),
     Column(
         "members",
         pa.list_(pa.struct([pa.field("member", pa.string()), pa.field("captures", pa.int64())])),

@@ -175,7 +175,7 @@ def test_a_folder_of_an_export_is_exported_again(used: Home, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("method", "out", "words", "said"),
     [
-        ("export", "x.xlsx", {}, "names no export format"),
+        ("export", "x.xlsx", {}, "no export format follows"),
         ("export", "x.csv", {"format": "xml"}, "'xml'; choose one of"),
         ("export", "x.csv", {"tables": "nothing"}, "'nothing' is not published"),
         ("export", "x.csv", {"tables": "captures", "query": "SELECT 1"}, "choose one of"),

@@ -83,7 +83,7 @@ def test_a_sound_home_balances_and_what_is_only_located_is_said(home: Workspace)
     found = conservation_verdict(home, Scope())
     assert (found.metrics["partitions"], found.metrics["unfetched partitions"]) == (6, 1)
     assert found.metrics["records"] == found.metrics["pages"] == home.lake.row_count("records")
-    assert "1 partitions are located and not fetched yet" in found.message
+    assert "1 partition is located and not fetched yet" in found.message
 
 
 def test_each_table_is_listed_once_for_all_crawls(home: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

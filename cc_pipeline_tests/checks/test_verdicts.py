@@ -116,7 +116,7 @@ def test_captures_that_went_missing_between_two_stages_are_an_error(home: Worksp
     replaced(home, "captures", without_the_first(rows_of(home, "captures")))
     found = broken(conservation_verdict(home, Scope()))
     assert f"in 1 partitions ({KEY})" in found.message
-    # what a look-up would find is no longer what is held
+    # what a lookup would find is no longer what is held
     broken(locators_verdict(home, Scope()))
 
 
@@ -132,11 +132,11 @@ def test_index_files_that_could_not_be_read_are_counted_and_what_was_located_ove
     found = inputs.index_verdict(workspace, "coverage", Scope())
     assert (found.passed, found.message) == (
         False,
-        f"{NEW}: of 2 index files, 1 could not be read and 0 were not harvested, so look-ups may miss captures",
+        f"{NEW}: of 2 index files, 1 could not be read and 0 were not harvested, so lookups may miss captures",
     )
     extract(workspace, SITE)
     located = asset_checks.index_complete.verdict(workspace, Scope())
-    assert (located.severity, f"{KEY}: no, 1 of 2 files unread" in located.message) == ("error", True)
+    assert (located.severity, f"{KEY}: no, 1 of 2 files could not be read" in located.message) == ("error", True)
     replace_file(bad, whole)
     harvest(workspace)
     extract(workspace, SITE)

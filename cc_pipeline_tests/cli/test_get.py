@@ -19,7 +19,7 @@ from cc_pipeline_tests.world import announce, copy_of, rehome, replace_file
 
 pytestmark = pytest.mark.xdist_group("cli")
 
-#: Requests of a page's first look-up in a crawl, everything included: the list of crawls, the index, the record.
+#: Requests of a page's first lookup in a crawl, everything included: the list of crawls, the index, the record.
 MOST_2012, MOST_MODERN = 8, 18
 
 

@@ -52,7 +52,7 @@ def test_repair_gives_every_row_group_bounds_and_look_ups_stay_the_same(cli: Cli
 
     def advised() -> bool:
         said = cli("plan", "example.com", "-c", OLD, "--index", "parquet", "--home", world.home)
-        told = f"so each look-up reads them. To compute the bounds once: cc-pipeline index repair --crawl {OLD}"
+        told = f"so each lookup reads them. To compute the bounds once: cc-pipeline index repair --crawl {OLD}"
         return told in said.err
 
     before = look()

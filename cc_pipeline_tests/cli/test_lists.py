@@ -190,7 +190,7 @@ def test_a_range_is_made_crawl_by_crawl(
     assert "2 crawls, CC-MAIN-2024-22, CC-MAIN-2018-05; harvesting the index of 2 takes at most" in said.told
     [first, second, published_once, title, _, _, found, absent, *_] = said.out.splitlines()
     assert first.startswith(f"1 of 2  {NEW}: 0 of 2 targets, 0 captures, 0 new, "), "the newest first"
-    assert second.startswith(f"2 of 2  {OLD}: 1 of 2 targets, 1 captures, 1 new, ")
+    assert second.startswith(f"2 of 2  {OLD}: 1 of 2 targets, 1 capture, 1 new, ")
     assert published_once.split()[0] == "cc.duckdb"
     assert title.strip() == "what this run found"
     assert [cell.strip() for cell in found.split("\u2502")] == [only_old, "1", "1", "1", "1", "0"]

@@ -153,10 +153,10 @@ def test_a_plan_says_which_index_and_what_it_costs(cli: Cli, world: World, tmp_p
     said = cli(*asked)
     by_step = {(row["crawl"], row["step"]): row for row in _planned(said)}
     todo = (OLD, "locate, then fetch, then parse")
-    assert set(by_step) == {(OLD, "look-up"), todo}, "a complete target costs nothing"
+    assert set(by_step) == {(OLD, "lookup"), todo}, "a complete target costs nothing"
     assert (by_step[todo]["target"], by_step[todo]["because"]) == ("example.com", "new")
-    assert by_step[OLD, "look-up"]["because"].startswith("parquet")
-    assert by_step[OLD, "look-up"]["bytes likely"] <= by_step[OLD, "look-up"]["bytes at most"]
+    assert by_step[OLD, "lookup"]["because"].startswith("parquet")
+    assert by_step[OLD, "lookup"]["bytes likely"] <= by_step[OLD, "lookup"]["bytes at most"]
     assert "add --locate" in said.err
     assert f"{NEW}: all targets are up to date" in said.told
     # the fetch is known where a run has located the captures
@@ -262,8 +262,32 @@ def test_a_name_without_added_captures_is_refused(cli: Cli, rich: Path, words: t
     assert said.status == 1 and "this home has no captures named 'typo'; add them:" in said.told, said
 
 
-def test_a_refused_target_makes_no_home(cli: Cli, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("lookup captures:typo -c newest", "no captures named 'typo'"),
+        ("lookup captures:typo -c newest --count", "no captures named 'typo'"),
+        ("lookup example.com -c CC-MAIN-2099-01", "'CC-MAIN-2099-01' is not a crawl of"),
+        ("plan captures:typo -c newest", "no captures named 'typo'"),
+        ("plan example.com -c 1999", "1999"),
+        ("run captures:typo -c newest", "no captures named 'typo'"),
+        ("run captures:typo -c all", "no captures named 'typo'"),
+        ("run example.com -c CC-MAIN-2099-01", "'CC-MAIN-2099-01' is not a crawl of"),
+        ("run example.com -c 1999", "1999"),
+        ("export captures:typo --out typo.duckdb", "does not exist yet"),
+        ("run example.com -c newest --accept-losses 123", "no losses have the number 123"),
+        ("index harvest -c CC-MAIN-2099-01", "'CC-MAIN-2099-01' is not a crawl of"),
+        ("index repair -c CC-MAIN-2099-01", "'CC-MAIN-2099-01' is not a crawl of"),
+        ("index build -c CC-MAIN-2099-01", "'CC-MAIN-2099-01' is not a crawl of"),
+        ("files add missing.warc.gz --kind warc", "is neither a file on this machine nor one of"),
+        ("targets add captures:typo", "no captures named 'typo'"),
+    ],
+)
+def test_a_refused_command_makes_no_home(
+    cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, problem: str
+) -> None:
+    monkeypatch.setenv("CC_PIPELINE_SOURCE", str(world.bucket))
     home = tmp_path / "home"
-    said = cli("targets", "add", "captures:typo", "--home", home)
-    assert said.status == 1 and "this home has no captures named 'typo'; add them:" in said.told, said
-    assert not home.exists()
+    said = cli(*words.split(), "--home", home)
+    assert said.status == 1 and problem in said.told, said
+    assert not any((home / name).exists() for name in ("home.json", "lake", "dagster"))

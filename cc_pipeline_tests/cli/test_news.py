@@ -50,7 +50,7 @@ def test_from_the_price_to_pages_and_on_as_the_month_grows(
     assert not list(home.glob("lake/built-index/**/*.parquet"))
     said = run("--yes")
     assert said.status == 0, said.err
-    damage = "1 byte ranges of 1 archive files could not be read"
+    damage = "1 byte range of 1 archive file could not be read"
     assert damage in said.err
     some = write_news(tmp_path / "some", replace(SPEC, files=2))
     assert shown(home, "SELECT count(*) FROM page_metadata") == [(len(some.of(DOMAIN)),)]
@@ -59,7 +59,7 @@ def test_from_the_price_to_pages_and_on_as_the_month_grows(
     # the month goes on: its new file is told with its price, and what is there can be had without it
     truth = write_news(bucket, SPEC)
     refused = run()
-    assert refused.status == 1 and "1 archive files" in refused.told and "2 of 3 are done" in refused.told
+    assert refused.status == 1 and "1 archive file" in refused.told and "2 of 3 are done" in refused.told
     lacking = run("--allow-gaps")
     assert lacking.status == 0 and truth.files[2] in lacking.out + lacking.err, lacking.err
     built = cli("index", "build", "-c", MONTH, "--yes")
@@ -102,7 +102,7 @@ def test_at_a_terminal_the_price_is_a_question(
 
         monkeypatch.setattr("typer.confirm", confirm)
         said = cli("index", "build", "-c", MONTH, "--source", bucket, "--home", tmp_path / "home")
-        assert len(asked) == 1 and "1 archive files have to be read whole" in asked[0]
+        assert len(asked) == 1 and "1 archive file has to be read whole" in asked[0]
         assert (said.status == 0) == answer, said.err
         assert len(list((tmp_path / "home").glob("lake/built-index/**/*.parquet"))) == answer
 

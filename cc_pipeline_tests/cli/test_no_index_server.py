@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.progress import format_count
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import closed_port
@@ -57,7 +58,7 @@ def test_a_crawl_without_path_lists_is_harvested_from_a_list_of_ones_own(
     home = tmp_path / "home"
     said = cli("index", "harvest", "-c", NEW, "--index-files", lists, "--home", home)
     assert said.status == 0, said.err
-    assert f"{len(keys)} index files of {NEW} were read from" in said.told
+    assert f"read {format_count(len(keys), 'index file')} of {NEW} from" in said.told
     said = cli("lookup", "--count", "example.com", "-c", NEW, "--home", home)
     assert said.status == 0, said.err
     said = cli("index", "harvest", "-c", NEW, "-c", OLD, "--index-files", lists, "--home", home)

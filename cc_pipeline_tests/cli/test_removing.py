@@ -72,7 +72,7 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
     assert (early.status, "no target was purged in this lake" in early.told) == (1, True)
     said = cli("targets", "remove", "example.com", "--purge", "--dry-run", "--home", home)
     assert said.status == 0, said.err
-    assert "that only this target uses: 1 files are deleted" in said.out or "rewritten" in said.out
+    assert "that only this target uses: 1 file is deleted" in said.out or "rewritten" in said.out
     assert "kept: deliveries" in said.out
     assert "example.com" in (home / "domains.txt").read_text()
     refused = cli("targets", "remove", "example.com", "--purge", "--home", home)

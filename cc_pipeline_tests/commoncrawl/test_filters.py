@@ -180,7 +180,7 @@ def condition(draw: random.Random, depth: int) -> tuple[str, str]:
 
 
 def agree(session: duckdb.DuckDBPyConnection, said: Sequence[tuple[str, str]]) -> None:
-    """Each condition says in look-ups, scans and parsed pages what SQL says, and reads back as itself."""
+    """Each condition says in lookups, scans and parsed pages what SQL says, and reads back as itself."""
     asked = ", ".join(f"({theirs})" for _, theirs in said)
     of_index = [*zip(*session.execute(f"SELECT {asked} FROM captures").fetchall(), strict=True)]
     of_pages = [*zip(*session.execute(f"SELECT {asked} FROM pages").fetchall(), strict=True)]

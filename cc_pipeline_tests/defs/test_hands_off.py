@@ -103,7 +103,7 @@ def test_what_the_last_tick_said_is_shown(instance: dg.DagsterInstance) -> None:
     assert found["watch_list"].last is not None
     assert found["watch_list"].last.timestamp() == 100.0
     assert found["failed_runs"].last_message == "skipped", "what Dagster says to itself is no message"
-    assert found["backfill_missing"].last_message == "1 runs: starts 3 partitions"
+    assert found["backfill_missing"].last_message == "1 run: starts 3 partitions"
     assert found["publication"].last is None
 
 

@@ -291,7 +291,7 @@ def test_what_failed_is_tried_again_at_growing_distances_alone_at_last_and_then_
     key = f"{NEW}|{bad}"
     # the others of its run came through
     backfill.failed(*(f"{NEW}|{domain}" for domain in DOMAINS), but=tuple(f"{NEW}|{domain}" for domain in others))
-    assert reason(backfill.tick()).startswith("1 partitions failed and are tried again later")
+    assert reason(backfill.tick()).startswith("1 partition failed, to be tried again later")
     for early, late in ((0.4, 0.6), (1.9, 2.1), (7.9, 8.1)):
         hours_ahead(monkeypatch, early)
         assert "tried again later" in reason(backfill.tick())
@@ -302,7 +302,7 @@ def test_what_failed_is_tried_again_at_growing_distances_alone_at_last_and_then_
     hours_ahead(monkeypatch, 48)
     said = reason(backfill.tick())
     assert (
-        f"1 partitions failed {MAX_FAILURES} times in a row, so this schedule does not try them for a week: {key}."
+        f"1 partition failed {MAX_FAILURES} times in a row, so this schedule does not try them for a week: {key}."
         in said
     )
     assert "by hand" in said
@@ -366,7 +366,7 @@ def test_an_older_parsers_pages_have_a_price_and_wait_for_a_yes(
     backfill.made(DOMAINS[0], parser="1", pages=7)
     backfill.made(DOMAINS[1], parser="1", pages=5)
     said = reason(backfill.tick())
-    assert "12 pages of 2 partitions were made by an older parser" in said
+    assert "12 pages of 2 partitions came from an older parser" in said
     assert "cc-pipeline automation reparse --yes" in said
     settings = backfill.workspace.settings
     reparse.write_agreement(settings, yes=True)
@@ -375,7 +375,7 @@ def test_an_older_parsers_pages_have_a_price_and_wait_for_a_yes(
     backfill.made(DOMAINS[1], pages=5)
     assert shown(backfill.tick()) == [("watch", [DOMAINS[0]])]
     reparse.write_agreement(settings, yes=False)
-    assert "7 pages of 1 partitions" in reason(backfill.tick())
+    assert "7 pages of 1 partition " in reason(backfill.tick())
     reparse.write_agreement(settings, yes=True)
     # a yes is for one version of the parser
     monkeypatch.setattr(plan, "PARSER_VERSION", str(int(PARSER_VERSION) + 1))

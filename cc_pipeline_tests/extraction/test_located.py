@@ -1,4 +1,4 @@
-"""What look-ups found: the rows of each slice in the order of their table, each place once, in bounded memory."""
+"""What lookups found: the rows of each slice in the order of their table, each place once, in bounded memory."""
 
 from __future__ import annotations
 

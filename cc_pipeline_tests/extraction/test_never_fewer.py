@@ -12,6 +12,7 @@ import pytest
 
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.extraction.loss_policy import FetchIncomplete
+from cc_pipeline.progress import format_count
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.indexes import write_zipnum
 from cc_pipeline.testing.mini_crawl.spec import TEST, CrawlSpec
@@ -80,11 +81,11 @@ def rows(workspace: Workspace, crawl: str) -> dict[tuple[str, int], tuple[str, o
 
 
 def asked(workspace: Workspace, crawl: str, *, made: bool = True) -> list[str]:
-    """Extracts the site; what the look-up says. ``made``: whether it was one at all, the first time only."""
+    """Extracts the site; what the lookup says. ``made``: whether it was one at all, the first time only."""
     located, fetched, _ = extract(workspace, SITE, crawl=crawl)
     assert (located.fresh_slices, fetched.rows) == (made, located.rows)
     assert extract(workspace, SITE, crawl=crawl)[0].fresh_slices == 0
-    return [note for note in located.notes if "are kept in" in note]
+    return [note for note in located.notes if "kept in" in note]
 
 
 def test_an_index_with_holes_takes_away_nothing_of_a_whole_one(bucket: Bucket, tmp_path: Path) -> None:
@@ -104,7 +105,7 @@ def test_an_index_with_holes_takes_away_nothing_of_a_whole_one(bucket: Bucket, t
     assert mixed.keys() == every.keys()
     stayed = sum(by == "zipnum" for by, _ in mixed.values())
     assert "zipnum" in named
-    assert said.startswith(f"{stayed} captures are kept in {NEW}, although")
+    assert said.startswith(f"{format_count(stayed, 'capture', 'are')} kept in {NEW}, although")
     assert not [one for one in rows(with_holes, NEW).values() if one[1] is None]
     # over other holes it takes away nothing of its own answer either, and a whole answer heals the note
     aside.rename(hole)

@@ -182,7 +182,7 @@ def test_few_of_many_go_and_are_said_to_and_more_wait(bucket: Bucket, tmp_path: 
     index.hidden = {every[3]}
     (report, *_) = extract(home, SITE)
     assert offsets(home) == [one for one in every if one != every[3]]
-    assert any("1 captures were removed" in note for note in report.notes)
+    assert any("1 capture was removed" in note for note in report.notes)
     index.hidden = {*every[:5]}
     with pytest.raises(FetchIncomplete, match="no longer lists 4 of"):
         extract(home, SITE)

@@ -213,7 +213,7 @@ def test_bytes_that_go_while_pages_are_made_stop_it(workspace: Workspace, monkey
     [path] = stored_files(workspace)
     os.truncate(path, path.stat().st_size // 2)
     monkeypatch.setattr("cc_pipeline.extraction.slice_state.count_lost_records", lambda *_: {})
-    with pytest.raises(EnvironmentFault, match=f"1 stored records of {part} in {NEW} are missing"):
+    with pytest.raises(EnvironmentFault, match=f"1 stored record of {part} in {NEW} are missing"):
         parse_records(workspace, NEW, [part])
     assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
 

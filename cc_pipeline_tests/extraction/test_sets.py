@@ -83,7 +83,7 @@ def home(bucket: Bucket, tmp_path: Path) -> Workspace:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
-    """The members that each look-up of a crawl asked for."""
+    """The members that each lookup of a crawl asked for."""
     seen: list[list[str]] = []
     plain = locate.find_captures
 

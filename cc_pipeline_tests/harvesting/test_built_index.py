@@ -38,7 +38,7 @@ from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
 
 SPEC = NewsSpec(files=3, fetches=11)
 MONTH = SPEC.month
-#: Columns of the index that nobody found out about, and those that a look-up adds.
+#: Columns of the index that nobody found out about, and those that a lookup adds.
 EMPTY = {"content_mime_detected", "content_charset", "content_languages"}
 
 
@@ -245,7 +245,7 @@ def test_a_month_that_grows_keeps_what_is_built(tmp_path: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in shards(workspace)}
     truth = write_news(root, SPEC)
     assert not is_harvested(workspace, MONTH)
-    with pytest.raises(UserInputError, match=r"1 archive files .*2 of 3 are done"):
+    with pytest.raises(UserInputError, match=r"1 archive file  .*2 of 3 are done"):
         build_index(workspace, MONTH)
     assert build_index(workspace, MONTH, agreed=True).written == 1
     harvest(workspace, MONTH)

@@ -1,4 +1,4 @@
-"""What Common Crawl has announced or published once, generated: look-ups, records and pages equal the truth."""
+"""What Common Crawl has announced or published once, generated: lookups, records and pages equal the truth."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_what_was_located_over_holes_is_marked_and_becomes_whole_when_they_are_f
     allowed = harvested(server.url, tmp_path, index="parquet", max_index_gaps=1.0)
     located, *_ = extract(allowed, SITE)
     assert found_in(allowed) < truth_of(bucket)
-    assert located.per_target[SITE]["index complete"] == "no, 1 of 2 files unread"
+    assert located.per_target[SITE]["index complete"] == "no, 1 of 2 files could not be read"
     row = row_of(allowed)
     assert (row["complete"], row["index_files"], row["unread_files"], row["located_by"]) == (False, 2, 1, "parquet")
     assert [path for path in row["unread"] if "part-00000" in path]
@@ -129,7 +129,7 @@ def test_what_was_located_over_holes_is_marked_and_becomes_whole_when_they_are_f
     # nothing changed: nothing is done again, by a person or a schedule
     again = extract(allowed, SITE)
     assert [report.fresh_slices for report in again] == [0, 0, 0]
-    assert again[0].per_target[SITE]["index complete"] == "no, 1 of 2 files unread"
+    assert again[0].per_target[SITE]["index complete"] == "no, 1 of 2 files could not be read"
     assert due(allowed, LOCATE, SITE, but=(ReasonKind.GAPS_FORBIDDEN,)) == set()
     # who does not allow it gets no answer out of it
     strict = workspace_of(server.url, tmp_path, index="parquet")

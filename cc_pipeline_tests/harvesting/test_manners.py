@@ -1,4 +1,4 @@
-"""Harvest, look-up and fetch at servers of all manners: the same rows as from a sound one, for few requests more."""
+"""Harvest, lookup and fetch at servers of all manners: the same rows as from a sound one, for few requests more."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run(server: FaultServer, home: Path, via: str) -> tuple[Counter[str], Worksp
         workspace = workspace_of(server.url, home, index=via, rate=RATE)
         server.hits.clear()
         extract(workspace, domain)
-        asked[f"look-up {number}"] = hits_of(server.hits, index=True)
+        asked[f"lookup {number}"] = hits_of(server.hits, index=True)
         asked["fetch"] += hits_of(server.hits, index=False)
     return asked, workspace
 
@@ -90,12 +90,12 @@ def test_the_same_rows_come_from_servers_of_all_manners(
         # be their first bytes
         finding = more.pop("harvest", 0) - files
         assert 1 <= finding <= files if via == "parquet" else finding == -files
-        assert more == Counter({"look-up 0": 1 if via == "parquet" else 2, "look-up 1": 1})
+        assert more == Counter({"lookup 0": 1 if via == "parquet" else 2, "lookup 1": 1})
         assert not expected - asked
     elif manner == "two ETags":
         # of each file of the index that is read: one that was not expected, and its end; then it is known for good
         assert not more["harvest"]
-        assert more["look-up 0"] + more["look-up 1"] <= 4 * files
+        assert more["lookup 0"] + more["lookup 1"] <= 4 * files
         assert more["fetch"] <= asked["fetch"] / 2
 
 

@@ -129,7 +129,7 @@ def test_another_file_is_another_file(reader: Servers, store: FooterStore) -> No
 
 
 def test_a_footer_of_later_proves_nothing_about_places_of_before(reader: Servers, store: FooterStore) -> None:
-    """A look-up knows the file as it was; the home has the footer of the one that came after it, of the same length."""
+    """A lookup knows the file as it was; the home has the footer of the one that came after it, of the same length."""
     key = KEYS[0]
     size = len(reader.objects[key])
     reader.objects[key], reader.names = parquet_bytes(index_table(5, "o,z"), 20).rjust(size, b"P"), ("b",)

@@ -1,4 +1,4 @@
-"""Every kind of look-up, in crawls with keys of either rule, of URLs with every kind of escape: against all rows there
+"""Every kind of lookup, in crawls with keys of either rule, of URLs with every kind of escape: against all rows there
 are, whose keys another program makes."""
 
 from __future__ import annotations

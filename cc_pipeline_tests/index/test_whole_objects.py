@@ -34,7 +34,7 @@ SOME_FILE, ALL_FILES, CLUSTER = "*subset=warc/part-00000*", "*subset=warc/*", "*
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     home = tmp_path_factory.mktemp("whole")
     world = harvest_world(home / "bucket", home, generate(home / "bucket", SPEC), (CRAWL,))
-    # a folder and a server name files otherwise, which a look-up learns
+    # a folder and a server name files otherwise, which a lookup learns
     with FaultServer(world.root) as server, Transport(server.url, OPTIONS) as transport:
         sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
         look_up(CRAWL, ["warc"], [parse_target("tld:com"), parse_target("tld:org")], sources, via="parquet")

@@ -175,6 +175,22 @@ def test_a_place_that_cannot_be_written_is_an_environment_fault(tmp_path: Path) 
         commit(Lake(str(tmp_path / "file"), [SPEC]), "A", "x", [1])
 
 
+def test_a_lake_that_may_not_be_read_is_an_environment_fault(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit(lake, "A", "x", [1])
+
+    def refuse(path: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    for reader in (lake, Lake(lake.root, [SPEC])):
+        with (
+            monkeypatch.context() as patched,
+            pytest.raises(EnvironmentFault, match=r"things.*Permission denied") as found,
+        ):
+            patched.setattr(Path, "exists", refuse)
+            reader.handle(SPEC)
+        assert "the right to read that folder" in found.value.advice
+
+
 def test_digests_are_order_free_and_fit_an_int64() -> None:
     assert compute_input_digest({"a": 1, "b": [2]}) == compute_input_digest({"b": [2], "a": 1})
     assert compute_input_digest({"a": 1}) != compute_input_digest({"a": 2})

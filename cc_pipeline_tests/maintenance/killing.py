@@ -80,7 +80,7 @@ def prepare(workspace: Workspace) -> None:
     fetch_captures(workspace, NEW, [BEFORE.slug])
     for path in (workspace.settings.home / "lake" / "records" / NEW).iterdir():
         os.utime(path, (1, 1))
-    # another look-up finds none of them any more; the fetch of that is left to each round
+    # another lookup finds none of them any more; the fetch of that is left to each round
     slice_ = Slice(NEW, BEFORE.slug)
     none = workspace.lake.read("captures", slice_.where).slice(0, 0)
     digests = {LOCATE.digest_name(slice_): compute_input_digest({"no captures": True})}

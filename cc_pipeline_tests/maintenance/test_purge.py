@@ -186,8 +186,8 @@ def test_nothing_is_left_and_others_are_as_before(
         found = find_leftovers(workspace, receipt)
         assert (found.files, found.superseded, found.is_clean) == (1, int(path == part), False)
     assert describe_leftovers(workspace, receipt, found)[2:4] == [
-        "LEFT: 1 stored or exported files that the receipt names",
-        "LEFT: 1 superseded files of tables with its rows; a reader may have them open",
+        "LEFT: 1 stored or exported file that the receipt names",
+        "LEFT: 1 superseded file of tables with its rows; a reader may have them open",
     ]
     for path in back:
         path.unlink()

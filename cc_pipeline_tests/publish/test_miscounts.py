@@ -72,7 +72,7 @@ def test_a_slice_that_lost_rows_is_left_out_and_named_until_it_is_made_again(
     assert shown(workspace) == kept
     assert published.rows["captures"] == before["captures"][KEEPS]
     verdict = publication_verdict(workspace)
-    assert (verdict.severity, f"{table}: 1 slices" in verdict.message, LOSES in verdict.message) == (
+    assert (verdict.severity, f"{table}: 1 slice " in verdict.message, LOSES in verdict.message) == (
         "error",
         True,
         True,
@@ -108,7 +108,7 @@ def test_a_file_that_is_not_whole_costs_its_slices_and_no_publication(
         name: {KEEPS} for name in ("captures", "records", "page_metadata")
     }
     [sentence] = describe_miscounts(find_new_miscounts(workspace.settings, lake))
-    assert file.path in sentence and "records: 1 slices" in sentence
+    assert file.path in sentence and "records: 1 slice " in sentence
 
 
 @pytest.mark.process
@@ -200,7 +200,7 @@ def test_doctor_repairs_a_slice_that_lost_rows_without_a_request_for_what_is_sto
     stored = {path: path.stat().st_mtime_ns for path in (home / "lake" / "records").rglob("*.warc.gz")}
     found = verify_and_repair(workspace.settings, verify=False, everything=False, repair=True)
     # its counts say so, and so does the check that compares tables
-    assert [(LOSES in one.text, "records: 1 slices" in one.text) for one in found] == [(True, False), (True, True)]
+    assert [(LOSES in one.text, "records: 1 slice " in one.text) for one in found] == [(True, False), (True, True)]
     assert shown(workspace) == before
     assert {path: path.stat().st_mtime_ns for path in (home / "lake" / "records").rglob("*.warc.gz")} == stored
     assert [one.level for one in examine(workspace.settings) if one.topic == "rows"] == ["ok"]
@@ -216,7 +216,7 @@ def test_doctor_makes_index_tables_again_that_lost_rows(bucket: Bucket, tmp_path
     write_deltalake(DeltaTable(lake.address(table)), before.slice(1), mode="overwrite")
     lake.invalidate(table)
     found = verify_and_repair(workspace.settings, verify=False, everything=False, repair=True)
-    assert [f"{table}: 1 slices" in one.text for one in found] == [True]
+    assert [f"{table}: 1 slice " in one.text for one in found] == [True]
     lake.invalidate(table)
     assert lake.read(table).num_rows == before.num_rows
     assert [one.level for one in examine(workspace.settings) if one.topic == "rows"] == ["ok"]

@@ -14,6 +14,7 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.output import notice, progress_bars, write_rows
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.claim import claim_home
 
@@ -176,7 +177,7 @@ def import_(
         )
         if imported.unread:
             notice(
-                f"{imported.unread:,} of {imported.files:,} index files are not in the imported catalog: look-ups miss "
+                f"{imported.unread:,} of {imported.files:,} index files are not in the imported catalog: lookups miss "
                 "their captures, and report that. To harvest these files here: "
                 f"cc-pipeline index harvest --crawl {imported.crawl}"
             )
@@ -184,11 +185,11 @@ def import_(
         notice(f"{imported.crawl}: nothing was imported: this home has all subsets of the file already")
     if imported.unbounded:
         notice(
-            f"{imported.unbounded:,} row groups have key bounds that no footer confirms. These bounds were not "
-            "imported, so every look-up reads these row groups. To import the bounds: --trust-repaired-bounds; to "
-            f"compute them: cc-pipeline index repair --crawl {imported.crawl}"
+            f"{format_count(imported.unbounded, 'row group', 'have')} key bounds that no footer confirms. These "
+            "bounds were not imported, so every lookup reads these row groups. To import the bounds: "
+            f"--trust-repaired-bounds; to compute them: cc-pipeline index repair --crawl {imported.crawl}"
         )
-    notice(f"{imported.requests:,} requests, {imported.bytes / 1e6:,.1f} MB")
+    notice(f"{format_count(imported.requests, 'request')}, {imported.bytes / 1e6:,.1f} MB")
     show_coverage(settings, [imported.crawl])
 
 

@@ -23,6 +23,7 @@ from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import coloured, console, console_err, progress_bars, show_indented
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.interruption import SIGNAL_STATUS_BASE
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -279,8 +280,8 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
             if slugs_to_refetch:
                 _refetch_lost(workspace, verified, slugs_to_refetch)
                 text = (
-                    f"{count:,} records were requested again, parsed and published; the view ledger lists records that "
-                    "are still missing"
+                    f"{format_count(count, 'record', 'were')} requested again, parsed and published; the view ledger "
+                    "lists records that are still missing"
                 )
                 findings = mended + ([Finding("ok", "repaired", text)] if count else [])
                 if unbalanced:
@@ -326,7 +327,7 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
             run_command(lake, slices_of(crawl, targets))
             for crawl, targets in group_targets_by_crawl(mended.slices).items()
         ]
-        remake_note = f"{len(mended.slices):,} slices must be rebuilt" if mended.slices else ""
+        remake_note = f"{format_count(len(mended.slices), 'slice')} must be rebuilt" if mended.slices else ""
         text = "; ".join(part for part in (mended.incomplete_file.text, copy_note, remake_note) if part)
         findings.append(Finding("ok", "repaired", text, "; ".join(commands)))
     is_readable = all(incomplete_file.is_harmless for incomplete_file in find_incomplete_files(lake))

@@ -12,8 +12,9 @@ from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.output import console, notice, progress_bars, show_table, warn
 from cc_pipeline.errors import Incomplete, UserInputError
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.workspace.claim import claim_home
+from cc_pipeline.workspace.claim import claim_existing_home
 
 if TYPE_CHECKING:
     from cc_pipeline.workspace.source_files import SourceFile
@@ -89,26 +90,29 @@ def add_captures(
         warn(f"row {row:,}: {reason}")
     counts = added.counts
     console.print(
-        f"{added.target.definition}: {sum(added.held.values()):,} captures in {len(added.held):,} crawls, "
-        f"{counts.new:,} "
+        f"{added.target.definition}: {format_count(sum(added.held.values()), 'capture')} in "
+        f"{format_count(len(added.held), 'crawl')}, {counts.new:,} "
         f"new, {counts.changed if replace else 0:,} changed, {counts.unmatched if replace else 0:,} removed"
     )
     if counts.changed and not replace:
         notice(
-            f"{counts.changed:,} existing captures have other values in {file}; the existing values were kept, and "
-            "--replace overwrites them"
+            f"{format_count(counts.changed, 'existing capture', 'have')} other values in {file}; the existing values "
+            "were kept, and --replace overwrites them"
         )
     if counts.repeats:
-        notice(f"{counts.repeats:,} rows of {file} repeat the location of another row; each capture was added once")
+        notice(
+            f"{format_count(counts.repeats, 'row')} of {file} had the location of another row; each capture was "
+            "added once"
+        )
     if added.blocked:
         notice(
-            f"{added.blocked:,} captures are of blocked sites, or have no URL to compare with blocked sites: no run "
-            "fetches these captures"
+            f"{format_count(added.blocked, 'capture', 'are')} of blocked sites, or have no URL to compare with "
+            "blocked sites: no run fetches these captures"
         )
     console.print(added.run, soft_wrap=True)
     if added.wrong.count:
         raise Incomplete(
-            f"{added.wrong.count:,} rows of {file} could not be used",
+            f"{format_count(added.wrong.count, 'row')} of {file} could not be used",
             f"The first {len(added.wrong.first)} are printed above; all other rows were added. Correct these rows, "
             "then give the file again with --add.",
         )
@@ -198,7 +202,7 @@ def _add_archives(
     from cc_pipeline.workspace.workspace import open_workspace
 
     crawl = collection_id(collection_name)
-    claim_home(settings)
+    claim_existing_home(settings)
     with open_workspace(settings) as workspace:
         added = register_archives(workspace, files, crawl)
         show_table("archive files", ["file", "collection"], [(_file_name(file.location), crawl) for file in added])
@@ -240,7 +244,7 @@ def _report_unread(workspace: Workspace, rows: dict[SourceFile, int]) -> None:
             unread.append((_file_name(file.location), count, len(faults), reason))
     if rows and not any(rows.values()):
         examples = "; ".join(f"{name} ({count:,} unreadable ranges, {reason})" for name, _, count, reason in unread[:3])
-        raise UserInputError(f"no record could be read from {len(rows):,} files: {examples}")
+        raise UserInputError(f"no record could be read from {format_count(len(rows), 'file')}: {examples}")
     if unread:
         show_table("not readable", ["file", "rows", "ranges", "first reason"], unread)
 

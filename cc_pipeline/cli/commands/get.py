@@ -15,7 +15,7 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import notice, warn, whole_file
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -125,9 +125,12 @@ def get(
     if nearest.record.truncated:
         warn(f"the crawler stored only the beginning of the page (truncated: {nearest.record.truncated})")
     if out is not None and not data:
-        raise EnvironmentFault(
-            f"{out} is empty: the page has no text", "Use another format: --format html, body or json"
-        )
+        if form in ("html", "body"):
+            raise EnvironmentFault(
+                f"{out} is empty: the capture has no body",
+                "Get another capture with --at, or the whole record with --format warc.",
+            )
+        raise EnvironmentFault(f"{out} is empty: no text was found in the page", "Use --format html, body or json.")
 
 
 def _read_form(form_name: str | None) -> Form:
@@ -177,7 +180,7 @@ def _report_capture(nearest: Nearest, requests: int, size: int) -> None:
 
     moment = nearest.record.fetch_time or read_capture_time(nearest.row)
     capture_time = f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else "at an unknown time"
-    cost = "stored in this home" if nearest.stored else f"{requests} requests, {human_bytes(size)}"
+    cost = "stored in this home" if nearest.stored else f"{format_count(requests, 'request')}, {human_bytes(size)}"
     status = nearest.record.http_status
     notice(
         f"{nearest.record.url or nearest.row['url']} in {nearest.row['crawl']}: captured {capture_time}, status "

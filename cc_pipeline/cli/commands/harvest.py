@@ -14,8 +14,9 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.output import notice, progress_bars, warn
 from cc_pipeline.errors import IndexIncomplete, UserInputError
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.workspace.claim import claim_home
+from cc_pipeline.workspace.claim import claim_existing_home
 
 if TYPE_CHECKING:
     pass
@@ -44,7 +45,7 @@ def harvest(
     It sends one request per index file of the selected subsets (300 per subset and crawl today); other subsets are
     kept. Footers that the home has are not fetched again, so a stopped harvest continues where it stopped. Each
     harvest retries files that could not be read. If some remain unread, the others are in the catalog, and the command
-    ends with status 3. --refresh is for index files that were published again: look-ups refuse to read them.
+    ends with status 3. --refresh is for index files that were published again: lookups refuse to read them.
 
     [bold]Examples[/]
 
@@ -69,7 +70,7 @@ def harvest(
         max_index_gaps=options.index_gap_limit(allow_gaps),
         wait=options.wait_seconds(wait),
     )
-    claim_home(settings)
+    claim_existing_home(settings)
     if index_files is not None:
         _store_index_list(settings, crawl, index_files)
     with open_workspace(settings) as workspace:
@@ -82,7 +83,7 @@ def harvest(
         gaps = catalog_gaps(workspace, crawl_ids)
     show_coverage(settings, crawl_ids)
     for gap in gaps:
-        warn(f"{gap.summary} could not be read, so look-ups miss their captures: {gap.file_summary}")
+        warn(f"{gap.summary} could not be read, so lookups miss their captures: {gap.file_summary}")
 
 
 def _store_index_list(settings: Settings, crawls: Sequence[str], file: Path) -> None:
@@ -96,11 +97,14 @@ def _store_index_list(settings: Settings, crawls: Sequence[str], file: Path) -> 
     except OSError as error:
         raise UserInputError(f"{file} cannot be read: {error.strerror}") from error
     count = store_user_list(settings, crawls[0], data, str(file), MAX_INDEX_FILES)
-    notice(f"{count:,} index files of {crawls[0]} were read from {file}; this home uses them instead of a path list")
+    notice(
+        f"read {format_count(count, 'index file')} of {crawls[0]} from {file}; this home uses them instead of a path "
+        "list"
+    )
 
 
 def repair(crawl: options.Crawls, source: options.Source = None, home: options.Home = None) -> None:
-    """Compute key bounds of row groups that were published without any, so that look-ups can skip them.
+    """Compute key bounds of row groups that were published without any, so that lookups can skip them.
 
     Thirteen crawls (CC-MAIN-2017-43 to 2018-43) have no bounds at all; some later crawls lack a few. The command reads
     the key column of each such row group once: about 23 MB each in the real index. A stopped repair continues where
@@ -116,9 +120,10 @@ def repair(crawl: options.Crawls, source: options.Source = None, home: options.H
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(source=source, home=home)
-    claim_home(settings)
-    with open_workspace(settings) as workspace, Launcher(workspace) as launcher, progress_bars():
+    claim_existing_home(settings)
+    with open_workspace(settings) as workspace:
         crawl_ids = resolve_crawls(workspace, crawl)
-        for crawl_id in crawl_ids:
-            run_step(f"repair {crawl_id}", partial(launcher.repair, crawl_id))
+        with Launcher(workspace) as launcher, progress_bars():
+            for crawl_id in crawl_ids:
+                run_step(f"repair {crawl_id}", partial(launcher.repair, crawl_id))
     show_coverage(settings, crawl_ids)

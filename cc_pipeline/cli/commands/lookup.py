@@ -24,6 +24,7 @@ from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, warn, write_rows
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.progress import format_count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
 
-#: Maximum number of crawls for which ``--count`` counts what was left out: each needs another look-up.
+#: Maximum number of crawls for which ``--count`` counts what was left out: each needs another lookup.
 _MAX_COUNTED_CRAWLS = 5
 
 
@@ -154,7 +155,7 @@ def lookup(
                 remaining = None if remaining is None else remaining - part.num_rows
             sys.stdout.flush()
             if remaining == 0:
-                notice(f"stopped after {limit:,} captures (--limit); there may be more")
+                notice(f"stopped after {format_count(limit, 'capture')} (--limit); there may be more")
                 return
         if out is not None:
             # an incomplete file must not appear
@@ -170,7 +171,7 @@ def _refuse_unfound(question: LookupRequest, found_slugs: Collection[str]) -> No
     if not found_slugs and question.targets and question.crawls and not question.settings.max_index_gaps:
         first_target, *more_targets = question.targets
         more_note = f" and {len(more_targets):,} more" if more_targets else ""
-        where = question.crawls[0] if len(question.crawls) == 1 else f"{len(question.crawls):,} crawls"
+        where = question.crawls[0] if len(question.crawls) == 1 else format_count(len(question.crawls), "crawl")
         raise UserInputError(f"the index of {where} lists no capture of {first_target.definition}{more_note}")
 
 
@@ -204,7 +205,7 @@ def _scan_crawls(
     with open_lookup(settings, (), crawl) as question, capture_writer(output_format, names, out) as write:
         capture_count = scan(question, where, out, write, harvest=harvest)
     delete_parts(out)
-    notice(f"{capture_count:,} captures in {out}")
+    notice(f"{format_count(capture_count, 'capture')} in {out}")
 
 
 def _print_counts(original_question: LookupRequest, harvest: bool, output: str) -> None:

@@ -1,4 +1,4 @@
-"""``plan``: the cost of look-ups and fetches, and what is known of hosts before them."""
+"""``plan``: the cost of lookups and fetches, and what is known of hosts before them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cc_pipeline.cli.known_hosts import find_known_hosts, require_known_hosts
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import console, notice, show_table, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def plan(
     via: options.Via = None,
     subset: options.Subsets = None,
     locate: Annotated[
-        bool, typer.Option("--locate", help="Also do the look-up, and estimate the fetch of its captures.")
+        bool, typer.Option("--locate", help="Also do the lookup, and estimate the fetch of its captures.")
     ] = False,
     harvest: Harvest = False,
     hosts: options.Hosts = None,
@@ -57,7 +57,7 @@ def plan(
     """Show what a run would do, why, and what it would cost, before anything is read from the index.
 
     There is a line for each step of each target (locate, fetch, parse) with the reason; none if all is up to date. For
-    a look-up it shows files, row groups, requests and bytes, which index is used, and why. The fetch can be estimated
+    a lookup it shows files, row groups, requests and bytes, which index is used, and why. The fetch can be estimated
     only if the captures are known: from an earlier run, or with --locate.
 
     [bold]Examples[/]
@@ -94,7 +94,7 @@ def _describe_cost(costs: Sequence[Any]) -> str | None:
     """Returns the costs of a row (the columns ``files`` to ``seconds``) as text; ``None`` if none is known."""
     files, row_groups, requests, max_bytes, likely_bytes, seconds = costs
     texts = [
-        f"{count:,} {name if count == 1 else name + 's'}"
+        format_count(count, name)
         for count, name in ((files, "file"), (row_groups, "row group"), (requests, "request"))
         if count is not None
     ]
@@ -141,7 +141,7 @@ def _plan_rows(
             lookup_price = price_lookup(crawl, subsets, subset_targets, sources, via=settings.index)
             likely = lookup_price.expected_bytes
             rows.append(
-                (crawl, "look-up", None, lookup_price.files, lookup_price.row_groups, lookup_price.requests,
+                (crawl, "lookup", None, lookup_price.files, lookup_price.row_groups, lookup_price.requests,
                  lookup_price.bytes, likely, _seconds(rate, lookup_price.requests), lookup_price.reason)
             )  # fmt: skip
             notes += [
@@ -151,10 +151,10 @@ def _plan_rows(
         notes += explain_index_choices(choose_indexes(question.workspace, [crawl_plan], crawl_question.targets))
         if unlocated and not locate:
             notes.append(
-                f"{crawl}: the cost of the fetch is not known before the look-up; add --locate to do the look-up now"
+                f"{crawl}: the cost of the fetch is not known before the lookup; add --locate to do the lookup now"
             )
         elif fetch := _estimate_fetch(unlocated_question, crawl_plan):
-            reason = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
+            reason = f"{format_count(fetch.captures, 'capture')} of {fetch.record_bytes:,} bytes"
             rows.append(
                 (crawl, "fetch", None, fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes,
                  _seconds(rate, fetch.requests), reason)
@@ -191,7 +191,7 @@ def _catalog_notes(question: LookupRequest, crawl: str, price: LookupEstimate) -
     notes = [
         f"the catalog of this crawl was imported and not harvested here: {reason}" for reason in sorted(from_files)
     ]
-    message = f"{unbounded} row groups have no key bounds, so each look-up reads them. To compute the bounds once"
+    message = f"{unbounded} row groups have no key bounds, so each lookup reads them. To compute the bounds once"
     return [*notes, *([f"{message}: cc-pipeline index repair --crawl {crawl}"] if unbounded else [])]
 
 
@@ -245,7 +245,7 @@ def _step_rows(settings: Settings, rate: float | None, crawl_plan: CrawlPlan) ->
             _sum_known(getattr(price, name) for price in prices) for name in ("requests", "bytes", "pages")
         )
         seconds = round(estimate_seconds(settings, pages), 1) if pages else _seconds(rate, requests)
-        label = target or f"{len(prices):,} targets"
+        label = target or format_count(len(prices), "target")
         rows.append((crawl_plan.target_slices.crawl, step, label, None, None, requests, size, size, seconds, words))
     return rows
 
@@ -272,7 +272,7 @@ def _duration_note(settings: Settings, rate: float | None, requests: int) -> lis
     slower = (
         "" if full is None or rate >= full else f"; slower than the usual {full:g}, since the source refused lately"
     )
-    return [f"{requests:,} requests take {duration} at {rate:.3g} requests a second{slower}"]
+    return [f"{format_count(requests, 'request', 'take')} {duration} at {rate:.3g} requests a second{slower}"]
 
 
 COMMANDS = {"plan": Command(plan, EVERYDAY, 20)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,7 +31,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.engines import describe_engines, find_engine
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.workspace.claim import claim_home
+from cc_pipeline.workspace.claim import claim_existing_home
 
 if TYPE_CHECKING:
     from cc_pipeline.extraction.crawl_plan import PartitionChange
@@ -160,9 +160,11 @@ def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:
     from cc_pipeline.extraction.removals import read_loss_numbers
     from cc_pipeline.workspace.workspace import open_workspace
 
-    claim_home(settings)
-    with open_workspace(settings) as workspace:
-        known_numbers, unconfirmed_numbers = read_loss_numbers(workspace.lake)
+    known_numbers: Collection[str] = ()
+    unconfirmed_numbers: Sequence[str] = ()
+    if claim_existing_home(settings):
+        with open_workspace(settings) as workspace:
+            known_numbers, unconfirmed_numbers = read_loss_numbers(workspace.lake)
     if unknown_numbers := [number for number in numbers if number not in known_numbers]:
         hint = (
             f"Unconfirmed: {', '.join(unconfirmed_numbers[:_MAX_NAMED])}"
@@ -195,7 +197,7 @@ def _choose_by_hosts(
     known_hosts = require_known_hosts()
     crawls_by_targets: dict[tuple[Target, ...], list[str]] = {}
     crawls_without_facts = 0
-    claim_home(settings)
+    claim_existing_home(settings)
     with open_workspace(settings) as workspace, progress_bars():
         crawls = resolve_crawls(workspace, crawl)
         for number, crawl_id in enumerate(crawls):

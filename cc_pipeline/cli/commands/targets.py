@@ -16,6 +16,7 @@ from cc_pipeline.cli.output import console, progress_bars, show_table
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.claim import claim_home
 
@@ -144,7 +145,10 @@ def _drop_subset(workspace: Workspace, slugs: Sequence[str], subset: str, *, yes
     _confirm(f"Delete the {subset} captures of {', '.join(slugs)} in every crawl? This cannot be undone.", yes=yes)
     for slug in slugs:
         count = drop_subset(workspace, slug, subset)
-        _print(f"{slug}: {count:,} captures of {subset} deleted; maintenance deletes their stored bytes in a week")
+        _print(
+            f"{slug}: {format_count(count, 'capture')} of {subset} deleted; maintenance deletes their stored bytes "
+            "in a week"
+        )
 
 
 def _purge(
@@ -205,7 +209,7 @@ def _show_plan(plan: PurgePlan) -> None:
     rows = [(table, count) for table, count in plan.rows.items() if count]
     if rows:
         crawl_count = len({slice_.crawl for slice_ in plan.slices})
-        show_table(f"rows of {plan.slug} in {crawl_count:,} crawls", ["table", "rows"], rows)
+        show_table(f"rows of {plan.slug} in {format_count(crawl_count, 'crawl')}", ["table", "rows"], rows)
     else:
         _print(f"{plan.slug} has no rows in this lake")
     for text in plan.sentences:
@@ -224,7 +228,7 @@ def _report_purge(report: PurgeReport) -> None:
     deletion_time = f"{report.deleted_after:%Y-%m-%d %H:%M} UTC"
     _print(f"hidden: {slug}. Its rows and bytes are deleted by the first maintenance after {deletion_time}")
     if report.waiting:
-        _print(f"{report.waiting:,} stored files are deleted by that maintenance")
+        _print(f"{format_count(report.waiting, 'stored file', 'are')} deleted by that maintenance")
     _print(f"if no schedule runs maintenance, run after that time: cc-pipeline targets remove {slug} --purge")
     if report.fetching_crawls:
         _print(
@@ -264,8 +268,8 @@ def add(targets: _Texts, home: options.Home = None) -> None:
     added = watch_list.add(settings.watch_list_path, parsed)
     if len(parsed) > _MAX_NAMED_TARGETS:
         _print(
-            f"added {len(added):,} targets to the watch list; {len(parsed) - len(added):,} more were on the list "
-            "already"
+            f"added {format_count(len(added), 'target')} to the watch list; {len(parsed) - len(added):,} more were "
+            "on the list already"
         )
         return
     for target in parsed:

@@ -26,8 +26,9 @@ from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, progress_bars, write_rows
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.workspace.claim import claim_home
+from cc_pipeline.workspace.claim import claim_existing_home
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
@@ -97,7 +98,7 @@ def build_index(
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(source=source, home=home)
-    claim_home(settings)
+    claim_existing_home(settings)
     with open_workspace(settings) as workspace:
         crawl_ids = resolve_crawls(workspace, crawl)
         published = [crawl_id for crawl_id in crawl_ids if not index_is_built(crawl_id)]
@@ -175,9 +176,12 @@ def search(
             columns = ["url", "warc_filename", "warc_record_offset", "warc_record_length"]
             write_rows(f"items of {name}", columns, rows, output)
             reads = locator.tree.source
-            notice(f"{len(rows):,} items found with {reads.reads:,} reads of {reads.bytes_read:,} bytes")
+            notice(
+                f"{format_count(len(rows), 'item')} found with {format_count(reads.reads, 'read')} of "
+                f"{reads.bytes_read:,} bytes"
+            )
             if limit and len(rows) == limit:
-                notice(f"stopped after {limit:,} items (--limit); there may be more")
+                notice(f"stopped after {format_count(limit, 'item')} (--limit); there may be more")
 
 
 @app.command()
@@ -204,13 +208,14 @@ def verify(
         wrong = (*tree_report.faults, *check_records(name, tree_report.sample, workspace.transport))
     _describe(workspace.settings, name)
     notice(
-        f"read all {tree_report.items:,} items of the URL index, and {len(tree_report.sample):,} records at the source"
+        f"read all {format_count(tree_report.items, 'item')} of the URL index, and "
+        f"{format_count(len(tree_report.sample), 'record')} at the source"
     )
     if wrong:
         for fault in wrong[:20]:
             notice(str(fault))
         raise EnvironmentFault(
-            f"the URL index of {name} has {len(wrong):,} faults, so look-ups in it may be wrong",
+            f"the URL index of {name} has {len(wrong):,} faults, so lookups in it may be wrong",
             f"Build this index again: cc-pipeline index build --btree --crawl {name}",
         )
     notice("no faults found")

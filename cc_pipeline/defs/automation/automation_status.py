@@ -9,6 +9,7 @@ import dagster as dg
 from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.internals import Instigator, is_running, read_last_tick, switch
 from cc_pipeline.defs.partitions import SUMMARY_TAG
+from cc_pipeline.progress import format_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,8 @@ def _describe_requests(instance: dg.DagsterInstance, runs: Sequence[str]) -> str
         return ""
     run = instance.get_run_by_id(runs[0])
     words = run.tags.get(SUMMARY_TAG, "") if run is not None else ""
-    return f"{len(runs)} runs: {words}" if words else f"{len(runs)} runs"
+    count = format_count(len(runs), "run")
+    return f"{count}: {words}" if words else count
 
 
 def _find_next_tick(automation: Instigator, last: datetime | None) -> datetime:

@@ -27,6 +27,7 @@ from cc_pipeline.defs.declared.late_loading import LOADING
 from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.partitions import KIND_TAG, SUMMARY_TAG, config_of, partition_key
 from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.progress import format_count
 
 if TYPE_CHECKING:
     from cc_pipeline.automation.staleness import StalenessReport
@@ -158,7 +159,9 @@ def _tick(
         trouble = find_source_trouble(workspace, decision.runs[0].pairs[0][0])
         if trouble is not None:
             return dg.SkipReason(
-                "; ".join([f"{trouble}; {len(startable_pairs):,} partitions wait for the source", *warnings])
+                "; ".join(
+                    [f"{trouble}; {format_count(len(startable_pairs), 'partition', 'wait')} for the source", *warnings]
+                )
             )
     summary = _summarize_tick(decision, pace, len(pairs_to_run) - len(startable_pairs), busy_seconds)
     for warning in warnings:
@@ -206,21 +209,26 @@ def _summarize_tick(decision: BackfillDecision, pace: Pace, in_flight: int, busy
     pair_count = sum(len(run.pairs) for run in decision.runs)
     texts = []
     if pair_count:
-        texts.append(f"starts {pair_count:,} partitions ({format_duration(sum(run.seconds for run in decision.runs))})")
+        texts.append(
+            f"starts {format_count(pair_count, 'partition')} "
+            f"({format_duration(sum(run.seconds for run in decision.runs))})"
+        )
     if in_flight:
         texts.append(
-            f"{in_flight:,} due partitions are queued or running ({format_duration(busy_seconds)} for all that are)"
+            f"{format_count(in_flight, 'due partition', 'are')} queued or running ({format_duration(busy_seconds)} "
+            "for all that are)"
         )
     if decision.remaining:
         texts.append(
-            f"{decision.remaining:,} partitions wait for a later tick ({format_duration(decision.rest_seconds)} of "
-            "work)"
+            f"{format_count(decision.remaining, 'partition', 'wait')} for a later tick "
+            f"({format_duration(decision.rest_seconds)} of work)"
         )
     if decision.delayed:
-        texts.append(f"{len(decision.delayed):,} partitions failed and are tried again later")
+        texts.append(f"{format_count(len(decision.delayed), 'partition')} failed, to be tried again later")
     if decision.postponed:
         texts.append(
-            f"{len(decision.postponed):,} partitions were not tried, since their runs ended early, and are tried later"
+            f"{format_count(len(decision.postponed), 'partition', 'were')} not tried, since a run ended early; the "
+            "next try is later"
         )
     if texts and not pace.is_measured:
         texts.append("no run has ended yet, so durations are estimated from the allowed requests per second")
@@ -231,7 +239,8 @@ def _describe_abandoned(decision: BackfillDecision) -> list[str]:
     if not decision.abandoned:
         return []
     return [
-        f"{len(decision.abandoned)} partitions failed {MAX_FAILURES} times in a row, so this schedule does not try "
+        f"{format_count(len(decision.abandoned), 'partition')} failed {MAX_FAILURES} times in a row, so this "
+        "schedule does not try "
         f"them for a week: {abbreviate_pairs(decision.abandoned)}. Their runs show the reason; to try earlier, run "
         "these partitions by hand"
     ]

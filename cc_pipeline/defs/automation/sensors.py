@@ -22,6 +22,7 @@ from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.partitions import KIND_TAG, PARTITION_TAG, STATE_TAG, explain_too_many, range_of, room_for_crawls
 from cc_pipeline.defs.webhook import post_event
 from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.progress import format_count
 
 if TYPE_CHECKING:
     from cc_pipeline.settings import Settings
@@ -207,7 +208,7 @@ def watch_list(
         return dg.SkipReason(f"{refused}{note}")
     if watched.note is not None:
         context.log.warning(watched.note)
-    added = f"added {len(new):,} targets of the watch list as partitions{note}"
+    added = f"added {format_count(len(new), 'target')} of the watch list as partitions{note}"
     return dg.SensorResult(skip_reason=added, dynamic_partitions_requests=[namespace.target.build_add_request(new)])
 
 

@@ -182,7 +182,7 @@ def on_request() -> list[RecordedAsset]:
             "Key bounds of row groups that were published without them (13 crawls of 2017 and 2018, "
             "some later ones).\n\n"
             "Reads the key column of each such row group once: about 23 MB each in the real index. "
-            "Without the bounds, every look-up reads these row groups.",
+            "Without the bounds, every lookup reads these row groups.",
             deps=["row_groups"],
             external=[COLUMNAR_INDEX],
             table="row_groups",

@@ -277,7 +277,8 @@ def _check_everything(namespace: HomeNamespace, keys: Sequence[dg.AssetCheckKey]
         namespace.qualify(CHECK_EVERYTHING),
         dg.AssetSelection.checks(*keys),
         tags={CHECK_SCOPE_TAG: EVERYTHING, **namespace.tags},
-        description="Runs every check over the whole lake. Automatic checks examine only recent changes.",
+        description="Runs every check over the whole lake. Automatic checks examine only recent changes. For the "
+        "schedule weekly_checks.",
     )
 
 

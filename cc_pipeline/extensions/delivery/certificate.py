@@ -35,6 +35,7 @@ from cc_pipeline.index.gaps import MissingHarvest
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
 from cc_pipeline.lake.digests.digest import combine_digests
+from cc_pipeline.progress import format_count
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -80,7 +81,7 @@ class QueriedIndex:
 
     captures: int | None = None
     version: str | None = None
-    holes: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
     not_asked: str = ""
 
 
@@ -100,11 +101,15 @@ class CertifiedCrawl:
             f"{kind} was not searched: {index.not_asked}" for kind, index in self.indexes.items() if index.not_asked
         ]
         messages += [
-            f"{kind} has gaps: {unread_file}" for kind, index in self.indexes.items() for unread_file in index.holes
+            f"{kind} has gaps: {unread_file}" for kind, index in self.indexes.items() for unread_file in index.gaps
         ]
-        messages += [f"{count:,} captures are in {kind} only" for kind, count in self.only.items() if count]
         messages += [
-            f"{count:,} captures are {name}" for name, count in self.outcomes.items() if name != "fetched" and count
+            f"{format_count(count, 'capture', 'are')} in {kind} only" for kind, count in self.only.items() if count
+        ]
+        messages += [
+            f"{format_count(count, 'capture', 'are')} {name}"
+            for name, count in self.outcomes.items()
+            if name != "fetched" and count
         ]
         return messages
 
@@ -124,7 +129,7 @@ def certify(
     ``on_message`` gets the full error of an index that cannot be asked; the certificate has a reason that names no
     path.
 
-    Raises the errors of a look-up, except for a missing index and for unread index files, which go into the
+    Raises the errors of a lookup, except for a missing index and for unread index files, which go into the
     certificate. Raises ``UserInputError`` for captures that were added: no index can list these as such.
     """
     if added_captures := [target.definition for target in targets if target.kind == GIVEN_KIND]:
@@ -229,7 +234,7 @@ def _query_indexes(
 
 def _harvest_version(workspace: Workspace, crawl: str, subsets: Collection[str]) -> str:
     """The version of the harvested columnar index: a digest of its row groups of ``subsets``, those that were
-    searched. Its look-ups name no version, since the home knows it without a request. Empty if none was harvested."""
+    searched. Its lookups name no version, since the home knows it without a request. Empty if none was harvested."""
     versions = columnar_versions(workspace.lake, [crawl])
     digests = [versions[crawl, subset] for subset in subsets if (crawl, subset) in versions]
     return combine_digests(digests) if digests else ""
@@ -315,7 +320,10 @@ def _find_wrong_counts(document: Mapping[str, Any], captures: pa.Table) -> Itera
             count = pc.sum(crawl_captures[f"in_{kind}"]).as_py() or 0
             stored_count = crawl["indexes"][kind]["captures"] or 0  # null: it was not asked
             if count != stored_count:
-                yield f"{crawl['crawl']}: {kind} lists {stored_count:,} captures, the file of captures has {count:,}"
+                yield (
+                    f"{crawl['crawl']}: {kind} lists {format_count(stored_count, 'capture')}, the file of captures "
+                    f"has {count:,}"
+                )
 
 
 def _read_delivered_captures(place: Transport) -> pa.Table:

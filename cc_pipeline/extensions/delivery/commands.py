@@ -17,7 +17,7 @@ from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, UserInputError
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import Settings, load_settings, normalise_root
 
 if TYPE_CHECKING:
@@ -353,13 +353,14 @@ def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
         )
     if report.with_unread_index_files and not allow_missing:
         raise Incomplete(
-            "captures may be missing: the look-up skipped unreadable index files for "
+            "captures may be missing: the index had gaps (files that could not be read) for "
             f"{', '.join(report.with_unread_index_files[:_MAX_EXAMPLES])}",
             "Copy again with the same targets and --to, without --allow-gaps. Or accept it: --allow-missing",
         )
     if report.undelivered_captures and not allow_missing:
         raise Incomplete(
-            f"{report.undelivered_captures:,} planned captures are missing; all files in the manifests are present",
+            f"{format_count(report.undelivered_captures, 'planned capture', 'are')} missing; all files in the "
+            "manifests are present",
             "The ledgers list each with its reason. Accept it: --allow-missing",
         )
     notice("all files match the manifests")
@@ -381,7 +382,7 @@ def certify_(
 ) -> None:
     """Certify which captures of targets the columnar index and ZipNum list, and the outcome of each capture.
 
-    Both indexes are searched, whatever earlier look-ups used. The certificate counts captures that only one of them
+    Both indexes are searched, whatever earlier lookups used. The certificate counts captures that only one of them
     lists, and captures that were fetched, missing, quarantined or never requested. It lists index gaps. The command
     ends with status 3 if anything is incomplete. `cc-pipeline delivery verify --certificate` compares the certificate
     with a delivery.

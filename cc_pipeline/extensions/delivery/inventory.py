@@ -30,6 +30,7 @@ from cc_pipeline.extensions.delivery.manifest import (
     verify_file,
 )
 from cc_pipeline.grouping import group_within
+from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.transport.client import Transport
@@ -203,8 +204,9 @@ class _InventoryBuilder:
             self.inventory.borrowed_parts.append(parts[number].file.name)
         if other_form:
             self.inventory.notes.append(
-                f"{other_form:,} captures are in files of another delivery, in another form (--convert). A place has "
-                "each capture once, so copy that delivery in the requested form, or copy to another place"
+                f"{format_count(other_form, 'capture', 'are')} in files of another delivery, in another form "
+                "(--convert). A place has each capture once, so copy that delivery in the requested form, or copy to "
+                "another place"
             )
 
     def _keep_parts(self, parts: Sequence[PartEntry]) -> None:
@@ -318,6 +320,5 @@ class _InventoryBuilder:
 
     def _note_changed_files(self, names: Sequence[str]) -> None:
         if names:
-            shown_names = ", ".join(sorted(names)[:_MAX_PRINTED_NAMES])
-            remainder = f" and {len(names) - _MAX_PRINTED_NAMES:,} more" if len(names) > _MAX_PRINTED_NAMES else ""
-            self.inventory.notes.append(f"missing, or different from the manifest: {shown_names}{remainder}")
+            shown_names = list_first(sorted(names), _MAX_PRINTED_NAMES)
+            self.inventory.notes.append(f"missing, or different from the manifest: {shown_names}")

@@ -27,6 +27,7 @@ from cc_pipeline.extensions.delivery.manifest import (
     sha256_of,
 )
 from cc_pipeline.extensions.delivery.writer import count_captures
+from cc_pipeline.progress import format_count
 from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.transport.client import Transport
 
@@ -173,9 +174,11 @@ class _Folder:
             reasons.append(f"{key}: its SHA-256 differs from the manifest")
         reasons += [f"{key}: {reason}" for reason in proof.reasons]
         if proof.omitted_reasons:
-            reasons.append(f"{key}: {proof.omitted_reasons:,} more records differ from its list")
+            reasons.append(f"{key}: {format_count(proof.omitted_reasons, 'more record', 'differ')} from its list")
         if proof.captures.num_rows != part.records:
-            reasons.append(f"{key}: its list has {proof.captures.num_rows:,} captures, the manifest {part.records:,}")
+            reasons.append(
+                f"{key}: its list has {format_count(proof.captures.num_rows, 'capture')}, the manifest {part.records:,}"
+            )
         return reasons, _hash_captures(proof.captures)
 
     def _size_problem(self, entry: FileEntry) -> str | None:
@@ -204,7 +207,8 @@ class _Folder:
             self.problems.append(f"{keys}: a capture is in the delivery twice")
         if len(duplicate_positions):
             self.problems.append(
-                f"{self.folder}: {len(duplicate_positions):,} captures are in the delivery more than once"
+                f"{self.folder}: {format_count(len(duplicate_positions), 'capture', 'are')} in the delivery more "
+                "than once"
             )
 
     def _check_delivery(self, manifest: Manifest, verdicts: Mapping[str, list[str]], names: _Names) -> Iterator[str]:

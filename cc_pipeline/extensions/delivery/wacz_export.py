@@ -18,6 +18,7 @@ from cc_pipeline.export.records import OutcomeCounts, rows_of_targets, written_r
 from cc_pipeline.extensions.delivery.wacz import Page, Wacz, write_wacz
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.streaming import stream_rows, stream_slices
+from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.workspace import Workspace
 
 _ORDER = ("warc_filename", "warc_record_offset", "outcome")
@@ -38,7 +39,9 @@ def write_wacz_export(request: RecordsRequest) -> Written:
     if wacz.left_out:
         lost["left out"] = wacz.left_out
     loss_counts = ", ".join(f"{count:,} {name}" for name, count in sorted(lost.items()))
-    note = f"{ledger.planned:,} captures were planned, {wacz.records:,} are here" + (f"; {loss_counts}" if lost else "")
+    note = f"{format_count(ledger.planned, 'capture', 'were')} planned, {wacz.records:,} are here" + (
+        f"; {loss_counts}" if lost else ""
+    )
     delivered_table = ExportedTable("records", wacz.records, ledger.crawls, note=note)
     left_out_section = (
         "## Left out\n\n" + "\n".join(f"- {left_out}" for left_out in wacz.examples) if wacz.examples else ""
@@ -46,7 +49,10 @@ def write_wacz_export(request: RecordsRequest) -> Written:
     files = write_export_documents(
         out, request.description, request.provenance, [delivered_table], [out], left_out_section
     )
-    notes = (f"{note}; {wacz.pages:,} pages are listed", *(f"left out: {left_out}" for left_out in wacz.examples))
+    notes = (
+        f"{note}; {format_count(wacz.pages, 'page', 'are')} listed",
+        *(f"left out: {left_out}" for left_out in wacz.examples),
+    )
     if not lost:
         return written_records(files, ledger.crawls, notes)
     incomplete = Incomplete(

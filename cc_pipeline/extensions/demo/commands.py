@@ -16,6 +16,7 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.output import coloured, console, progress_bars
 from cc_pipeline.cli.run_report import print_home_totals, warn_if_not_compiled
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import load_settings
 
 _INSTALLED: Final = "cc-pipeline"
@@ -44,7 +45,8 @@ def demo(
         mini_crawl = ensure(root, DEMO if pages is None else spec_for(pages), progress.report)
     crawls = [crawl for crawl in mini_crawl.crawls if mini_crawl.captures_of(crawl)]
     console.print(
-        f"      {len(mini_crawl.captures):,} captures of {len(mini_crawl.domains())} domains in {', '.join(crawls)}"
+        f"      {format_count(len(mini_crawl.captures), 'capture')} of {len(mini_crawl.domains())} domains in "
+        f"{', '.join(crawls)}"
     )
     settings = load_settings(source=str(root), home=str(where))
     warn_if_not_compiled(settings)

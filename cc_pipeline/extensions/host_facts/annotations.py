@@ -282,7 +282,9 @@ def _placeholder_values(document: Mapping[str, Any], file: str, arguments: Seque
         host = arguments[0].strip()
         key = host_key(host.lstrip("."))
         if key is None:
-            raise UserInputError(f"{file}: the argument {host[:80]!r} is no host")
+            raise UserInputError(
+                f"{file}: the action needs a host such as commoncrawl.org, but its argument is {host[:80]!r}"
+            )
         values["argv"] = key.surt + ("," if host.startswith(".") else "")
         values["and_tld"] = f" AND url_host_tld = '{_escape_quotes(key.surt.split(',')[0])}'"
     return values

@@ -16,7 +16,7 @@ from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import console, notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import EnvironmentFault, UserInputError, describe_unknown_name
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.claim import claim_home
 
@@ -67,7 +67,7 @@ def facts(
     keep: Annotated[
         bool, typer.Option("--keep", help="Also store the facts in the table host_facts of cc.duckdb.")
     ] = False,
-    price: Annotated[bool, typer.Option("--estimate", help="Only print what the look-up would read.")] = False,
+    price: Annotated[bool, typer.Option("--estimate", help="Only print what the lookup would read.")] = False,
     output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
     allow_gaps: options.AllowGaps = False,
     source: options.Source = None,
@@ -75,8 +75,8 @@ def facts(
 ) -> None:
     r"""Show facts of a site's hosts from datasets: size, ranks, robots.txt, links, and your own data.
 
-    The first look-up in a crawl fetches the footers of a dataset's files (some 30 requests). The cost is printed to
-    standard error. Results are stored: a repeated look-up sends no requests.
+    The first lookup in a crawl fetches the footers of a dataset's files (some 30 requests). The cost is printed to
+    standard error. Results are stored: a repeated lookup sends no requests.
 
     [bold]Examples[/]
 
@@ -185,17 +185,22 @@ def _store_facts(question: LookupRequest, datasets: Sequence[str]) -> None:
 def report_cost(crawl: str, target: str, facts_found: Facts) -> None:
     """Prints the cost of facts and their gaps to standard error."""
     cost = (
-        f"{facts_found.requests:,} requests, {human_bytes(facts_found.bytes)}" if facts_found.requests else "no request"
+        f"{format_count(facts_found.requests, 'request')}, {human_bytes(facts_found.bytes)}"
+        if facts_found.requests
+        else "no request"
     )
-    notice(f"{crawl}: facts of {target}: {facts_found.table.num_rows:,} rows; {cost}, {facts_found.seconds:.1f} s")
+    notice(
+        f"{crawl}: facts of {target}: {format_count(facts_found.table.num_rows, 'row')}; {cost}, "
+        f"{facts_found.seconds:.1f} s"
+    )
     for note in facts_found.notes:
         notice(f"{crawl}: {note}")
     if not facts_found.table.num_rows and not facts_found.gaps:
         notice(f"{crawl}: no host of {target} is in these datasets: {', '.join(facts_found.versions)}")
     for name, gaps in facts_found.gaps.items():
         warn(
-            f"{crawl}: {len(gaps):,} files of {name} could not be read, so rows may be missing; the first: {gaps[0]}. "
-            "Run this again in ten minutes, when the files are requested again"
+            f"{crawl}: {format_count(len(gaps), 'file')} of {name} could not be read, so rows may be missing; the "
+            f"first: {gaps[0]}. Run this again in ten minutes, when the files are requested again"
         )
 
 
@@ -242,7 +247,8 @@ def _apply_action(table: pa.Table, action: Action | None, crawl: str) -> pa.Tabl
     filter_result = action.where.match_table(table)
     if filter_result.unknown_count:
         notice(
-            f"{crawl}: {filter_result.unknown_count:,} hosts lack a value that the filter needs, so they do not match"
+            f"{crawl}: {format_count(filter_result.unknown_count, 'host', 'lack')} a value that the filter needs, "
+            "which counts as no match"
         )
     if table.num_rows and not filter_result.count:
         notice(f"{crawl}: none of {table.num_rows:,} hosts matches")
@@ -383,7 +389,7 @@ def ranks(
     """Read the ranks of a release of Common Crawl's web graph into this home.
 
     The ranks are published as one file of gigabytes, in the order of rank. This command shows the cost of reading it,
-    asks for confirmation, and stores the ranks by host. Look-ups then read a few kilobytes. The datasets host-ranks and
+    asks for confirmation, and stores the ranks by host. Lookups then read a few kilobytes. The datasets host-ranks and
     domain-ranks use the stored ranks, for the crawls that the release spans. A stopped conversion leaves no files.
 
     [bold]Examples[/]
@@ -426,12 +432,13 @@ def ranks(
                 ranks_here = convert_ranks(workspace, requested_release, requested_level, price)
         _show_ranks(ranks_here)
         if ranks_here.skipped:
-            warn(f"{ranks_here.skipped:,} lines of {ranks_here.key} have no rank of a host and were skipped")
+            warn(f"skipped {format_count(ranks_here.skipped, 'line')} of {ranks_here.key} without the rank of a host")
 
 
 def _show_ranks_estimate(price: RanksEstimate) -> None:
     notice(
-        f"{price.key}: {human_bytes(price.bytes)} to read in {price.requests:,} requests, about {price.rows:,} rows; "
+        f"{price.key}: {human_bytes(price.bytes)} to read in {format_count(price.requests, 'request')}, about "
+        f"{format_count(price.rows, 'row')}; "
         f"{human_bytes(price.disk)} of disk permanently, {human_bytes(price.scratch)} more during sorting, and "
         f"about {max(price.seconds / 60, 1):,.0f} min of work if the source is fast enough"
     )

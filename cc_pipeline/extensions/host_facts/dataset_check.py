@@ -6,6 +6,7 @@ from cc_pipeline.checks.scope import CheckResult, abbreviate_keys
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extensions.host_facts.dataset_files import read_stored_shards
 from cc_pipeline.extensions.host_facts.registered_datasets import known_datasets
+from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.workspace import Workspace
 
 
@@ -29,4 +30,4 @@ def annotation_verdict(workspace: Workspace, name: str) -> CheckResult:
     if failed:
         message = f"{len(failed):,} of {files:,} files of {name} could not be read: {abbreviate_keys(set(failed))}"
         return CheckResult(check, "warn", message, metrics)
-    return CheckResult(check, "ok", f"{files:,} files of {name} can be read", metrics)
+    return CheckResult(check, "ok", f"{format_count(files, 'file')} of {name} can be read", metrics)

@@ -82,7 +82,7 @@ class Shards:
 
 @dataclass(frozen=True, slots=True)
 class HarvestEstimate:
-    """The requests and bytes that must be read before a look-up in a dataset: ``files`` have no stored footer yet."""
+    """The requests and bytes that must be read before a lookup in a dataset: ``files`` have no stored footer yet."""
 
     files: int
     requests: int
@@ -185,7 +185,7 @@ def harvest_dataset(
 def harvest_shards(
     workspace: Workspace, dataset: Dataset, reader: Transport, crawls: Sequence[str] = ()
 ) -> dict[str, Shards]:
-    """Reads the shards of a dataset before any look-up, by crawl: those of ``crawls``, or by default of the newest
+    """Reads the shards of a dataset before any lookup, by crawl: those of ``crawls``, or by default of the newest
     crawl that is harvested here and in the dataset, else of the dataset's newest. A dataset without crawls has one
     entry, ``all``.
 

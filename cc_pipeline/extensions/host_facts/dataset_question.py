@@ -28,6 +28,7 @@ from cc_pipeline.extensions.host_facts.shards import Gap, Shard, column_types, s
 from cc_pipeline.index.answer_cache import AnswerCache
 from cc_pipeline.index.etag_aliases import same_files
 from cc_pipeline.index.parquet.fetch import PageIndexes
+from cc_pipeline.progress import format_count
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
 from cc_pipeline.workspace.workspace import Workspace
@@ -75,7 +76,7 @@ class Answer:
 
 
 class Question(Protocol):
-    """The input of a look-up: key ranges in the dataset's form, a filter within them, and a function that merges the
+    """The input of a lookup: key ranges in the dataset's form, a filter within them, and a function that merges the
     rows of a key.
 
     ``endings`` lets row groups be skipped. ``columns`` are read besides the dataset's own; a file that lacks one is a
@@ -144,15 +145,15 @@ def _read(
     _enforce_cost_limit(workspace, dataset, estimate, crawl)
     if estimate.to_read:
         size = progress.human_bytes(estimate.likely_bytes)
-        cost_text = f"{dataset.name}: about {size}, {estimate.requests:,} requests at most"
-        progress.report("look-up", 0, estimate.to_read, cost_text)
+        cost_text = f"{dataset.name}: about {size}, {format_count(estimate.requests, 'request')} at most"
+        progress.report("lookup", 0, estimate.to_read, cost_text)
     indexes = PageIndexes(page_index_folder(workspace, dataset))
     lookup_rows = lookup.read(same_files(reader, shards.footers), indexes, workspace.settings.max_bytes)
     return KeyedRows(lookup_rows.table, [*unread, *lookup_rows.gaps], lookup_rows.cost)
 
 
 def estimate_lookup(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> LookupEstimate:
-    """Estimates the bytes and requests of a look-up. Missing footers are fetched, no data is read."""
+    """Estimates the bytes and requests of a lookup. Missing footers are fetched, no data is read."""
     with dataset_transport(workspace, dataset) as reader:
         return _lookup(dataset, harvest_dataset(workspace, dataset, crawl, reader), question)[0].estimate()
 
@@ -187,8 +188,8 @@ def refuse_gaps(workspace: Workspace, facts: Facts, crawl: str) -> None:
     name, gaps = next(iter(facts.gaps.items()))
     count = sum(len(dataset_gaps) for dataset_gaps in facts.gaps.values())
     raise IndexIncomplete(
-        f"{count:,} files of {', '.join(facts.gaps)} could not be read for {crawl}, so rows may be missing; the first "
-        f"of {name}: {gaps[0]}",
+        f"{format_count(count, 'file')} of {', '.join(facts.gaps)} could not be read for {crawl}, so rows may be "
+        f"missing; the first of {name}: {gaps[0]}",
         "Run this again in ten minutes, when the files are requested again. To continue without the files: "
         "--allow-gaps, or CC_PIPELINE_MAX_INDEX_GAPS (the share of the files that may be missing).",
     )
@@ -283,8 +284,8 @@ def _enforce_cost_limit(workspace: Workspace, dataset: Dataset, price: LookupEst
     max_bytes = workspace.settings.max_bytes
     if price.likely_bytes > max_bytes:
         raise UserInputError(
-            f"the look-up in {dataset.name} for {crawl} would read {price.likely_bytes:,} bytes (at most "
-            f"{price.bytes:,} in {price.requests:,} requests: {price.to_read:,} of {price.row_groups:,} row groups may "
-            f"match), more than the {max_bytes:,} allowed. Set "
+            f"the lookup in {dataset.name} for {crawl} would read {price.likely_bytes:,} bytes (at most "
+            f"{price.bytes:,} in {format_count(price.requests, 'request')}: {price.to_read:,} of "
+            f"{price.row_groups:,} row groups may match), more than the {max_bytes:,} allowed. Set "
             f"CC_PIPELINE_MAX_BYTES={price.likely_bytes}, or name a narrower target"
         )

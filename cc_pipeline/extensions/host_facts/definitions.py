@@ -55,7 +55,7 @@ JOBS: Final = (
     OpJob(
         name="fill_facts_of_targets",
         description="Stores facts of hosts, of any targets in any crawls, from datasets keyed by host. "
-        "Records host_facts.",
+        "Records host_facts. For people, and cc-pipeline facts.",
         function=f"{_BODIES}.fill_facts_listed",
         config=FillFactsConfig,
         takes_partition_list=True,

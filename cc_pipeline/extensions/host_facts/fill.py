@@ -38,7 +38,7 @@ def fill_facts(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets:
     skipped, and slices that a divided set no longer has are emptied.
 
     Raises ``IndexIncomplete`` if files of a dataset could not be read and the settings do not allow that;
-    ``UserInputError`` for keys without a definition, datasets that cannot be combined, and a look-up above the cost
+    ``UserInputError`` for keys without a definition, datasets that cannot be combined, and a lookup above the cost
     limit; ``EnvironmentFault`` if the source or the lake fails, and as
     :func:`~cc_pipeline.extraction.run_inputs.run_and_replan` does.
     """

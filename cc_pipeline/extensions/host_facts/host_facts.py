@@ -130,7 +130,7 @@ def facts_of_hosts(workspace: Workspace, crawl: str, target: Target, datasets: S
     the next one costs no request.
 
     Raises ``UserInputError`` for datasets about URLs, for datasets of registered domains alone, for two columns of one
-    name, and for a look-up above the settings' ``max_bytes``; ``EnvironmentFault`` if the source fails.
+    name, and for a lookup above the settings' ``max_bytes``; ``EnvironmentFault`` if the source fails.
     """
     return _facts(workspace, crawl, [target], datasets, keep=True)
 
@@ -148,7 +148,7 @@ def stored_facts(workspace: Workspace, crawl: str, target: Target, datasets: Seq
 
 
 def facts_of_targets(workspace: Workspace, crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset]) -> Facts:
-    """Facts of the hosts of all ``targets`` together, each host once, in one look-up that is not cached.
+    """Facts of the hosts of all ``targets`` together, each host once, in one lookup that is not cached.
     :class:`RowsOfTargets` gives the rows of one target.
     """
     return _facts(workspace, crawl, targets, datasets, keep=False)
@@ -157,7 +157,7 @@ def facts_of_targets(workspace: Workspace, crawl: str, targets: Sequence[Target]
 def estimate_host_lookups(
     workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]
 ) -> dict[str, LookupEstimate]:
-    """Estimates the look-up of each dataset. Missing footers are fetched, no data is read.
+    """Estimates the lookup of each dataset. Missing footers are fetched, no data is read.
 
     A dataset of registered domains is asked about the domains that the target names, or about all domains below it,
     which is the maximum.

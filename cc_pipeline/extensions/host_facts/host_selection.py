@@ -24,7 +24,7 @@ from cc_pipeline.extensions.host_facts.host_facts import HOST, HOST_FIELDS, fact
 from cc_pipeline.extensions.host_facts.host_keys import HostRanges, host_index_key, host_of_surt
 from cc_pipeline.extensions.host_facts.ranks import ranks_datasets
 from cc_pipeline.extensions.host_facts.registered_datasets import RegisteredDataset, known_datasets
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Datasets that are asked by default: size and importance of a site.
@@ -210,10 +210,10 @@ def describe_prediction(facts: Facts) -> str:
     table = facts.table
     if not table.num_rows:
         return "no known host"
-    parts = [f"{table.num_rows:,} host{'' if table.num_rows == 1 else 's'}"]
+    parts = [format_count(table.num_rows, "host")]
     pages = _sum_column(table, "fetch_200")
     if pages is not None:
-        parts.append(f"about {pages:,} pages fetched")
+        parts.append(f"about {format_count(pages, 'page')} fetched")
         if "warc_record_length_av" in table.column_names:
             sizes = pc.multiply(table["fetch_200"], table["warc_record_length_av"])
             size = pc.sum(sizes).as_py()
@@ -226,7 +226,7 @@ def describe_prediction(facts: Facts) -> str:
         if name in table.column_names and (first := pc.min(table[name]).as_py()) is not None:
             parts.append(f"number {first:,} of all {word} by harmonic centrality")
     links = _sum_column(table, "webgraph_indegree")
-    parts += [f"{links:,} links from other hosts"] if links is not None else []
+    parts += [f"{format_count(links, 'link')} from other hosts"] if links is not None else []
     return ", ".join(parts)
 
 

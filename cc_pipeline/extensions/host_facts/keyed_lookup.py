@@ -90,7 +90,7 @@ def _rename_fields(names: Sequence[str], schema: pa.Schema) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class LookupEstimate:
-    """The maximum cost of a look-up (``bytes``, ``requests``), and its likely bytes.
+    """The maximum cost of a lookup (``bytes``, ``requests``), and its likely bytes.
 
     ``pruned`` of ``row_groups`` row groups are skipped by the statistics of their keys. ``without_bounds`` of the
     others have no statistics, and ``searched`` are in unsorted files, so that all their keys are read. ``files`` have
@@ -155,7 +155,7 @@ class Endings:
 
 
 class KeyedLookup:
-    """One look-up in the shards of a dataset: the rows with keys in ``ranges``, with the columns of ``schema``.
+    """One lookup in the shards of a dataset: the rows with keys in ``ranges``, with the columns of ``schema``.
 
     ``keep`` filters the keys within the ranges, ``endings`` skips row groups. Shards with invalid footers become
     ``gaps``.
@@ -353,7 +353,7 @@ def _gap(fault: DataFault) -> Gap:
 def _check_limits(read: int, max_bytes: int | None, rows: int, held_bytes: int) -> None:
     if max_bytes is not None and read > max_bytes:
         raise UserInputError(
-            f"the look-up read {read:,} bytes, more than the {max_bytes:,} allowed. To allow more, set "
+            f"the lookup read {read:,} bytes, more than the {max_bytes:,} allowed. To allow more, set "
             "CC_PIPELINE_MAX_BYTES, or name a narrower target"
         )
     if rows > MAX_RESULT_ROWS:

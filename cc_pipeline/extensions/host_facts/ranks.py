@@ -4,7 +4,7 @@ A release has a few gigabytes, so it is read only on request, after its estimate
 and sorted range by range in the home's scratch, with constant memory. The folder appears complete or not at all.
 
 One ``COPY (… FROM read_csv(…) ORDER BY …)`` of DuckDB is shorter and was measured on 5 million lines: 15.2 s of
-processor time instead of 13.6 s, and 662 MB instead of 385 MB. It also writes no page index, so that a look-up of one
+processor time instead of 13.6 s, and 662 MB instead of 385 MB. It also writes no page index, so that a lookup of one
 host reads whole column chunks (350 KB where a page has 32 KB).
 """
 
@@ -44,6 +44,7 @@ from cc_pipeline.extensions.host_facts.rank_text import (
     read_rank_rows,
 )
 from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -60,7 +61,7 @@ _PARALLEL_REQUESTS: Final = 3
 _RANGE_ROWS: Final = 2_000_000
 _MAX_RANGES: Final = 256
 _MEMORY_BYTES: Final = 64 << 20
-#: Rows of a file, rows of a row group, and bytes of a page, which a look-up of one host reads.
+#: Rows of a file, rows of a row group, and bytes of a page, which a lookup of one host reads.
 _FILE_ROWS: Final = 8_000_000
 _GROUP_ROWS: Final = 1 << 16
 _PAGE_BYTES: Final = 32 << 10
@@ -159,7 +160,8 @@ def convert_ranks(workspace: Workspace, release: Release, level: Level, price: R
                 DataKind.MALFORMED,
                 price.key,
                 None,
-                f"has {tally.skipped:,} lines without a rank, but only {tally.rows:,} with one: {tally.example!r}",
+                f"has {format_count(tally.skipped, 'line')} without a rank, but only {tally.rows:,} with one: "
+                f"{tally.example!r}",
             )
         ranks = Ranks(
             release.name,

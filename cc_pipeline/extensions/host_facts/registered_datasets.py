@@ -104,7 +104,7 @@ def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Regi
             described["where"] |= {"root": str(table_file.parent), "files": [table_file.name]}
         text = _to_yaml(described)
     if root := registered.dataset.root:
-        open_named(settings, root).close()  # an invalid root is refused now, and not at the first look-up
+        open_named(settings, root).close()  # an invalid root is refused now, and not at the first lookup
     place = datasets_path(settings) / f"{registered.name}.yaml"
     with disk_trouble(place):
         write_whole(place, text, durable=True)

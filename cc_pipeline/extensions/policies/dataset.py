@@ -38,6 +38,7 @@ from cc_pipeline.extensions.policies.usage_preferences import (
     preference_condition,
 )
 from cc_pipeline.lake.published_file import quote_literal
+from cc_pipeline.progress import format_count
 
 _UNSPACED: Final = ", ".join(map(quote_literal, sorted(UNSPACED)))
 #: Languages without end marks, or with end marks that the metric does not count.
@@ -262,7 +263,7 @@ def _build_tests(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
     yield (
         "words",
         f"quality.words BETWEEN {recipe.min_words} AND {recipe.max_words}",
-        f"{recipe.min_words:,} to {recipe.max_words:,} words",
+        f"{recipe.min_words:,} to {format_count(recipe.max_words, 'word')}",
     )
     for rules in recipe.rules:
         if rules == "figures":
@@ -348,7 +349,11 @@ def build_datasheet(filtered: FilterResult, recipe: Recipe) -> tuple[str, dict[s
         removed_alone = "" if step.removed_alone is None else f"{step.removed_alone:,}"
         lines.append(f"| {step.name} | {step.meaning} | {step.page_count:,} | {step.removed:,} | {removed_alone} |")
     lines.append(f"| **kept** | | {filtered.kept_pages:,} | | |")
-    lines += ["", f"{filtered.kept_pages:,} of {filtered.pages:,} pages are kept, with {filtered.words:,} words.", ""]
+    lines += [
+        "",
+        f"{filtered.kept_pages:,} of {filtered.pages:,} pages are kept, with {format_count(filtered.words, 'word')}.",
+        "",
+    ]
     lines.append(
         "The copy with the most words is kept; of equally long copies, the newest. Texts are not changed: lines that C4"
     )

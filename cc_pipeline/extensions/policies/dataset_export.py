@@ -21,6 +21,7 @@ from cc_pipeline.extensions.policies.card import card_sections
 from cc_pipeline.extensions.policies.dataset import Recipe, build_datasheet, filter_pages
 from cc_pipeline.extensions.policies.usage_preferences import parse_preferences, unread_robots_note
 from cc_pipeline.lake.published_file import open_home_publication, translate_errors
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
 
@@ -118,8 +119,8 @@ def make_dataset(
         ("left", filtered.kept_pages, None),
     ]
     words = (
-        f"{filtered.kept_pages:,} of {filtered.pages:,} pages, {filtered.words:,} words: {out}/{README} is the "
-        "datasheet"
+        f"{filtered.kept_pages:,} of {filtered.pages:,} pages, {format_count(filtered.words, 'word')}: "
+        f"{out}/{README} is the datasheet"
     )
     return Export(out, files_in(out), make_count_rows(("filter", "came", "taken"), took), (words,))
 

@@ -37,7 +37,8 @@ def define() -> HomeDefinitions:
         jobs=[
             OpJob(
                 name=LISTED_JOB,
-                description="Reads the stored robots.txt captures of any targets in any crawls into a table.",
+                description="Reads the stored robots.txt captures of any targets in any crawls into a table. For "
+                "cc-pipeline policies.",
                 function="cc_pipeline.extensions.policies.assets.read_policies_listed",
                 config=PartitionsConfig,
                 takes_partition_list=True,

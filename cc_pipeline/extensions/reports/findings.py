@@ -171,8 +171,8 @@ def target_scope(
     domain = queries.rows(f"SELECT 1 AS found FROM main.captures WHERE domain = {quote_literal(slug)} LIMIT 1")
     if not target_rows and not domain:
         raise UserInputError(
-            f"nothing was located for {target_text or slug!r}. Run it first, for instance with: "
-            f"cc-pipeline run {to_run(slug, target_text)} --crawl newest"
+            f"cc.duckdb has no rows of {target_text or slug!r}: it was never run, nothing was found, or it is not "
+            f"published yet. To run it: cc-pipeline run {to_run(slug, target_text)} --crawl newest"
         )
     # A domain that is no target has only captures of other targets.
     scope, domains = _target_scope(connection, slug) if target_rows else (_domain_scope(slug), [slug])

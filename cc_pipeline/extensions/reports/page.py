@@ -25,7 +25,7 @@ from cc_pipeline.extensions.reports.changes import paragraphs_between
 from cc_pipeline.extensions.reports.charts import Chart, Column, draw_chart
 from cc_pipeline.extensions.reports.findings import MAX_ROWS, Findings, Rows, find_target
 from cc_pipeline.lake.published_file import open_bounded
-from cc_pipeline.progress import human_bytes
+from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import Settings
 
 _WEEKLY: Final = re.compile(r"CC-MAIN-(?P<year>20\d\d)-(?P<week>\d\d)")
@@ -88,7 +88,7 @@ def _template() -> Template:
     )
     environment.filters |= {
         "comma": lambda number: "" if number is None else f"{number:,}",
-        "count": lambda number, noun: f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s",
+        "count": format_count,
         "size": human_bytes,
         "percent": percent,
         "month": lambda moment: "" if moment is None else f"{moment:%b %Y}",

@@ -71,9 +71,9 @@ def _parse_hosts(hosts: str | None) -> tuple[tuple[str, int], ...]:
             continue
         if not _HOST_NAME.fullmatch(name) or not (port or "4000").isdecimal():
             raise UserInputError(f"--hosts has {text!r}; give names of hosts with commas: one.internal,two.internal")
-        if name == "localhost" or name.startswith("127."):
+        if name.lower() == "localhost" or name.startswith("127.") or name == "0.0.0.0":
             raise UserInputError(
-                f"--hosts has {text!r}, which is a different machine on each host; give names that work on all hosts"
+                f"--hosts has {text!r}, which means another host on each host; give names that all hosts can resolve"
             )
         servers.append((name, int(port or 4000)))
     if len(servers) == 1 or len({*servers}) < len(servers):

@@ -17,6 +17,7 @@ from cc_pipeline.extensions.several_machines.rate_leases import (
     has_server_variable,
     server_text,
 )
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import PREFIX, Settings
 from cc_pipeline.transport.rate_source import RateSourceDown
 from cc_pipeline.workspace.workspace import Workspace, limits_of
@@ -55,7 +56,7 @@ def _lease_finding(settings: Settings) -> Finding:
     # The doctor changes nothing: a fetch creates the tables.
     with closing(PostgresLedger(creates_tables=False)) as ledger:
         try:
-            return Finding("ok", "budget", f"{text}; {ledger.holders():,} processes fetch now")
+            return Finding("ok", "budget", f"{text}; {format_count(ledger.holders(), 'process', 'are')} fetching now")
         except RateSourceDown as unreachable:
             reason = f"the database does not answer: {unreachable}"
             advice = "Start the database. Nothing is fetched until it answers."

@@ -66,12 +66,11 @@ class ExternalTaskEngine(TaskEngine):
 
         def waiting() -> None:
             interruption.check()
-            progress.report(
-                "waiting until other Spark tasks of this home end, since all share one request rate", 0, 1, ""
-            )
+            progress.report_busy_home()
 
         path = settings.home / LOCK
         with disk_trouble(path), locked(path, waiting=waiting), share_budget(settings.budget_path, hosts, self.workers):
+            progress.end_wait()
             return super().fetch(workspace, request)
 
     @property

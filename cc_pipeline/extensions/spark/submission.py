@@ -42,6 +42,7 @@ from cc_pipeline.extraction.crawl_plan import find_current_targets
 from cc_pipeline.extraction.run import PartitionResult, extract
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.locks import locked
+from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.transport.budget import EVERY_HOST, openings, share_budget, take_over
@@ -153,13 +154,12 @@ def _lock_job(home: Path) -> Iterator[int]:
 
     def waiting() -> None:
         interruption.check()
-        progress.report(
-            "waiting until another Spark job of this home ends, since both would use the whole request rate", 0, 1, ""
-        )
+        progress.report_busy_home()
 
     with ExitStack() as stack:
         with disk_trouble(home / _LOCK):
             lock = stack.enter_context(locked(home / _LOCK, waiting=waiting))
+        progress.end_wait()
         yield lock.fileno()
 
 
@@ -272,8 +272,8 @@ def _job(
     with mailbox.open():
         context.log.warning(EXPERIMENTAL)
         context.log.info(
-            f"{len(partitions):,} partitions go to {extras['workers']} Spark workers at {launcher.address}. "
-            f"The log of the driver: {log}"
+            f"{format_count(len(partitions), 'partition', 'are')} sent to {extras['workers']} Spark workers at "
+            f"{launcher.address}. The log of the driver: {log}"
         )
         job._thread.start()
         try:

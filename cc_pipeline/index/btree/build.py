@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from cc_pipeline import progress
 from cc_pipeline.archive.arc import iter_located
-from cc_pipeline.atomic import folder_written_whole
+from cc_pipeline.atomic import folder_written_whole, parse_leftover_name
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, btree_key
 from cc_pipeline.commoncrawl.paths import WarcFile, parse_arc_key
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
@@ -35,6 +36,7 @@ from cc_pipeline.index.parquet.fetch import Cost, ManyReader
 from cc_pipeline.index.parquet.finder import RowGroupFinder
 from cc_pipeline.index.parquet.read import scan_columns
 from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.processes import has_ended, this_process
 from cc_pipeline.transport.client import Transport
 
 _COLUMNS = ("url", "warc_filename", "warc_record_offset", "warc_record_length")
@@ -208,7 +210,10 @@ def _sort_and_write(
     split = -POINTER.size
     with _write_trouble(folder):
         root.mkdir(parents=True, exist_ok=True)
-        scratch_folder = TemporaryDirectory(prefix=SORT_PREFIX, dir=root, ignore_cleanup_errors=True)
+        _delete_leftovers(root)
+        scratch_folder = TemporaryDirectory(
+            prefix=f"{SORT_PREFIX}{this_process()}.", dir=root, ignore_cleanup_errors=True
+        )
     with scratch_folder as scratch:
         ordered = OrderedRows(_ITEMS, _ITEMS.names, Path(scratch), _SORT_MEMORY)
         for rows in _batches(items):
@@ -233,6 +238,16 @@ def _sort_and_write(
             )
             write_metadata(partial_folder, metadata)
     return metadata
+
+
+def _delete_leftovers(root: Path) -> None:
+    """Deletes the folders of killed builds below ``root``. A folder of a process that may still run is kept."""
+    for folder in list(root.iterdir()):
+        leftover = parse_leftover_name(folder.name)
+        is_sort_folder = folder.name.startswith(SORT_PREFIX)
+        mark = folder.name.removeprefix(SORT_PREFIX).rpartition(".")[0] if is_sort_folder else leftover and leftover[1]
+        if mark and has_ended(mark) is True:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _batches(items: Iterator[bytes]) -> Iterator[pa.RecordBatch]:

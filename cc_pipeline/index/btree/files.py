@@ -15,7 +15,8 @@ FORMAT = 1
 TREE = "url-index.pbtree"
 FILES = "url-index.files.gz"
 METADATA_FILE = "url-index.json"
-#: Begin of the names of folders in which a build sorts, beside the folders of the indexes.
+#: Begin of the names of folders in which a build sorts, beside the folders of the indexes. The mark of the process
+#: (``processes.py``) and a random suffix follow.
 SORT_PREFIX = "sort-"
 
 

@@ -1,5 +1,15 @@
 """The prefixed B-tree of the 2012 URL index, byte by byte: header, blocks, items, the 32-byte pointer.
 
+Numbers are little-endian and unsigned, keys compare as bytes::
+
+    header   8 bytes      u32 block_size   u32 index_blocks
+    block n  block_size   n < index_blocks: index block, block 0 is the root; else data block, in key order
+    data block            ( key  00  segment u64  date u64  partition u32  offset u64  size u32 )*  then 00
+    index block           u32 pointer_0 ( prefix  00  u32 pointer )*  then 00
+
+The key of ``http://www.example.com:8080/a/b?c=d`` is ``com.example.www/a/b?c=d:8080:http``. In an index of WARC files
+``partition`` is the line, from 0, in ``url-index.files.gz``.
+
 Blocks are decoded one by one; bytes that the writer could not have written are refused.
 """
 
@@ -162,7 +172,7 @@ def parse_index_block(block: bytes, number: int, layout: Layout, source: str) ->
                 DataKind.MALFORMED,
                 source,
                 offset + position,
-                f"the key prefixes in index block {number} are not sorted",
+                f"the keys in index block {number} of the B-tree are not in order",
             )
         separators.append(prefix)
         position = end + 1

@@ -140,7 +140,7 @@ class Catalog:
         return int(self.row_groups_for(crawl, subsets, ranges)[f"{KEY_COLUMN}_source"].null_count)
 
     def column_chunks(self, row_groups: pa.Table, columns: Iterable[str] | None = None) -> pa.Table:
-        """Returns the positions of look-up columns (``COLUMN_CHUNKS_SCHEMA``) for row groups of an answer."""
+        """Returns the positions of lookup columns (``COLUMN_CHUNKS_SCHEMA``) for row groups of an answer."""
         asked = row_groups.select(["crawl", "path", "row_group"])
         chunk_tables = [VIEW_SCHEMAS["column_chunks"].empty_table()]
         for crawl in sorted(pc.unique(asked["crawl"]).to_pylist()):

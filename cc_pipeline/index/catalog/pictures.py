@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
+from cc_pipeline.progress import format_count
 from cc_pipeline.terminal import escape_controls
 
 _T = TypeVar("_T")
@@ -39,7 +40,9 @@ def plot_key_ranges(row_groups: pa.Table, *, title: str = "Keys of each row grou
     keys = sorted({*bounded_groups[_LOW].to_pylist(), *bounded_groups[_HIGH].to_pylist()})
     floor = _TOP_MARGIN + _LINE * max(1, len(paths))
     unbounded_count = len(row_groups) - len(bounded_groups)
-    axis = f"{KEY_COLUMN}, in its order" + (f" ({unbounded_count:,} row groups not shown)" if unbounded_count else "")
+    axis = f"{KEY_COLUMN}, in its order" + (
+        f" ({format_count(unbounded_count, 'row group')} not shown)" if unbounded_count else ""
+    )
     parts = [
         _text(_WIDTH / 2, 20, title, "middle", 'font-size="14"'),
         f'<path d="M{_LEFT_MARGIN} {_TOP_MARGIN}V{floor}H{_WIDTH - _RIGHT_MARGIN}" fill="none" stroke="#999"/>',

@@ -1,7 +1,7 @@
 """The catalog as Arrow schemas: the one table that is stored, and the four tables that users see.
 
 ``index_files`` has one row for each file that a harvest requested, whatever its outcome; ``row_groups`` one for each
-row group; ``column_chunks`` one for each (row group, look-up column); ``coverage`` one for each subset. The stored
+row group; ``column_chunks`` one for each (row group, lookup column); ``coverage`` one for each subset. The stored
 table has a row for each index file, row group (with its column chunks) and subset.
 """
 
@@ -15,7 +15,7 @@ from cc_pipeline.capture_columns import CRAWL, SUBSET, TIMESTAMP
 from cc_pipeline.columns import Column, schema_of
 from cc_pipeline.index.footers.decode import DEFAULT_STAT_COLUMNS, stat_kind
 
-#: The column whose bounds prune look-ups.
+#: The column whose bounds prune lookups.
 KEY_COLUMN: Final = "url_surtkey"
 
 #: The ``outcome`` of an index file that was harvested.
@@ -83,7 +83,7 @@ COVERAGE_COLUMNS: Final = (
     Column(
         "without_statistics",
         pa.int64(),
-        "Row groups without key bounds; every look-up reads them until they are repaired",
+        "Row groups without key bounds; every lookup reads them until they are repaired",
         nullable=False,
     ),
     Column(
@@ -119,7 +119,7 @@ _KEY_CHUNK: Final = (
     ),
     Column("key_column_index_length", pa.int64(), "Bytes of that chunk's column index; null if there is none"),
 )
-#: The location of a row group's key column, which a look-up reads first. Shown in ``row_groups``, stored in the chunks.
+#: The location of a row group's key column, which a lookup reads first. Shown in ``row_groups``, stored in the chunks.
 KEY_CHUNK_FIELDS: Final = tuple(column.name for column in _KEY_CHUNK)
 
 _FROM_STATISTICS: Final = "Origin of the bounds: statistics or deprecated_statistics"
@@ -172,7 +172,7 @@ SHOWN_ROW_GROUPS_COLUMNS: Final = (
 )
 SHOWN_ROW_GROUPS_SCHEMA: Final = schema_of(SHOWN_ROW_GROUPS_COLUMNS)
 
-#: The columns of an answer to a look-up, a part of ``ROW_GROUPS_SCHEMA``.
+#: The columns of an answer to a lookup, a part of ``ROW_GROUPS_SCHEMA``.
 ANSWER_SCHEMA: Final = pa.schema(
     [
         ROW_GROUPS_SCHEMA.field(name)
@@ -198,7 +198,7 @@ CATALOG_ROW_GROUP: Final = 2_048
 
 #: The table that is stored and exported. A row is of a subset (``coverage`` is set: the number of files in its path
 #: list, and the reason of ``COVERAGE_SCHEMA``), of an index file (``file``) or of a row group (``row_group``, with the
-#: look-up columns in ``chunks``). Columns of the other kinds are null.
+#: lookup columns in ``chunks``). Columns of the other kinds are null.
 CATALOG_SCHEMA: Final = pa.schema(
     [
         pa.field("crawl", pa.string(), nullable=False),

@@ -46,7 +46,7 @@ SMALLEST_FILE: Final = 12
 MAX_FOOTER_BYTES: Final = 16 * 2**20
 
 DEFAULT_STAT_COLUMNS: Final = ("url_surtkey", "fetch_time", "url_host_registered_domain")
-#: The columns that a look-up reads first: the key to find rows, then the pointer into the archive.
+#: The columns that a lookup reads first: the key to find rows, then the pointer into the archive.
 DEFAULT_LOOKUP_COLUMNS: Final = tuple(
     """
 url_surtkey url url_host_name fetch_time fetch_status warc_filename warc_record_offset warc_record_length

@@ -1,1 +1,1 @@
-"""Look-ups in the columnar index."""
+"""Lookups in the columnar index."""

@@ -10,7 +10,7 @@ from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.footers.decode import TRAILER_BYTES, ColumnChunk, codec_number
 from cc_pipeline.index.parquet.decoding import ColumnLayout
 
-#: The column that every look-up searches.
+#: The column that every lookup searches.
 KEY = "url_surtkey"
 #: Row groups have up to two million rows; a much larger count is an error, since each value takes 8 to 12 bytes.
 MAX_ROWS = 1 << 24

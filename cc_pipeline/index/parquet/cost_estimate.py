@@ -13,7 +13,7 @@ _PAGE_ROWS = 20_000
 
 
 def index_pieces(path: str, column: ColumnLocation, rows: int) -> list[Piece]:
-    """Returns the parts of a column's page index that a look-up reads: page locations, and bounds if they matter."""
+    """Returns the parts of a column's page index that a lookup reads: page locations, and bounds if they matter."""
     needs_bounds = column.layout.name == KEY or may_repeat(column, rows)
     positions = (column.offset_index, column.column_index if needs_bounds else None)
     return [Piece(path, *position) for position in positions if position is not None]

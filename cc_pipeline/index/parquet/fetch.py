@@ -140,7 +140,7 @@ _MEMORY = 64 << 20
 
 
 class PageIndexes:
-    """A cache of page indexes, in memory and in ``folder``. A second look-up in a row group need not request them.
+    """A cache of page indexes, in memory and in ``folder``. A second lookup in a row group need not request them.
 
     ``folder`` is that of an ``AnswerCache``. Page indexes of a file without an ETag are not stored on disk, because a
     replaced file could not be detected.

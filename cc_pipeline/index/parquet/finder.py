@@ -1,4 +1,4 @@
-"""Finds the row groups that a look-up has to read in the catalog, and columns outside it in footers."""
+"""Finds the row groups that a lookup has to read in the catalog, and columns outside it in footers."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class ParquetLocator:
     """Looks targets up in the columnar index of one source.
 
     ``finder`` returns the row groups that may hold them, ``columns`` are the columns to read (``None``: all, the key
-    always), ``indexes`` caches page indexes from one look-up to the next. Row groups that several targets need are read
+    always), ``indexes`` caches page indexes from one lookup to the next. Row groups that several targets need are read
     once. Faults are raised: an answer is complete or an error.
     """
 
@@ -291,7 +291,7 @@ class ParquetLocator:
                         raise EnvironmentFault(
                             f"{rows:,} rows of row group {number} of {path} are in one mirror's file and not in "
                             "another's",
-                            "Run the look-up again: the mirror with the bad file is used last.",
+                            "Run the lookup again: the mirror with the bad file is used last.",
                         )
                 return
             except DataFault as fault:

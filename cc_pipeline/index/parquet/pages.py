@@ -145,7 +145,12 @@ def _struct(data: bytes, source: str, index_offset: int) -> dict[int, Value]:
 def _list(fields: dict[int, Value], number: int, source: str, index_offset: int) -> list[Value]:
     elements = fields.get(number)
     if not isinstance(elements, list):
-        raise DataFault(DataKind.MALFORMED, source, index_offset, f"page index: field {number} is missing or no list")
+        raise DataFault(
+            DataKind.MALFORMED,
+            source,
+            index_offset,
+            f"the Parquet page index is damaged: its field {number} is missing or no list",
+        )
     return elements
 
 

@@ -62,7 +62,7 @@ class Clusters:
     """The ``cluster.idx`` files that a run has opened; each costs one request, the first time.
 
     ``folder`` caches spans for later runs (``None``: nothing is cached). ``members`` caches gzip members, so that a
-    second look-up of the same keys need not request them. Safe to share between threads.
+    second lookup of the same keys need not request them. Safe to share between threads.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -30,6 +30,7 @@ from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult,
 from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.shards import is_arc
 from cc_pipeline.index.zipnum.cluster import Cluster, Member, line_key
+from cc_pipeline.progress import format_count
 
 _TEXTS = {
     "mime": "content_mime_type",
@@ -178,7 +179,7 @@ class _Unread:
             return ()
         unshown_count = self.line_count - len(self.lines)
         line_list = "; ".join([*self.lines, *([f"{unshown_count:,} more"] if unshown_count else [])])
-        return (f"{self.line_count:,} lines of the index do not name a record and are left out: {line_list}",)
+        return (f"{format_count(self.line_count, 'line')} of the index left out for naming no record: {line_list}",)
 
     def gaps(self, crawl: str, subsets: Sequence[str]) -> IndexGaps | None:
         unread = len(self.members)
@@ -222,7 +223,7 @@ class ZipNumLocator:
         self._reader = reader
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupEstimate:
-        """Estimates the cost of the members that a look-up would read. Reads only probes of ``cluster.idx``."""
+        """Estimates the cost of the members that a lookup would read. Reads only probes of ``cluster.idx``."""
         self._check(crawl)
         members = list(self.cluster.members(self._router(targets).ranges))
         size = sum(member.length for member in members)

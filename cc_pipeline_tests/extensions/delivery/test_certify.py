@@ -128,7 +128,7 @@ def test_a_record_that_is_gone_is_named(cli: Cli, certified: tuple[Path, Path], 
     said = cli("delivery", "certify", SITE, "-c", NEW, "--out", out, "--home", home, "--source", bucket)
     assert said.status == 3
     [crawl] = of(out)["crawls"]
-    assert crawl["findings"] == ["1 captures are not requested"]
+    assert crawl["findings"] == ["1 capture is not requested"]
     assert str(gone["warc_record_offset"]) in (tmp_path / "gone.html").read_text("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The same answers by DuckDB, which reads the files whole: the oracle of look-ups in keyed datasets."""
+"""The same answers by DuckDB, which reads the files whole: the oracle of lookups in keyed datasets."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_an_argument_in_quotes_stays_a_text(argument: str) -> None:
         ({"where": "rank < {argv}", "argv": {}}, ["1 or true"], "outside quotes: only a number"),
         ({"where": "rank < {arg2}"}, ["a.org"], "has {arg2}, for which no argument"),
         ({}, [], "needs an argument"),
-        ({"argv": {"surt_host_name": True}}, ["   "], "is no host"),
+        ({"argv": {"surt_host_name": True}}, ["   "], "needs a host such as"),
         ({"where": "a = 1 ANDD b"}, ["a.org"], "AND or OR is missing"),
         ({"extra": 1}, ["a.org"], "field extra is not known"),
         ({"limits": 5}, ["a.org"], "field limits must be names with values"),

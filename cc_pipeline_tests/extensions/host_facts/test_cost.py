@@ -1,4 +1,4 @@
-"""What a look-up reads: it follows what is asked for where files are sorted, and is told before where they are not."""
+"""What a lookup reads: it follows what is asked for where files are sorted, and is told before where they are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Look-ups over HTTP: the server counts what is said, passing faults change nothing, a dead source is an error."""
+"""Lookups over HTTP: the server counts what is said, passing faults change nothing, a dead source is an error."""
 
 from __future__ import annotations
 

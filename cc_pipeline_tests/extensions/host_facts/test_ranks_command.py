@@ -21,11 +21,11 @@ def test_ranks_are_read_after_a_yes_to_their_price(cli: Cli, tmp_path: Path, mon
         patched.setattr("typer.confirm", lambda _: False)
         refused = cli("facts", "ranks", RELEASE, *place)
     assert refused.status == 1
-    assert " B to read in 1 requests" in refused.err
+    assert " B to read in 1 request," in refused.err
     assert cli("facts", "ranks", *place).out == ""
     said = cli("facts", "ranks", RELEASE, "--yes", *place)
     assert said.status == 1
-    assert "has 1 lines without a rank, but only 3 with one: 'what'" in said.err
+    assert "has 1 line without a rank, but only 3 with one: 'what'" in said.err
     write_graph(bucket, GraphSpec(parse_release(RELEASE), ("example.com", "www.example.com", "a.org")))
     said = cli("facts", "ranks", RELEASE, "--yes", *place)
     assert (said.status, said.out.startswith(f"{RELEASE} host: 2 hosts of 3 nodes, converted 20")) == (0, True)

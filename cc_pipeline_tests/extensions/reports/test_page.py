@@ -169,7 +169,7 @@ def test_crawls_to_compare_can_be_named(asked_home: Settings, tmp_path: Path) ->
     found = write_report(asked_home, SITE, tmp_path / "one.html", crawl_pair=(ARC, OLD))
     assert found.between == (ARC, OLD)
     assert sum(found.changed_domains[0][kind] for kind in ("changed", "new", "gone", "moved")) > 0
-    with pytest.raises(UserInputError, match="was not located in 'CC-MAIN-2011-01'"):
+    with pytest.raises(UserInputError, match="was not looked up in 'CC-MAIN-2011-01'"):
         write_report(asked_home, SITE, tmp_path / "two.html", crawl_pair=("CC-MAIN-2011-01", NEW))
     assert not (tmp_path / "two.html").exists()
 
@@ -273,7 +273,7 @@ def test_lists_are_cut_where_they_are_asked_for(asked_home: Settings, in_views: 
 
 
 def test_what_cannot_be_written_is_said(asked_home: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserInputError, match=r"nothing was located for 'nobody\.example'\. Run it first"):
+    with pytest.raises(UserInputError, match=r"cc\.duckdb has no rows of 'nobody\.example': .* To run it"):
         write_report(asked_home, "nobody.example")
     with pytest.raises(EnvironmentFault, match="does not exist yet"):
         write_report(replace(asked_home, home=tmp_path / "empty"), SITE)

@@ -126,7 +126,7 @@ def test_hosts_share_the_budget_and_the_queue_has_room_for_all(cli: Cli, tmp_pat
     [
         ((*PLACES, "--hosts", "one.internal"), "names one host"),
         ((*PLACES, "--hosts", "one,"), "names of hosts"),
-        ((*PLACES, "--hosts", "one,127.0.0.1"), "a different machine"),
+        ((*PLACES, "--hosts", "one,127.0.0.1"), "another host on each host"),
         (("--logs", "s3://b/p"), "--lake"),
         (("--lake", "s3://b/p"), "--logs"),
         (("--lake", "/srv/lake", "--logs", "s3://b/p"), "/srv/lake"),

@@ -22,6 +22,7 @@ from cc_pipeline.index.btree.format import UnfitItem, unpack_pointer
 from cc_pipeline.index.btree.locator import unpack_names
 from cc_pipeline.index.btree.source import LocalRanges
 from cc_pipeline.index.btree.tree import BTree
+from cc_pipeline.processes import this_process
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.index.btree.verifying import items_below
 from cc_pipeline_tests.index.parquet.file_finder import FileFinder
@@ -147,6 +148,20 @@ def test_nothing_stands_in_for_an_index_while_the_source_is_read(
         _build(tmp_path, home)
     assert len(seen) == 1 and seen[0].startswith(SORT_PREFIX)
     assert list(home.iterdir()) == []
+
+
+def test_a_build_deletes_the_folders_of_killed_builds(tmp_path: Path) -> None:
+    home, own_mark = tmp_path / "home", this_process()
+    number, _, machine = own_mark.split("-", 2)
+    killed_mark = f"{number}-1-{machine}"
+    for mark in (own_mark, killed_mark):
+        (home / f"{SORT_PREFIX}{mark}.abc").mkdir(parents=True)
+        (home / f".{CRAWL}.0123abcd.{mark}.part").mkdir()
+    (home / f"{SORT_PREFIX}unknown").mkdir()
+    _write(tmp_path, ["https://example.com/a"])
+    _build(tmp_path, home)
+    kept = {f"{SORT_PREFIX}{own_mark}.abc", f".{CRAWL}.0123abcd.{own_mark}.part", f"{SORT_PREFIX}unknown", CRAWL}
+    assert {path.name for path in home.iterdir()} == kept
 
 
 _MEMORY = """

@@ -285,7 +285,7 @@ def test_schema_drift_is_named_column_by_column():
     files = pa.Table.from_pylist(rows, schema=INDEX_FILES_SCHEMA)
     result = check_schema_drift(files)
     assert result.severity == "warn"
-    assert "1 files: new is new" in result.message and result.message.endswith("nothing to do")
+    assert "1 file: new is new" in result.message and result.message.endswith("nothing to do")
     same = files.slice(0, 2)
     assert check_schema_drift(same).passed
     assert "gone was removed" in check_schema_drift(files.slice(2), before).message

@@ -1,4 +1,4 @@
-"""Pages, row groups and whole look-ups in Parquet files of many shapes, against a read of everything."""
+"""Pages, row groups and whole lookups in Parquet files of many shapes, against a read of everything."""
 
 from __future__ import annotations
 

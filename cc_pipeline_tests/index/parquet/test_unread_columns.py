@@ -1,4 +1,4 @@
-"""Columns that a look-up cannot give are named in its notes; the others are read as if they were not there."""
+"""Columns that a lookup cannot give are named in its notes; the others are read as if they were not there."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def bucket(root: Path, crawl: str, hosts: Sequence[int], captures: int = 3) -> N
 
 
 def asked(server: FaultServer, home: Path, crawl: str, host: int, clusters: Clusters | None = None) -> list[str]:
-    """What a look-up of one host in a run of its own asks for: the files' names."""
+    """What a lookup of one host in a run of its own asks for: the files' names."""
     before = len(server.hits)
     target = parse_target(f"host:h{host:04d}.example.com")
     with Transport(server.url) as transport:

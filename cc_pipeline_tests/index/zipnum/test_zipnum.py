@@ -18,6 +18,7 @@ from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.index.zipnum.cluster import Cluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator, capture_of
+from cc_pipeline.progress import format_count
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
@@ -175,7 +176,7 @@ def test_a_bad_line_costs_itself_and_is_named(tmp_path: Path, bad: bytes) -> Non
     found = _locate(tmp_path)
     assert found.captures["example.com"].num_rows == 2 + (count - 1)
     [note] = found.notes
-    assert note.startswith(f"{count} lines of the index do not name a record")
+    assert note.startswith(f"{format_count(count, 'line')} of the index left out")
     assert "cdx-00000.gz at byte 0" in note
 
 
