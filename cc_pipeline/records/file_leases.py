@@ -284,7 +284,8 @@ def _read(storage: RecordStorage, folder: str, clock: Callable[[], float]) -> It
             crawls = _names(content.get("crawls")) or frozenset()
         except (ValueError, KeyError, TypeError, AttributeError):
             # unknown content protects all files, for as long as any lease
-            process, expires, holder, files, targets, crawls = "", 0.0, "", None, None, frozenset()
+            process, expires, files, targets, crawls = "", 0.0, None, None, frozenset()
+            holder = f"an unknown process, since {lease_file.key} cannot be read"
         # the place's own clock counts too, since the writer's may be wrong; a time in the future does not
         now = clock()
         until = max(
