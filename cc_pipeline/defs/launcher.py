@@ -270,7 +270,12 @@ class Launcher:
             raise
         except Exception as error:  # an error of an extension or a file fails like a run would
             family = PlaceFault if disk_is_full(error) else EnvironmentFault
-            raise family(f"cc.duckdb was not published: {type(error).__name__}: {error}", "") from error
+            advice = (
+                "Free some space, then run the command again."
+                if family is PlaceFault
+                else "Committed rows are kept. Run the command again; if it fails again, see cc-pipeline doctor."
+            )
+            raise family(f"cc.duckdb was not published: {type(error).__name__}: {error}", advice) from error
         interruption.check()
         return published
 

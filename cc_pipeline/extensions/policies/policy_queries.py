@@ -17,7 +17,7 @@ from typing import Final
 
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.extensions.policies.usage_signals import LABELS, USES, VERDICTS
-from cc_pipeline.lake.published_file import quote_literal
+from cc_pipeline.lake.quoting import quote_literal
 from cc_pipeline.publish.sql import Scope
 
 _KEY: Final = ", ".join(CAPTURE)
