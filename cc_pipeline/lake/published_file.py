@@ -225,14 +225,10 @@ def translate_errors(path: Path) -> Iterator[None]:
     except duckdb.IOException as error:
         if disk_is_full(error):
             raise EnvironmentFault(f"the disk is full: {error}", "Free some space, then repeat the command.") from error
-        if "Could not set lock on file" in str(error):
-            raise EnvironmentFault(
-                f"{path} is open for writing in another program: {error}",
-                "Close that program, or let it open the file read-only, then repeat the command.",
-            ) from error
         raise EnvironmentFault(
             f"{path}, or a table file that it refers to, cannot be read: {error}",
-            "Repeat an earlier cc-pipeline run: its publication restores missing files of the tables.",
+            "If another program has the file open for writing, close that program. Otherwise repeat an earlier "
+            "cc-pipeline run: its publication restores missing files of the tables.",
         ) from error
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None

@@ -112,11 +112,11 @@ def test_what_was_never_published_says_what_to_do(tmp_path: Path) -> None:
     assert "cc-pipeline run" in refused.value.advice
 
 
-def test_a_file_that_another_program_writes_is_not_called_damaged(home: Path) -> None:
-    expected = pytest.raises(EnvironmentFault, match="open for writing in another program")
+def test_the_advice_on_a_file_that_cannot_be_read_names_a_program_that_writes_it(home: Path) -> None:
+    expected = pytest.raises(EnvironmentFault, match="cannot be read: IO Error: Could not set lock")
     with expected as raised, translate_errors(home / "cc.duckdb"):
         raise duckdb.IOException('IO Error: Could not set lock on file "cc.duckdb": Conflicting lock is held')
-    assert "Close that program" in raised.value.advice
+    assert "another program has the file open for writing" in raised.value.advice
 
 
 def test_a_home_that_publishes_nothing_is_not_told_to_wait_for_a_run(tmp_path: Path) -> None:
