@@ -483,7 +483,7 @@ def find_unchanged(
     slugs_by_crawl = group_by_crawl(keys)
     unchanged_keys: set[str] = set()
     for finished, (crawl, slugs) in enumerate(slugs_by_crawl.items()):
-        progress.report("look", finished, len(slugs_by_crawl), crawl)
+        progress.report("unchanged partitions", finished, len(slugs_by_crawl), crawl)
         current_slugs = (
             current_by_crawl[crawl] if crawl in current_by_crawl else find_current_targets(workspace, crawl, slugs)
         )
