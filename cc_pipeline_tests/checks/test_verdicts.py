@@ -375,7 +375,7 @@ def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -
     READ_FILES.commit(home.lake, {own: "abc"}, rows)
     for look in (Scope(), Scope([Slice("", file.slug)])):
         empty = whole_files_checks.faults_verdict(home, look)
-        assert (empty.severity, "have no page" in empty.message) == ("warn", True), "a file without any page is odd"
+        assert (empty.severity, "without any page" in empty.message) == ("warn", True), "a file without any page is odd"
     fault = {"crawl": NEW, "target": file.slug, "source_kind": "wat", "source_file": "a", "reason": "odd"}
     rows["source_faults"] = pa.Table.from_pylist([fault], home.lake.specs["source_faults"].schema)
     home.lake.commit("source_faults", rows["source_faults"], [own.where], {READ_FILES.digest_name(own): "def"})
