@@ -348,7 +348,7 @@ class Launcher:
         """Registers the new ones of ``keys`` as partitions, and returns them."""
         registered = set(self._instance.get_dynamic_partitions(definition))
         new = [key for key in dict.fromkeys(keys) if key not in registered]
-        if definition == "crawl":
+        if new and definition == "crawl":
             # Dagster lists keys in the order of their registration. Deleting and adding keys to reorder the old ones
             # would change the meaning of ranges of runs and of open backfills.
             new.sort()
