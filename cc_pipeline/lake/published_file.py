@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from cc_pipeline.addresses import redact_address, scheme_of
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
+from cc_pipeline.lake.quoting import quote_literal
 from cc_pipeline.locks import locked
 from cc_pipeline.processes import this_process
 from cc_pipeline.settings import Settings
@@ -142,21 +143,6 @@ def _make_secret(connection: duckdb.DuckDBPyConnection, lake: S3LakeLocation) ->
             f"DuckDB rejected the credentials for {lake.root} ({type(error).__name__})",
             "Check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and CC_PIPELINE_LAKE_ENDPOINT.",
         ) from None
-
-
-def quote_literal(value: str) -> str:
-    """``value`` as SQL writes it."""
-    return "'" + value.replace("'", "''") + "'"
-
-
-def is_one_of(column: str, values: Iterable[str]) -> str:
-    """The condition of SQL that ``column`` has one of ``values``."""
-    return f"{column} IN ({', '.join(map(quote_literal, values))})"
-
-
-def quote_name(name: str) -> str:
-    """``name`` of a table or a column as SQL writes it."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def strip_semicolon(query: str) -> str:
