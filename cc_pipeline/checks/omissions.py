@@ -72,7 +72,7 @@ def describe_omitted_subsets(
     verb = "was" if len(omitted_subsets) == 1 else "were"
     return [
         f"the subsets {' and '.join(omitted_subsets)} {verb} not requested; to count their captures: "
-        "cc-pipeline lookup --count"
+        "cc-pipeline lookup … --crawl … --count"
     ]
 
 

@@ -132,7 +132,7 @@ def _find_unreadable(settings: Settings) -> str:
     except (duckdb.Error, OSError) as error:
         return f"{settings.published_path} cannot be read: {str(error).strip().partition(chr(10))[0]}"
     except EnvironmentFault as fault:
-        return fault.problem
+        return f"{fault.problem}. {fault.advice}"
     return ""
 
 

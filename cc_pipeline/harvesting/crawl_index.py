@@ -206,6 +206,11 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
     )
     committed = _commit_crawl(workspace, crawl)
     notes = tuple(f"{path} row group {number}: {reason}" for path, number, reason in report.failed[:20])
+    remaining_note = (
+        (f"{format_count(report.remaining, 'row group', 'have')} no key bounds yet, so each lookup reads them",)
+        if report.remaining
+        else ()
+    )
     return StageReport(
         "repair",
         rows=committed.rows,
@@ -213,10 +218,7 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
         bytes=report.bytes,
         requests=report.requests,
         seconds=report.seconds,
-        notes=(
-            *notes,
-            f"{format_count(report.remaining, 'row group', 'have')} no key bounds yet, so each lookup reads them",
-        ),
+        notes=(*notes, *remaining_note),
     )
 
 

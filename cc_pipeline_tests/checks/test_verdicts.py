@@ -370,12 +370,14 @@ def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -
     file = SourceFile("wat", "/files/a.warc.wat.gz", NEW)
     register(home, [file])
     own = Slice(NEW, file.slug)
+    registered = whole_files_checks.faults_verdict(home, Scope([Slice("", file.slug)]))
+    assert (registered.severity, "0 files were read completely; 1 more" in registered.message) == ("ok", True)
 
     rows: dict[str, pa.Table] = {table: home.lake.specs[table].schema.empty_table() for table in READ_FILES.tables}
     READ_FILES.commit(home.lake, {own: "abc"}, rows)
     for look in (Scope(), Scope([Slice("", file.slug)])):
         empty = whole_files_checks.faults_verdict(home, look)
-        assert (empty.severity, "have no page" in empty.message) == ("warn", True), "a file without any page is odd"
+        assert (empty.severity, "without any page" in empty.message) == ("warn", True), "a file without any page is odd"
     fault = {"crawl": NEW, "target": file.slug, "source_kind": "wat", "source_file": "a", "reason": "odd"}
     rows["source_faults"] = pa.Table.from_pylist([fault], home.lake.specs["source_faults"].schema)
     home.lake.commit("source_faults", rows["source_faults"], [own.where], {READ_FILES.digest_name(own): "def"})
