@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 #: ``(stage, done, total, detail)``; ``total`` is ``None`` while unknown.
@@ -63,6 +63,12 @@ def human_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def list_first(texts: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Joins the first ``most`` texts, and tells how many more there are: ``a, b and 3 more``."""
+    remainder = f" and {len(texts) - most:,} more" if len(texts) > most else ""
+    return separator.join(texts[:most]) + remainder
 
 
 def format_count(number: int, noun: str, verb: str = "") -> str:

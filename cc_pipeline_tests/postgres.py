@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,6 +16,8 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+
+from cc_pipeline_tests.ports import free_port
 
 _START_SECONDS = 60.0
 #: A secret that has to be quoted in a URL, so that a place that does not quote it fails.
@@ -104,9 +105,7 @@ def postgres_server(environment: Mapping[str, str] | None = None) -> Iterator[Po
 
 @contextmanager
 def _running(command: list[str], folder: Path) -> Iterator[Postgres]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     # as a server for a test: no sockets in a common folder, and nothing waits for the disk
     command = [*command, "-h", "127.0.0.1", "-p", str(port), "-k", "", "-c", "fsync=off"]
     with (folder / "log").open("wb") as log:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import sysconfig
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +19,8 @@ import botocore.session
 import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+
+from cc_pipeline_tests.ports import free_ports
 
 REGION = "us-east-1"
 _KEY, _SECRET = "lakekeeper", "c0rrect-horse-battery"
@@ -59,7 +60,7 @@ def weed_server(folder: Path, *buckets: str) -> Iterator[S3Server]:
     command = [str(program), "server", "-s3", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}"]
     command += [f"-s3.config={folder / 's3.json'}", "-master.telemetry=false", "-volume.max=200"]
     command += ["-master.volumeSizeLimitMB=64", f"-filer.localSocket={folder / 'filer.sock'}"]
-    ports = _free_ports(2 * len(_PARTS) + 2)
+    ports = free_ports(2 * len(_PARTS) + 2)
     command += [f"-{part}.port={port}" for part, port in zip(_PARTS, ports, strict=False)]
     command += [f"-{part}.port.grpc={port}" for part, port in zip(_PARTS, ports[len(_PARTS) :], strict=False)]
     command += [f"-s3.port.iceberg={ports[-2]}", f"-s3.port.lance={ports[-1]}"]
@@ -98,11 +99,3 @@ def _make_buckets(endpoint: str, buckets: tuple[str, ...], server: subprocess.Po
             time.sleep(0.2)
     if wanted:
         raise RuntimeError(f"SeaweedFS did not come up: {(folder / 'weed.log').read_text(errors='replace')[-2000:]}")
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
+from cc_pipeline_tests.ports import free_port
 
 #: A bucket's root and the truth about it, as the fixture gives them.
 Bucket: TypeAlias = tuple[Path, MiniCrawlTruth]
@@ -116,9 +116,7 @@ def announce(bucket: Path, crawl: str = ANNOUNCED) -> None:
 
 def closed_port() -> str:
     """An address on loopback at which nobody listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 @contextmanager

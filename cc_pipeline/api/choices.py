@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cc_pipeline.api.reporter import get_reporter
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.errors import UserInputError, describe_unknown_name
 from cc_pipeline.home import format_setting, read_note
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import CHOICES, PREFIX, Settings, environment_value, load_settings
+from cc_pipeline.settings.reading import override_names
 
 
 def confirm_choices(settings: Settings, *, yes: bool) -> Settings:
@@ -50,10 +51,9 @@ def change_choices(settings: Settings, choices: Mapping[str, str | bool], *, yes
                 f"({format_count(pages, 'page')} in all)"
             )
         if not get_reporter().agrees(f"{differences}: {consequence}. Change it?"):
-            names = " and ".join(f"{PREFIX}{name.upper()}" for name in changes)
-            raise UserInputError(
-                f"{differences}: {consequence}. Confirm with --yes, or unset {names} to keep the home's settings"
-            )
+            variables = [f"{PREFIX}{name.upper()}" for name in changes if environment_value(name) is not None]
+            keep_hint = f", or unset {' and '.join(variables)} to keep the home's settings" if variables else ""
+            raise UserInputError(f"{differences}: {consequence}. Confirm with --yes{keep_hint}")
     new_settings: Settings = replace(settings, **dict(choices))  # type: ignore[arg-type]  # names and kinds are those of CHOICES
     with open_workspace(new_settings) as workspace:
         workspace.choose(overwrite=True)
@@ -68,6 +68,8 @@ def read_choices(settings: Settings, texts: Mapping[str, str]) -> dict[str, str 
     unknown_names = [name for name in texts if name not in CHOICES]
     if unknown_names:
         name = unknown_names[0]
+        if name not in override_names():
+            raise UserInputError(describe_unknown_name("setting of a home", name, CHOICES))
         raise UserInputError(
             f"a home does not store the setting {name}; set the variable {PREFIX}{name.upper()} (see docs/settings.md)"
         )

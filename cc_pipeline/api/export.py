@@ -196,9 +196,9 @@ def _export_rows(
         request = RowsRequest(connection, selections, format_name, out, card, provenance, guarded)
         written = row_format.write(request)
     if not any(rows for _, rows, *_ in written.rows):
-        get_reporter().note(
-            f"{out} has no rows" + (f": the published tables have no rows of {', '.join(domains)}" if domains else "")
-        )
+        chosen = " in ".join(filter(None, (", ".join(domains), ", ".join(crawls))))
+        names = ", ".join(selection.name for selection in selections)
+        get_reporter().note(f"{out} has no rows" + (f": there are none of {chosen} in {names}" if chosen else ""))
     return _make_export(out, written)
 
 
@@ -234,8 +234,9 @@ def _export_records(
                     f"Run it for another crawl: cc-pipeline run {domains[0]} --crawl …",
                 )
             raise EnvironmentFault(
-                f"{names} was not run in this home yet, so there are no records to export",
-                f"Run it first: cc-pipeline run {domains[0]} --crawl newest",
+                f"{names} is not in this home, so there are no records to export: it was not run, or no crawl that it "
+                "was run for has captures of it",
+                f"Run it for a crawl that has captures of it: cc-pipeline run {domains[0]} --crawl newest",
             )
         card = DatasetDescription(f"{out.name}: records of Common Crawl", attribution.creator, attribution.url)
         provenance = gather_provenance(workspace, targets, chosen_crawls, [f"crawls: {', '.join(chosen_crawls)}"])
@@ -269,8 +270,10 @@ def _open_rows(settings: Settings, folder: Path | None) -> Iterator[DuckDBPyConn
 
 
 def _build_folder_query(folder: Path) -> str:
-    from cc_pipeline.lake.published_file import quote_literal
+    from cc_pipeline.lake.quoting import quote_literal
 
+    if not folder.is_dir():
+        raise UserInputError(f"there is no folder {folder}; name a folder that cc-pipeline export wrote in parquet")
     files = sorted(folder.glob("*.parquet"))
     if not files:
         raise UserInputError(

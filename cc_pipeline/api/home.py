@@ -169,6 +169,8 @@ class Home:
         from cc_pipeline.extraction.nearest_capture import NoSuchCapture, find_nearest_capture
         from cc_pipeline.workspace.workspace import open_workspace
 
+        if within is not None and at is None:
+            raise UserInputError("within is a distance from a time; add at=…, or leave out within")
         target = parse_target(url if url.strip().lower().startswith("url:") else f"url:{url.strip()}")
         moment = _to_utc(at) if isinstance(at, datetime) else None
         span = (moment, moment) if moment else period(at) if isinstance(at, str) else None
@@ -180,7 +182,13 @@ class Home:
         page = Page(nearest, None, settings.extractor)
         if span is not None and page.captured is not None:
             page.distance = measure_gap(span, (page.captured, page.captured))
-        if within is not None and (page.distance is None or page.distance > within):
+        if within is not None and page.distance is None:
+            raise NoSuchCapture(
+                f"the nearest capture of {target.value} has no time, so its distance from the requested time is not "
+                "known",
+                "Leave out within to get this capture.",
+            )
+        if within is not None and page.distance is not None and page.distance > within:
             raise NoSuchCapture(
                 f"the nearest capture of {target.value} is of {page.captured:%Y-%m-%d %H:%M:%S} UTC, which is farther "
                 "from the requested time than within allows",

@@ -112,6 +112,11 @@ def find_index_sources(
         is_missing = not available or (needs_kind and via not in available)
     if is_missing:
         problem = f"this home has no {via} index of {crawl}" if available else f"this home has no index of {crawl}"
+        if kind is not None and kind.way is None and via != PARQUET.name:
+            raise NoIndex(
+                f"there is no {via} index of {crawl}, and none can be made",
+                f"Search another index: leave out --index {via}",
+            )
         if kind is not None and kind.way is not None:
             command = kind.way(crawl)
         elif index_is_built(crawl):
@@ -198,8 +203,9 @@ def look_up_each_crawl(
     """Calls ``look_up`` for each crawl in turn and yields the crawl with its tables.
 
     Of several crawls, one without an index is left out with a note. One whose index cannot be read is added to
-    ``failed``. The other crawls are looked up all the same.
+    ``failed``. The other crawls are looked up all the same. Raises ``NoIndex`` at the end if none has an index.
     """
+    without_index: list[NoIndex] = []
     for crawl in crawls:
         try:
             tables = look_up(crawl)
@@ -209,11 +215,15 @@ def look_up_each_crawl(
             problem = fault.problem if isinstance(fault, EnvironmentFault) else str(fault)
             if isinstance(fault, NoIndex):
                 get_reporter().note(f"{problem}, so {crawl} is skipped. {fault.advice}")
+                without_index.append(fault)
             else:
-                get_reporter().note(f"{crawl} could not be searched: {problem}")
+                advice = f". {fault.advice}" if isinstance(fault, EnvironmentFault) and fault.advice else ""
+                get_reporter().note(f"{crawl} could not be searched: {problem}{advice}")
                 failed.append(crawl)
             continue
         yield crawl, tables
+    if without_index and len(without_index) == len(crawls):
+        raise NoIndex(f"nothing was searched: none of the {len(crawls):,} crawls has an index", without_index[0].advice)
 
 
 def refuse_failed(question: LookupRequest, failed: Sequence[str]) -> None:

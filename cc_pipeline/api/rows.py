@@ -198,7 +198,7 @@ class Answer(Rows):
         try:
             first = self._first_rows()
         except CcPipelineError as error:
-            problem = error.problem if isinstance(error, EnvironmentFault) else str(error)
+            problem = f"{error.problem}. {error.advice}" if isinstance(error, EnvironmentFault) else str(error)
             return f"the query failed: {problem}", None
         columns = format_count(len(first.columns), "column")
         if len(first) < _PREVIEW_ROWS:

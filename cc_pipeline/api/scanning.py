@@ -128,7 +128,7 @@ def _scan_crawl(question: LookupRequest, crawl: str, where: str, parts: Path, *,
         exceeds_limits = requests > settings.max_requests or size > settings.max_bytes
         if exceeds_limits and not get_reporter().agrees("Go on?"):
             raise UserInputError(
-                f"{estimate}, more than CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES, so nothing was read. "
+                f"{estimate}, more than CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES, so {crawl} was not read. "
                 "Confirm the cost with --yes"
             )
         with get_reporter().bars():

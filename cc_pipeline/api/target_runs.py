@@ -126,7 +126,7 @@ def run_targets(
                 raise
             failed_crawls |= dict.fromkeys(crawls, fault)
             failed_in_a_row += 1
-            get_reporter().note(f"{', '.join(crawls)} could not be run and is skipped: {fault.problem}")
+            get_reporter().note(f"{', '.join(crawls)} could not be run and is skipped: {fault.problem}. {fault.advice}")
             if isinstance(fault, SourceRefuses) or failed_in_a_row == _MAX_FAILURES_IN_A_ROW:
                 failed_crawls |= {
                     crawl: failed_crawls.get(crawl, fault)
@@ -172,8 +172,7 @@ def _make_skipped_fault(
     return family(
         f"{len(faults_by_crawl):,} of {len(requested_crawls):,} crawls were skipped: {', '.join(faults_by_crawl)}. "
         f"The first: {first.problem}",
-        f"The rows of the other crawls are published. Run the command again for these: -c "
-        f"{' -c '.join(faults_by_crawl)}. {first.advice}",
+        f"Run the command again for these crawls: -c {' -c '.join(faults_by_crawl)}. {first.advice}",
     )
 
 
@@ -493,8 +492,10 @@ def report_disk_faults(home: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, DBAPIError) as error:
-        problem = "the disk is full" if disk_is_full(error) else str(error).partition("\n")[0]
+        is_full = disk_is_full(error)
+        problem = "the disk is full" if is_full else str(error).partition("\n")[0]
+        remedy = "Free some space." if is_full else "Check the disk, and the permissions of the folder and its files."
         raise PlaceFault(
-            f"the state in {home} cannot be written: {problem}",
-            "Free some space, or check the folder's permissions. Then run the command again: committed work is kept.",
+            f"the state in {home} cannot be written or read: {problem}",
+            f"{remedy} Then run the command again: committed work is kept.",
         ) from error

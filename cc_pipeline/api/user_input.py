@@ -156,7 +156,7 @@ def _names_list(text: str) -> bool:
 
 
 def _refuse_unknown_suffix(target: Target, settings: Settings) -> None:
-    """Raises ``UserInputError`` for a domain under a suffix without a registry, such as ``example.og``."""
+    """Raises ``UserInputError`` for a domain whose top-level domain is unknown, such as ``example.og``."""
     from cc_pipeline.commoncrawl.domains import has_known_suffix
 
     if target.kind != "domain" or target.place is None or has_known_suffix(target.place.host):
@@ -233,7 +233,8 @@ def refuse_unknown(
     for target in refused:
         label = f"set:{target.value}" if target.kind == "set" else target.definition
         raise UserInputError(
-            f"{label} was not run in this home{_suggest_alternative(connection, settings, target, label)}"
+            f"the published tables do not have {label}: it was not run in this home, or no crawl that it was run for "
+            f"has captures of it{_suggest_alternative(connection, settings, target, label)}"
         )
     if unknown_targets:
         get_reporter().notice(
@@ -261,7 +262,7 @@ def _suggest_alternative(connection: DuckDBPyConnection, settings: Settings, tar
     from cc_pipeline.capture_columns import CAPTURE
     from cc_pipeline.commoncrawl.target_text import to_run
 
-    run = f"Run it first, for instance with: cc-pipeline run {to_run(target.slug, label)} --crawl newest"
+    run = f"To run it: cc-pipeline run {to_run(target.slug, label)} --crawl newest"
     if target.place is None:
         return f". {run}"
     query = (

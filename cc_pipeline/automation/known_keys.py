@@ -74,7 +74,11 @@ def find_target(text: str, known_slugs: Collection[str]) -> str:
     except UserInputError as error:
         trouble = str(error)
     near = get_close_matches(word.lower(), sorted(known_slugs), _MAX_HINTS, 0.7)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "See: cc-pipeline targets list"
+    hint = (
+        f"Did you mean {' or '.join(near)}?"
+        if near
+        else 'To list its targets: cc-pipeline sql "FROM targets", and cc-pipeline targets list for the watch list'
+    )
     reason = f" ({trouble})" if trouble and not near else ""
     raise UserInputError(f"this home has no target {word!r}{reason}. {hint}")
 

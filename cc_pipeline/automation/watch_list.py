@@ -44,9 +44,13 @@ def read_valid_targets(path: Path, copy: Path) -> WatchedTargets:
             targets = _parse_valid_lines(_read_text(copy), path.parent)[0]
         except (UserInputError, EnvironmentFault):
             targets = ()
-        return WatchedTargets(
-            targets, f"{fault}; the last good copy of the list is used instead, with {len(targets)} targets"
+        problem = f"{fault.problem}. {fault.advice}" if isinstance(fault, EnvironmentFault) else f"{fault}."
+        instead = (
+            f"Until then its last good copy is used, with {len(targets)} targets"
+            if targets
+            else "There is no good copy of the list, so no target is watched until then"
         )
+        return WatchedTargets(targets, f"{problem} {instead}")
     _save_copy(copy, text)
     targets, wrong = _parse_valid_lines(text, path.parent)
     if not wrong:

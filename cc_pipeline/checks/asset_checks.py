@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from cc_pipeline.checks.check import Check, check, checks_in
 from cc_pipeline.checks.scope import CheckResult, Scope, abbreviate_keys, join_results, key_of
 from cc_pipeline.documents.schemas import SCHEMAS
-from cc_pipeline.progress import format_count
+from cc_pipeline.progress import format_count, list_first
 
 if TYPE_CHECKING:
     from cc_pipeline.workspace.workspace import Workspace
@@ -126,11 +126,11 @@ def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
     partial = {located_slice.partition: row for located_slice, row in find_incomplete_slices(workspace).items()}
     if not partial:
         return CheckResult("index_complete", "ok", "no lookup had gaps in its index")
-    examples = [f"{key_of(slice_)}: {describe(row)}" for slice_, row in sorted(partial.items())[:5]]
-    remainder = f" and {len(partial) - len(examples):,} more" if len(partial) > len(examples) else ""
+    examples = [f"{key_of(slice_)}: {describe(row)}" for slice_, row in sorted(partial.items())]
     message = (
         f"{format_count(len(partial), 'partition')} may lack captures, since index files could not be read: "
-        f"{'; '.join(examples)}{remainder}. Harvest their crawls again"
+        f"{list_first(examples, 5, '; ')}. Read these files (cc-pipeline index harvest; index build for an index that "
+        "is built here), then run these targets again"
     )
     return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
 
@@ -213,6 +213,7 @@ def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
     from cc_pipeline.errors import DataFault
     from cc_pipeline.harvesting.url_index import url_index_root
     from cc_pipeline.index.btree.files import SORT_PREFIX, open_url_index, read_metadata
+    from cc_pipeline.index.locators import btree_way
 
     name, root = "index_is_whole", url_index_root(workspace)
     folders = [child.name for child in root.iterdir() if child.is_dir()] if root.is_dir() else []
@@ -224,11 +225,11 @@ def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
             build_note = read_metadata(root / crawl)
             url_index = open_url_index(root, crawl)
         except DataFault as fault:
-            message = f"{crawl}: the URL index cannot be read ({fault})"
+            message = f"{crawl}: the URL index cannot be read ({fault}); build it again: {btree_way(crawl)}"
             verdicts.append(CheckResult(name, "error", message, wrong=(crawl,)))
             continue
         if build_note is None or url_index is None:
-            message = f"{crawl}: the build of the URL index was interrupted; build this index again"
+            message = f"{crawl}: the build of the URL index was interrupted; build it again: {btree_way(crawl)}"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
         else:
             metrics = {"urls": build_note.items, "files": build_note.files, "bytes": build_note.size}
@@ -248,6 +249,7 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
     from cc_pipeline.index.shards import folder_of
     from cc_pipeline.lake.slice import MANIFEST
     from cc_pipeline.lake.streaming import count_rows
+    from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS
 
     name, lake, metrics = "every_file_is_indexed", workspace.lake, Counter[str]()
     verdicts: list[CheckResult] = []
@@ -256,7 +258,8 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
         listed_paths = lake.read("index_manifest", {"crawl": crawl}, ["path"])["path"].to_pylist()
         indexed_paths = {index_file.key for index_file in workspace.place.listing(folder_of(crawl))}
         missing = [path for path in listed_paths if path not in indexed_paths]
-        unread = sum(count_rows(lake, "source_faults", {"crawl": crawl}, ["source_kind"]).values())
+        counts = count_rows(lake, "source_faults", {"crawl": crawl}, ["source_file"]).values()
+        unread, at_least = sum(counts), "at least " if max(counts, default=0) >= MAX_FAULT_ROWS else ""
         metrics.update({"archive files": len(listed_paths), "not indexed": len(missing), "unread byte ranges": unread})
         if missing:
             message = (
@@ -266,7 +269,8 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
         elif unread:
             message = (
-                f"{crawl}: {format_count(unread, 'byte range')} of archive files could not be read (see source_faults)"
+                f"{crawl}: {at_least}{format_count(unread, 'byte range')} of archive files could not be read (see "
+                "source_faults)"
             )
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
     if verdicts:

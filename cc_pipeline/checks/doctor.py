@@ -113,7 +113,7 @@ def _check_home(settings: Settings) -> Iterator[Finding]:
             f"{settings.home} is no home yet; the first run makes the folder a home of {settings.source}",
         )
     elif not is_home_of(settings):
-        advice = f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE."
+        advice = f"Name another folder ({PREFIX}HOME, --home), or leave out the source ({PREFIX}SOURCE, --source)."
         text = f"{settings.home} holds tables of {home_source}, and the settings name {settings.source}"
         yield Finding("bad", "home", text, advice)
     else:

@@ -20,7 +20,7 @@ from cc_pipeline.extraction.slice_selection import expand_targets
 from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.gaps import MissingHarvest
 from cc_pipeline.index.lookup import look_up
-from cc_pipeline.progress import format_count
+from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The most (crawl, target) pairs that one command counts.
@@ -72,7 +72,7 @@ def describe_omitted_subsets(
     verb = "was" if len(omitted_subsets) == 1 else "were"
     return [
         f"the subsets {' and '.join(omitted_subsets)} {verb} not requested; to count their captures: "
-        "cc-pipeline lookup --count"
+        "cc-pipeline lookup … --crawl … --count"
     ]
 
 
@@ -105,10 +105,12 @@ def describe_omitted_captures(
         flags = " ".join(f"--subset {subset}" for subset in (*workspace.settings.subsets, *present_subsets))
         at_least = "at least " if omissions.gaps else ""
         verb = "was" if len(present_subsets) == 1 else "were"
+        targets_and_crawls = " in ".join(
+            list_first([*names], _MAX_NAMES) for names in (omissions.targets, omissions.crawls)
+        )
         sentences.append(
-            f"{at_least}{format_count(omissions.by_subset.total(), 'capture')} of {_abbreviate(omissions.targets)} in "
-            f"{_abbreviate(omissions.crawls)} are in {' and '.join(present_subsets)}, which {verb} not requested: "
-            f"add {flags}"
+            f"{at_least}{format_count(omissions.by_subset.total(), 'capture')} of {targets_and_crawls} are in "
+            f"{' and '.join(present_subsets)}, which {verb} not requested: add {flags}"
         )
     if omissions.errors:
         crawl, error = next(iter(omissions.errors.items()))
@@ -189,9 +191,3 @@ def _count_captures(
 
 def _format_name(target: Target) -> str:
     return f"set:{target.value}" if target.kind == "set" and target.slug.startswith(SET_SLUG) else target.definition
-
-
-def _abbreviate(names: Collection[str]) -> str:
-    """Returns the first names, and how many more there are."""
-    first = ", ".join(list(names)[:_MAX_NAMES])
-    return first if len(names) <= _MAX_NAMES else f"{first} and {len(names) - _MAX_NAMES:,} more"

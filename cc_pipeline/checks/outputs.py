@@ -16,7 +16,8 @@ from cc_pipeline.checks.scope import CheckResult, Scope, Severity, abbreviate_ke
 from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake, PinnedTable
-from cc_pipeline.lake.published_file import open_home_publication, quote_name
+from cc_pipeline.lake.published_file import open_home_publication
+from cc_pipeline.lake.quoting import quote_name
 from cc_pipeline.lake.slice import Metrics
 from cc_pipeline.lake.snapshot import read_left_out
 from cc_pipeline.progress import format_count
@@ -131,7 +132,7 @@ def _find_unreadable(settings: Settings) -> str:
     except (duckdb.Error, OSError) as error:
         return f"{settings.published_path} cannot be read: {str(error).strip().partition(chr(10))[0]}"
     except EnvironmentFault as fault:
-        return fault.problem
+        return f"{fault.problem}. {fault.advice}"
     return ""
 
 

@@ -11,7 +11,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.slice import READ_FILES, Slice
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.progress import format_count
-from cc_pipeline.workspace.source_files import FAULTS, SourceFile, read_source_files
+from cc_pipeline.workspace.source_files import FAULTS, MAX_FAULT_ROWS, SourceFile, read_source_files
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
 #: The kind of file behind each export asset.
@@ -28,9 +28,11 @@ def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     counts = _count_file_rows(workspace, FAULTS, files)
     metrics = {"files": len(files), "unreadable byte ranges": sum(counts.values())}
     if counts:
+        # more ranges of a file are not stored
+        at_least = "at least " if max(counts.values()) >= MAX_FAULT_ROWS else ""
         message = (
-            f"{format_count(sum(counts.values()), 'byte range')} of files could not be read, so their pages are "
-            f"missing: {abbreviate_keys([*counts])}; everything else was read"
+            f"{at_least}{format_count(sum(counts.values()), 'byte range')} of files could not be read, so their pages "
+            f"are missing: {abbreviate_keys([*counts])}; the rest of these files was read"
         )
         return CheckResult(name, "warn", message, metrics)
     read = [file for file in files if READ_FILES.was_committed(workspace.lake, Slice(file.crawl, file.slug))]
@@ -42,8 +44,10 @@ def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
             f"{format_count(len(empty), 'file', 'were')} read, without any page ({abbreviate_keys(empty)})",
             metrics,
         )
-    message = f"all {format_count(len(files), 'file', 'were')} read completely" if files else "no file was read whole"
-    return CheckResult(name, "ok", message, metrics)
+    if not files:
+        return CheckResult(name, "ok", "no file was read whole", metrics)
+    unread = f"; {len(files) - len(read):,} more are registered and not read yet" if len(read) < len(files) else ""
+    return CheckResult(name, "ok", f"{format_count(len(read), 'file', 'were')} read completely{unread}", metrics)
 
 
 def exports_verdict(workspace: Workspace, kind: ExportKind, scope: Scope) -> CheckResult:
@@ -114,7 +118,7 @@ def _check_export(workspace: Workspace, kind: ExportKind, slice_: Slice, sizes: 
         return CheckResult(
             name,
             "error",
-            f"{key}: {abbreviate_keys(lost)} are missing or truncated; {advice}",
+            f"{key}: {abbreviate_keys(lost)} are missing or have another size; {advice}",
             wrong=(key,),
         )
     if sum(file["records"] for file in manifest["files"]) != manifest["records"]:
@@ -128,7 +132,7 @@ def _check_export(workspace: Workspace, kind: ExportKind, slice_: Slice, sizes: 
     try:
         pages = pages_digest(workspace, slice_)
     except EnvironmentFault as fault:
-        return CheckResult(name, "warn", f"{key}: {fault.problem}", wrong=(key,))
+        return CheckResult(name, "warn", f"{key}: {fault.problem}. {fault.advice}", wrong=(key,))
     if manifest.get("pages") != pages:
         return CheckResult(
             name, "warn", f"{key}: pages were parsed again after this export; export it again", wrong=(key,)

@@ -47,8 +47,8 @@ def texts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     }
     if lost:
         message = (
-            f"{missing_texts.total():,} HTML pages have no row in page_text ({abbreviate_keys(lost)}): parse these "
-            "partitions again"
+            f"{missing_texts.total():,} HTML pages have no row in page_text ({abbreviate_keys(lost)}). Rebuild these "
+            "partitions: cc-pipeline doctor --repair"
         )
         return CheckResult(name, "error", message, metrics, tuple(lost))
     if textless:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
+from cc_pipeline.progress import list_first
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.digests.log import UnknownDigests
@@ -157,8 +158,7 @@ def join_results(name: str, verdicts: Sequence[CheckResult]) -> CheckResult:
 
 def abbreviate_keys(keys: Collection[str]) -> str:
     """Returns the first of ``keys``, and how many more there are."""
-    first_keys = ", ".join(sorted(keys)[:MAX_SHOWN_KEYS])
-    return f"{first_keys} and {len(keys) - MAX_SHOWN_KEYS:,} more" if len(keys) > MAX_SHOWN_KEYS else first_keys
+    return list_first(sorted(keys), MAX_SHOWN_KEYS)
 
 
 Severity = Literal["ok", "warn", "error"]

@@ -126,7 +126,7 @@ def _list_crawls(probe: _LiveProbe) -> str:
 
 def _list_index_files(probe: _LiveProbe) -> str:
     if not probe.crawls:
-        raise _StepSkipped("the list of crawls could not be read")
+        raise _StepSkipped("the list of crawls could not be read, or has no crawl with a columnar index")
     for crawl in probe.crawls[:_NEWEST_CRAWLS]:
         key = path_list_key(crawl, "cc-index-table")
         if probe.workspace.transport.exists(key):

@@ -5,7 +5,6 @@ A module in ``commands/`` declares its commands in ``COMMANDS``; an extension ha
 
 from __future__ import annotations
 
-import gc
 import inspect
 import pkgutil
 import sys
@@ -142,8 +141,6 @@ def _reflow_help(text: str) -> str:
 app = build_app()
 
 _EXIT_INCOMPLETE = 3
-#: Allocations between two garbage collections: loading a library makes a million objects without cycles.
-_GC_THRESHOLD = 50_000
 _DISK_FULL_ADVICE = "Free some space. Then run the command again: committed work is kept."
 
 
@@ -153,7 +150,6 @@ def main() -> None:
     Exit status 1 for explained errors, 2 for wrong usage, 3 if the source did not return everything that was planned,
     130 for Ctrl-C and 143 for SIGTERM.
     """
-    gc.set_threshold(_GC_THRESHOLD)
     isolate_descendants()
     prepare_streams()
     progress.set_fallback_sink(report_waiting)

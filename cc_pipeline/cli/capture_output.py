@@ -50,8 +50,9 @@ def choose_columns(text: str | None, output: str) -> tuple[str, ...]:
         raise UserInputError("--columns is empty; name columns, as in --columns url,fetch_time")
     for name in names:
         if name not in NAMED_CAPTURES.names:
-            similar = get_close_matches(name, NAMED_CAPTURES.names, 3, 0.4) or NAMED_CAPTURES.names[:8]
-            raise UserInputError(f"--columns: lookups have no column {name!r}; did you mean {', '.join(similar)}?")
+            similar = get_close_matches(name, NAMED_CAPTURES.names, 3, 0.4)
+            hint = f"did you mean {', '.join(similar)}?" if similar else f"there are {', '.join(NAMED_CAPTURES.names)}"
+            raise UserInputError(f"--columns: lookups have no column {name!r}; {hint}")
     return names
 
 

@@ -411,11 +411,12 @@ def _print_missing_captures(settings: Settings, changes: Mapping[Slice, Partitio
         text = f"{amount} were not fetched yet: run the command again, which fetches only these captures"
         console.print(text, soft_wrap=True, style="bold red")
     if counts.lost:
-        is_unconfirmed = any(change.after.losses_unconfirmed for change in changes.values())
+        unconfirmed = [change.after.losses_unconfirmed for change in changes.values() if change.after.lost]
         cause = (
             "lost according to the source, which is not confirmed yet"
-            if is_unconfirmed
+            if unconfirmed and all(unconfirmed)
             else "missing or damaged in the source itself"
+            + (", some of which is not confirmed yet" if any(unconfirmed) else "")
         )
         note(
             f"{counts.lost:,} of {planned:,} captures ({share(counts.lost, planned)}) are {cause}; "

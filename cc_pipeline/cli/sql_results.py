@@ -29,7 +29,8 @@ from cc_pipeline.cli.output import (
 )
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
 from cc_pipeline.export.formulas import harmless_in_sql
-from cc_pipeline.lake.published_file import find_last_token, quote_literal, quote_name, strip_semicolon
+from cc_pipeline.lake.published_file import find_last_token, strip_semicolon
+from cc_pipeline.lake.quoting import quote_literal, quote_name
 
 FORMATS: Final = ("table", "csv", "jsonl", "parquet")
 #: Options of DuckDB for Parquet.

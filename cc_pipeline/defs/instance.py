@@ -69,6 +69,10 @@ schedules: {use_threads: true, num_workers: 2}
 _OPENING: Final = "open.lock"
 #: The configuration with which commands open the instance.
 _COMMANDS_YAML: Final = "commands.yaml"
+#: The event log of commands, as ``dagster.yaml`` would name it.
+_EVENT_LOG: Final = {"module": "cc_pipeline.defs.event_log", "class": "CommandEventLog"}
+#: The keys of ``dagster.yaml`` that say where Dagster's state is.
+_STORAGES: Final = ("storage", "run_storage", "event_log_storage", "schedule_storage")
 
 #: In Dagster this file takes precedence over the environment, so it refers to the environment first. The instance is
 #: always that of the home: another one would show the runs of another home.
@@ -153,17 +157,17 @@ def open_instance_in(folder: Path) -> dg.DagsterInstance:
     """Opens the instance whose ``dagster.yaml`` lies in ``folder``, for the runs of a command in this process.
 
     A command's runs write to its terminal, so their output is not copied to files: that would take two processes per
-    run. If ``dagster.yaml`` names a store for the output, that is used.
+    run. Its events go into Dagster's SQLite files by a class of our own (``event_log.py``). If ``dagster.yaml`` names a
+    store for the output, or for events, runs or schedules, that is used.
     """
     keep_open(folder)
     config_path = folder / "dagster.yaml"
     config = (yaml.safe_load(config_path.read_text("utf-8")) if config_path.is_file() else None) or {}
-    if "compute_logs" in config:
-        return dg.DagsterInstance.from_config(str(folder))
+    command_config = {"compute_logs": NO_OUTPUT, **config}
+    if not any(name in config for name in _STORAGES):
+        command_config["event_log_storage"] = _EVENT_LOG | {"config": {"base_dir": str(folder / "history" / "runs")}}
     file = folder / _COMMANDS_YAML
-    text = "# Written by cc-pipeline: dagster.yaml, for commands.\n" + yaml.safe_dump(
-        config | {"compute_logs": NO_OUTPUT}
-    )
+    text = "# Written by cc-pipeline: dagster.yaml, for commands.\n" + yaml.safe_dump(command_config)
     if not file.is_file() or file.read_text("utf-8") != text:
         # a file that only its owner may read stays so
         with written_whole(

@@ -1,4 +1,4 @@
-"""All uses of Dagster's private interface, so that an upgrade breaks one file.
+"""All uses of Dagster's private interface but that of ``event_log.py``, so that an upgrade breaks one file.
 
 Private modules are imported where the public names are not enough:
 

@@ -140,6 +140,8 @@ class Launcher:
         return everything()
 
     def _job(self, name: str) -> dg.JobDefinition:
+        """Returns a job by its name. A job that takes a list of partitions is built alone, which saves half a second;
+        all others need all definitions."""
         if name not in listed_ops():
             return self._definitions.resolve_job_def(name)
         if name not in self._listed_jobs:
@@ -270,7 +272,12 @@ class Launcher:
             raise
         except Exception as error:  # an error of an extension or a file fails like a run would
             family = PlaceFault if disk_is_full(error) else EnvironmentFault
-            raise family(f"cc.duckdb was not published: {type(error).__name__}: {error}", "") from error
+            advice = (
+                "Free some space, then run the command again."
+                if family is PlaceFault
+                else "Committed rows are kept. Run the command again; if it fails again, see cc-pipeline doctor."
+            )
+            raise family(f"cc.duckdb was not published: {type(error).__name__}: {error}", advice) from error
         interruption.check()
         return published
 
@@ -348,7 +355,7 @@ class Launcher:
         """Registers the new ones of ``keys`` as partitions, and returns them."""
         registered = set(self._instance.get_dynamic_partitions(definition))
         new = [key for key in dict.fromkeys(keys) if key not in registered]
-        if definition == "crawl":
+        if new and definition == "crawl":
             # Dagster lists keys in the order of their registration. Deleting and adding keys to reorder the old ones
             # would change the meaning of ranges of runs and of open backfills.
             new.sort()

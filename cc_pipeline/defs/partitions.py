@@ -58,8 +58,8 @@ def explain_too_many(crawls: int, domains: int) -> str | None:
         return None
     return (
         f"{crawls:,} crawls × {domains:,} targets would be {crawls * domains:,} partitions, and Dagster supports "
-        f"{MAX_PARTITIONS:,}. Put domains that belong together into a set (docs/targets.md), or remove targets that "
-        "nobody needs: cc-pipeline targets remove, cc-pipeline automation clean"
+        f"{MAX_PARTITIONS:,}. Put domains that belong together into a set (docs/targets.md), or delete targets that "
+        "nobody needs (cc-pipeline targets remove … --purge) and keys without data (cc-pipeline automation clean)"
     )
 
 

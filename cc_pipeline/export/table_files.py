@@ -16,13 +16,14 @@ import duckdb
 
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.duck import READ_BY, STORED_AS
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
 from cc_pipeline.export.files import ExportedTable, files_in, whole_file, whole_folder, write_export_documents
 from cc_pipeline.export.format import RowsRequest, Written
 from cc_pipeline.export.formulas import harmless_in_sql
 from cc_pipeline.export.text_rows import write_text
 from cc_pipeline.extension import collect
-from cc_pipeline.lake.published_file import is_one_of, quote_literal, quote_name, strip_semicolon
+from cc_pipeline.lake.published_file import strip_semicolon
+from cc_pipeline.lake.quoting import is_one_of, quote_literal, quote_name
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
 from cc_pipeline.publish.macros import MACROS
 
@@ -385,10 +386,17 @@ def _run_slim(
 def _translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except (duckdb.IOException, duckdb.OutOfMemoryException, OSError) as error:
+    except duckdb.OutOfMemoryException as error:
         raise EnvironmentFault(
-            f"{path.name} cannot be written: {error}",
-            "Check the disk's free space and that the lake can be read, then export again.",
+            f"{path.name} was not written: its rows need more memory than {MEMORY}: {error}",
+            "Export fewer rows at once: name targets or crawls, or select rows with --query.",
         ) from error
+    except (duckdb.IOException, OSError) as error:
+        advice = (
+            "Free some space, then export again."
+            if disk_is_full(error)
+            else "Check that this path can be written, and the files of the lake read (cc-pipeline doctor)."
+        )
+        raise EnvironmentFault(f"{path.name} was not written: {error}", advice) from error
     except duckdb.Error as error:
         raise UserInputError(f"DuckDB says: {error}") from None

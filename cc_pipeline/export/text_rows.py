@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 import duckdb
 import pyarrow as pa
 
-from cc_pipeline.lake.published_file import quote_literal, quote_name
+from cc_pipeline.lake.quoting import quote_literal, quote_name
 
 #: Rows that are formatted and written at a time. DuckDB's default of 2,048 would be 70 MB of pages, copied for each
 #: step of formatting.

@@ -18,6 +18,7 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, UNRELIABLE_DIGEST_CRAWLS
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.extraction.fetch_counts import FetchCounts, FetchSummary, SliceFetchCounts, share, sum_by_target
 from cc_pipeline.lake.slice import Slice, StageReport
+from cc_pipeline.progress import list_first
 
 #: Wait of schedules before they retry pending or unconfirmed captures: this long after the first time, then twice as
 #: long each time, up to the maximum.
@@ -243,9 +244,8 @@ def _describe_amount(
 ) -> str:
     """The number of captures in question: ``3 of 20 captures (15 %) of example.com in CC-MAIN-2024-22``."""
     part, total = (sum(column) for column in zip(*map(get_counts, slice_counts), strict=True))
-    names = ", ".join(f"{counts.slice_.target} in {counts.slice_.crawl}" for counts in slice_counts[:3])
-    remainder = f" and {len(slice_counts) - 3:,} more" if len(slice_counts) > 3 else ""
-    return f"{part:,} of {total:,} {noun} ({share(part, total)}) of {names}{remainder}"
+    names = list_first([f"{counts.slice_.target} in {counts.slice_.crawl}" for counts in slice_counts], 3)
+    return f"{part:,} of {total:,} {noun} ({share(part, total)}) of {names}"
 
 
 def build_fetch_rows(

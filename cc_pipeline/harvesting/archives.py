@@ -24,7 +24,7 @@ from cc_pipeline.commoncrawl.paths import (
     refuse_faulty_list,
 )
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses, UserInputError, disk_trouble
-from cc_pipeline.harvesting.path_lists import read_path_list
+from cc_pipeline.harvesting.path_lists import path_list_fault, read_path_list
 from cc_pipeline.index.shards import Shard, folder_of, shard_of
 from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.settings import Settings
@@ -71,10 +71,7 @@ def list_archives(workspace: Workspace, crawl: str) -> tuple[list[Shard], tuple[
         except SourceRefuses:
             raise
         except RangeFault as fault:
-            raise EnvironmentFault(
-                f"{crawl} has no path list at {key} ({fault.kind.value})",
-                "The month may not have begun, or CC_PIPELINE_SOURCE is not what you mean: cc-pipeline doctor.",
-            ) from fault
+            raise path_list_fault(crawl, key, fault) from fault
         return [shard_of(crawl, path) for path in paths], notes
     rows = _archive_rows(workspace, crawl)
     if not rows:
@@ -222,11 +219,19 @@ def store_user_list(settings: Settings, crawl_id: str, data: bytes, name: str, m
 
 
 def read_user_list(settings: Settings, crawl: str) -> bytes | None:
-    """Returns the user's list as a gzipped path list; ``None`` if there is none, so that the source's own counts."""
+    """Returns the user's list as a gzipped path list; ``None`` if there is none, so that the source's own counts.
+    Raises ``EnvironmentFault`` if it cannot be read."""
+    path = _path(settings, crawl)
     try:
-        return _path(settings, crawl).read_bytes()
-    except OSError:
+        return path.read_bytes()
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{path}, the list of index files of {crawl}, cannot be read: {error.strerror or error}",
+            "Check the file's permissions, or give the list again: cc-pipeline index harvest --index-files FILE "
+            f"--crawl {crawl}",
+        ) from error
 
 
 def first_user_key(settings: Settings, crawl: str) -> str | None:

@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from cc_pipeline import interruption, progress
 from cc_pipeline.archive.gzip_members import Readable
-from cc_pipeline.commoncrawl.crawls import index_is_built, news_month
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built, news_month
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, SourceRefuses, UserInputError
 from cc_pipeline.harvesting.archives import BuiltIndex, built_index
 from cc_pipeline.index.archive_rows import BUILT_SCHEMA, ORDER, Row, Tally, index_rows, row_batch, write_shard
+from cc_pipeline.index.locators import btree_way
 from cc_pipeline.index.shards import VERSION, Shard
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import BUILT, Metrics, Slice, StageReport
@@ -155,7 +156,8 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, max_f
     after all others were built, and ``EnvironmentFault`` if it does not answer, or the disk or the lake store fails.
     """
     if not index_is_built(crawl):
-        raise UserInputError(f"{crawl} has an index that is published: cc-pipeline index harvest --crawl {crawl}")
+        command = btree_way(crawl) if crawl in ARC_CRAWLS else f"cc-pipeline index harvest --crawl {crawl}"
+        raise UserInputError(f"no columnar index of {crawl} is built here. Use instead: {command}")
     started = time.monotonic()
     index = built_index(workspace, crawl)
     missing = index.missing
@@ -173,7 +175,7 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, max_f
         raise Incomplete(
             f"{len(counts.failed):,} of {len(index.shards):,} archive files of {crawl} could not be read: "
             f"{'; '.join(counts.failed[:_MAX_SHOWN])}",
-            "The other files are indexed. To read the failed files again, run the same command.",
+            "Files that could be read are indexed. To read the failed files again, run the same command.",
         )
     spent = workspace.archives(crawl).stats
     return StageReport(

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS
-from cc_pipeline.duck import connect
 from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.catalog.rows import read_view
 from cc_pipeline.index.gaps import IndexGaps, find_gaps
@@ -54,8 +53,7 @@ def read_catalog_table(lake: Lake, table: str, crawl: str) -> pa.Table:
 def read_catalog_tables(lake: Lake, tables: Sequence[str], crawl: str) -> list[pa.Table]:
     """Does the same as :func:`read_catalog_table` for several tables, from one version of the crawl's rows."""
     stored = lake.read(TABLE, {"crawl": crawl})
-    with connect() as connection:
-        return [read_view(connection, table, stored) for table in tables]
+    return [read_view(table, stored) for table in tables]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +90,7 @@ def columnar_versions(lake: Lake, crawls: Collection[str]) -> dict[tuple[str, st
 
 def versions_of(stored: pa.Table) -> dict[str, str]:
     """Computes the same digests by subset from the stored rows of a crawl, in any order."""
-    with connect() as connection:
-        row_groups, coverage = (read_view(connection, table, stored) for table in (TABLE, "coverage"))
+    row_groups, coverage = (read_view(table, stored) for table in (TABLE, "coverage"))
     groups = compute_content_digests(row_groups.select(_ROW_GROUP).to_batches(), "subset", ())
     covered = compute_content_digests(coverage.select(_COVERAGE).to_batches(), "subset", ())
     return {subset: combine_digests([digest, groups.get(subset, NOTHING)]) for subset, digest in covered.items()}

@@ -14,7 +14,6 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.paths import (
     IndexFile,
 )
-from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.harvesting.archives import built_index
 from cc_pipeline.harvesting.catalog import (
@@ -207,6 +206,11 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
     )
     committed = _commit_crawl(workspace, crawl)
     notes = tuple(f"{path} row group {number}: {reason}" for path, number, reason in report.failed[:20])
+    remaining_note = (
+        (f"{format_count(report.remaining, 'row group', 'have')} no key bounds yet, so each lookup reads them",)
+        if report.remaining
+        else ()
+    )
     return StageReport(
         "repair",
         rows=committed.rows,
@@ -214,10 +218,7 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
         bytes=report.bytes,
         requests=report.requests,
         seconds=report.seconds,
-        notes=(
-            *notes,
-            f"{format_count(report.remaining, 'row group', 'have')} no key bounds yet, so each lookup reads them",
-        ),
+        notes=(*notes, *remaining_note),
     )
 
 
@@ -264,8 +265,7 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
         # the same files, perhaps under other ETags (a mirror, a copied bucket), which reads expect from now on
         written = 0 if is_unchanged else max(1, committed)
         stored = rows
-    with connect() as connection:
-        coverage = read_view(connection, "coverage", stored)
+    coverage = read_view("coverage", stored)
     return StageReport(
         HARVEST.label,
         rows=pc.sum(coverage["row_groups"]).as_py() or 0,

@@ -116,7 +116,7 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
     content = read_catalog_file(file)
     crawl, slice_, lake = content.crawl, Slice(content.crawl), workspace.lake
     if crawl in ARC_CRAWLS or index_is_built(crawl):
-        raise UserInputError(f"{crawl} has no published index, so no catalog can be imported: build the index")
+        raise UserInputError(f"{crawl} has no published columnar index, so there is no catalog of it to import")
     commit_manifest(workspace, crawl)
     stored_subsets = [harvested.subset for harvested in read_subsets(lake, crawl)]
     if stored_subsets and not is_harvest_current(lake, crawl):

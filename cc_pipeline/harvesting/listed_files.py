@@ -12,11 +12,11 @@ from cc_pipeline.commoncrawl.paths import (
     path_list_key,
     refuse_faulty_list,
 )
-from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses
+from cc_pipeline.errors import DataFault, DataKind, SourceRefuses
 from cc_pipeline.harvesting.archives import list_archives, read_user_list
-from cc_pipeline.harvesting.path_lists import read_path_list
+from cc_pipeline.harvesting.path_lists import path_list_fault, read_path_list
 from cc_pipeline.index.shards import SUBSET
-from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Real crawls have some 900 index files, 300 a subset; each becomes an object, a row, and a footer to fetch.
@@ -43,21 +43,9 @@ def listed_files(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int
     except SourceRefuses:
         raise
     except RangeFault as fault:
-        raise _path_list_fault(crawl, key, fault) from fault
+        raise path_list_fault(crawl, key, fault) from fault
     files.sort(key=lambda file: (file.subset, file.path))
     return files, stats.requests - requests, stats.bytes - read, notes
-
-
-def _path_list_fault(crawl: str, key: str, fault: RangeFault) -> EnvironmentFault:
-    if fault.kind is FaultKind.NOT_FOUND:
-        return EnvironmentFault(
-            f"{crawl} is announced and not published yet: the source has no {key}",
-            "Run it once it is published, or check that CC_PIPELINE_SOURCE is the source you mean: cc-pipeline doctor.",
-        )
-    return EnvironmentFault(
-        f"the path list of {crawl} at {key} could not be read ({fault.kind.value})",
-        "Check the network and the source (cc-pipeline doctor), or run it again later.",
-    )
 
 
 def parse_index_list(data: bytes, key: str, crawl: str) -> tuple[list[IndexFile], tuple[str, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from cc_pipeline.errors import DataFault
+from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -28,6 +28,20 @@ def path_list_exists(workspace: Workspace, key: str) -> bool:
         raise
     workspace.command_value(_PathListCache)[key] = data
     return True
+
+
+def path_list_fault(crawl: str, key: str, fault: RangeFault) -> EnvironmentFault:
+    """Returns the error for a path list ``key`` that the source does not have, or does not return."""
+    if fault.kind is FaultKind.NOT_FOUND:
+        return EnvironmentFault(
+            f"the source has no {key}, the list of the files of {crawl}: the crawl is not published yet, or the source "
+            "does not have it",
+            "Run it once it is published, or check that CC_PIPELINE_SOURCE is the source you mean: cc-pipeline doctor.",
+        )
+    return EnvironmentFault(
+        f"the path list of {crawl} at {key} could not be read ({fault.kind.value})",
+        "Check the network and the source (cc-pipeline doctor), or run it again later.",
+    )
 
 
 def read_path_list(workspace: Workspace, key: str, parse: Callable[[bytes], T]) -> T:

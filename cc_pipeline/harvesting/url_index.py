@@ -112,11 +112,13 @@ class IndexedRecord:
 
 @dataclass(frozen=True, slots=True)
 class TreeCheck:
-    """The result of reading a whole tree: ``items``, an even random ``sample`` of them, and the first ``faults``."""
+    """The result of reading a whole tree: ``items``, an even random ``sample`` of them, and the first ``faults``.
+    Without ``is_complete`` these ended the reading."""
 
     items: int
     sample: tuple[IndexedRecord, ...]
     faults: tuple[DataFault, ...]
+    is_complete: bool
 
 
 def read_item(item: Item, names: ArchiveNames) -> IndexedRecord:
@@ -140,6 +142,7 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
     sampled_records: list[IndexedRecord] = []
     faults: list[DataFault] = []
     items = 0
+    is_complete = False
     last = b""
     try:
         locator = open_url_index(root, crawl)
@@ -170,13 +173,15 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
                 progress.report("verify", items, metadata.items, crawl)
             if len(faults) >= _SHOWN_FAULTS:
                 break
+        else:
+            is_complete = True
     except DataFault as fault:
         faults.append(fault)
     if not faults and items != metadata.items:
         faults.append(
             DataFault(DataKind.MISMATCH, TREE, None, f"has {items:,} items, but {metadata.items:,} were written")
         )
-    return TreeCheck(items, tuple(sampled_records), tuple(faults))
+    return TreeCheck(items, tuple(sampled_records), tuple(faults), is_complete)
 
 
 def check_records(crawl: str, records: Sequence[IndexedRecord], transport: Transport) -> Iterator[DataFault]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from cc_pipeline.lake.evolution import with_columns
-from cc_pipeline.lake.published_file import is_one_of, quote_literal
+from cc_pipeline.lake.quoting import is_one_of, quote_literal
 
 #: Values in a list up to which the engine compares each with a file's bounds.
 _MAX_COMPARED_VALUES: Final = 20

@@ -22,6 +22,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
 from cc_pipeline.lake.lake import DigestsNotInLog, Lake, TableSpec, lake_fault
 from cc_pipeline.lake.layout import StoredFile, clustered_by
+from cc_pipeline.progress import list_first
 
 #: The values of a table's slice columns, in their order.
 SliceKey: TypeAlias = tuple[str, ...]
@@ -77,9 +78,8 @@ def _build_balance_error(
         f"{' '.join(key) or 'the table'}: {rows:,} rows, committed with {'?' if count is None else f'{count:,}'}"
         for key, (count, rows) in sorted(slices.items(), key=lambda item: item[0])
     ]
-    suffix = f" and {len(descriptions) - _MAX_NAMED_SLICES} more" if len(descriptions) > _MAX_NAMED_SLICES else ""
     fault = RowsOutOfBalance(
-        f"{table}: {numbers} ({'; '.join(descriptions[:_MAX_NAMED_SLICES])}{suffix})",
+        f"{table}: {numbers} ({list_first(descriptions, _MAX_NAMED_SLICES, '; ')})",
         "Nothing was committed. Make these slices again: cc-pipeline doctor --repair",
     )
     fault.table, fault.slices = table, dict(slices)

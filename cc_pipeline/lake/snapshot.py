@@ -27,7 +27,8 @@ from cc_pipeline.atomic import parse_leftover_name, written_whole
 from cc_pipeline.duck import READ_BY, STORED_AS, connect, connect_newest
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec
-from cc_pipeline.lake.published_file import S3LakeLocation, enable_s3_reads, quote_literal
+from cc_pipeline.lake.published_file import S3LakeLocation, enable_s3_reads
+from cc_pipeline.lake.quoting import quote_literal
 from cc_pipeline.locks import is_plausible
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault

@@ -21,7 +21,8 @@ from cc_pipeline import SOFTWARE
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.published_file import open_bounded, quote_literal
+from cc_pipeline.lake.published_file import open_bounded
+from cc_pipeline.lake.quoting import quote_literal
 from cc_pipeline.lake.slice import content_name
 from cc_pipeline.lake.snapshot import find_other_publications
 from cc_pipeline.lake.streaming import count_rows

@@ -14,7 +14,7 @@ from cc_pipeline.commoncrawl.surt import KeyRule
 from cc_pipeline.documents.schemas import PAGE_COLUMNS
 from cc_pipeline.index.catalog.rows import table_query
 from cc_pipeline.index.catalog.schemas import COVERAGE_COLUMNS, INDEX_FILES_COLUMNS, SHOWN_ROW_GROUPS_COLUMNS
-from cc_pipeline.lake.published_file import is_one_of, quote_literal
+from cc_pipeline.lake.quoting import is_one_of, quote_literal
 from cc_pipeline.lake.snapshot import RunQuery, Sql, ViewSpec
 from cc_pipeline.publish.sql import todays_key
 from cc_pipeline.records.schema import RECORD_COLUMNS

@@ -18,7 +18,7 @@ from cc_pipeline.lake.incomplete_tables import find_damaged_paths
 from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.row_counts import Miscounted, SliceKey, find_changed_keys, find_miscounted, read_committed_counts
 from cc_pipeline.lake.slice import Slice, invalidate_notes
-from cc_pipeline.progress import format_count
+from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.tables import all_tables
 
@@ -177,15 +177,14 @@ def describe_miscounts(miscounts: Mapping[str, Miscounted]) -> Iterator[str]:
         slices = sorted(table_miscounts.slices.items(), key=lambda item: item[0])
         descriptions = [
             f"{' '.join(key) or 'the table'} ({format_count(row_count, 'row')}, {_committed(committed_count)})"
-            for key, (committed_count, row_count) in slices[:_MAX_NAMED_SLICES]
+            for key, (committed_count, row_count) in slices
         ]
-        more_note = f" and {len(slices) - _MAX_NAMED_SLICES:,} more" if len(slices) > _MAX_NAMED_SLICES else ""
         files = (
             f"; incomplete files: {', '.join(table_miscounts.broken[:_MAX_NAMED_SLICES])}"
             if table_miscounts.broken
             else ""
         )
-        details = f"{', '.join(descriptions)}{more_note}{files}"
+        details = f"{list_first(descriptions, _MAX_NAMED_SLICES)}{files}"
         yield (
             f"{table}: {format_count(len(slices), 'slice', 'have')} other rows than were committed (crawl and target): "
             f"{details}"

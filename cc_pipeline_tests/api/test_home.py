@@ -126,6 +126,8 @@ def test_a_page_is_the_one_nearest_to_a_time(bucket: tuple[Path, MiniCrawlTruth]
     assert used.get(one.url).crawl == NEW
     with pytest.raises(NoSuchCapture):
         used.get(one.url, at=datetime(2010, 1, 1, tzinfo=UTC), within=timedelta(days=30))
+    with pytest.raises(UserInputError, match="add at="):
+        used.get(one.url, within=timedelta(days=30))
     with pytest.raises(NoSuchCapture):
         used.get("https://www.example.com/never-there")
 

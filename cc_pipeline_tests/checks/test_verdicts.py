@@ -370,6 +370,8 @@ def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -
     file = SourceFile("wat", "/files/a.warc.wat.gz", NEW)
     register(home, [file])
     own = Slice(NEW, file.slug)
+    registered = whole_files_checks.faults_verdict(home, Scope([Slice("", file.slug)]))
+    assert (registered.severity, "0 files were read completely; 1 more" in registered.message) == ("ok", True)
 
     rows: dict[str, pa.Table] = {table: home.lake.specs[table].schema.empty_table() for table in READ_FILES.tables}
     READ_FILES.commit(home.lake, {own: "abc"}, rows)

@@ -74,6 +74,6 @@ def test_parsing_again_has_a_price_and_takes_a_yes(tmp_path: Path, monkeypatch: 
     assert "1,200,000 pages of 2 partitions" in shown
     assert "reads 5,000.0 MB of stored records and fetches nothing" in shown
     assert "Schedules keep these pages" in shown
-    assert "The schedule backfill_missing parses these pages again" in said(tmp_path, "reparse", "--yes")
-    assert "The schedule backfill_missing parses these pages again" in said(tmp_path, "reparse")
+    assert "The schedule backfill_missing parses those of watched targets again" in said(tmp_path, "reparse", "--yes")
+    assert "The schedule backfill_missing parses those of watched targets again" in said(tmp_path, "reparse")
     assert "Schedules keep these pages" in said(tmp_path, "reparse", "--no")

@@ -153,7 +153,8 @@ def test_a_target_that_nobody_ran_is_no_empty_file(cli: Cli, home: Path, tmp_pat
     out = tmp_path / "there.duckdb"
     said = cli("export", "exmaple.com", "--out", out, "--home", home)
     assert said.status == 1
-    assert "exmaple.com was not run in this home; did you mean example.com?" in " ".join(said.err.split())
+    assert "do not have exmaple.com: it was not run in this home, or no crawl" in said.told
+    assert "has captures of it; did you mean example.com?" in said.told
     assert cli("export", "-t", "captures", "--format", "csv", "--out", "-", "--home", home).status == 1
     assert list(tmp_path.iterdir()) == []
 

@@ -79,10 +79,15 @@ def test_the_command_shows_settings_and_changes_what_the_home_has(
     assert "this home uses markdown=no, so CC_PIPELINE_MARKDOWN=yes is ignored" in " ".join(
         (doctor.out + doctor.err).split()
     )
-    assert cli("settings", "markdown=yes", "--home", home).status == 1
+    refused = cli("settings", "markdown=yes", "--home", home)
+    assert (refused.status, "unset CC_PIPELINE_MARKDOWN" in refused.told) == (1, True)
+    monkeypatch.delenv("CC_PIPELINE_MARKDOWN")
+    assert "Confirm with --yes" in (told := cli("settings", "markdown=yes", "--home", home).told)
+    assert "unset" not in told, "no variable is set"
     assert chosen(home)["markdown"] is False
     assert cli("settings", "markdown=yes", "--yes", "--home", home).status == 0
     assert chosen(home)["markdown"] is True
+    assert "did you mean extractor" in cli("settings", "extracter=quality", "--home", home).told
     for wrong in ("extractor=best", "rate=5", "extractor", "="):
         assert cli("settings", wrong, "--yes", "--home", home).status == 1
     assert chosen(home) == {"extractor": "fast", "markdown": True, "digest_policy": "record"}

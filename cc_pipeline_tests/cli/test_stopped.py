@@ -58,6 +58,14 @@ def wait_until(server: FaultServer, fault: str | None, key: str, process: subpro
         time.sleep(0.02)
 
 
+def wait_until_quiet(server: FaultServer) -> None:
+    """Until nothing was asked for two seconds: what came is being stored."""
+    count = -1
+    while count != len(server.hits):
+        count = len(server.hits)
+        time.sleep(2)
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("number", STATUS)
 def test_a_stopped_run_keeps_what_is_complete_and_is_marked_as_ended(
@@ -70,7 +78,7 @@ def test_a_stopped_run_keeps_what_is_complete_and_is_marked_as_ended(
         process = start(home, server.url, *words)
         wait_until(server, "stall", "/warc/", process)
         wait_until(server, None, "/warc/", process)
-        time.sleep(0.5)  # what came is being stored
+        wait_until_quiet(server)
         status, _, err = stopped(process, number)
         assert (status, split_source(err)[1].splitlines()) == (
             STATUS[number], ["stopped. Committed work is kept; run the same command again to continue"]

@@ -37,9 +37,9 @@ from cc_pipeline_tests.defs.test_dagster_process import (
     REPOSITORY,
     Server,
     environment,
-    free_port,
     serving,
 )
+from cc_pipeline_tests.ports import free_port
 from cc_pipeline_tests.world import NEW, Bucket
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(900)]

@@ -10,7 +10,9 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
+from cc_pipeline.checks import outputs
 from cc_pipeline.checks.check import Check
+from cc_pipeline.checks.scope import CheckResult
 from cc_pipeline.defs.checks import check_runs
 from cc_pipeline.defs.checks.steps import LEFT_FAILED, check_steps
 from cc_pipeline.defs.declared.collected_parts import parts
@@ -77,6 +79,15 @@ def test_what_a_check_says_is_text_where_the_ui_reads_markdown(
         "the check failed with an error, so its result is not known: \\!\\[x\\](http://a.example/p.png) \\<img "
         "src=x\\>  \nLook at page_text in \\_\\_init\\_\\_.py."
     )
+
+
+def test_the_advice_of_a_check_is_shown_with_its_message(
+    sound: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdict = CheckResult("rows_as_in_the_lake", "error", "cc.duckdb omits faulty slices", advice="Rebuild them.")
+    monkeypatch.setattr(outputs, "published_verdict", lambda *_: verdict)
+    said = results(sound, instance)["rows_as_in_the_lake"].description or ""
+    assert said.split("\n")[-1] == "Rebuild them." and said.startswith("cc.duckdb omits faulty slices")
 
 
 def test_all_is_well_in_a_sound_home(sound: Workspace, instance: dg.DagsterInstance, bucket: Bucket) -> None:

@@ -24,6 +24,7 @@ from cc_pipeline.defs.partitions import config_of
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.graph import EXTRACT
 from cc_pipeline_tests.defs.published import query
+from cc_pipeline_tests.ports import free_port
 from cc_pipeline_tests.world import NEW, Bucket
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(600)]
@@ -187,12 +188,6 @@ def _end_group(process: subprocess.Popen[bytes], killed: bool) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(30)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def until_listening(port: int) -> None:

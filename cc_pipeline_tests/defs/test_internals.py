@@ -149,11 +149,71 @@ def test_a_run_whose_process_is_gone_can_be_ended(instance: dg.DagsterInstance) 
     assert ended.status is dg.DagsterRunStatus.FAILURE, f"report_run_failed: {_MOVED}"
 
 
-_INTERNALS = ("internals.py",)
+def test_an_event_of_a_command_opens_no_file_and_looks_up_no_table(tmp_path: Path) -> None:
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
+    seen: list[str] = []
+
+    def note_statement(_: object, __: object, statement: str, *___: object) -> None:
+        seen.append(statement)
+
+    def note_connection(*_: object) -> None:
+        seen.append("a connection")
+
+    with open_instance_in(tmp_path) as instance:
+        assert type(instance.event_log_storage).__name__ == "CommandEventLog"
+        for partition in ("one", "two"):
+            instance.report_runless_asset_event(_page_of(partition))
+        sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", note_statement)
+        sqlalchemy.event.listen(sqlalchemy.Engine, "connect", note_connection)
+        try:
+            instance.report_runless_asset_event(_page_of("three"))
+        finally:
+            sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", note_statement)
+            sqlalchemy.event.remove(sqlalchemy.Engine, "connect", note_connection)
+        assert {statement.split()[0] for statement in seen} == {"INSERT", "UPDATE"}, f"has_table: {_MOVED}"
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert type(instance.event_log_storage).__name__ == "SqliteEventLogStorage"
+        pages = dg.AssetKey("pages")
+        assert instance.get_materialized_partitions(pages) == {"one", "two", "three"}
+        [newest] = instance.fetch_materializations(pages, limit=1).records
+        assert newest.asset_materialization is not None
+        assert newest.asset_materialization.tags == {"dagster/data_version": "three"}
 
 
-def test_the_file_of_private_names_stays_small() -> None:
-    assert len(Path(internals.__file__).read_text("utf-8").splitlines()) <= 250
+def _page_of(partition: str) -> dg.AssetMaterialization:
+    return dg.AssetMaterialization("pages", partition=partition, tags={"dagster/data_version": partition})
+
+
+def test_a_command_keeps_the_files_of_few_runs_open_and_writes_to_new_ones_after_a_wipe(tmp_path: Path) -> None:
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n", "utf-8")
+    with open_instance_in(tmp_path) as instance:
+        runs = [talking.execute_in_process(instance=instance).run_id for _ in range(6)]
+        assert all(instance.all_logs(run_id) for run_id in runs)
+        assert len(instance.event_log_storage._engines) == 5  # type: ignore[attr-defined]
+        instance.wipe()
+        again = talking.execute_in_process(instance=instance).run_id
+        assert instance.all_logs(again)
+        assert not instance.all_logs(runs[-1])
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert instance.all_logs(again)
+
+
+def test_a_storage_that_a_person_chose_is_used(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (tmp_path / "dagster.yaml").write_text(f"storage: {{sqlite: {{base_dir: {other}}}}}\n", "utf-8")
+    with open_instance_in(tmp_path) as instance:
+        instance.report_runless_asset_event(_page_of("one"))
+    assert (other / "history/runs/index.db").is_file()
+    assert not (tmp_path / "history").exists()
+
+
+#: These files, and the most lines that each may have.
+_INTERNALS = {"internals.py": 250, "event_log.py": 100}
+
+
+@pytest.mark.parametrize(("name", "lines"), _INTERNALS.items())
+def test_the_files_of_private_names_stay_small(name: str, lines: int) -> None:
+    assert len(Path(internals.__file__).with_name(name).read_text("utf-8").splitlines()) <= lines
 
 
 def test_no_other_file_reaches_behind_the_public_interface() -> None:

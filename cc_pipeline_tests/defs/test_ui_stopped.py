@@ -18,10 +18,10 @@ from cc_pipeline_tests.defs.test_dagster_process import (
     Server,
     checkout,
     environment,
-    free_port,
 )
 from cc_pipeline_tests.defs.test_webserver import status as answer_of
 from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.ports import free_port
 from cc_pipeline_tests.test_children import ran, traps
 from cc_pipeline_tests.world import NEW, Bucket
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from cc_pipeline.defs.instance import DAGSTER_YAML
 from cc_pipeline.defs.webserver import Authority, Guard, find_refusal, read_authority
 from cc_pipeline.errors import UserInputError
-from cc_pipeline_tests.defs.test_dagster_process import PATIENCE_SECONDS, environment, free_port
+from cc_pipeline_tests.defs.test_dagster_process import PATIENCE_SECONDS, environment
+from cc_pipeline_tests.ports import free_port
 
 JSON = {"content-type": "application/json"}
 OWN = {"host": "127.0.0.1:3000"}

@@ -51,7 +51,7 @@ def test_a_crawl_announced_but_not_published_is_told_so(bucket: Bucket, tmp_path
     assert not is_published(workspace, ANNOUNCED)
     assert is_published(workspace, NEW)
     assert is_published(workspace, ARC)
-    with pytest.raises(EnvironmentFault, match=rf"{ANNOUNCED} is announced and not published yet") as refused:
+    with pytest.raises(EnvironmentFault, match=rf"{ANNOUNCED}: the crawl is not published yet") as refused:
         commit_manifest(workspace, ANNOUNCED)
     assert "once it is published" in refused.value.advice
     assert workspace.lake.read("index_manifest").num_rows == 0

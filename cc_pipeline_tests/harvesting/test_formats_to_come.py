@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.commoncrawl.paths import IndexFile, WarcFile
-from cc_pipeline.errors import UserInputError
-from cc_pipeline.harvesting.archives import store_user_list
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.harvesting.archives import read_user_list, store_user_list
 from cc_pipeline.harvesting.crawls import find_crawl
 from cc_pipeline.testing.mini_crawl import Capture, CrawlSpec, MiniCrawlSpec, MiniCrawlTruth, generate
 from cc_pipeline.workspace.workspace import Workspace
@@ -132,6 +132,14 @@ def test_a_list_of_ones_own_names_index_files_of_one_crawl(tmp_path: Path) -> No
     table = f"projects/p/{SUPPLEMENTAL}/index/table/cc-supplemental/warc"
     good = f"{table}/crawl={SUPPLEMENTAL}/subset=warc/part-00000.parquet"
     assert store_user_list(workspace.settings, SUPPLEMENTAL, good.encode(), "files.txt", 10) == 1
+    stored = workspace.settings.home / "path_lists" / f"{SUPPLEMENTAL}.cc-index-table.paths.gz"
+    kept = stored.read_bytes()
+    stored.unlink()
+    stored.mkdir()  # as a file without permission: it is there, and the source's own list must not count instead
+    with pytest.raises(EnvironmentFault, match="cannot be read"):
+        read_user_list(workspace.settings, SUPPLEMENTAL)
+    stored.rmdir()
+    stored.write_bytes(kept)
     for wrong in (
         "",
         "a.parquet",

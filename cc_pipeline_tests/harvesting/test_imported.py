@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from cc_pipeline.checks.scope import Scope
+from cc_pipeline.checks.tables import footers_verdict
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import DataFault, EnvironmentFault, IndexIncomplete, UserInputError
 from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions, read_catalog_table, versions_of
@@ -70,6 +72,7 @@ def test_an_imported_catalog_answers_as_a_harvested_one_with_next_to_no_footer_r
         assert len(mine)
     reasons = set(read_catalog_table(ours.lake, "coverage", NEW)["reason"].to_pylist())
     assert reasons == {f"imported:{done.sha256}"}
+    assert footers_verdict(ours, Scope()).passed, "an imported subset needs no footers"
     rows = captures(ours)
     assert rows == captures(harvested(server.url, tmp_path / "other", index="parquet")) != []
     # nothing is imported twice, and row groups without footers stay as they are

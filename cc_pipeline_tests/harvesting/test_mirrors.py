@@ -11,6 +11,7 @@ import pytest
 
 from cc_pipeline.checks.doctor import budget_findings, examine
 from cc_pipeline.commoncrawl.crawls import SUBSETS
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.harvesting.archives import archive_files
 from cc_pipeline.harvesting.catalog import read_catalog_table
 from cc_pipeline.index.shards import shard_of
@@ -72,3 +73,16 @@ def test_a_path_list_of_news_that_does_not_decode_is_read_at_the_next_place(tmp_
         [shard] = archive_files(workspace, "CC-NEWS-2024-05")
         workspace.close()
     assert shard == shard_of("CC-NEWS-2024-05", listed)
+
+
+def test_a_path_list_of_news_that_is_refused_is_not_called_missing(tmp_path: Path) -> None:
+    key = "crawl-data/CC-NEWS/2024/05/warc.paths.gz"
+    with FaultServer(tmp_path, rules=[Rule("500", times=None)]) as bad:
+        workspace = workspace_of(bad.url, tmp_path / "home", wait=0.0)
+        with pytest.raises(EnvironmentFault, match="could not be read") as refused:
+            archive_files(workspace, "CC-NEWS-2024-05")
+        workspace.close()
+    assert key in refused.value.problem
+    empty = workspace_of(tmp_path, tmp_path / "other")
+    with pytest.raises(EnvironmentFault, match=f"the source has no {key}"):
+        archive_files(empty, "CC-NEWS-2024-05")

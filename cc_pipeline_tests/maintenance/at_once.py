@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import duckdb
 
@@ -35,15 +36,27 @@ TOGETHER = (("captures",), ("records",), ("page_metadata", "page_text", "page_li
 _FEW_FILES = 2
 #: Two cores are shared by five processes.
 _PAUSE_SECONDS = 0.3
+_PATIENCE_SECONDS = 400
 
 
 def backfill(workspace: Workspace) -> int:
-    """Everything that comes, one partition after the other."""
+    """Everything that comes, one partition after the other; the last one when all others are at it."""
     for crawl in CRAWLS:
         for text in COMES:
+            if (crawl, text) == (CRAWLS[-1], COMES[-1]):
+                wait_for_others(workspace.settings.home.parent)
             for stage in (locate_captures, fetch_captures, parse_records):
                 stage(workspace, crawl, [parse_target(text).slug])
     return len(CRAWLS) * len(COMES)
+
+
+def wait_for_others(folder: Path) -> None:
+    """Waits until each that acts again and again has acted twice, however slowly its process started."""
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while not all((folder / f"{act.__name__} goes on").exists() for act in (publish, tidy, read)):
+        if time.monotonic() > until:
+            raise AssertionError(f"only these go on: {[path.name for path in folder.glob('* goes on')]}")
+        time.sleep(0.1)
 
 
 def publish(workspace: Workspace) -> None:
@@ -98,11 +111,13 @@ def read(workspace: Workspace) -> None:
 
 def again_and_again(act: Callable[[Workspace], None], workspace: Workspace) -> int:
     """Does it until others are done; gives how often."""
-    done = workspace.settings.home.parent / "done"
+    folder = workspace.settings.home.parent
     times = 0
-    while not done.exists():
+    while not (folder / "done").exists():
         act(workspace)
         times += 1
+        if times == 2:
+            (folder / f"{act.__name__} goes on").touch()
         time.sleep(_PAUSE_SECONDS)
     return times
 

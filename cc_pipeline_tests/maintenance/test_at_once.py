@@ -23,7 +23,7 @@ from cc_pipeline_tests.world import Bucket, extract, harvest, publish, workspace
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("killing"), pytest.mark.timeout(600)]
 
 ROLES = ("backfill", "purge", "publish", "tidy", "read")
-_WITHIN_SECONDS = 300
+_WITHIN_SECONDS = 500
 
 
 def test_everybody_at_once(bucket: Bucket, tmp_path: Path) -> None:

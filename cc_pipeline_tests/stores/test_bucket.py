@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.motoserver import CREDENTIALS, moto_server
+from cc_pipeline_tests.ports import free_port
 
 #: Long enough for an answer on a busy machine, for the kinds that are not silent.
 PATIENT = Timeouts(connect=10, silence=20, total=40.0, slowest=50_000_000)
@@ -165,10 +165,8 @@ def test_an_object_that_is_refused_costs_others_no_try() -> None:
 
 @pytest.mark.parametrize("work", ["put", "delete", "listing"])
 def test_a_server_that_is_not_there_is_unreachable(work: str) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with place_at(f"http://127.0.0.1:{port}") as place, pytest.raises(EnvironmentFault, match="unreachable") as raised:
+    nobody = f"http://127.0.0.1:{free_port()}"
+    with place_at(nobody) as place, pytest.raises(EnvironmentFault, match="unreachable") as raised:
         call(place, work)
     assert raised.value.advice
 

@@ -23,7 +23,10 @@ from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, NoAnswer, Timeou
 from cc_pipeline.stores.opening import open_store
 from cc_pipeline.stores.web import HttpClient, HttpStore
 
-QUICK = Timeouts(connect=1, silence=0.2, total=0.6, slowest=1_000_000)
+#: Long enough for an answer on a busy machine.
+PATIENT = Timeouts(connect=20, silence=20, total=40, slowest=1_000_000)
+#: Where nothing but a timeout ends what is tested.
+QUICK = Timeouts(connect=5, silence=0.5, total=1.0, slowest=1_000_000)
 #: In a script: the connection is reset.
 RESET = -1.0
 Script = Callable[[int, int], list[bytes | float | None]]
@@ -71,7 +74,7 @@ class Server:
             writer.close()
 
     @asynccontextmanager
-    async def run(self, timeouts: Timeouts = QUICK) -> AsyncIterator[tuple[str, HttpClient]]:
+    async def run(self, timeouts: Timeouts = PATIENT) -> AsyncIterator[tuple[str, HttpClient]]:
         server = await asyncio.start_server(self.talk, "127.0.0.1", 0, ssl=self.tls)
         port = server.sockets[0].getsockname()[1]
         client = HttpClient("tester/1", timeouts)
@@ -83,7 +86,7 @@ class Server:
 
 
 def answer_of(
-    *pieces: bytes | float | None, bound: int = 10, hoped_for: int = 200, timeouts: Timeouts = QUICK
+    *pieces: bytes | float | None, bound: int = 10, hoped_for: int = 200, timeouts: Timeouts = PATIENT
 ) -> Answer:
     async def work() -> Answer:
         async with Server(lambda connection, number: list(pieces)).run(timeouts) as (url, client):
@@ -138,14 +141,14 @@ def test_answers_in_all_their_forms(pieces: tuple[bytes | float | None, ...]) ->
         ((HEAD + b"hello and more than announced",), "connection_reset"),
         ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"y" * 70_000,), "connection_reset"),
         ((b"HTTP/1.1 100 Continue\r\n\r\n" * 3000,), "timeout"),
-        ((HEAD + b"hel", 0.5), "timeout"),
-        ((0.5,), "timeout"),
+        ((HEAD + b"hel", 5.0), "timeout"),
+        ((5.0,), "timeout"),
         (tuple(piece for n in range(20) for piece in (b"HTTP/1.1 200 OK\r\n"[n : n + 1], 0.15)), "timeout"),
     ],
 )
 def test_broken_conversations_are_named(pieces: tuple[bytes | float | None, ...], kind: str) -> None:
     with pytest.raises(NoAnswer) as raised:
-        answer_of(*pieces)
+        answer_of(*pieces, timeouts=QUICK if kind == "timeout" else PATIENT)
     assert raised.value.kind == kind
 
 
@@ -158,12 +161,12 @@ def test_bodies_are_cut_at_their_bound() -> None:
     assert len(answer_of(chunked, bound=10).body) == 11
 
 
-def ask_in_turn(script: Script, times: int) -> tuple[list[Answer | NoAnswer], Server]:
+def ask_in_turn(script: Script, times: int, timeouts: Timeouts = PATIENT) -> tuple[list[Answer | NoAnswer], Server]:
     server = Server(script)
 
     async def work() -> list[Answer | NoAnswer]:
         answers: list[Answer | NoAnswer] = []
-        async with server.run() as (url, client):
+        async with server.run(timeouts) as (url, client):
             for _ in range(times):
                 try:
                     answers.append(await client.ask("GET", f"{url}/x", {}, hoped_for=200, bound=10))
@@ -252,7 +255,7 @@ def test_nothing_is_sent_again_on_a_connection_that_ended_while_idle() -> None:
 
 def test_a_server_that_is_silent_on_a_used_connection_is_not_asked_twice() -> None:
     # it has the request: sending it again on another connection would be one that nobody counts
-    answers, server = ask_in_turn(lambda connection, number: [HEAD + b"hello"] if number == 0 else [9.0], 2)
+    answers, server = ask_in_turn(lambda connection, number: [HEAD + b"hello"] if number == 0 else [9.0], 2, QUICK)
     assert bodies(answers) == [b"hello", b"timeout"]
     assert (server.connections, len(server.heads)) == (1, 2)
 

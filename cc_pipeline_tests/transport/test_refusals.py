@@ -245,15 +245,26 @@ def test_the_rate_is_halved_after_a_refusal_and_found_again(
 def test_who_waits_for_other_processes_is_told(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_limiter, "_WARN_AFTER", 0.3)
     told: list[str] = []
+    heard = threading.Event()
+
+    def hear(stage: str, done: int, total: int | None, detail: str) -> None:
+        told.append(detail)
+        heard.set()
+
     path = tmp_path / "budget.sqlite"
     with (
         FaultServer(folder) as server,
-        progress.progress_to(lambda stage, done, total, detail: told.append(detail)),
+        progress.progress_to(hear),
         over(server.url, rate=50, concurrency=1, budget_path=path) as transport,
     ):
         other = Budget(path, transport.hosts[0], transport.limits)
         assert other.renew(0) == 1
-        threading.Timer(1.0, other.close).start()
+
+        def close_once_heard() -> None:
+            heard.wait(60)
+            other.close()
+
+        threading.Thread(target=close_once_heard).start()
         transport.read("f1", 0, 4)
     assert "other processes use all 1 concurrent requests that " in told[0]
     assert told[-1] == "", "it is over"

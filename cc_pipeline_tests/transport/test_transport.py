@@ -23,7 +23,7 @@ from cc_pipeline.transport.rate_limiter import RateLimiter
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
 QUICK = RetryPolicy(attempts=4, base=0.001, longest=0.005)
-SHORT = Timeouts(connect=1, silence=0.2, total=0.3, slowest=100_000)
+SHORT = Timeouts(connect=5, silence=1, total=1.5, slowest=100_000)
 DATA = bytes(range(256)) * 40
 
 

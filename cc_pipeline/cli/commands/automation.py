@@ -102,7 +102,8 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
         return
     console.print(describe_cost(settings, older))
     next_step = (
-        "The schedule backfill_missing parses these pages again, an hour of work at a time."
+        "The schedule backfill_missing parses those of watched targets again, an hour of work at a time, while "
+        "automation is on. A run of the other targets parses theirs."
         if is_agreed(settings)
         else ""
     )

@@ -186,8 +186,9 @@ def import_(
     if imported.unbounded:
         notice(
             f"{format_count(imported.unbounded, 'row group', 'have')} key bounds that no footer confirms. These "
-            "bounds were not imported, so every lookup reads these row groups. To import the bounds: "
-            f"--trust-repaired-bounds; to compute them: cc-pipeline index repair --crawl {imported.crawl}"
+            "bounds were not imported, so every lookup reads these row groups. To compute the bounds: cc-pipeline "
+            f"index harvest --crawl {imported.crawl}, then cc-pipeline index repair --crawl {imported.crawl}. Another "
+            "home can import them with --trust-repaired-bounds"
         )
     notice(f"{format_count(imported.requests, 'request')}, {imported.bytes / 1e6:,.1f} MB")
     show_coverage(settings, [imported.crawl])

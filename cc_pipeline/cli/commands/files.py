@@ -113,8 +113,8 @@ def add_captures(
     if added.wrong.count:
         raise Incomplete(
             f"{format_count(added.wrong.count, 'row')} of {file} could not be used",
-            f"The first {len(added.wrong.first)} are printed above; all other rows were added. Correct these rows, "
-            "then give the file again with --add.",
+            f"The first {len(added.wrong.first)} are printed above with the reason; all other rows were added. Correct "
+            "these rows (or harvest the crawls that a note names), then give the file again with --add.",
         )
 
 
@@ -213,7 +213,7 @@ def _add_archives(
             build_indexes(launcher, to_build, is_notice=False)
             harvest_despite_gaps(lambda: run_step("index", lambda: launcher.harvest_changed([crawl]), is_notice=False))
         report_damage(workspace, [crawl])
-        _report_unread(workspace, _count_captures(workspace, crawl, added))
+        _report_unread(workspace, _count_captures(workspace, crawl, added), nothing_found="no capture is in its index")
     show_coverage(settings, [crawl])
     console.print(f"to get the pages of a site from these files: cc-pipeline run … --crawl {crawl}")
 
@@ -230,21 +230,26 @@ def _count_captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -
     return {file: rows.get(keys.get(file.location, ""), 0) for file in files}
 
 
-def _report_unread(workspace: Workspace, rows: dict[SourceFile, int]) -> None:
+def _report_unread(
+    workspace: Workspace, rows: dict[SourceFile, int], *, nothing_found: str = "no page was found"
+) -> None:
     """Prints the files that could not be read completely, each with its first reason. ``rows`` are the numbers of rows
-    of all files. Raises ``UserInputError`` if no file has any."""
-    unread: list[tuple[str, int, int, str]] = []
+    of all files, ``nothing_found`` is the reason of a file that was read and has none. Raises ``UserInputError`` if no
+    file has any."""
+    from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS
+
+    unread: list[tuple[str, int, str, str]] = []
     for file, count in rows.items():
         where = {"crawl": file.crawl, "target": file.slug}
         faults = workspace.lake.read("source_faults", where, ["byte_offset", "reason"]).to_pylist()
         if faults or not count:
-            reason = (
-                f"at byte {faults[0]['byte_offset'] or 0:,}: {faults[0]['reason']}" if faults else "no page was found"
-            )
-            unread.append((_file_name(file.location), count, len(faults), reason))
+            reason = f"at byte {faults[0]['byte_offset'] or 0:,}: {faults[0]['reason']}" if faults else nothing_found
+            # more ranges of a file are not stored
+            at_least = "at least " if len(faults) >= MAX_FAULT_ROWS else ""
+            unread.append((_file_name(file.location), count, f"{at_least}{len(faults):,}", reason))
     if rows and not any(rows.values()):
-        examples = "; ".join(f"{name} ({count:,} unreadable ranges, {reason})" for name, _, count, reason in unread[:3])
-        raise UserInputError(f"no record could be read from {format_count(len(rows), 'file')}: {examples}")
+        examples = "; ".join(f"{name} ({ranges} unreadable ranges, {reason})" for name, _, ranges, reason in unread[:3])
+        raise UserInputError(f"nothing was found in {format_count(len(rows), 'file')}: {examples}")
     if unread:
         show_table("not readable", ["file", "rows", "ranges", "first reason"], unread)
 

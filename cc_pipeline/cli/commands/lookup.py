@@ -144,8 +144,10 @@ def lookup(
 
         failed: list[str] = []
         found_slugs: set[str] = set()
+        searched_crawls: list[str] = []
         # one crawl's captures are held at a time
-        for _, tables in look_up_each_crawl(question.crawls, ask, failed):
+        for crawl_id, tables in look_up_each_crawl(question.crawls, ask, failed):
+            searched_crawls.append(crawl_id)
             found_slugs.update(
                 target.slug for target, table in zip(question.targets, tables, strict=True) if table.num_rows
             )
@@ -163,15 +165,16 @@ def lookup(
         if not any(target.where for target in question.targets):
             _suggest_targets(question, found_slugs)
     refuse_failed(question, failed)
-    _refuse_unfound(question, found_slugs)
+    _refuse_unfound(question, searched_crawls, found_slugs)
 
 
-def _refuse_unfound(question: LookupRequest, found_slugs: Collection[str]) -> None:
-    """Raises ``UserInputError`` if no target has a capture in any of the crawls. With index gaps, that is unknown."""
-    if not found_slugs and question.targets and question.crawls and not question.settings.max_index_gaps:
+def _refuse_unfound(question: LookupRequest, crawls: Sequence[str], found_slugs: Collection[str]) -> None:
+    """Raises ``UserInputError`` if no target has a capture in any of the searched ``crawls``. With index gaps, that is
+    unknown."""
+    if not found_slugs and question.targets and crawls and not question.settings.max_index_gaps:
         first_target, *more_targets = question.targets
         more_note = f" and {len(more_targets):,} more" if more_targets else ""
-        where = question.crawls[0] if len(question.crawls) == 1 else format_count(len(question.crawls), "crawl")
+        where = crawls[0] if len(crawls) == 1 else format_count(len(crawls), "crawl")
         raise UserInputError(f"the index of {where} lists no capture of {first_target.definition}{more_note}")
 
 
@@ -249,7 +252,7 @@ def _print_counts(original_question: LookupRequest, harvest: bool, output: str) 
     found_slugs = {slug for crawl_counts in counts.values() for slug, count in crawl_counts.items() if count}
     _suggest_targets(question, found_slugs)
     refuse_failed(question, failed)
-    _refuse_unfound(question, found_slugs)
+    _refuse_unfound(question, [*counts], found_slugs)
 
 
 def _suggest_targets(question: LookupRequest, found_slugs: Collection[str]) -> None:

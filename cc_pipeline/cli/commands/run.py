@@ -208,7 +208,7 @@ def _choose_by_hosts(
                 if not crawls_by_targets and number == len(crawls) - 1 and crawls_without_facts == number:
                     raise
                 crawls_without_facts += 1
-                note(fault.problem)
+                note(f"{fault.problem}, so {crawl_id} is skipped. {fault.advice}")
                 continue
             if matching_targets:
                 crawls_by_targets.setdefault(matching_targets, []).append(crawl_id)
@@ -259,9 +259,12 @@ def _refetch(
         run_step("cc.duckdb", launcher.publish)
     columns = ["crawl", "target", "fetched", "now", "quarantined", "now", "missing", "now", "other payload", "now"]
     write_rows("what was fetched again", columns, rows)
-    if any(row[5] or row[7] or row[9] for row in rows):
+    if any(row[5] or row[7] for row in rows):
         query = "SELECT url, outcome, reason, is_final FROM ledger WHERE outcome <> 'fetched'"
         notice(f'some records are still not fetched; to see why: cc-pipeline sql "{query}"')
+    if any(row[9] for row in rows):
+        query = "SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'"
+        notice(f'some records still have a body whose digest is not the one in the index: cc-pipeline sql "{query}"')
     for replay in replays:
         if replay.trouble is not None:
             raise replay.trouble

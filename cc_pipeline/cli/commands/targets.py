@@ -102,7 +102,16 @@ def verify_purges(settings: Settings, texts: Sequence[str], watched_slugs: Colle
         purged_slugs = list_purged_slugs(workspace)
         if not purged_slugs:
             raise UserInputError("there is nothing to verify: no target was purged in this lake")
-        slugs = dict.fromkeys(find_target(text, purged_slugs) for text in texts)
+        slugs: dict[str, None] = {}
+        for text in texts:
+            try:
+                slugs[find_target(text, purged_slugs)] = None
+            except UserInputError:
+                names = ", ".join(sorted(purged_slugs)[:_MAX_SHOWN_KEYS])
+                more = " …" if len(purged_slugs) > _MAX_SHOWN_KEYS else ""
+                raise UserInputError(
+                    f"{text.strip()!r} was not purged in this lake; purged targets are {names}{more}"
+                ) from None
         newest = {slug: read_receipts(workspace, slug)[-1] for slug in slugs}
         leftovers_by_slug = {slug: find_leftovers(workspace, receipt) for slug, receipt in newest.items()}
         for slug, leftovers in leftovers_by_slug.items():
@@ -328,8 +337,10 @@ def remove(
         raise UserInputError(
             "--now, --dry-run and --plan need --purge: without --purge, remove only changes the watch list"
         )
-    if subset is not None and (purge or subset not in SUBSETS):
-        raise UserInputError(f"--subset takes one of {', '.join(SUBSETS)}, and cannot be combined with --purge")
+    if subset is not None and subset not in SUBSETS:
+        raise UserInputError(f"--subset is {subset!r}; choose one of {', '.join(SUBSETS)}")
+    if subset is not None and purge:
+        raise UserInputError("--subset cannot be combined with --purge: it deletes the rows of one subset by itself")
     settings = load_settings(home=home)
     targets = user_input.expand_lists(targets)
     watched_definitions = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}

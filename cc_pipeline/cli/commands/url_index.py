@@ -40,6 +40,8 @@ app = typer.Typer(
     help="Indexes of crawls: footers of published indexes; indexes and B-trees that are built here.",
 )
 app.command("harvest")(harvest.harvest)
+#: Maximum number of faults that are printed.
+_MAX_SHOWN_FAULTS = 20
 _Crawl = Annotated[str, typer.Option("--crawl", "-c", help="A crawl id; 'newest' works.")]
 
 
@@ -93,8 +95,10 @@ def build_index(
         return
     if arcs is not None or subset:
         raise UserInputError("--arcs and --subset need --btree")
-    from cc_pipeline.commoncrawl.crawls import index_is_built
+    from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
     from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.harvesting.archives import built_index
+    from cc_pipeline.index.locators import btree_way
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(source=source, home=home)
@@ -102,6 +106,10 @@ def build_index(
     with open_workspace(settings) as workspace:
         crawl_ids = resolve_crawls(workspace, crawl)
         published = [crawl_id for crawl_id in crawl_ids if not index_is_built(crawl_id)]
+        if published and published[0] in ARC_CRAWLS:
+            raise UserInputError(
+                f"{published[0]} has no columnar index, and only a B-tree of it can be built: {btree_way(published[0])}"
+            )
         if published:
             raise UserInputError(
                 f"Common Crawl publishes an index of {published[0]}, so none is built. Harvest that index: cc-pipeline "
@@ -114,7 +122,14 @@ def build_index(
                 lambda: run_step("index", lambda: launcher.harvest_changed(crawl_ids), is_notice=False)
             )
         report_damage(workspace, crawl_ids)
-    if not to_build:
+        may_lack_files = not to_build and settings.max_index_gaps
+        missing = sum(len(built_index(workspace, crawl_id).missing) for crawl_id in crawl_ids) if may_lack_files else 0
+    if missing:
+        notice(
+            f"nothing was built: {format_count(missing, 'archive file', 'are')} not in the index, no more than "
+            "CC_PIPELINE_MAX_INDEX_GAPS allows; to index these files too: --yes"
+        )
+    elif not to_build:
         notice("nothing to build: every archive file is in the index already")
     show_coverage(settings, crawl_ids)
 
@@ -207,15 +222,19 @@ def verify(
         tree_report = check_tree(workspace.settings.home / "url-index", name, sample)
         wrong = (*tree_report.faults, *check_records(name, tree_report.sample, workspace.transport))
     _describe(workspace.settings, name)
+    scope = "all" if tree_report.is_complete else "the first"
     notice(
-        f"read all {format_count(tree_report.items, 'item')} of the URL index, and "
+        f"read {scope} {format_count(tree_report.items, 'item')} of the URL index, and "
         f"{format_count(len(tree_report.sample), 'record')} at the source"
     )
     if wrong:
-        for fault in wrong[:20]:
+        for fault in wrong[:_MAX_SHOWN_FAULTS]:
             notice(str(fault))
+        if len(wrong) > _MAX_SHOWN_FAULTS:
+            notice(f"and {len(wrong) - _MAX_SHOWN_FAULTS:,} more")
+        at_least = "" if tree_report.is_complete else "at least "
         raise EnvironmentFault(
-            f"the URL index of {name} has {len(wrong):,} faults, so lookups in it may be wrong",
+            f"the URL index of {name} has {at_least}{len(wrong):,} faults, so lookups in it may be wrong",
             f"Build this index again: cc-pipeline index build --btree --crawl {name}",
         )
     notice("no faults found")

@@ -239,7 +239,7 @@ def _describe_abandoned(decision: BackfillDecision) -> list[str]:
     if not decision.abandoned:
         return []
     return [
-        f"{format_count(len(decision.abandoned), 'partition')} failed {MAX_FAILURES} times in a row, so this "
+        f"{format_count(len(decision.abandoned), 'partition')} failed {MAX_FAILURES} times or more in a row, so this "
         "schedule does not try "
         f"them for a week: {abbreviate_pairs(decision.abandoned)}. Their runs show the reason; to try earlier, run "
         "these partitions by hand"

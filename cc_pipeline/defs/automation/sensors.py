@@ -312,7 +312,7 @@ def source_breaker(
     open_breaker = find_open_breaker(workspace)
     previous_state = context.cursor or "closed"
     if open_breaker is None:
-        words, breaker_state = f"{workspace.settings.source} answers as usual", "closed"
+        words, breaker_state = f"requests are sent to {workspace.settings.source} as usual", "closed"
     else:
         words = (
             f"{open_breaker.host} refuses requests ({open_breaker.last_refusal}): none is sent until "

@@ -230,7 +230,7 @@ def _evaluate(
         check_name=check.name,
         passed=verdict.passed,
         severity=dg.AssetCheckSeverity.ERROR if verdict.severity == "error" else dg.AssetCheckSeverity.WARN,
-        description=escape_markdown(verdict.message),
+        description=escape_markdown("\n".join(filter(None, (verdict.message, verdict.advice)))),
         metadata={
             **{f"{name}{name_suffix}": value for name, value in verdict.metrics.items()},
             "scope": scope_text,
@@ -412,8 +412,8 @@ def _describe_failures(failed: int, abandoned_count: int, untried: int) -> str:
         text = f"each partition that failed in the last {FAILURE_MEMORY.days} days has succeeded since"
     if abandoned_count:
         text += (
-            f"; {abandoned_count:,} of them failed {MAX_FAILURES} times in a row, so the schedule no longer tries "
-            "them: their runs show the reason; then run these partitions by hand"
+            f"; {abandoned_count:,} of them failed {MAX_FAILURES} times or more in a row, so the schedule no longer "
+            "tries them: their runs show the reason; then run these partitions by hand"
         )
     if untried:
         text += f"; {untried:,} others were never tried, since their runs ended early: the schedule tries them again"

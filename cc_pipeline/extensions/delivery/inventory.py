@@ -30,7 +30,7 @@ from cc_pipeline.extensions.delivery.manifest import (
     verify_file,
 )
 from cc_pipeline.grouping import group_within
-from cc_pipeline.progress import format_count
+from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.transport.client import Transport
@@ -320,6 +320,5 @@ class _InventoryBuilder:
 
     def _note_changed_files(self, names: Sequence[str]) -> None:
         if names:
-            shown_names = ", ".join(sorted(names)[:_MAX_PRINTED_NAMES])
-            remainder = f" and {len(names) - _MAX_PRINTED_NAMES:,} more" if len(names) > _MAX_PRINTED_NAMES else ""
-            self.inventory.notes.append(f"missing, or different from the manifest: {shown_names}{remainder}")
+            shown_names = list_first(sorted(names), _MAX_PRINTED_NAMES)
+            self.inventory.notes.append(f"missing, or different from the manifest: {shown_names}")

@@ -23,6 +23,7 @@ from cc_pipeline.extensions.host_facts.dataset_files import (
     read_shards,
 )
 from cc_pipeline.extensions.host_facts.datasets import OWN_COLUMNS, Dataset
+from cc_pipeline.extensions.host_facts.folders import answers_path
 from cc_pipeline.extensions.host_facts.keyed_lookup import Endings, Keep, KeyedLookup, KeyedRows, LookupEstimate
 from cc_pipeline.extensions.host_facts.shards import Gap, Shard, column_types, stored_shards
 from cc_pipeline.index.answer_cache import AnswerCache
@@ -99,7 +100,7 @@ def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, 
     with dataset_transport(workspace, dataset) as reader:
         before = (reader.stats.requests, reader.stats.bytes)
         shards = harvest_dataset(workspace, dataset, crawl, reader)
-        answer_cache = AnswerCache(workspace.settings.cache_path / "facts")
+        answer_cache = AnswerCache(answers_path(workspace.settings))
         name = _answer_name(dataset, shards, question)
         table, gaps = answer_cache.find(name) if keep else None, shards.gaps
         was_cached = table is not None
@@ -126,7 +127,7 @@ def kept_answer(workspace: Workspace, crawl: str, dataset: Dataset, question: Qu
     shards = read_shards(workspace, dataset, crawl)
     if shards is None:
         return None
-    table = AnswerCache(workspace.settings.cache_path / "facts").find(_answer_name(dataset, shards, question))
+    table = AnswerCache(answers_path(workspace.settings)).find(_answer_name(dataset, shards, question))
     if table is None:
         return None
     return Answer(table, shards.gaps, True, not shards.paths, (), shards.version, 0, 0, len(shards.paths))

@@ -20,6 +20,11 @@ def keyed_path(settings: Settings) -> Path:
     return settings.home / "keyed"
 
 
+def answers_path(settings: Settings) -> Path:
+    """The folder of cached answers of datasets."""
+    return settings.cache_path / "facts"
+
+
 def datasets_path(settings: Settings) -> Path:
     """The folder of added datasets: a YAML file each."""
     return settings.home / "datasets"

@@ -11,6 +11,7 @@ from cc_pipeline.cli.output import notice, warn
 from cc_pipeline.commoncrawl.target import GIVEN_KIND
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extensions.host_facts.commands import report_cost
+from cc_pipeline.extensions.host_facts.folders import answers_path
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
@@ -25,6 +26,12 @@ def show_predicted(question: LookupRequest, crawl: str, *, ask: bool) -> None:
     sent, and the line says how to ask. If a dataset cannot be asked, prints that and raises nothing, because the
     user asked for captures.
     """
+    targets = [target for target in question.targets if target.kind != GIVEN_KIND][:_MAX_TARGETS]
+    if not ask and not answers_path(question.workspace.settings).is_dir():
+        # no dataset was ever asked here: the modules below need not be loaded
+        if targets and crawl == question.crawls[0]:
+            _note_unknown(crawl, targets[0])
+        return
     from cc_pipeline.extensions.host_facts.host_facts import stored_facts
     from cc_pipeline.extensions.host_facts.host_selection import (
         datasets_for_crawl,
@@ -36,7 +43,7 @@ def show_predicted(question: LookupRequest, crawl: str, *, ask: bool) -> None:
 
     datasets_by_name = datasets_for_crawl(question.workspace, crawl)
     default_asked = host_datasets(datasets_by_name, default_datasets(datasets_by_name))
-    for target in [target_ for target_ in question.targets if target_.kind != GIVEN_KIND][:_MAX_TARGETS]:
+    for target in targets:
         if ask:
             try:
                 facts = facts_of(question.workspace, crawl, target, default_asked)
@@ -52,10 +59,14 @@ def show_predicted(question: LookupRequest, crawl: str, *, ask: bool) -> None:
             if facts_in_home is None and crawl != question.crawls[0]:
                 return  # the first crawl printed it
             if facts_in_home is None:
-                notice(f"{crawl}: size and rank of {target.definition} are not known here yet: add --facts")
+                _note_unknown(crawl, target)
                 return
             facts = facts_in_home
         notice(f"{crawl}: {target.definition}: {describe_prediction(facts)}")
+
+
+def _note_unknown(crawl: str, target: Target) -> None:
+    notice(f"{crawl}: size and rank of {target.definition} are not known here yet: add --facts")
 
 
 def choose_hosts(workspace: Workspace, crawl: str, targets: Sequence[Target], where: str) -> tuple[Target, ...]:

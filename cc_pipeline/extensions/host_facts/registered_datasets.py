@@ -29,7 +29,7 @@ from cc_pipeline.extensions.host_facts.datasets import (
 )
 from cc_pipeline.extensions.host_facts.folders import datasets_path
 from cc_pipeline.extensions.host_facts.ranks import is_name_of_ranks, ranks_datasets
-from cc_pipeline.lake.published_file import quote_name
+from cc_pipeline.lake.quoting import quote_name
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import fetch_object, open_named
 

@@ -37,7 +37,7 @@ from cc_pipeline.extensions.policies.usage_preferences import (
     join_preferences,
     preference_condition,
 )
-from cc_pipeline.lake.published_file import quote_literal
+from cc_pipeline.lake.quoting import quote_literal
 from cc_pipeline.progress import format_count
 
 _UNSPACED: Final = ", ".join(map(quote_literal, sorted(UNSPACED)))

@@ -19,7 +19,7 @@ from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.policies import policy_queries
 from cc_pipeline.extensions.policies.usage_signals import USES
-from cc_pipeline.lake.published_file import quote_literal
+from cc_pipeline.lake.quoting import quote_literal
 
 JudgmentTime = Literal["fetch", "latest"]
 #: Preferences that pages and their headers state: the signal, its values for no, its values for yes, and the meaning.

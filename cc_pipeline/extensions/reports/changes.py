@@ -13,7 +13,8 @@ import duckdb
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extensions.reports.findings import check_located, target_scope
-from cc_pipeline.lake.published_file import open_bounded, quote_literal
+from cc_pipeline.lake.published_file import open_bounded
+from cc_pipeline.lake.quoting import quote_literal
 from cc_pipeline.publish import sql
 from cc_pipeline.settings import Settings
 

@@ -14,7 +14,7 @@ import duckdb
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.target_text import to_run
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.lake.published_file import quote_literal
+from cc_pipeline.lake.quoting import quote_literal
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.publish import sql
 

@@ -11,20 +11,21 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem, LocalFileSystem
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
-from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.rows import VIEW_SCHEMAS, read_view, table_query
 from cc_pipeline.index.catalog.schemas import ANSWER_SCHEMA, CATALOG_SCHEMA, KEY_COLUMN
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 #: Memory of queries; a user's own query spills to disk beyond it.
 _MEMORY: Final = "1GB"
@@ -98,11 +99,11 @@ class Catalog:
     def __init__(self, files: Mapping[str, Sequence[str]], system: FileSystem | None = None) -> None:
         self._files = {crawl: tuple(crawl_files) for crawl, crawl_files in sorted(files.items())}
         self._system = system or LocalFileSystem()
-        self._con: duckdb.DuckDBPyConnection | None = None
+        self._con: DuckDBPyConnection | None = None
         self._is_closed = False
         self._opening = threading.Lock()
         self._lock = threading.Lock()
-        self._views: duckdb.DuckDBPyConnection | None = None
+        self._views: DuckDBPyConnection | None = None
 
     def __enter__(self) -> Catalog:
         return self
@@ -148,11 +149,11 @@ class Catalog:
             if "chunks" not in stored:
                 stored["chunks"] = self._crawl(crawl).read(_COLUMNS["column_chunks"])
             rows = stored["chunks"].filter(pc.is_in(stored["chunks"]["path"], asked["path"].combine_chunks()))
-            cursor = self._cursor()
-            cursor.register("asked", asked)
-            cursor.register("stored", rows)
-            query = "FROM stored SEMI JOIN asked USING (crawl, path, row_group)"
-            chunk_tables.append(read_view(cursor, "column_chunks", cursor.sql(query).to_arrow_table()))
+            of_crawl = asked.filter(pc.equal(asked["crawl"], crawl))
+            places = set(zip(of_crawl["path"].to_pylist(), of_crawl["row_group"].to_pylist(), strict=True))
+            found = zip(rows["path"].to_pylist(), rows["row_group"].to_pylist(), strict=True)
+            rows = rows.filter(pa.array([place in places for place in found], pa.bool_()))
+            chunk_tables.append(read_view("column_chunks", rows))
         table = pa.concat_tables(chunk_tables)
         return table if columns is None else table.filter(pc.is_in(table["column"], pa.array([*columns], pa.string())))
 
@@ -170,7 +171,7 @@ class Catalog:
         with self._lock:
             return con.sql(query, params=list(params)).to_arrow_table()
 
-    def connection(self) -> duckdb.DuckDBPyConnection:
+    def connection(self) -> DuckDBPyConnection:
         """Returns a connection with all rows as the views ``row_groups``, ``index_files``, ``column_chunks`` and
         ``coverage`` in the schema ``catalog``. It is for one thread, and ends with the catalog."""
         with self._lock:
@@ -183,9 +184,13 @@ class Catalog:
                 self._views.execute("USE memory.catalog")
             return self._views
 
-    def _cursor(self) -> duckdb.DuckDBPyConnection:
+    def _cursor(self) -> DuckDBPyConnection:
         """Returns a new cursor of the catalog's database. The first one opens it: many questions about a crawl need
         none."""
+        import duckdb  # noqa: PLC0415  # only questions about many crawls, and queries, load it
+
+        from cc_pipeline.duck import connect  # noqa: PLC0415
+
         with self._opening:
             if self._is_closed:
                 raise duckdb.ConnectionException("the catalog is closed")
@@ -202,7 +207,7 @@ class Catalog:
             return self.sql(f"FROM catalog.{table}").cast(VIEW_SCHEMAS[table])
         stored = self._crawl(crawl)
         if table not in stored.tables:
-            stored.tables[table] = read_view(self._cursor(), table, stored.read(_COLUMNS[table]))
+            stored.tables[table] = read_view(table, stored.read(_COLUMNS[table]))
         return stored.tables[table]
 
     def _query_crawls(
@@ -233,7 +238,7 @@ class Catalog:
         query = f"SELECT {_ANSWER} FROM {self._scan(cursor, self.crawls())} WHERE {unbounded_condition}"
         return cursor.sql(query).to_arrow_table().cast(ANSWER_SCHEMA)
 
-    def _scan(self, cursor: duckdb.DuckDBPyConnection, crawls: Iterable[str]) -> str:
+    def _scan(self, cursor: DuckDBPyConnection, crawls: Iterable[str]) -> str:
         """Returns the SQL name or function that reads the files of ``crawls``."""
         files = [file for crawl in crawls for file in self._files.get(crawl, ())]
         if files and isinstance(self._system, LocalFileSystem):

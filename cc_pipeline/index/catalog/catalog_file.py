@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cc_pipeline.commoncrawl.crawls import validate_crawl_id
-from cc_pipeline.duck import connect
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline.index.catalog.from_footers import DECODER, FooterTables
 from cc_pipeline.index.catalog.rows import read_view
@@ -50,10 +49,7 @@ class CatalogFile:
 
     def tables(self) -> FooterTables:
         """Returns the rows as three tables. Raises ``ValueError`` if a row has a missing value."""
-        with connect() as connection:
-            view_tables = [
-                read_view(connection, name, self.rows) for name in ("index_files", "row_groups", "column_chunks")
-            ]
+        view_tables = [read_view(name, self.rows) for name in ("index_files", "row_groups", "column_chunks")]
         return FooterTables(view_tables[0], view_tables[1].select(ROW_GROUPS_SCHEMA.names), view_tables[2])
 
     @property

@@ -5,9 +5,9 @@ Each fact is stored once; other columns of the tables are counted, or taken from
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +22,9 @@ from cc_pipeline.index.catalog.schemas import (
     PLACE_FIELDS,
     SHOWN_ROW_GROUPS_SCHEMA,
 )
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 _FILE: Final = [name for name in INDEX_FILES_SCHEMA.names if name not in PLACE_FIELDS]
@@ -70,15 +73,83 @@ def table_query(table: str, stored: str) -> str:
     return f"SELECT {columns} FROM {stored} WHERE row_group IS NOT NULL"
 
 
-def read_view(con: duckdb.DuckDBPyConnection, table: str, stored: pa.Table) -> pa.Table:
-    """Returns one of the tables ``VIEW_SCHEMAS`` of ``stored`` rows, which need only the columns of that table."""
-    cursor = con.cursor()
-    cursor.register("stored_rows", stored)
-    return cursor.sql(table_query(table, "stored_rows")).to_arrow_table().cast(VIEW_SCHEMAS[table])
+def read_view(table: str, stored: pa.Table) -> pa.Table:
+    """Returns one of the tables ``VIEW_SCHEMAS`` of ``stored`` rows, which need only the columns of that table.
+
+    It has the rows of :func:`table_query`. Look-ups and plans ask for single crawls, and need no DuckDB for that.
+    """
+    columns = _UNPACKED[table](stored)
+    schema = VIEW_SCHEMAS[table]
+    return pa.table([columns[name] for name in schema.names], schema.names).cast(schema)
+
+
+def _unpack_coverage(stored: pa.Table) -> Mapping[str, pa.Array | pa.ChunkedArray]:
+    outcome = pc.struct_field(stored["file"], "outcome")
+    is_group = pc.is_valid(stored["row_group"])
+    facts = pa.table(
+        {
+            "crawl": stored["crawl"],
+            "subset": stored["subset"],
+            "expected": pc.struct_field(stored["coverage"], "expected"),
+            "reason": pc.struct_field(stored["coverage"], "reason"),
+            "harvested": pc.equal(outcome, DECODED),
+            "failed": pc.not_equal(outcome, DECODED),
+            "row_groups": is_group,
+            "rows": stored["rows"],
+            "without_statistics": pc.and_(is_group, pc.or_(pc.is_null(stored[_LOW]), pc.is_null(stored[_HIGH]))),
+        }
+    )
+    counted = ("harvested", "failed", "row_groups", "rows", "without_statistics")
+    sums = [(name, "sum", pc.ScalarAggregateOptions(min_count=0)) for name in counted]
+    # the one row of a subset that has them
+    stated = [(name, "first", pc.ScalarAggregateOptions(skip_nulls=True)) for name in ("expected", "reason")]
+    subsets = facts.group_by(["crawl", "subset"], use_threads=False).aggregate([*sums, *stated])
+    subsets = subsets.sort_by([("crawl", "ascending"), ("subset", "ascending")])
+    columns = {name: subsets[f"{name}_sum"] for name in counted}
+    columns |= {name: subsets[f"{name}_first"] for name in ("expected", "reason")}
+    known_files = pc.add(*(pc.cast(columns[name], pa.int64()) for name in ("harvested", "failed")))
+    missing = pc.subtract(columns["expected"], known_files)
+    return columns | {"crawl": subsets["crawl"], "subset": subsets["subset"], "missing": missing}
+
+
+def _unpack_index_files(stored: pa.Table) -> Mapping[str, pa.Array | pa.ChunkedArray]:
+    rows = stored.filter(pc.is_valid(stored["file"]))
+    return {name: rows[name] for name in PLACE_FIELDS} | {name: pc.struct_field(rows["file"], name) for name in _FILE}
+
+
+def _row_groups_and_chunks(stored: pa.Table) -> tuple[pa.Table, pa.Array, pa.Array]:
+    """Returns the rows of row groups, their column chunks, and the number of the row of each chunk."""
+    rows = stored.filter(pc.is_valid(stored["row_group"]))
+    chunks = rows["chunks"].combine_chunks()
+    return rows, pc.list_flatten(chunks), pc.list_parent_indices(chunks)
+
+
+def _unpack_column_chunks(stored: pa.Table) -> Mapping[str, pa.Array | pa.ChunkedArray]:
+    rows, chunks, row_numbers = _row_groups_and_chunks(stored)
+    columns = {name: rows[name].take(row_numbers) for name in ("crawl", "path", "row_group")}
+    return columns | {name: pc.struct_field(chunks, name) for name in _CHUNK}
+
+
+def _unpack_row_groups(stored: pa.Table) -> Mapping[str, pa.Array | pa.ChunkedArray]:
+    rows, chunks, row_numbers = _row_groups_and_chunks(stored)
+    is_key = pc.equal(pc.struct_field(chunks, "column"), KEY_COLUMN)
+    # null for a row group whose key column is not known
+    places = pc.index_in(pa.array(range(rows.num_rows), row_numbers.type), row_numbers.filter(is_key))
+    key_chunks = chunks.filter(is_key).take(places)
+    shown = {name: rows[name] for name in SHOWN_ROW_GROUPS_SCHEMA.names if name not in _IN_CHUNK}
+    return shown | {name: pc.struct_field(key_chunks, inside) for name, inside in _IN_CHUNK.items()}
+
+
+_UNPACKED: Final[Mapping[str, Callable[[pa.Table], Mapping[str, pa.Array | pa.ChunkedArray]]]] = {
+    "index_files": _unpack_index_files,
+    "row_groups": _unpack_row_groups,
+    "column_chunks": _unpack_column_chunks,
+    "coverage": _unpack_coverage,
+}
 
 
 def pack_rows(
-    con: duckdb.DuckDBPyConnection,
+    con: DuckDBPyConnection,
     *,
     index_files: pa.Table,
     row_groups: pa.Table,

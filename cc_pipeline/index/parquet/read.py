@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -153,51 +153,73 @@ def read_rows(
     def fetch(pieces: Iterable[Piece]) -> Bytes:
         return fetch_pieces(reader, pieces, etags, cost, sizes, max_object_bytes=MAX_WHOLE_OBJECT)
 
+    memory = _Memory(on_memory)
     page_indexes = _page_indexes(queries, indexes, fetch)
     key_parts = [_key_selection(query, page_indexes) for query in queries]
     bytes_of = _fetch_pages(list(zip(queries, key_parts, strict=True)), fetch)
     matched: list[tuple[Rows, pa.Array]] = []
-    count = size = 0
-
-    def take(rows: int, added_bytes: int) -> None:
-        nonlocal count, size
-        count, size = count + rows, size + added_bytes
-        if on_memory is not None:
-            on_memory(count, size)
-
     for query, key_part in zip(queries, key_parts, strict=True):
-        matched.append(_match(query, key_part, bytes_of))
-        take(len(matched[-1][0]), matched[-1][0].nbytes + matched[-1][1].nbytes)
-    parts: list[tuple[RowGroupQuery, _Selection | pa.DictionaryArray]] = []
-    for query, (rows, _) in zip(queries, matched, strict=True):
-        parts += [
-            (query, _row_selection(query.place, name, rows, page_indexes))
-            for name in _other_columns(query)
-            if len(rows)
-        ]
-    bytes_of = _fetch_pages([(query, part) for query, part in parts if isinstance(part, _Selection)], fetch)
-    remaining = iter(parts)
-    for query, (rows, keys) in zip(queries, matched, strict=True):
-        columns = {name: next(remaining)[1] for name in _other_columns(query) if len(rows)}
-        decoded_columns: dict[str, pa.Array] = {}
-        for start in range(0, max(len(rows), 1), window):
-            window_rows = rows[start : start + window]
-            arrays = {query.key: keys.slice(start, window)}
-            for name, part in columns.items():
-                if not isinstance(part, _Selection):
-                    arrays[name] = part.slice(start, window).dictionary_decode()
-                elif part.pages is None:
-                    # one piece, which is decoded once
-                    if name not in decoded_columns:
-                        decoded_columns[name] = _decode(query.place, part, bytes_of)
-                    arrays[name] = decoded_columns[name].take(pa.array(window_rows))
-                else:
-                    selected_pages = _select_pages(part, window_rows)
-                    arrays[name] = _decode(query.place, selected_pages, bytes_of).take(
-                        pa.array(_positions(selected_pages, window_rows))
-                    )
-                take(0, arrays[name].nbytes)
-            yield RowGroupRows(query.place, window_rows, arrays)
+        rows, keys = _match(query, key_part, bytes_of)
+        memory.add(len(rows), rows.nbytes + keys.nbytes)
+        matched.append((rows, keys))
+    parts = [
+        {name: _row_selection(query.place, name, rows, page_indexes) for name in _other_columns(query) if len(rows)}
+        for query, (rows, _) in zip(queries, matched, strict=True)
+    ]
+    selections = [
+        (query, part)
+        for query, columns in zip(queries, parts, strict=True)
+        for part in columns.values()
+        if isinstance(part, _Selection)
+    ]
+    bytes_of = _fetch_pages(selections, fetch)
+    for query, (rows, keys), columns in zip(queries, matched, parts, strict=True):
+        yield from _read_windows(query, rows, keys, columns, bytes_of, memory, window)
+
+
+@dataclass(slots=True)
+class _Memory:
+    """Counts the rows and bytes so far, and tells them to ``on_change``, which may raise."""
+
+    on_change: Callable[[int, int], None] | None
+    rows: int = 0
+    bytes: int = 0
+
+    def add(self, rows: int, added_bytes: int) -> None:
+        self.rows, self.bytes = self.rows + rows, self.bytes + added_bytes
+        if self.on_change is not None:
+            self.on_change(self.rows, self.bytes)
+
+
+def _read_windows(
+    query: RowGroupQuery,
+    rows: Rows,
+    keys: pa.Array,
+    columns: Mapping[str, _Selection | pa.DictionaryArray],
+    bytes_of: Bytes,
+    memory: _Memory,
+    window: int,
+) -> Iterator[RowGroupRows]:
+    """Yields the ``rows`` of a row group with its columns, in windows."""
+    decoded_columns: dict[str, pa.Array] = {}
+    for start in range(0, max(len(rows), 1), window):
+        window_rows = rows[start : start + window]
+        arrays = {query.key: keys.slice(start, window)}
+        for name, part in columns.items():
+            if not isinstance(part, _Selection):
+                arrays[name] = part.slice(start, window).dictionary_decode()
+            elif part.pages is None:
+                # one piece, which is decoded once
+                if name not in decoded_columns:
+                    decoded_columns[name] = _decode(query.place, part, bytes_of)
+                arrays[name] = decoded_columns[name].take(pa.array(window_rows))
+            else:
+                selected_pages = _select_pages(part, window_rows)
+                arrays[name] = _decode(query.place, selected_pages, bytes_of).take(
+                    pa.array(_positions(selected_pages, window_rows))
+                )
+            memory.add(0, arrays[name].nbytes)
+        yield RowGroupRows(query.place, window_rows, arrays)
 
 
 def _other_columns(query: RowGroupQuery) -> list[str]:

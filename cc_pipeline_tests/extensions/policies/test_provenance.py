@@ -58,4 +58,7 @@ def test_of_a_list_those_that_are_not_here_are_told_of(cli: Cli, rich: Path, tmp
     for alone in (["nowhere-example.net", f"@{sites}"], [f"@{tmp_path / 'none.txt'}"]):
         (tmp_path / "none.txt").write_text("nowhere-example.net\n")
         said = cli(*words, *alone)
-        assert (said.status, "nowhere-example.net was not run in this home" in " ".join(said.err.split())) == (1, True)
+        assert (
+            said.status,
+            "do not have nowhere-example.net: it was not run in this home" in " ".join(said.err.split()),
+        ) == (1, True)

@@ -46,7 +46,7 @@ from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.postgres import Postgres, postgres_server
-from cc_pipeline_tests.transport.test_budget import most_in_a_second
+from cc_pipeline_tests.transport.test_budget import LATE, most_in_a_second
 
 HOST = "example.org"
 
@@ -530,6 +530,6 @@ def one_of_three_killed(
 def test_two_hosts_and_the_home_stay_within_the_rate_when_one_is_killed(tmp_path: Path, named: Postgres) -> None:
     del named
     times, killed = one_of_three_killed(tmp_path, 20.0, concurrency=12, seconds=8.0, after=8)
-    assert most_in_a_second(times) <= 20.0
+    assert most_in_a_second(times) <= 20.0 * (1 + LATE)
     # how much of it is used, the simulation and the benchmark say: on a machine that is busy slots are missed
     assert sum(at > killed for at in times) > 2

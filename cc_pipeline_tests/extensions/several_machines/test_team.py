@@ -27,10 +27,10 @@ from cc_pipeline_tests.defs.test_dagster_process import (
     PATIENCE_SECONDS,
     Server,
     environment,
-    free_port,
     serving,
     until_listening,
 )
+from cc_pipeline_tests.ports import free_port
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.weedserver import REGION, S3Server, weed_server
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of

@@ -10,16 +10,17 @@ import importlib.util
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from cc_pipeline_tests.ports import free_ports
 
 #: The xdist group of tests that use a cluster: one worker of the suite runs all of them, and starts it once.
 GROUP = "extensions/spark"
@@ -163,11 +164,7 @@ def spark_cluster(
     if brief:
         defaults |= {f"spark.{one}.extraJavaOptions": _JAVA_OPTIONS for one in ("driver", "executor")}
     (folder / "conf" / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in defaults.items()))
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(2)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        port, page = (str(probe.getsockname()[1]) for probe in probes)
+    port, page = map(str, free_ports(2))
     address = f"spark://127.0.0.1:{port}"
     cluster = SparkCluster(address, folder, own, {**own, **_DAEMON, **(environment or {})})
     try:

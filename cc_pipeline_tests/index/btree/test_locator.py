@@ -20,10 +20,12 @@ from cc_pipeline.index.btree.locator import (
     subset_of,
     unpack_names,
 )
+from cc_pipeline.index.btree.source import LocalRanges
 from cc_pipeline.index.btree.tree import BTree
 from cc_pipeline.index.btree.writer import write_btree
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.index.btree.verifying import items_below, values_of, verify_btree
 
 CRAWL = "CC-MAIN-2012"
 TREE = "projects/url-index/tree"
@@ -41,11 +43,12 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / TREE).parent.mkdir(parents=True)
     items = sorted((btree_key(_url(n)), pack_pointer(1346876860567, 1346913882801, 7, n * 10, 10)) for n in range(2500))
     with (root / TREE).open("wb") as out:
-        summary = write_btree(items, out)
-    assert summary.levels == 2
+        write_btree(items, out)
+    health = verify_btree(LocalRanges(root), TREE)
+    assert health.levels == 2
     # a third level as the 2012 file has one: the same tree with an index of one child more above it
     content = (root / TREE).read_bytes()
-    (root / TREE).write_bytes(_with_one_more_level(content, summary.index_blocks))
+    (root / TREE).write_bytes(_with_one_more_level(content, health.index_blocks))
     return root
 
 
@@ -78,16 +81,16 @@ def test_a_cold_look_up_takes_three_reads_and_a_warm_one_one(server: FaultServer
             server.hits.clear()
             tree = BTree(transport, TREE)
             key = btree_key(_url(number))
-            assert len(tree.get(key)) == 1
-            block = next(tree.prefix(key)).block
+            assert len(values_of(tree, key)) == 1
+            block = next(items_below(tree, key)).block
             reached = len(server.hits)
             assert reached <= 3, server.hits
             # warm: another page of another block
             other = next(n for n in range(number + 40, number + 200) if _block(tree, n) != block)
             tree = BTree(transport, TREE)
-            tree.get(key)
+            values_of(tree, key)
             server.hits.clear()
-            tree.get(btree_key(_url(other % 2500)))
+            values_of(tree, btree_key(_url(other % 2500)))
             assert len(server.hits) <= 2
 
 

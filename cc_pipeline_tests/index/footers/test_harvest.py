@@ -30,7 +30,7 @@ QUICK = RetryPolicy(base=0.01, longest=0.05)
 
 
 def transport(url: str, **options: object) -> Transport:
-    timeouts = Timeouts(connect=5.0, silence=0.7, total=5.0)
+    timeouts = Timeouts(connect=20.0, silence=4.0, total=20.0)
     return Transport(url, PlaceOptions(**{"retry": QUICK, "concurrency": 64, "timeouts": timeouts, **options}))
 
 
@@ -93,7 +93,7 @@ def test_killed_half_way_and_resumed_nothing_stored_is_fetched_again(tmp_path: P
     keys = bucket_of(tmp_path / "bucket", 900)
     store = FooterStore(tmp_path / "footers")
     log = tmp_path / "hits"
-    with FaultServerProcess(tmp_path / "bucket", latency=0.02, log=log) as server:
+    with FaultServerProcess(tmp_path / "bucket", latency=0.05, log=log) as server:
         arguments = [sys.executable, "-c", HARVESTER, server.url, str(tmp_path / "footers"), CRAWL]
         child = subprocess.Popen(arguments, stdin=subprocess.PIPE, text=True)
         assert child.stdin is not None
