@@ -156,7 +156,7 @@ def _names_list(text: str) -> bool:
 
 
 def _refuse_unknown_suffix(target: Target, settings: Settings) -> None:
-    """Raises ``UserInputError`` for a domain under a suffix without a registry, such as ``example.og``."""
+    """Raises ``UserInputError`` for a domain whose top-level domain is unknown, such as ``example.og``."""
     from cc_pipeline.commoncrawl.domains import has_known_suffix
 
     if target.kind != "domain" or target.place is None or has_known_suffix(target.place.host):

@@ -53,7 +53,8 @@ class KeyRule(Enum):
 def unescape_fully(text: str) -> str:
     """Resolves ``%XX`` repeatedly until the text does not change (``%2525`` gives ``%``).
 
-    ``text`` is latin-1 text of bytes, and so is the result. Linear in the length at any nesting.
+    Each character of ``text`` is one byte (decoded as latin-1), as in the result. The time is linear in the length,
+    however often the text was escaped.
     """
     for _ in range(4):
         if "%" not in text:

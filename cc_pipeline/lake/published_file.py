@@ -248,10 +248,15 @@ def rewrite_if_moved(path: Path, lake: str) -> Iterator[Path]:
     for this block alone. Raises ``EnvironmentFault`` if the files are neither there nor where the views say;
     ``duckdb.Error`` if ``path`` cannot be opened.
     """
-    location = None if scheme_of(lake) else _find_named_location(path)
-    if location is None or location[0] == lake:
+    if scheme_of(lake):
         yield path
         return
+    with connect(path, read_only=True) as connection:
+        location = _find_named_location(connection)
+        if location is None or location[0] == lake:
+            # still open here: whoever opens the file in the block need not load it a second time
+            yield path
+            return
     root, file = location
     if not Path(lake + file).exists():
         if not Path(root + file).exists():
@@ -267,20 +272,15 @@ def rewrite_if_moved(path: Path, lake: str) -> Iterator[Path]:
         yield rewritten
 
 
-def _find_named_location(path: Path) -> tuple[str, str] | None:
+def _find_named_location(connection: duckdb.DuckDBPyConnection) -> tuple[str, str] | None:
     """The root of the lake that views name, and one file below it; ``None`` if no view names a file in a folder."""
-    with connect(path, read_only=True) as connection:
-        views = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, '/tables/')"
-        for (table,) in connection.execute(views).fetchall():
-            query = (
-                "SELECT regexp_extract(sql, ?, ['root', 'file']) FROM duckdb_views() WHERE schema_name = 'lake' AND "
-            )
-            row = connection.execute(
-                query + "view_name = ?", [_VIEW_FILE_PATTERN.format(table=table), table]
-            ).fetchone()
-            if row and row[0]["file"]:
-                root, file = (row[0][part].replace("''", "'") for part in ("root", "file"))
-                return None if scheme_of(root) else (root, file)
+    views = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, '/tables/')"
+    for (table,) in connection.execute(views).fetchall():
+        query = "SELECT regexp_extract(sql, ?, ['root', 'file']) FROM duckdb_views() WHERE schema_name = 'lake' AND "
+        row = connection.execute(query + "view_name = ?", [_VIEW_FILE_PATTERN.format(table=table), table]).fetchone()
+        if row and row[0]["file"]:
+            root, file = (row[0][part].replace("''", "'") for part in ("root", "file"))
+            return None if scheme_of(root) else (root, file)
     return None
 
 
@@ -288,7 +288,8 @@ def _find_named_location(path: Path) -> tuple[str, str] | None:
 def _rewrite_views(path: Path, root: str, lake: str) -> Iterator[Path]:
     try:
         with locked(path.with_name("publish.lock"), _LOCK_WAIT_SECONDS):
-            location = _find_named_location(path)  # another process may have done it
+            with connect(path, read_only=True) as connection:
+                location = _find_named_location(connection)  # another process may have done it
             if location is not None and location[0] == root:
                 with written_whole(path) as new_path:
                     _rewrite(path, new_path, root, lake)

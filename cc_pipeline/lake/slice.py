@@ -264,10 +264,10 @@ class Stage:
 
         def write(table: str, where: Sequence[Mapping[str, str]], digests: Mapping[str, str]) -> int:
             table_rows = rows[table]
-            digests = {**digests, **_compute_contents(lake, table, table_rows, input_digests)}
+            all_digests = {**digests, **_compute_contents(lake, table, table_rows, input_digests)}
             if callable(table_rows):
-                return lake.commit_stream(table, table_rows, where, digests)
-            return lake.commit(table, table_rows, where, digests)
+                return lake.commit_stream(table, table_rows, where, all_digests)
+            return lake.commit(table, table_rows, where, all_digests)
 
         return self._write_tables(lake, input_digests, extra_digests, write)
 

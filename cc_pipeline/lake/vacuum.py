@@ -54,11 +54,12 @@ def vacuum(
 
 
 def clean_log(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
-    """Deletes entries of a table's log that are older than a month (``delta.logRetentionDuration``, 30 days), up to the
-    newest checkpoint that has no older entry after it. Returns how many.
+    """Deletes entries of a table's log that are older than a month (``delta.logRetentionDuration``, 30 days). Returns
+    how many.
 
-    The table's state stays, with the digests of slices: the checkpoint has all of it. Earlier versions cannot be read
-    any more, so nothing is deleted if any version in ``keep`` is one of them. Raises ``EnvironmentFault``.
+    It stops at the newest checkpoint that no old entry follows: the checkpoint has the table's whole state, with the
+    digests of slices. Earlier versions cannot be read any more, so nothing is deleted if that would remove a version in
+    ``keep``. Raises ``EnvironmentFault``.
     """
     spec = lake.specs.get(table) or TableSpec(table, pa.schema([]))
     lake.invalidate(table)

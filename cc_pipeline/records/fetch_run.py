@@ -48,14 +48,13 @@ class _InlineExecutor(Executor):
 
 @contextmanager
 def open_verifier_pool(threads: int | None) -> Iterator[tuple[Executor, int]]:
-    """Opens an executor with ``threads`` threads, and gives the number of records that may wait in it.
+    """Opens an executor with ``threads`` threads for verifying records; yields it with the number of records that may
+    wait in it.
 
     0 is the caller's own thread; ``None`` leaves one core for fetching and one for storing.
     """
     workers = max(0, min(_MAX_THREADS, usable_cores() - 2)) if threads is None else threads
-    with (
-        ThreadPoolExecutor(workers, thread_name_prefix="cc-pipeline-examine") if workers else _InlineExecutor() as pool
-    ):
+    with ThreadPoolExecutor(workers, thread_name_prefix="cc-pipeline-verify") if workers else _InlineExecutor() as pool:
         yield pool, max(1, workers * _PENDING_PER_THREAD)
 
 

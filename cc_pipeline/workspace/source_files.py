@@ -33,13 +33,13 @@ class SourceFile:
 
     @property
     def slug(self) -> str:
-        """The partition key: the printable part of the name, and 64 bits of a hash of kind, location and crawl."""
-        speaking = (
+        """The partition key: kind, file name in safe characters, and 64 bits of a hash of kind, location and crawl."""
+        safe_name = (
             _UNSAFE_CHARS.sub("-", self.location.rpartition("/")[2].lower()).strip(".-")[:_MAX_NAME_CHARS].rstrip(".-")
         )
         text = "\n".join((self.kind, self.location, self.crawl))
         digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        return "_".join(part for part in (self.kind, speaking, digest) if part)
+        return "_".join(part for part in (self.kind, safe_name, digest) if part)
 
 
 def read_source_files(workspace: Workspace, slugs: Sequence[str] | None = None) -> dict[str, SourceFile]:

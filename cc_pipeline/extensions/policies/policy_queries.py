@@ -243,8 +243,11 @@ def combined_verdict(site: str, page: str) -> str:
 
 
 def policy_query(page: str, moment: str, table: Scope) -> str:
-    """An SQL query of the verdicts for a URL at a time and by the newest captures: one row for each agent that one of
-    the two robots.txt names (``*`` is every other agent) and each of ``SUBJECTS``.
+    """Returns an SQL query: may a robot fetch a page, and for which uses?
+
+    It answers twice: for the capture at ``moment`` (``at_fetch``) and for the newest captures (``latest``). robots.txt
+    and the page's own tags and headers count; ``disallow`` wins. There is one row for each robot that one of the two
+    robots.txt files names (``*``: all others) and each of ``SUBJECTS``. ``page`` and ``moment`` are SQL expressions.
     """
     captures_of_page = f"FROM {table('captures')} WHERE url = {page}"
 

@@ -121,11 +121,12 @@ CRAWL_2012 = "CC-MAIN-2012"
 
 
 class BTreeLocator:
-    """Looks targets up in the B-tree ``key`` of ``crawl``. ``names`` turns a pointer into its archive file.
+    """Finds the captures of targets in a B-tree file: the one published for 2012, or one that was built in this home.
 
-    An item has a key and a pointer only, so ``fetch_time``, status and the like are null. ``url:`` and ``prefix:``
-    targets are found in the spellings of ``Target.btree_prefixes``. ``trusted=False`` also reads the block to the left
-    if the index does not prove itself right. Faults are raised.
+    ``reader`` reads the file ``key`` of ``crawl``. ``names`` gives the archive file of a pointer. An item has a key and
+    a pointer only, so ``fetch_time``, status and the like are null. ``url:`` and ``prefix:`` targets are found in the
+    spellings of ``Target.btree_prefixes``. ``trusted=False`` is for a file whose pointers may be wrong: the block to
+    the left is read too if the index does not prove itself right. Raises ``DataFault`` and ``EnvironmentFault``.
     """
 
     name = "btree"
