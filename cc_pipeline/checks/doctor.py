@@ -436,7 +436,9 @@ def _check_missing_records(lake: Lake) -> Iterator[Finding]:
     if verdict.metrics["planned"]:
         advice = "Request the pending captures now: run their targets again with cc-pipeline run."
         level = _LEVELS[verdict.severity]
-        text = f"{verdict.metrics['not here']} of the planned captures are not fetched; {verdict.message}"
+        is_missing = verdict.metrics["pending"] or verdict.metrics["lost"]
+        share_text = f"{verdict.metrics['not here']} of the planned captures are not fetched; " if is_missing else ""
+        text = f"{share_text}{verdict.message}"
         yield Finding(level, "records", text, advice if verdict.metrics["pending"] else "")
 
 

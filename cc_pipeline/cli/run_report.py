@@ -109,9 +109,9 @@ def _print_subset_summary(parts: Sequence[Part], *, details: bool) -> None:
     settings = parts[0].settings
     by_slug = {target.slug: target for part in parts for target in part.targets}
     changes = {slice_: change for part in parts for slice_, change in part.changes.items()}
-    by_target: dict[str, list[PartitionChange]] = {}
+    by_target: dict[str, dict[Slice, PartitionChange]] = {}
     for slice_, change in changes.items():
-        by_target.setdefault(slice_.target, []).append(change)
+        by_target.setdefault(slice_.target, {})[slice_] = change
     totals = {slug: _sum_changes(target_changes) for slug, target_changes in by_target.items()}
     found_slugs = sorted(
         (slug for slug, target_changes in totals.items() if target_changes[1]), key=lambda slug: -totals[slug][1]
@@ -122,16 +122,18 @@ def _print_subset_summary(parts: Sequence[Part], *, details: bool) -> None:
         rows.append(
             (
                 format_count(len(remaining_slugs), "more target"),
-                *_sum_changes(change for slug in remaining_slugs for change in by_target[slug]),
+                *_sum_changes(
+                    {slice_: change for slice_, change in changes.items() if slice_.target in remaining_slugs}
+                ),
             )
         )
     if len(found_slugs) > 1:
-        rows.append(("all of them", *_sum_changes(changes.values())))
+        rows.append(("all of them", *_sum_changes(changes)))
     show_table("what this run found", ["target", "crawls", "captures", "new", "pages", "failed"], rows)
     absent = [
         slug
         for slug, target_changes in by_target.items()
-        if slug not in found_slugs and all(change.change != "not run" for change in target_changes)
+        if slug not in found_slugs and all(change.change != "not run" for change in target_changes.values())
     ]
     _note_absent_targets(
         settings, absent, by_slug, {slug for part in parts for slug in part.forgotten}, details=details
@@ -141,15 +143,14 @@ def _print_subset_summary(parts: Sequence[Part], *, details: bool) -> None:
     _print_missing_captures(settings, changes, is_withheld=any(part.is_withheld for part in parts))
 
 
-def _sum_changes(changes: Iterable[PartitionChange]) -> tuple[int, int, int, int, int]:
+def _sum_changes(changes: Mapping[Slice, PartitionChange]) -> tuple[int, int, int, int, int]:
     """Returns the numbers of crawls with captures, captures, new captures, pages, and captures not fetched."""
-    all_changes = list(changes)
-    captures, new, failed_count = _count_captures(all_changes)
+    captures, new, failed_count = _count_captures(changes.values())
     return (
-        sum(1 for change in all_changes if change.after.captures),
+        len({slice_.crawl for slice_, change in changes.items() if change.after.captures}),
         captures,
         new,
-        sum(change.after.fetched for change in all_changes),
+        sum(change.after.fetched for change in changes.values()),
         failed_count,
     )
 

@@ -228,9 +228,12 @@ def _host(value: str) -> Target:
 def _tld(value: str) -> Target:
     name = read_host(value.removeprefix("*").removeprefix("."))
     if "." in name or ":" in name or name.isdigit():
-        raise UserInputError(
-            f"{quote(value)} is not a top-level domain; write suffix:{name} for all hosts under that suffix"
+        hint = (
+            f"write suffix:{name} for all hosts under that suffix"
+            if _PLAIN_DOMAIN.fullmatch(name)
+            else "write it as in tld:org"
         )
+        raise UserInputError(f"{quote(value)} is not a top-level domain; {hint}")
     place = HostPort(name)
     return Target("tld", name, place_slug("tld", place), place=place)
 

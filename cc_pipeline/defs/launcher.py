@@ -355,7 +355,7 @@ class Launcher:
         """Registers the new ones of ``keys`` as partitions, and returns them."""
         registered = set(self._instance.get_dynamic_partitions(definition))
         new = [key for key in dict.fromkeys(keys) if key not in registered]
-        if definition == "crawl":
+        if new and definition == "crawl":
             # Dagster lists keys in the order of their registration. Deleting and adding keys to reorder the old ones
             # would change the meaning of ranges of runs and of open backfills.
             new.sort()
@@ -490,7 +490,7 @@ def find_unchanged(
     slugs_by_crawl = group_by_crawl(keys)
     unchanged_keys: set[str] = set()
     for finished, (crawl, slugs) in enumerate(slugs_by_crawl.items()):
-        progress.report("look", finished, len(slugs_by_crawl), crawl)
+        progress.report("unchanged partitions", finished, len(slugs_by_crawl), crawl)
         current_slugs = (
             current_by_crawl[crawl] if crawl in current_by_crawl else find_current_targets(workspace, crawl, slugs)
         )

@@ -227,13 +227,14 @@ def summarize_failures(failed: Sequence[FailedPartition], total: int) -> str:
         for failure, (problem, _, _) in zip(failed[:_MAX_NAMED_PARTITIONS], reason_parts, strict=False)
     )
     remainder = f"; and {len(failed) - _MAX_NAMED_PARTITIONS:,} more" if len(failed) > _MAX_NAMED_PARTITIONS else ""
-    advices = {
-        text: failure.partition
-        for failure, (_, _, text) in zip(failed[:_MAX_NAMED_PARTITIONS], reason_parts, strict=False)
-        if text
-    }
+    partitions_by_advice: dict[str, list[str]] = {}
+    for failure, (_, _, text) in zip(failed[:_MAX_NAMED_PARTITIONS], reason_parts, strict=False):
+        if text:
+            partitions_by_advice.setdefault(text, []).append(failure.partition)
     advice = "\n".join(
-        advices if len(advices) == 1 else [f"{partition}: {text}" for text, partition in advices.items()]
+        partitions_by_advice
+        if len(partitions_by_advice) == 1
+        else [f"{', '.join(partitions)}: {text}" for text, partitions in partitions_by_advice.items()]
     )
     success_text = ", the others are done" if len(failed) < total else ""
     text = f"{len(failed):,} of {total:,} partitions failed{success_text}. {examples}{remainder}"

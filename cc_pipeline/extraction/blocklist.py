@@ -8,6 +8,7 @@ block comes or goes, the target is located again: rows of a blocked site then go
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -47,6 +48,11 @@ class Block:
 
     def __str__(self) -> str:
         return f"{self.definition} is blocked since {self.since[:10]}{f' ({self.why})' if self.why else ''}"
+
+    @property
+    def undo_command(self) -> str:
+        """The command that removes the block."""
+        return f"cc-pipeline targets unblock {shlex.quote(self.definition)}"
 
 
 @dataclass(frozen=True)
@@ -98,12 +104,13 @@ class Blocklist:
     def describe_blocks(self, targets: Iterable[Target]) -> list[str]:
         """A sentence for each block that touches one of ``targets``."""
         touching = dict.fromkeys(block for target in targets for block in self.touching(target))
-        return [f"{block}: its captures are not fetched (to undo: cc-pipeline targets unblock)" for block in touching]
+        return [f"{block}: its captures are not fetched (to undo: {block.undo_command})" for block in touching]
 
     def refuse(self, url: str) -> None:
         """Raises ``UserInputError`` if the page ``url`` is on a blocked site."""
         for number in self._index.find_members(url):
-            raise UserInputError(f"{self._targets[number][0]}; to fetch it anyway: cc-pipeline targets unblock")
+            block = self._targets[number][0]
+            raise UserInputError(f"{block}; to fetch it anyway: {block.undo_command}")
 
 
 NOTHING_BLOCKED: Final = Blocklist()

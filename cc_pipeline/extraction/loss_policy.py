@@ -31,6 +31,8 @@ MAX_RECHECKED_FILES: Final = 20
 _MAX_RECHECK_DELAY: Final = timedelta(days=64)
 #: Shares are taken of at least so many captures, so that one of a few is no failure.
 MIN_CAPTURES: Final = 100
+#: Maximum number of ``--accept-losses`` options that an advice has.
+MAX_NUMBERS: Final = 20
 #: So many losses without a fetched capture are unconfirmed, whatever the share.
 MANY_LOSSES: Final = 10
 #: The share of payloads with another digest above which they are unconfirmed. Of 441 records of Common Crawl that we
@@ -210,24 +212,36 @@ def build_incomplete_error(
 def _describe_pending(slice_counts: Sequence[SliceFetchCounts], allowed: float, source: str) -> tuple[str, str]:
     """The problem and the advice for targets with too many pending captures."""
     worst = max(slice_counts, key=lambda counts: counts.pending / max(1, counts.planned))
+    # the limit does not apply to a target of which nothing was fetched
+    limit_advice = (
+        ""
+        if any(not counts.fetched for counts in slice_counts)
+        else f" To continue without them, allow a larger share: CC_PIPELINE_MAX_PENDING (now {allowed:g})"
+    )
     amount = _describe_amount(slice_counts, "captures", lambda counts: (counts.pending, counts.planned))
     return (
         f"{source} did not give {amount}; mostly {worst.reason}, e.g. {worst.example}",
         "Fetched records are kept. Check the source and the network (cc-pipeline doctor), then run it again: only "
-        "missing captures are requested. To continue without them, allow a larger share: CC_PIPELINE_MAX_PENDING "
-        f"(now {allowed:g})",
+        f"captures that are not fetched yet are requested.{limit_advice}",
     )
 
 
 def _describe_losses(slice_counts: Sequence[SliceFetchCounts], source: str) -> tuple[str, str]:
     worst = max(slice_counts, key=lambda counts: counts.settled)
     amount = _describe_amount(slice_counts, "captures", lambda counts: (counts.settled, counts.planned))
-    options = " ".join(f"--accept-losses {counts.losses}" for counts in slice_counts[:3])
+    options = describe_accept_options([counts.losses for counts in slice_counts])
     return (
         f"{source} reports {amount} as lost, mostly {worst.lost_reason}: too many to accept without a second check",
         "Fetched records are kept. Check the source (cc-pipeline doctor), and run it again: the run checks whether the "
         f"captures are back. To accept the loss, add {options} to the run",
     )
+
+
+def describe_accept_options(numbers: Sequence[str]) -> str:
+    """The options of ``run`` that accept the losses with these numbers, one for each target."""
+    options = " ".join(f"--accept-losses {number}" for number in numbers[:MAX_NUMBERS])
+    more_note = f" (the numbers of {MAX_NUMBERS} of {len(numbers):,} targets; a run that accepts them names the others)"
+    return options + (more_note if len(numbers) > MAX_NUMBERS else "")
 
 
 def _describe_mismatches(slice_counts: Sequence[SliceFetchCounts], source: str) -> tuple[str, str]:

@@ -96,7 +96,7 @@ def find_nearest_capture(
     listed_crawls = known_crawls(workspace).crawls if crawls is None else crawls
     order = sort_by_distance(listed_crawls, period)
     searched_crawls: list[str] = []
-    announced = 0
+    announced = unusable = 0
     for crawl in order:
         if len(searched_crawls) == max_crawls:
             break
@@ -106,6 +106,7 @@ def find_nearest_capture(
             return nearest
         searched_crawls.append(crawl.id)
         announced += lookup.announced
+        unusable += lookup.captures
     if crawls and announced == len(order):
         other_crawls = [
             other_crawl for other_crawl in known_crawls(workspace).crawls if other_crawl.id not in searched_crawls
@@ -113,13 +114,27 @@ def find_nearest_capture(
         return find_nearest_capture(
             workspace, target, period, crawls=other_crawls, max_crawls=max_crawls, on_lookup=on_lookup
         )
-    remaining_crawls = len(order) - len(searched_crawls)
-    raise NoSuchCapture(
-        f"no capture of {target.value} was found in {', '.join(searched_crawls) or 'any crawl'}",
-        f"{remaining_crawls} more crawls can be searched: --max-crawls {len(order)}"
-        if remaining_crawls
-        else "Check the spelling of the address. Errors and redirects since 2013: --subset crawldiagnostics",
-    )
+    raise _build_not_found_error(target, searched_crawls, len(order), unusable)
+
+
+def _build_not_found_error(
+    target: Target, searched_crawls: Sequence[str], available_crawls: int, unusable_captures: int
+) -> NoSuchCapture:
+    names = ", ".join(searched_crawls) or "any crawl"
+    remaining_crawls = available_crawls - len(searched_crawls)
+    if remaining_crawls:
+        advice = f"{remaining_crawls} more crawls can be searched: --max-crawls {available_crawls}"
+    elif unusable_captures:
+        advice = "Run the command again later, or name another crawl: --crawl CRAWL"
+    else:
+        advice = "Check the spelling of the address. Errors and redirects since 2013: --subset crawldiagnostics"
+    if unusable_captures:
+        return NoSuchCapture(
+            f"{names}: the index lists {unusable_captures:,} captures of {target.value}, and none of their records "
+            "could be used",
+            advice,
+        )
+    return NoSuchCapture(f"no capture of {target.value} was found in {names}", advice)
 
 
 def sort_by_distance(crawls: Sequence[Crawl], period: Span | None) -> list[Crawl]:

@@ -8,7 +8,7 @@ removal: if the index lists fewer files than before, if a target would have no c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,16 +16,17 @@ import pyarrow.compute as pc
 
 from cc_pipeline.errors import Incomplete, UnconfirmedRemovals
 from cc_pipeline.extraction.fetch_counts import share
-from cc_pipeline.extraction.loss_policy import FetchIncomplete
+from cc_pipeline.extraction.loss_policy import FetchIncomplete, describe_accept_options
+from cc_pipeline.index.locators import PARQUET
 from cc_pipeline.lake.digests.digest import NOTHING, combine_digests
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import Slice, group_by_partition, group_targets_by_crawl
 
 _ADVICE: Final = (
-    "The captures stay, with their records and pages. Check the index of the source, harvest it again (cc-pipeline "
-    "index harvest), then run this again: the run checks whether they are listed. To accept the loss, add "
-    "--accept-losses {number} to the run"
+    "The captures stay, with their records and pages. Check the index of the source{harvest}, then run this again: the "
+    "run checks whether they are listed. To accept the loss, add {options} to the run"
 )
+_HARVEST_ADVICE: Final = ", harvest it again (cc-pipeline index harvest {crawls} --refresh)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,9 @@ def build_removal_error(
     """The error to raise if unlisted captures of any of the targets ``slugs`` stay unconfirmed. It has each target with
     its number. ``listings`` has captures and notes by slice. The error's ``report`` is not set yet."""
     errors: dict[str, Incomplete] = {}
+    numbers: list[str] = []
+    # the index files that a harvest can fetch again
+    harvested_crawls = {slice_.crawl for slice_, (_, listing) in listings.items() if listing.located_by == PARQUET.name}
     for partition, slices in group_by_partition(listings).items():
         unlisted_captures = sum(listings[slice_][1].unlisted_captures for slice_ in slices)
         if unlisted_captures and partition.target in slugs:
@@ -135,16 +139,21 @@ def build_removal_error(
                 f"the index of {partition.crawl} no longer lists {unlisted_captures:,} of {captures:,} captures "
                 f"({share(unlisted_captures, captures)}) of {partition.target}; this loss is not confirmed"
             )
-            errors[partition.target] = UnconfirmedRemovals(
-                problem, _ADVICE.format(number=combine_digests(listings[slice_][1].removal for slice_ in slices))
-            )
+            numbers.append(combine_digests(listings[slice_][1].removal for slice_ in slices))
+            errors[partition.target] = UnconfirmedRemovals(problem, _build_advice(harvested_crawls, numbers[-1:]))
     if not errors:
         return None
     first, *_ = errors.values()
     suffix = f" ({len(errors) - 1:,} more targets are affected)" if len(errors) > 1 else ""
-    removal_error = FetchIncomplete(first.problem + suffix, first.advice)
+    removal_error = FetchIncomplete(first.problem + suffix, _build_advice(harvested_crawls, numbers))
     removal_error.errors_by_target, removal_error.reasons = errors, {None}
     return removal_error
+
+
+def _build_advice(harvested_crawls: Collection[str], numbers: Sequence[str]) -> str:
+    crawl_options = " ".join(f"--crawl {crawl}" for crawl in sorted(harvested_crawls))
+    harvest_advice = _HARVEST_ADVICE.format(crawls=crawl_options) if crawl_options else ""
+    return _ADVICE.format(harvest=harvest_advice, options=describe_accept_options(numbers))
 
 
 def read_loss_numbers(lake: Lake) -> tuple[set[str], list[str]]:

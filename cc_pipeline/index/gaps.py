@@ -97,7 +97,7 @@ def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
     published += subset_flags([*affected_subsets]) if published else ""
     build_flags = " ".join(f"--crawl {gap.crawl}" for gap in gaps if index_is_built(gap.crawl))
     ways = [f"To read the missing files: cc-pipeline index harvest {published}"] if published else []
-    if any(gap.unit != _INDEX_FILES for gap in gaps):
+    if published and any(gap.unit != _INDEX_FILES for gap in gaps):
         ways = [f"The columnar index (--index parquet) may have the captures: cc-pipeline index harvest {published}"]
     ways += (
         [f"To index the missing archive files: cc-pipeline index build {build_flags}   (shows the cost first)"]

@@ -201,8 +201,11 @@ def choose(
     available_names = [name for name in (UNION, *kinds) if name in available]
     if via != AUTO:
         if via not in available:
-            names = ", ".join(available_names) or "none"
-            raise NoSuchIndex(f"no {via} index of {crawl} can be used here; these can: {names}")
+            if not available_names:
+                raise NoSuchIndex(f"no index of {crawl} can be used here; to make one: {_index_command(crawl)}")
+            raise NoSuchIndex(
+                f"no {via} index of {crawl} can be used here; --index can name: {', '.join(available_names)}"
+            )
         return available[via](), f"{via}, as requested"
     if UNION in available_names:
         return available[UNION](), f"{UNION}, since each has captures that the other lacks"

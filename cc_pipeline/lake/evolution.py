@@ -42,7 +42,8 @@ def find_missing_columns(table: str, stored_schema: Schema, schema: pa.Schema) -
     if differing_columns:
         raise EnvironmentFault(
             f"the table {table} has {', '.join(differing_columns)} in another type than the one this version writes",
-            "Bring the home up to date with: cc-pipeline doctor --migrate",
+            "Bring the home up to date with: cc-pipeline doctor --migrate. If that finds nothing to migrate, a newer "
+            "version of cc_pipeline or another program wrote the table: install that version, or use another home.",
         )
     unknown_columns = sorted(stored.keys() - set(schema.names))
     if unknown_columns:

@@ -278,5 +278,5 @@ def find_damaged_files(lake: Lake, table: str) -> list[DamagedFile]:
         return damaged
     except OSError as error:
         raise EnvironmentFault(
-            f"could not look at {lake.address(table)}: {error}", "Check the lake's disk and permissions."
+            f"could not look at {lake.address(table)}: {error}", "Check the lake's disk or bucket and permissions."
         ) from error

@@ -743,5 +743,5 @@ def lake_fault(problem: str, error: Exception, family: type[EnvironmentFault] = 
         return PlaceFault(f"{problem}: the disk is full", "Free some space and run it again; committed data is intact.")
     return family(
         f"{problem}: {error}",
-        f"{DAMAGE_ADVICE} If it finds none, check the lake's disk and permissions, then run it again.",
+        f"{DAMAGE_ADVICE} If it finds none, check the lake's disk or bucket and permissions, then run it again.",
     )

@@ -169,6 +169,12 @@ def open_home_publication(settings: Settings) -> Iterator[duckdb.DuckDBPyConnect
     """
     path = settings.published_path
     if not path.exists():
+        if settings.publish == "none":
+            raise EnvironmentFault(
+                f"{path} does not exist, because this home publishes nothing (CC_PIPELINE_PUBLISH=none)",
+                "Use a home of this lake that publishes: --home FOLDER. Or set CC_PIPELINE_PUBLISH=views, then repeat "
+                "an earlier cc-pipeline run of this home.",
+            )
         raise EnvironmentFault(
             f"{path} does not exist yet",
             "A run writes this file: cc-pipeline run TARGET --crawl CRAWL. For another home: --home FOLDER.",
@@ -221,7 +227,8 @@ def translate_errors(path: Path) -> Iterator[None]:
             raise EnvironmentFault(f"the disk is full: {error}", "Free some space, then repeat the command.") from error
         raise EnvironmentFault(
             f"{path}, or a table file that it refers to, cannot be read: {error}",
-            "Repeat an earlier cc-pipeline run: its publication restores missing files of the tables.",
+            "If another program has the file open for writing, close that program. Otherwise repeat an earlier "
+            "cc-pipeline run: its publication restores missing files of the tables.",
         ) from error
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
@@ -241,10 +248,15 @@ def rewrite_if_moved(path: Path, lake: str) -> Iterator[Path]:
     for this block alone. Raises ``EnvironmentFault`` if the files are neither there nor where the views say;
     ``duckdb.Error`` if ``path`` cannot be opened.
     """
-    location = None if scheme_of(lake) else _find_named_location(path)
-    if location is None or location[0] == lake:
+    if scheme_of(lake):
         yield path
         return
+    with connect(path, read_only=True) as connection:
+        location = _find_named_location(connection)
+        if location is None or location[0] == lake:
+            # still open here: whoever opens the file in the block need not load it a second time
+            yield path
+            return
     root, file = location
     if not Path(lake + file).exists():
         if not Path(root + file).exists():
@@ -260,20 +272,15 @@ def rewrite_if_moved(path: Path, lake: str) -> Iterator[Path]:
         yield rewritten
 
 
-def _find_named_location(path: Path) -> tuple[str, str] | None:
+def _find_named_location(connection: duckdb.DuckDBPyConnection) -> tuple[str, str] | None:
     """The root of the lake that views name, and one file below it; ``None`` if no view names a file in a folder."""
-    with connect(path, read_only=True) as connection:
-        views = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, '/tables/')"
-        for (table,) in connection.execute(views).fetchall():
-            query = (
-                "SELECT regexp_extract(sql, ?, ['root', 'file']) FROM duckdb_views() WHERE schema_name = 'lake' AND "
-            )
-            row = connection.execute(
-                query + "view_name = ?", [_VIEW_FILE_PATTERN.format(table=table), table]
-            ).fetchone()
-            if row and row[0]["file"]:
-                root, file = (row[0][part].replace("''", "'") for part in ("root", "file"))
-                return None if scheme_of(root) else (root, file)
+    views = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, '/tables/')"
+    for (table,) in connection.execute(views).fetchall():
+        query = "SELECT regexp_extract(sql, ?, ['root', 'file']) FROM duckdb_views() WHERE schema_name = 'lake' AND "
+        row = connection.execute(query + "view_name = ?", [_VIEW_FILE_PATTERN.format(table=table), table]).fetchone()
+        if row and row[0]["file"]:
+            root, file = (row[0][part].replace("''", "'") for part in ("root", "file"))
+            return None if scheme_of(root) else (root, file)
     return None
 
 
@@ -281,7 +288,8 @@ def _find_named_location(path: Path) -> tuple[str, str] | None:
 def _rewrite_views(path: Path, root: str, lake: str) -> Iterator[Path]:
     try:
         with locked(path.with_name("publish.lock"), _LOCK_WAIT_SECONDS):
-            location = _find_named_location(path)  # another process may have done it
+            with connect(path, read_only=True) as connection:
+                location = _find_named_location(connection)  # another process may have done it
             if location is not None and location[0] == root:
                 with written_whole(path) as new_path:
                     _rewrite(path, new_path, root, lake)

@@ -203,7 +203,7 @@ def _translate_read_errors(address: str) -> Iterator[None]:
     except (OSError, pa.ArrowException) as error:
         raise EnvironmentFault(
             f"could not read {address}: {error}",
-            f"{DAMAGE_ADVICE} If it finds none, check the lake's disk and permissions, then run it again.",
+            f"{DAMAGE_ADVICE} If it finds none, check the lake's disk or bucket and permissions, then run it again.",
         ) from error
 
 

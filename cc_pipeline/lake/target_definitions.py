@@ -3,6 +3,7 @@ part."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -258,6 +259,6 @@ def _parse_slug(slug: str, definition: str | None) -> Target:
     if target.slug != slug:
         raise UserInputError(
             f"cc-pipeline did not create the partition key {slug!r}. If you mean {target.definition}, its key is "
-            f"{target.slug!r}: run cc-pipeline targets add {target.definition}   (then choose that key)"
+            f"{target.slug!r}: run cc-pipeline targets add {shlex.quote(target.definition)}   (then choose that key)"
         )
     return target

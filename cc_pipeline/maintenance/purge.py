@@ -186,9 +186,11 @@ def refuse_if_fetching(workspace: Workspace, slug: str, slices: Sequence[Slice])
     crawls |= {*find_fetching_crawls(workspace, slug, {slice_.crawl for slice_ in slices})}
     if runs or crawls:
         holders = f" by {', '.join(dict.fromkeys(run.holder for run in runs))}" if runs else ""
+        places = f" in {', '.join(sorted(crawls)[:5])}{' …' if len(crawls) > 5 else ''}" if crawls else ""
         raise EnvironmentFault(
-            f"{slug} is being fetched in {', '.join(sorted(crawls)[:5])}{' …' if len(crawls) > 5 else ''}{holders}",
-            "Nothing was changed. Wait for the end of that run, or stop the run; then run the command again.",
+            f"{slug} is being fetched{places}{holders}",
+            "Nothing was changed. Wait for the end of that run, or stop the run; then run the command again. A run "
+            "that was killed on another machine counts as running for an hour.",
         )
 
 

@@ -101,7 +101,7 @@ def read_note(place: Transport, slug: str) -> PurgeNote | None:
             str(document.get("plan", "")),
         )
 
-    advice = "Another version wrote this file. Delete the file, then purge the target again."
+    advice = "It is damaged, or another version wrote it. Delete the file, then purge the target again."
     return read_json(place, _key(slug), parse_note, "cannot be read as the state of an unfinished purge", advice)
 
 

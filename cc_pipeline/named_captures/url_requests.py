@@ -78,7 +78,7 @@ class UrlRequests:
             tables, missing_rows = _find_answers(crawl, crawl_rows, find_captures)
             yield from tables
             for row in missing_rows:
-                wrong.add(row["row"], self._describe_missing(row, crawl))
+                wrong.add(row["row"], self._describe_missing(row, *self._likely_crawls(row["fetch_time"])))
 
     def _retry_elsewhere_or_reject(
         self, crawl: str, rows: Iterable[dict[str, Any]], wrong: RejectedRows
@@ -94,10 +94,11 @@ class UrlRequests:
             else:
                 wrong.add(row["row"], self._describe_missing(row, crawl))
 
-    def _describe_missing(self, row: dict[str, Any], crawl: str) -> str:
+    def _describe_missing(self, row: dict[str, Any], *crawls: str) -> str:
         fetch_time = row["fetch_time"]
         time_note = "" if fetch_time is None else f" of {fetch_time:%Y-%m-%d %H:%M:%S}"
-        return f"the index of {crawl} ({self._subsets}) has no capture of {row['url'][:200]}{time_note}"
+        indexes = " and ".join(crawls)
+        return f"the index of {indexes} ({self._subsets}) has no capture of {row['url'][:200]}{time_note}"
 
     def _likely_crawls(self, moment: datetime | None) -> list[str]:
         """Returns the crawls that may have a capture of a time, the likeliest first."""

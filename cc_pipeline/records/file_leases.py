@@ -115,8 +115,9 @@ class FileLease:
                 self._storage.transport.put(self.key, json.dumps(content).encode())
             except OSError as error:
                 raise PlaceFault(
-                    f"{self.key} cannot be written: {error.strerror or error}",
-                    "Check that the lake can be written to and has free space.",
+                    "the note that protects the files of this command from deletion cannot be written to "
+                    f"{self.key}: {error.strerror or error}",
+                    "Check that the lake can be written to and has free space, then run the command again.",
                 ) from error
             self._expires = expires
 
@@ -283,7 +284,8 @@ def _read(storage: RecordStorage, folder: str, clock: Callable[[], float]) -> It
             crawls = _names(content.get("crawls")) or frozenset()
         except (ValueError, KeyError, TypeError, AttributeError):
             # unknown content protects all files, for as long as any lease
-            process, expires, holder, files, targets, crawls = "", 0.0, "", None, None, frozenset()
+            process, expires, files, targets, crawls = "", 0.0, None, None, frozenset()
+            holder = f"an unknown process, since {lease_file.key} cannot be read"
         # the place's own clock counts too, since the writer's may be wrong; a time in the future does not
         now = clock()
         until = max(

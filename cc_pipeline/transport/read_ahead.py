@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, Protocol, Self
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.transport.faults import RangeFault
+from cc_pipeline.transport.faults import RangeFault, advice
 from cc_pipeline.transport.ranges import RangeBytes
 
 #: Large enough for few requests per file of 1 GB, small enough to be requested again.
@@ -74,5 +74,5 @@ class ReadAheadStream:
             self.fault = fault
             raise EnvironmentFault(
                 f"{self._key} cannot be read at byte {fault.offset}: {fault.kind.value} ({fault.detail})",
-                "Check the source and the network, then run it again.",
+                advice(fault.kind, "Check the source and the network, then run it again."),
             ) from fault

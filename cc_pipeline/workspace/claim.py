@@ -220,8 +220,17 @@ def _other_places(home_note: HomeNote, source: str) -> tuple[str, ...]:
     return tuple(place for place in map(redact_address, home_note.places) if place != redact_address(source))
 
 
+#: Advice on a lake that the server refuses.
+_REFUSED_ADVICE: Final = (
+    "Check CC_PIPELINE_LAKE, CC_PIPELINE_LAKE_ENDPOINT and the AWS credentials: they do not allow this."
+)
+_UNREACHED_ADVICE: Final = (
+    "Check CC_PIPELINE_LAKE, CC_PIPELINE_LAKE_ENDPOINT and the network, then run the command again."
+)
+
+
 def _lake_fault(lake: Transport, action: str, fault: RangeFault) -> EnvironmentFault:
     return EnvironmentFault(
         f"the lake {lake.source} cannot be {action}: {fault}",
-        "Check CC_PIPELINE_LAKE, CC_PIPELINE_LAKE_ENDPOINT and the AWS credentials: they do not allow this.",
+        _REFUSED_ADVICE if fault.kind in (FaultKind.FORBIDDEN, FaultKind.UNAUTHORIZED) else _UNREACHED_ADVICE,
     )

@@ -115,7 +115,7 @@ def test_lost_bytes_of_stored_records_are_an_error(home: Workspace) -> None:
 def test_captures_that_went_missing_between_two_stages_are_an_error(home: Workspace) -> None:
     replaced(home, "captures", without_the_first(rows_of(home, "captures")))
     found = broken(conservation_verdict(home, Scope()))
-    assert f"in 1 partitions ({KEY})" in found.message
+    assert f"in 1 partition ({KEY})" in found.message
     # what a lookup would find is no longer what is held
     broken(locators_verdict(home, Scope()))
 

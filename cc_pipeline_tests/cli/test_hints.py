@@ -8,14 +8,18 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import click
 import pytest
 from typer.main import get_command
 
 import cc_pipeline
+from cc_pipeline.cli import run_report
 from cc_pipeline.cli.app import app
 from cc_pipeline.extension import collect
+from cc_pipeline.lake.slice import Slice
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")
@@ -149,3 +153,10 @@ def test_the_first_run_of_a_home_says_which_compiled_parts_are_missing(
     assert (first.status, first.err.count("compiled parts: one is missing\n")) == (1, 1)
     later = cli(*wrong, "--home", world.untouched)
     assert (later.status, "compiled parts" in later.err) == (1, False)
+
+
+def test_the_totals_of_all_targets_count_a_crawl_once() -> None:
+    state = SimpleNamespace(captures=3, fetched=2, pending=1, lost=0)
+    change = SimpleNamespace(before=SimpleNamespace(captures=1), after=state)
+    changes = {Slice(crawl, target): change for crawl in (NEW, OLD) for target in ("a.example", "b.example")}
+    assert run_report._sum_changes(cast(Any, changes)) == (2, 12, 8, 8, 4)

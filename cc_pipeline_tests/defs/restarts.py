@@ -36,9 +36,10 @@ from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.defs.backfills import backfill, backfill_status
 from cc_pipeline_tests.defs.short_waits import DAEMON_ENVIRONMENT, with_short_waits
-from cc_pipeline_tests.defs.test_dagster_process import BIN, Server, environment, free_port
+from cc_pipeline_tests.defs.test_dagster_process import BIN, Server, environment
 from cc_pipeline_tests.defs.test_ui_stopped import descendants
 from cc_pipeline_tests.faultserver import FaultServer
+from cc_pipeline_tests.ports import free_port
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.world import NEW
 
@@ -173,7 +174,7 @@ def home_on(storage: str, folder: Path) -> Iterator[Home]:
         server = {"host": "127.0.0.1", "port": code, "location_name": "cc_pipeline"}
         place.write_text(yaml.safe_dump({"load_from": [{"grpc_server": server}]}), "utf-8")
         here = ["-h", "127.0.0.1", "-p"]
-        grpc = ["dagster", "api", "grpc", "-m", "cc_pipeline.definitions", *here, str(code)]
+        grpc = ["dagster", "api", "grpc", "-m", "cc_pipeline_tests.defs.quick_location", *here, str(code)]
         commands = {
             CODE: [*grpc, "--location-name", "cc_pipeline"],
             WEBSERVER: ["dagster-webserver", *here, str(ui), "-w", str(place)],

@@ -405,3 +405,9 @@ def test_a_message_names_the_first_and_counts_the_others() -> None:
     text = summarize_failures(failed, 200)
     assert text.startswith("8 of 200 partitions failed, the others are done. C|t0: reason 0; C|t1: reason 1")
     assert text.endswith("C|t4: reason 4; and 3 more\nadvice")
+
+
+def test_an_advice_names_each_partition_that_it_is_for() -> None:
+    advices = {"C|a": "wait", "C|b": "log in", "C|c": "wait"}
+    failed = [FailedPartition(key, "EnvironmentFault", f"refused\n{advice}") for key, advice in advices.items()]
+    assert summarize_failures(failed, 3).split("\n")[1:] == ["C|a, C|c: wait", "C|b: log in"]

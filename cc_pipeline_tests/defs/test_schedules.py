@@ -339,7 +339,7 @@ def test_what_runs_did_not_get_to_is_asked_for_as_if_it_were_new(
         backfill.instance.report_run_failed(run)
         if times == 1:
             assert shown(backfill.tick()) == [("watch", DOMAINS[1:])], "at once"
-    assert "7 partitions were not tried, since their runs ended early, and are tried later" in reason(backfill.tick())
+    assert "7 partitions were not tried, since a run ended early; the next try is later" in reason(backfill.tick())
     hours_ahead(monkeypatch, 8.1)
     asked = shown(backfill.tick())
     assert sorted(domain for _, domains in asked for domain in domains) == DOMAINS[1:]
@@ -379,7 +379,7 @@ def test_an_older_parsers_pages_have_a_price_and_wait_for_a_yes(
     reparse.write_agreement(settings, yes=True)
     # a yes is for one version of the parser
     monkeypatch.setattr(plan, "PARSER_VERSION", str(int(PARSER_VERSION) + 1))
-    assert "of 8 partitions were made by an older parser" in reason(backfill.tick())
+    assert "of 8 partitions came from an older parser" in reason(backfill.tick())
     monkeypatch.setattr(plan, "PARSER_VERSION", PARSER_VERSION)
     backfill.made(DOMAINS[0], pages=7)
     assert reason(backfill.tick()) == "no partition has to be run"

@@ -44,6 +44,7 @@ def test_no_home_of_the_lake_fetches_a_blocked_site(bucket: tuple[Path, MiniCraw
     block(mine, [site], "their letter")
     [said] = read_blocklist(other).describe_blocks([parse_target(SET)])
     assert said.startswith(f"{SITE} is blocked since 20") and "(their letter)" in said
+    assert said.endswith(f"(to undo: cc-pipeline targets unblock {SITE})")
     assert read_blocklist(other).describe_blocks([parse_target(OTHER)]) == []
 
     # what was located before is refused until it is located again; what the site itself has here stays
@@ -57,7 +58,7 @@ def test_no_home_of_the_lake_fetches_a_blocked_site(bucket: tuple[Path, MiniCraw
     extract(other, SITE)
     assert mine.lake.read("records", {"crawl": NEW, "target": SITE}).num_rows == before > 0
     page = mine.lake.read("captures", {"crawl": NEW, "target": SITE}, ["url"]).column("url")[0].as_py()
-    with pytest.raises(UserInputError, match="is blocked since"):
+    with pytest.raises(UserInputError, match=f"is blocked since .*cc-pipeline targets unblock {SITE}"):
         find_nearest_capture(other, parse_target(f"url:{page}"), None)
     assert "set-duo" in plan_crawl(other, NEW, ["set-duo"]).current_targets, "nothing more is to be done"
 

@@ -11,7 +11,7 @@ from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.loss_policy import exceeds_pending_limit
+from cc_pipeline.extraction.loss_policy import build_incomplete_error, describe_accept_options, exceeds_pending_limit
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import ReasonKind
 from cc_pipeline.extraction.refetch import replay_records
@@ -244,3 +244,17 @@ def test_nothing_at_all_is_a_failure_however_often_it_was_asked_for() -> None:
     assert exceeds_pending_limit(lacking(28, 2, 2), 0.01)
     assert exceeds_pending_limit(lacking(990, 11, 0), 0.01)
     assert not exceeds_pending_limit(lacking(0, 0, 0), 0)
+
+    # a larger limit lets only a target pass of which something was fetched
+    def advice(counts: SliceFetchCounts) -> str:
+        error = build_incomplete_error({counts.slice_: counts}, {}, 0.01, "the source")
+        assert error is not None
+        return error.advice
+
+    assert "CC_PIPELINE_MAX_PENDING" in advice(lacking(28, 2, 0))
+    assert "CC_PIPELINE_MAX_PENDING" not in advice(lacking(0, 30, 30))
+
+
+def test_the_advice_names_the_number_of_every_target() -> None:
+    assert describe_accept_options(["1", "2", "3", "4"]).split("--accept-losses ")[1:] == ["1 ", "2 ", "3 ", "4"]
+    assert "the numbers of 20 of 21 targets" in describe_accept_options([str(number) for number in range(21)])

@@ -20,7 +20,13 @@ from cc_pipeline.extraction import locate
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.loss_policy import FetchIncomplete
-from cc_pipeline.extraction.removals import Listing, Removal, find_unconfirmed_removals, read_loss_numbers
+from cc_pipeline.extraction.removals import (
+    Listing,
+    Removal,
+    build_removal_error,
+    find_unconfirmed_removals,
+    read_loss_numbers,
+)
 from cc_pipeline.extraction.run import extract as extract_all
 from cc_pipeline.index.lookup import LookupResult
 from cc_pipeline.lake.digests.digest import digest_from_int
@@ -49,6 +55,21 @@ def number_in(error: Exception) -> str:
     found = _NUMBER.search(str(error))
     assert found is not None, error
     return found[1]
+
+
+def test_the_advice_names_the_number_of_every_target_and_the_crawl_to_harvest() -> None:
+    listings = {
+        Slice(NEW, slug): (100, Listing("parquet", 300, 30, digest_from_int(number)))
+        for number, slug in enumerate(("example.com", "example.org"), start=1)
+    }
+    error = build_removal_error(listings, {"example.com", "example.org"})
+    assert error is not None and len(set(_NUMBER.findall(error.advice))) == 2
+    assert f"cc-pipeline index harvest --crawl {NEW} --refresh" in error.advice
+    assert all(len(_NUMBER.findall(str(each))) == 1 for each in error.errors_by_target.values())
+    listed_elsewhere = build_removal_error(
+        {Slice(NEW, "example.com"): (100, Listing("zipnum", 300, 30, digest_from_int(1)))}, {"example.com"}
+    )
+    assert listed_elsewhere is not None and "index harvest" not in listed_elsewhere.advice
 
 
 def places(workspace: Workspace, table: str = "captures", slug: str = SITE) -> set[tuple[str, int]]:

@@ -245,7 +245,7 @@ def test_a_month_that_grows_keeps_what_is_built(tmp_path: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in shards(workspace)}
     truth = write_news(root, SPEC)
     assert not is_harvested(workspace, MONTH)
-    with pytest.raises(UserInputError, match=r"1 archive file  .*2 of 3 are done"):
+    with pytest.raises(UserInputError, match=r"1 archive file .*2 of 3 are done"):
         build_index(workspace, MONTH)
     assert build_index(workspace, MONTH, agreed=True).written == 1
     harvest(workspace, MONTH)

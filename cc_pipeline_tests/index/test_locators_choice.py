@@ -70,10 +70,10 @@ def test_the_index_that_says_most_unless_it_is_dear(locators: tuple[Priced, ...]
 @pytest.mark.parametrize(
     ("locators", "via", "reason"),
     [
-        ((PARQUET,), "btree", "can be used here; these can: parquet"),
+        ((PARQUET,), "btree", "can be used here; --index can name: parquet"),
         ((PARQUET,), "magic", "choose one of auto, parquet"),
         ((), "auto", "no index of"),
-        ((), "parquet", "these can: none"),
+        ((), "parquet", "to make one: cc-pipeline index harvest --crawl"),
     ],
 )
 def test_an_index_that_is_not_there_is_said(locators: tuple[Priced, ...], via: str, reason: str) -> None:
@@ -197,7 +197,7 @@ def test_index_files_that_could_not_be_harvested_are_a_note(world: World, tmp_pa
             locator = ParquetLocator(transport, CatalogFinder(catalog, transport))
             notes = locator.locate(NEW, ["warc"], [target]).notes
             assert notes == ()
-            with pytest.raises(EnvironmentFault, match="no row groups of CC-MAIN-2024-22 robotstxt"):
+            with pytest.raises(EnvironmentFault, match=r"index files of CC-MAIN-2024-22 \(robotstxt\) could be read"):
                 locator.locate(NEW, ALL_SUBSETS, [target])
     finally:
         broken.write_bytes(content)

@@ -202,9 +202,11 @@ def test_a_table_that_an_extension_left_and_nobody_can_read_is_not_taken_for_non
     entry.write_text(entry.read_text()[:40])
     monkeypatch.setenv("CC_PIPELINE_WITHOUT", "titles")
     without = workspace_of(bucket[0], tmp_path / "home")
-    with pytest.raises(EnvironmentFault, match="the table cannot be read"):
+    with pytest.raises(EnvironmentFault, match="the table cannot be read") as refused:
         plan_purge(without, GOES, GOES)
-    assert [finding.level for finding in examine(without.settings) if finding.topic == "titles"] == ["bad"]
+    [finding] = [finding for finding in examine(without.settings) if finding.topic == "titles"]
+    # a table that cannot be read may have rows, so nobody is told to delete it
+    assert finding.level == "bad" and "delete its folder" not in f"{finding.advice} {refused.value.advice}"
     without.close()
 
 

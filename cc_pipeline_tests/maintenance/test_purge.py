@@ -36,7 +36,7 @@ from cc_pipeline.maintenance.purge import PurgeReport, purge
 from cc_pipeline.maintenance.purge_plan import PurgePlan, list_unfinished_purges, plan_purge, purged_tables
 from cc_pipeline.maintenance.receipts import describe_leftovers, find_leftovers, read_receipts
 from cc_pipeline.maintenance.stored_files import find_lost_records, verify
-from cc_pipeline.records.file_leases import lease
+from cc_pipeline.records.file_leases import RUNS, lease
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.records.sweep import sweep
 from cc_pipeline.stores.answer import ListedObject
@@ -368,6 +368,11 @@ def test_a_running_fetch_of_the_target_is_refused_and_others_are_not(small: Work
         pytest.raises(EnvironmentFault, match=r"is being fetched in CC-MAIN-2024-22"),
     ):
         purge(workspace, plan)
+    unreadable = f"{RUNS}/{'d' * 32}.json"
+    workspace.place.put(unreadable, b"cut off")
+    with pytest.raises(EnvironmentFault, match=f"{GOES} is being fetched by an unknown process, since {unreadable}"):
+        purge(workspace, plan)
+    workspace.place.delete(unreadable)
     assert workspace.lake.read("records", {"target": GOES}).num_rows
     with lease(workspace.storage, NEW, "e" * 32, [STAYS]):
         purge(workspace, plan)

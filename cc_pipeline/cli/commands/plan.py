@@ -165,7 +165,8 @@ def _plan_rows(
             amount = (
                 "all targets are"
                 if current_count == len(crawl_question.targets)
-                else f"{current_count:,} of {len(crawl_question.targets):,} targets are"
+                else f"{current_count:,} of {len(crawl_question.targets):,} targets "
+                f"{'is' if current_count == 1 else 'are'}"
             )
             notes.append(f"{crawl}: {amount} up to date, so a run would do nothing for them")
         rows += _step_rows(settings, rate, crawl_plan)

@@ -75,7 +75,7 @@ _OP_JOBS: Final = (
     OpJob(
         name="build_index",
         description="Builds the index of a month of CC-NEWS, or of named WARC files. Shows the cost, and "
-        "needs agreement. Records built_index. For people, and cc-pipeline index build and run.",
+        "needs agreement. Records built_index. For people, runs and cc-pipeline index build.",
         function="cc_pipeline.defs.assets.catalog.index_archives",
         config=BuildConfig,
         partitions="crawl",

@@ -410,7 +410,8 @@ def certify_(
     if not document["complete"]:
         raise Incomplete(
             "the certificate is not complete; its findings say why",
-            "Fetch what is missing (cc-pipeline run or index harvest with the same targets), then certify again.",
+            "Fetch missing captures (cc-pipeline run with the same targets and crawls), harvest an index that was not "
+            "searched or has gaps (cc-pipeline index harvest --crawl …), then certify again.",
         )
 
 

@@ -138,6 +138,7 @@ def _facts_of_captures(
     question: LookupRequest, dataset_names: Sequence[str], action: Action | None, columns: str | None
 ) -> list[pa.Table]:
     """The located captures with the facts of each, by crawl and target."""
+    from cc_pipeline.commoncrawl.target_text import to_run
     from cc_pipeline.extensions.host_facts.dataset_question import refuse_gaps
     from cc_pipeline.extensions.host_facts.host_facts import facts_of_captures
     from cc_pipeline.extensions.host_facts.host_selection import datasets_for_crawl
@@ -156,7 +157,7 @@ def _facts_of_captures(
             if None in LOCATE.read_input_digests(lake, slices).values():
                 raise EnvironmentFault(
                     f"the captures of {target.definition} in {crawl} are not located in this home",
-                    f"Locate them: cc-pipeline run {target.definition} -c {crawl}",
+                    f"Locate them: cc-pipeline run {to_run(target.slug, target.definition)} -c {crawl}",
                 )
             where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
             located = lake.read("captures", where, ["crawl", "url", "url_surtkey", "fetch_time", "fetch_status"])

@@ -29,7 +29,7 @@ from cc_pipeline.lake.streaming import list_crawls
 from cc_pipeline.locks import locked
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import RangeFault
+from cc_pipeline.transport.faults import RangeFault, advice
 from cc_pipeline.workspace.workspace import Workspace, open_named
 
 #: A cached path list is valid for a day, or for an hour if it lacks the requested crawl.
@@ -125,8 +125,14 @@ def list_files(workspace: Workspace, dataset: Dataset, crawl: str, reader: Trans
             note = f"{key} could not be read ({fault.kind.value}); the copy from {age:.0f} days ago is used instead"
             return replace(stored_listing, note="; ".join(filter(None, (note, stored_listing.note))))
         raise EnvironmentFault(
-            f"the path list of the dataset {dataset.name} at {key} could not be read ({fault.kind.value})",
-            "The dataset may not be there: check where.paths of its YAML file, the source and the network.",
+            f"the path list of the dataset {dataset.name} at {key} could not be read: {fault.kind.value} "
+            f"({fault.detail})",
+            advice(
+                fault.kind,
+                f"Check where.paths of {dataset.written_in}."
+                if dataset.written_in
+                else "The source may not have this dataset: use Common Crawl's own, or another crawl.",
+            ),
         ) from fault
     _write(copy, data)
     return listing

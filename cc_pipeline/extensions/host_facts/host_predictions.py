@@ -48,7 +48,7 @@ def show_predicted(question: LookupRequest, crawl: str, *, ask: bool) -> None:
             try:
                 facts = facts_of(question.workspace, crawl, target, default_asked)
             except (DataFault, EnvironmentFault) as error:
-                reason = error.problem if isinstance(error, EnvironmentFault) else error
+                reason = f"{error.problem}. {error.advice}" if isinstance(error, EnvironmentFault) else error
                 warn(f"{crawl}: size and rank of {target.definition} are not available: {reason}")
                 return
             report_cost(crawl, target.definition, facts)

@@ -113,7 +113,9 @@ def check_processes(
             )
         if differences := list(_differences(worker, driver)):
             raise EnvironmentFault(
-                f"{worker_text} would produce other rows than the driver: {'; '.join(differences)}", advice
+                f"{worker_text} does not match the driver, so its rows would differ or take many times as long: "
+                f"{'; '.join(differences)}",
+                advice,
             )
 
 

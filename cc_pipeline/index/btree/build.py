@@ -282,10 +282,12 @@ class _Stream:
         if not self._buffer and (self._total is None or self._offset < self._total):
             if self._total is None:
                 object_info = self._transport.head(self._key)
-                if object_info is None or object_info.size is None:
+                if object_info is None:
+                    raise EnvironmentFault(f"the source has no file {self._key}", "Check the list of ARC files")
+                if object_info.size is None:
                     raise EnvironmentFault(
-                        f"{self._key} is not in the source, or its size is not known",
-                        "Check the list of ARC files and the source",
+                        f"the size of {self._key} is not known",
+                        "Use a source whose responses give the size of a file",
                     )
                 self._total = object_info.size
             length = min(_WINDOW, self._total - self._offset)

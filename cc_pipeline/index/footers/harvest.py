@@ -33,6 +33,7 @@ from cc_pipeline.transport.faults import (
     PERMANENT_KINDS,
     FaultKind,
     RangeFault,
+    advice,
     is_changed_etag,
     whole_files,
 )
@@ -246,15 +247,16 @@ class _Run:
         self.writer.sync()
         return SourceRefuses(
             f"{problem}: {fault.kind.value}, {fault.detail}",
-            "Harvested files are kept. Run the command again after that time, or with --wait; it continues from there.",
+            "Harvested files are kept. Run the command again later, or with --wait; it continues from there.",
         )
 
     def source_fault(self, problem: str, kind: Kind) -> EnvironmentFault:
         self.writer.sync()
+        default = "Check the source and the network"
+        source_advice = advice(kind, default) if isinstance(kind, FaultKind) else default
         return (SourceRefuses if kind is FaultKind.FORBIDDEN else EnvironmentFault)(
             f"the harvest stopped because {problem}",
-            "Check the source and the network, then run the command again: harvested files are kept, and it continues "
-            "from there.",
+            f"{source_advice}. Then run the command again: harvested files are kept, and it continues from there.",
         )
 
 

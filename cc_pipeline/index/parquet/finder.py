@@ -13,7 +13,7 @@ from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.catalog.schemas import DECODED
 from cc_pipeline.index.footers.decode import TRAILER_BYTES, RowGroup, decode_footer, place
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.index.gaps import find_gaps, missing_harvest, unharvested
+from cc_pipeline.index.gaps import find_gaps, missing_harvest, subset_flags, unharvested
 from cc_pipeline.index.parquet.chunk_locations import (
     KEY,
     ColumnLocation,
@@ -124,9 +124,6 @@ def decoded_file(path: str, tail: bytes, size: int, etag: str | None) -> tuple[I
     return IndexFile(crawl or "", subset or "", path, size, etag, rows.footer_bytes, flat, unread), rows.row_groups
 
 
-_ADVICE = "Harvest the crawl (cc-pipeline index harvest, or the asset row_groups), then run it again"
-
-
 class CatalogFinder:
     """Finds row groups in a catalog. Places of other columns come from the file's footer, which is read once.
 
@@ -182,7 +179,11 @@ class CatalogFinder:
             raise missing_harvest(crawl, missing_subsets)
         for row in self._catalog.coverage(crawl).to_pylist():
             if row["subset"] in subsets and row["expected"] and not row["harvested"]:
-                raise EnvironmentFault(f"the catalog has no row groups of {crawl} {row['subset']}", _ADVICE)
+                raise EnvironmentFault(
+                    f"none of the {row['expected']:,} index files of {crawl} ({row['subset']}) could be read when the "
+                    "crawl was harvested, so nothing can be searched",
+                    f"Harvest it again: cc-pipeline index harvest --crawl {crawl}{subset_flags([row['subset']])}",
+                )
 
     def _stored(self, path: str, etag: str | None) -> bytes | None:
         crawl, _, _ = place(path)

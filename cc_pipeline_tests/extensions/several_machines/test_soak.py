@@ -1,4 +1,4 @@
-"""The soak runs: its short form takes three days."""
+"""The soak runs: its short form takes two days."""
 
 from __future__ import annotations
 

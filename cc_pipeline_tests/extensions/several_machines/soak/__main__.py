@@ -6,7 +6,7 @@ and their runs are done, and counts. One partition in fifty always fails (``loca
 is killed in the middle and started again.
 
 It ends with status 1 where a good partition was made twice or not at all, a run is left that nobody executes, or
-something grew that should not. The picture in docs/dagster.md is made by ``--picture``. ``SHORT=1`` takes three days.
+something grew that should not. The picture in docs/dagster.md is made by ``--picture``. ``SHORT=1`` takes two days.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ from cc_pipeline.extensions.several_machines.team import team_files
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline_tests.defs.short_waits import with_short_waits
-from cc_pipeline_tests.defs.test_dagster_process import free_port, until_listening
+from cc_pipeline_tests.defs.test_dagster_process import until_listening
 from cc_pipeline_tests.extensions.several_machines.soak.clock import Clock, missing, new_clock
 from cc_pipeline_tests.extensions.several_machines.soak.location import is_bad
+from cc_pipeline_tests.ports import free_port
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 
 BIN = Path(sys.executable).parent
@@ -72,7 +73,7 @@ class Sizes:
     crawl: int
 
 
-SIZES = sized(Sizes(3, 1, 4, 2), Sizes(200, 4, 30, 22))
+SIZES = sized(Sizes(2, 1, 4, 1), Sizes(200, 4, 30, 22))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,8 @@ class Team:
     def kill(self, name: str) -> None:
         """Kills one of them, and starts it again; ``worker``: a run's process, if there is one; ``all``."""
         if name == "worker":
-            for pid in _children(self.running["code"].pid)[:1]:
+            # the code server's children are no runs: one of them forks those
+            for pid in [run for child in _own(self.running["code"].pid) for run in _own(child)][:1]:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             return
@@ -158,11 +160,15 @@ class Team:
                     os.kill(pid, signal.SIGKILL)
 
 
-def _children(pid: int) -> list[int]:
+def _own(pid: int) -> list[int]:
     with suppress(FileNotFoundError):
-        own = [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
-        return [*own, *(below for one in own for below in _children(one))]
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
     return []
+
+
+def _children(pid: int) -> list[int]:
+    own = _own(pid)
+    return [*own, *(below for one in own for below in _children(one))]
 
 
 class Database:
@@ -241,7 +247,8 @@ class Soak:
         # schedules tick at their next time, and no earlier
         self.settle(0, _SENSORS)
         for day in range(self.sizes.step, self.sizes.days + 1, self.sizes.step):
-            if day // self.sizes.crawl + 2 > self.published and self.published < len(CRAWLS):
+            is_due = day // self.sizes.crawl + 2 > self.published and self.published < len(CRAWLS)
+            if is_due and day < self.sizes.days:
                 self.published += 1
                 self.publish()
             began = self.database.last_tick()
