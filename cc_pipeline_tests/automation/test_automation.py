@@ -211,7 +211,7 @@ def looked(todo: SlicePlan, note: FetchSummary | None = None, harvested: bool = 
     asked = TargetSlices("C1", {"set-x": (MINE, here)}, {"set-x": ()})
     index = Index({"parquet": "abc"} if harvested else {})
     standings = {MINE: SliceState(last_fetch=note), here: SliceState()}
-    return CrawlPlan(asked, {}, standings, {("C1", "warc"): index}, Plan((todo,) if todo.first_reason else (), ()))
+    return CrawlPlan(asked, {}, standings, {("C1", "warc"): index}, Plan((todo,) if todo.first_reason else ()))
 
 
 MINE = Slice("C1", "set-x~16-0001")

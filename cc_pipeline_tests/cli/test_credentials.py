@@ -164,6 +164,7 @@ def test_a_home_goes_on_with_credentials_of_the_environment(
         source = f"http://{USER}:{quote(PASSWORD, safe='')}@{place_of(server)}"
         assert cli("crawls", "--source", source).status == 0
         assert cli("index", "harvest", "-c", NEW, "--source", f"http://other:one@{place_of(server)}").status == 1
+        assert cli("index", "harvest", "-c", NEW, "--source", source).status == 0
         alone = cli("crawls")
         monkeypatch.setenv("CC_PIPELINE_SOURCE_USER", USER)
         monkeypatch.setenv("CC_PIPELINE_SOURCE_PASSWORD", PASSWORD)

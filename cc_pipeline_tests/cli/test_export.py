@@ -167,7 +167,7 @@ def test_names_that_are_not_there_are_refused(cli: Cli, home: Path, tmp_path: Pa
     assert cli("export", "-t", "page_text", "--out", tmp_path / "x", "--home", home).status == 1
     assert cli("export", "-t", "page_text", "--out", out, "--home", tmp_path / "none").status == 1
     said = cli("export", "example.net", "--format", "sequencefile", "--out", tmp_path / "n", "--home", home)
-    assert said.status == 1 and "no captures" in said.err
+    assert said.status == 1 and "has captures of it" in said.told
     assert not (tmp_path / "n").exists()
 
 

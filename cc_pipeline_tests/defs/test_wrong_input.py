@@ -184,7 +184,7 @@ def test_a_full_disk_under_another_command(run, home: Path, tmp_path: Path) -> N
 def test_doctor_says_what_is_wrong_with_source_and_home(run, bucket: Bucket, tmp_path: Path) -> None:
     status, out, _ = run("doctor", "--source", str(bucket[0]), errors=0)
     assert status == 1
-    assert re.search(r"bad .*holds tables of .*what to do: Set CC_PIPELINE_HOME", out)
+    assert re.search(r"bad .*holds tables of .*what to do: Name another folder .CC_PIPELINE_HOME", out)
     status, out, _ = run("doctor", "--source", closed_port(), at=tmp_path / "home", errors=0)
     assert status == 1
     assert re.search(r"bad source .*could not be read.*what to do: Check CC_PIPELINE_SOURCE", out)

@@ -54,7 +54,7 @@ def test_stages_say_which_one_comes_first(bucket: Bucket, tmp_path: Path) -> Non
     for early in (lambda: harvest_footers(workspace, NEW), lambda: commit_row_groups(workspace, [NEW])):
         with pytest.raises(EnvironmentFault, match="not listed yet") as refused:
             early()
-        assert "index_manifest" in refused.value.advice
+        assert f"index harvest --crawl {NEW}" in refused.value.advice
     with pytest.raises(EnvironmentFault, match="has not been harvested") as refused:
         extract(workspace, "example.com")
     assert f"cc-pipeline index harvest --crawl {NEW}" in refused.value.advice

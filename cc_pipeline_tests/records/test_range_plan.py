@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import UserInputError
@@ -32,11 +32,11 @@ def price_ranges(ranges: list[PlannedRange], table: pa.Table) -> FetchEstimate:
     """The cost of these ranges, counted one by one."""
     offsets, lengths = (table.column(name).to_pylist() for name in ("warc_record_offset", "warc_record_length"))
     # of several lengths of a place the shortest counts
-    records = {
-        (planned.key, offsets[number]): lengths[number] or FIRST_READ
-        for planned in ranges
-        for number in sorted(planned.rows, key=lambda row: -(lengths[row] or FIRST_READ))
-    }
+    records: dict[tuple[str, int], int] = {}
+    for planned in ranges:
+        for number in planned.rows:
+            place, length = (planned.key, offsets[number]), lengths[number] or FIRST_READ
+            records[place] = min(length, records.get(place, length))
     return FetchEstimate(
         captures=len(records),
         files=len({planned.key for planned in ranges}),
@@ -109,6 +109,7 @@ _OFFSETS = st.one_of(st.none(), st.integers(-5, 3_000), st.integers(2**62, 2**63
 _LENGTHS = st.one_of(st.none(), st.integers(-1, 400), st.just(MAX_RECORD_BYTES + 1))
 
 
+@example([("b", 0, None), ("b", 0, 1)], 0, 1)
 @given(st.lists(st.tuples(_KEYS, _OFFSETS, _LENGTHS), max_size=40), st.integers(0, 300), st.integers(1, 2_000))
 def test_the_price_is_that_of_the_plan(
     places: list[tuple[str | None, int | None, int | None]], gap: int, span: int

@@ -110,5 +110,5 @@ def test_the_fields_own_validator_finds_a_wacz_valid(wacz: Path) -> None:
 
 def test_a_target_without_captures_is_no_empty_file(cli: Cli, home: Path, tmp_path: Path) -> None:
     said = cli("export", "example.net", "--out", tmp_path / "n.wacz", "--home", home)
-    assert said.status == 1 and "no captures" in said.err
+    assert said.status == 1 and "has captures of it" in said.told
     assert not (tmp_path / "n.wacz").exists()

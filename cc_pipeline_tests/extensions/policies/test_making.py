@@ -36,7 +36,7 @@ def test_a_data_set_says_what_each_filter_took(used: Home, tmp_path: Path) -> No
         ({"rules": "golf"}, "'golf' is not a set of rules"),
         ({"languages": "klingon"}, "'klingon' is not a language"),
         ({"as_of": "never"}, "not 'never'"),
-        ({"targets": "set:nobody"}, "set:nobody was not run"),
+        ({"targets": "set:nobody"}, "do not have set:nobody"),
     ],
 )
 def test_words_that_mean_nothing_are_said_and_write_nothing(
