@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built, news_month, validate_crawl_id
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
+from cc_pipeline.progress import format_count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -293,9 +294,10 @@ def describe_faulty_lines(faults: Sequence[DataFault], source: str) -> tuple[str
     """Returns a note with the first lines that were left out of the list ``source``; none if all were read."""
     if not faults:
         return ()
-    lines = "1 line" if len(faults) == 1 else f"{len(faults):,} lines"
     examples = "; ".join(str(fault) for fault in faults[:_NAMED_LINES])
-    return (f"{lines} of {source} cannot be read and are skipped: {examples}",)
+    return (
+        f"{format_count(len(faults), 'line')} of {source} cannot be read, so the rest of the list is used: {examples}",
+    )
 
 
 def _lines(

@@ -229,7 +229,10 @@ def describe_leftovers(workspace: Workspace, receipt: Receipt, leftovers: Leftov
         else {}
     )
     if stale_homes := sum(published_at < since for published_at in other_homes.values()):
-        lines.append(f"cc.duckdb of {stale_homes:,} other homes of the lake is older than the purge: check there too")
+        lines.append(
+            f"cc.duckdb of {format_count(stale_homes, 'other home')} of the lake is older than the purge: check "
+            "there too"
+        )
     return [*lines, "no leftovers" if leftovers.is_clean else f"see {workspace.place.source}/{receipt.key}"]
 
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.progress import format_count
 
 #: Columns of a capture and their names elsewhere, the most common first. Names are compared in lower case.
 COLUMN_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -157,7 +158,10 @@ def _read_text(
     while chunk := list(islice(rows, _CHUNK_ROWS)):
         for place, row in enumerate(chunk):
             if len(row) != len(header):
-                wrong.add(number + place, f"the row has {len(row)} columns, and the first line has {len(header)}")
+                wrong.add(
+                    number + place,
+                    f"the row has {format_count(len(row), 'column')}, and the first line has {len(header)}",
+                )
                 chunk[place] = [""] * len(header)
         yield number, len(chunk), {name: [row[position] for row in chunk] for name, position in places.items()}
         number += len(chunk)

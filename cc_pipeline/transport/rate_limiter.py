@@ -388,7 +388,7 @@ class RateLimiter:
         self._without_share_since = self._without_share_since or now
         if now - self._without_share_since >= _WARN_AFTER:
             text = (
-                f"other processes use all {budget.limits.concurrency} concurrent requests that {budget.host} may get: "
+                f"other processes use all requests that {budget.host} may get at a time ({budget.limits.concurrency}): "
                 "this process waits until another process ends"
             )
             progress.report(progress.WAITING, round(_RENEWAL), None, text)

@@ -172,7 +172,9 @@ def test_an_odd_line_of_the_list_of_segments_costs_itself(bucket: Bucket, tmp_pa
         listed.write_bytes(b"<Error>\n" + listed.read_bytes())
         answer = look_up(CRAWL_2012, ["warc"], targets, IndexSources(transport))
     assert places(answer) == places(before)
-    assert "1 line of parse-output/valid_segments.txt cannot be read and are skipped" in " ".join(answer.notes)
+    assert "1 line of parse-output/valid_segments.txt cannot be read, so the rest of the list is used" in " ".join(
+        answer.notes
+    )
 
 
 @pytest.mark.parametrize("kind", ["403", "500", "reset"])

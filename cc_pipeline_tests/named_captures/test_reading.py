@@ -125,7 +125,7 @@ def test_columns_that_name_nothing_are_shown(tmp_path: Path) -> None:
     path.write_bytes(b"url,date\nx\nhttp://example.com/,2024-05-18\n")
     _, asked, wrong = read(path)
     assert [row["row"] for row in asked] == [2] and wrong.first == [
-        (1, "the row has 1 columns, and the first line has 2")
+        (1, "the row has 1 column, and the first line has 2")
     ]
     with pytest.raises(UserInputError, match="has no column 'path'"):
         read(path, warc_filename="path")

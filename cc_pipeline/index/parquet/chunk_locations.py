@@ -9,6 +9,7 @@ from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.footers.decode import TRAILER_BYTES, ColumnChunk, codec_number
 from cc_pipeline.index.parquet.decoding import ColumnLayout
+from cc_pipeline.progress import format_count
 
 #: The column that every lookup searches.
 KEY = "url_surtkey"
@@ -94,7 +95,7 @@ def unread_notes(files: Sequence[IndexFile], columns: Sequence[str] | None) -> t
     remainder_text = f" and {len(paths_by_column) - _SHOWN_NAMES} more" if len(paths_by_column) > _SHOWN_NAMES else ""
     count = len(set().union(*paths_by_column.values()))
     return (
-        f"{len(paths_by_column)} columns of {count} index files are nested, lists, or have a dot in their name, so "
+        f"{len(paths_by_column)} columns of {format_count(count, 'index file')} are nested, lists, or have a dot in their name, so "
         f"they are not in this answer: {listed_names}{remainder_text}",
     )
 

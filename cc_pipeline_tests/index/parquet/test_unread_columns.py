@@ -57,7 +57,7 @@ def test_nested_and_dotted_columns_are_named(tmp_path: Path, catalog: bool) -> N
     (table,) = found.captures.values()
     assert table["extra_columns"].to_pylist() == [[("plain_extra", "p")], [("plain_extra", "q")]]
     (note,) = found.notes
-    assert note.startswith("4 columns of 1 index files")
+    assert note.startswith("4 columns of 1 index file are")
     for name in ("a.dotted", "tags.", "headers.server", "headers.size"):
         assert name in note
 
