@@ -430,8 +430,9 @@ def _describe_copies(workspace: Workspace, kept_count: int, holders: Sequence[st
     if settings.has_separate_lake and (other_homes := find_other_publications(workspace.place, settings.home)):
         last_published = max(other_homes.values())
         lines.append(
-            f"cc.duckdb of {format_count(len(other_homes), 'other home')} on this lake: each shows the rows until its home "
-            f"publishes again, or 30 days after its last publication (the newest is of {last_published:%Y-%m-%d %H:%M} UTC)"
+            f"cc.duckdb of {format_count(len(other_homes), 'other home')} on this lake: each shows the rows until its "
+            "home publishes again, or 30 days after its last publication (the newest is of "
+            f"{last_published:%Y-%m-%d %H:%M} UTC)"
         )
     if workspace.lake.pin("source_files").rows:
         lines.append("pages of the same sites in files of your own (cc-pipeline files add)")

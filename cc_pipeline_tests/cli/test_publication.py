@@ -57,7 +57,7 @@ def test_a_slice_with_repeats_is_named_by_run_and_doctor_and_repaired(cli: Cli, 
     assert said.status == 1
     assert f"{NEW}|{SITE}" in said.told
     assert "doctor --repair" in said.told
-    assert "captures are fetched and stored" not in said.shown
+    assert "fetched and stored" not in said.shown
     assert shown(home, SITE) == 0
     doctor = cli("doctor", "--home", home)
     assert doctor.status == 1

@@ -95,8 +95,8 @@ def unread_notes(files: Sequence[IndexFile], columns: Sequence[str] | None) -> t
     remainder_text = f" and {len(paths_by_column) - _SHOWN_NAMES} more" if len(paths_by_column) > _SHOWN_NAMES else ""
     count = len(set().union(*paths_by_column.values()))
     return (
-        f"{len(paths_by_column)} columns of {format_count(count, 'index file')} are nested, lists, or have a dot in their name, so "
-        f"they are not in this answer: {listed_names}{remainder_text}",
+        f"{len(paths_by_column)} columns of {format_count(count, 'index file')} are nested, lists, or have a dot in "
+        f"their name, so they are not in this answer: {listed_names}{remainder_text}",
     )
 
 
