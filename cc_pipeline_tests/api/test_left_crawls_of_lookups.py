@@ -1,4 +1,4 @@
-"""A look-up of several crawls leaves out those without an index, and says what to do about each."""
+"""A lookup of several crawls leaves out those without an index, and says what to do about each."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def home_on(storage: str, folder: Path) -> Iterator[Home]:
         server = {"host": "127.0.0.1", "port": code, "location_name": "cc_pipeline"}
         place.write_text(yaml.safe_dump({"load_from": [{"grpc_server": server}]}), "utf-8")
         here = ["-h", "127.0.0.1", "-p"]
-        grpc = ["dagster", "api", "grpc", "-m", "cc_pipeline_tests.defs.quick_location", *here, str(code)]
+        grpc = ["dagster", "api", "grpc", "-m", "cc_pipeline.definitions", *here, str(code)]
         commands = {
             CODE: [*grpc, "--location-name", "cc_pipeline"],
             WEBSERVER: ["dagster-webserver", *here, str(ui), "-w", str(place)],

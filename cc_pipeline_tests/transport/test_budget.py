@@ -44,7 +44,7 @@ from cc_pipeline_tests.refusal_events import asked_for_less, busy, forbidden, ga
 
 HOST = "example.org"
 #: Beyond the jitter that a budget allows for, so many seconds late a server notes a request where its machine is busy.
-LATE = 0.5
+LATE = 0.3
 
 
 def most_in_a_second(times: Sequence[float]) -> int:
@@ -333,7 +333,8 @@ def _reader(url: str, path: Path, rate: float, seconds: float, all_here: Barrier
 
 
 def used_together(folder: Path, rate: float, seconds: float, files: Sequence[Path], hosts: int, *rules: Rule) -> float:
-    """The share of a rate that processes use which have these files, one each; no window sees more than the rate."""
+    """The share of a rate that processes use which have these files, one each. No window sees more than the rate, but
+    for requests that a busy server reads late."""
     (folder / "f").write_bytes(bytes(100))
     with FaultServer(folder, rules=rules) as server:
         context = multiprocessing.get_context("spawn")
@@ -354,7 +355,7 @@ def used_together(folder: Path, rate: float, seconds: float, files: Sequence[Pat
 @pytest.mark.process
 def test_hosts_with_files_of_their_own_stay_within_the_rate_together(tmp_path: Path) -> None:
     files = [tmp_path / str(number) / "budget.sqlite" for number in range(2)]
-    assert used_together(tmp_path, 20.0, 3.0, files, 2) > 0.2
+    assert used_together(tmp_path, 20.0, 3.0, files, 2) > 0.3
 
 
 @pytest.mark.process
@@ -362,7 +363,7 @@ def test_hosts_with_files_of_their_own_stay_within_the_rate_together(tmp_path: P
 def test_four_processes_stay_within_the_rate(tmp_path: Path, rate: float, seconds: float) -> None:
     files = [tmp_path / "state" / "budget.sqlite"] * 4
     # the budget is used, not only kept; a busy machine misses slots
-    assert used_together(tmp_path, rate, seconds, files, 1, Rule("500", share=0.2)) > 0.2
+    assert used_together(tmp_path, rate, seconds, files, 1, Rule("500", share=0.2)) > 0.3
 
 
 def test_many_may_make_the_file_at_once(tmp_path: Path) -> None:

@@ -131,14 +131,15 @@ class Team:
                 assert time.monotonic() < until, (self.folder.parent / "code.log").read_text("utf-8")[-3_000:]
                 time.sleep(0.5)
 
-    def kill(self, name: str) -> None:
-        """Kills one of them, and starts it again; ``worker``: a run's process, if there is one; ``all``."""
+    def kill(self, name: str) -> bool:
+        """Kills one of them, and starts it again; ``worker``: a run's process, if there is one; ``all``. Returns
+        whether anything was killed."""
         if name == "worker":
-            # the code server's children are no runs: one of them forks those
-            for pid in [run for child in _own(self.running["code"].pid) for run in _own(child)][:1]:
+            for pid in _children(self.running["code"].pid)[:1]:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            return
+                    return True
+            return False
         names = list(self.running) if name == "all" else [name]
         for one in names:
             workers = _children(self.running[one].pid) if name == "all" else []
@@ -148,6 +149,7 @@ class Team:
             self.running[one].wait()
         for one in names:
             self.start(one)
+        return True
 
     def stop(self) -> None:
         """Ends all of them."""
@@ -160,15 +162,11 @@ class Team:
                     os.kill(pid, signal.SIGKILL)
 
 
-def _own(pid: int) -> list[int]:
-    with suppress(FileNotFoundError):
-        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
-    return []
-
-
 def _children(pid: int) -> list[int]:
-    own = _own(pid)
-    return [*own, *(below for one in own for below in _children(one))]
+    with suppress(FileNotFoundError):
+        own = [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
+        return [*own, *(below for one in own for below in _children(one))]
+    return []
 
 
 class Database:
@@ -256,8 +254,7 @@ class Soak:
             if self.draw.random() < 0.2:
                 name = self.draw.choice(["code", "daemon", "worker", "all"])
                 time.sleep(self.draw.uniform(0, 12))
-                self.team.kill(name)
-                self.killed[name] += 1
+                self.killed[name] += self.team.kill(name)
             self.settle(began, (*_SENSORS, "backfill_missing"))
             self.note(day)
 

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Sequence
 
 import cc_pipeline.extraction.run as stages
+from cc_pipeline.definitions import defs
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.defs.quick_location import defs
 
 __all__ = ["defs", "is_bad"]
 
