@@ -27,7 +27,9 @@ from cc_pipeline.settings import Settings
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+    from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.export.table_files import Selection
+    from cc_pipeline.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -214,7 +216,7 @@ def _export_records(
     from cc_pipeline.export.cards import DatasetDescription
     from cc_pipeline.export.format import RecordsRequest
     from cc_pipeline.export.provenance import gather_provenance
-    from cc_pipeline.export.records import crawls_looked_up, crawls_with_records
+    from cc_pipeline.export.records import crawls_with_records
     from cc_pipeline.workspace.workspace import open_workspace
 
     targets = chosen_targets(domains)
@@ -226,18 +228,7 @@ def _export_records(
     with open_workspace(settings) as workspace, get_reporter().bars():
         chosen_crawls = crawl_ids(crawls) or crawls_with_records(workspace, targets)
         if not chosen_crawls:
-            names = ", ".join(domains)
-            if looked_up := crawls_looked_up(workspace, targets):
-                raise EnvironmentFault(
-                    f"{', '.join(looked_up)}: there are no captures of {names} in any crawl that was run for it, so "
-                    "there are no records to export",
-                    f"Run it for another crawl: cc-pipeline run {domains[0]} --crawl …",
-                )
-            raise EnvironmentFault(
-                f"{names} is not in this home, so there are no records to export: it was not run, or no crawl that it "
-                "was run for has captures of it",
-                f"Run it for a crawl that has captures of it: cc-pipeline run {domains[0]} --crawl newest",
-            )
+            raise _no_records(workspace, targets, domains)
         card = DatasetDescription(f"{out.name}: records of Common Crawl", attribution.creator, attribution.url)
         provenance = gather_provenance(workspace, targets, chosen_crawls, [f"crawls: {', '.join(chosen_crawls)}"])
         written = record_format.write(RecordsRequest(workspace, targets, chosen_crawls, out, card, provenance))
@@ -246,6 +237,28 @@ def _export_records(
         written.incomplete.report = exported
         raise written.incomplete
     return exported
+
+
+def _no_records(workspace: Workspace, targets: Sequence[Target], domains: Sequence[str]) -> EnvironmentFault:
+    """The fault for targets without records in this home: not fetched, without captures, or never run."""
+    from cc_pipeline.export.records import crawls_looked_up, crawls_with_captures
+
+    names = ", ".join(domains)
+    if located_crawls := crawls_with_captures(workspace, targets):
+        return EnvironmentFault(
+            f"the captures of {names} in {', '.join(located_crawls)} are located and not fetched yet",
+            f"Run it again: cc-pipeline run {domains[0]} --crawl {located_crawls[0]}",
+        )
+    if crawls := crawls_looked_up(workspace, targets):
+        return EnvironmentFault(
+            f"{', '.join(crawls)} has no captures of {names}, so there are no records to export",
+            f"Run it for another crawl: cc-pipeline run {domains[0]} --crawl …",
+        )
+    return EnvironmentFault(
+        f"{names} is not in this home, so there are no records to export: it was not run, or no crawl that it was run "
+        "for has captures of it",
+        f"Run it for a crawl that has captures of it: cc-pipeline run {domains[0]} --crawl newest",
+    )
 
 
 def _make_export(out: Path, written: Written) -> Export:

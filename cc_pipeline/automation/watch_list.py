@@ -12,6 +12,7 @@ from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target_lines, right_and_wrong_lines, set_slug_in
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.progress import format_count
 
 _HEAD = "# The watch list of cc_pipeline: one domain or other target a line. See docs/targets.md.\n"
 
@@ -46,7 +47,7 @@ def read_valid_targets(path: Path, copy: Path) -> WatchedTargets:
             targets = ()
         problem = f"{fault.problem}. {fault.advice}" if isinstance(fault, EnvironmentFault) else f"{fault}."
         instead = (
-            f"Until then its last good copy is used, with {len(targets)} targets"
+            f"Until then its last good copy is used, with {format_count(len(targets), 'target')}"
             if targets
             else "There is no good copy of the list, so no target is watched until then"
         )

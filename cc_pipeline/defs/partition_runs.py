@@ -45,6 +45,8 @@ def logged_progress(log: dg.DagsterLogManager) -> Iterator[None]:
     last: dict[str, float] = {}
 
     def sink(stage: str, done: int, total: int | None, detail: str) -> None:
+        if stage == progress.WAITING and not detail:
+            return  # a wait has ended
         now = time.monotonic()
         if now - last.get(stage, 0.0) >= _EVERY_SECONDS:
             last[stage] = now

@@ -36,6 +36,11 @@ def crawls_with_records(workspace: Workspace, targets: Sequence[Target]) -> list
     return _find_crawls(workspace, "records", targets)
 
 
+def crawls_with_captures(workspace: Workspace, targets: Sequence[Target]) -> list[str]:
+    """Returns the crawls in which captures of ``targets`` were located, newest first."""
+    return _find_crawls(workspace, "captures", targets)
+
+
 def crawls_looked_up(workspace: Workspace, targets: Sequence[Target]) -> list[str]:
     """Returns the crawls in which any of ``targets`` was looked up, newest first."""
     return _find_crawls(workspace, "lookups", targets)

@@ -464,12 +464,13 @@ def _commit_pass(
         slice_: replace(summaries[slice_], index_size=old_listings.get(slice_, Listing()).size)
         for slice_ in unconfirmed
     }
+    new_summaries = {**summaries, **kept_summaries}
     for group in groups:
         accepted_slices = [slice_ for slice_ in group.input_digests if slice_ not in unconfirmed]
         totals.removed += sum(group.totals_by_slice[slice_].unlisted_captures for slice_ in accepted_slices)
         rows = buffer.drop_unlisted(group.rows, accepted_slices, group.totals_by_slice, targets)
         with lookup_plan.run.replacing(LOCATE, {slice_: slice_states[slice_] for slice_ in group.input_digests}):
-            commit_lookups(workspace, group.input_digests, {**summaries, **kept_summaries}, group.totals_by_slice)
+            commit_lookups(workspace, group.input_digests, new_summaries, group.totals_by_slice)
             totals.rows += LOCATE.commit(
                 workspace.lake, group.input_digests, {"captures": partial(_enlarge_batches, rows)}
             )

@@ -25,6 +25,7 @@ from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.home import read_note
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
+from cc_pipeline.progress import format_count
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.verification import digest_check, expected_record, verify_record
 from cc_pipeline.workspace.workspace import Workspace
@@ -130,8 +131,8 @@ def _build_not_found_error(
         advice = "Check the spelling of the address. Errors and redirects since 2013: --subset crawldiagnostics"
     if unusable_captures:
         return NoSuchCapture(
-            f"{names}: the index lists {unusable_captures:,} captures of {target.value}, and none of their records "
-            "could be used",
+            f"{names}: the index lists {format_count(unusable_captures, 'capture')} of {target.value}, but no record "
+            "of them could be used",
             advice,
         )
     return NoSuchCapture(f"no capture of {target.value} was found in {names}", advice)

@@ -14,6 +14,7 @@ from typing import Final
 
 import pyarrow.compute as pc
 
+from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.errors import Incomplete, UnconfirmedRemovals
 from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.loss_policy import FetchIncomplete, describe_accept_options
@@ -130,7 +131,11 @@ def build_removal_error(
     errors: dict[str, Incomplete] = {}
     numbers: list[str] = []
     # the index files that a harvest can fetch again
-    harvested_crawls = {slice_.crawl for slice_, (_, listing) in listings.items() if listing.located_by == PARQUET.name}
+    harvested_crawls = {
+        slice_.crawl
+        for slice_, (_, listing) in listings.items()
+        if listing.located_by == PARQUET.name and not index_is_built(slice_.crawl)
+    }
     for partition, slices in group_by_partition(listings).items():
         unlisted_captures = sum(listings[slice_][1].unlisted_captures for slice_ in slices)
         if unlisted_captures and partition.target in slugs:

@@ -219,10 +219,10 @@ def find_credentials(options: S3Options, place: str) -> Credentials:
         if credentials is not None:
             # a login that has ended is an error only when its keys are read
             credentials.get_frozen_credentials()
-    except (BotoCoreError, ClientError) as error:
+    except (BotoCoreError, ClientError, RuntimeError) as error:  # the last for a login that was not renewed
         raise EnvironmentFault(
             f"the AWS credentials for {place} cannot be read: {error}",
-            "Log in again (aws sso login), or check AWS_PROFILE.",
+            "Log in again (aws sso login), or check the AWS profile.",
         ) from error
     if credentials is None:
         raise needs_credentials(place)

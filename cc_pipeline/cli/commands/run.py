@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -158,13 +158,12 @@ def run(
 def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:
     """Raises ``UserInputError`` for unknown numbers of losses: a mistyped number would accept nothing."""
     from cc_pipeline.extraction.removals import read_loss_numbers
-    from cc_pipeline.workspace.workspace import open_workspace
+    from cc_pipeline.workspace.workspace import open_lake, open_workspace
 
-    known_numbers: Collection[str] = ()
-    unconfirmed_numbers: Sequence[str] = ()
-    if claim_existing_home(settings):
-        with open_workspace(settings) as workspace:
-            known_numbers, unconfirmed_numbers = read_loss_numbers(workspace.lake)
+    with open_workspace(settings) as workspace:
+        # a new home on a lake of others has their losses; the lake of a workspace would claim it
+        lake = workspace.lake if claim_existing_home(settings) else open_lake(settings)
+        known_numbers, unconfirmed_numbers = read_loss_numbers(lake)
     if unknown_numbers := [number for number in numbers if number not in known_numbers]:
         hint = (
             f"Unconfirmed: {', '.join(unconfirmed_numbers[:_MAX_NAMED])}"

@@ -304,15 +304,21 @@ def _harvest_lock(folder: Path) -> Iterator[None]:
 
 
 def _missing_footers(footers: CrawlFooters, paths: Sequence[str]) -> list[str]:
-    """Files whose footers must be fetched: those never fetched, and those that failed some minutes ago. If all failed,
-    the source was at fault, and all are fetched again at once.
+    """Files whose footers must be fetched: those never fetched, those whose stored bytes are damaged, and those that
+    failed some minutes ago. If all failed, the source was at fault, and all are fetched again at once.
     """
     now = datetime.now(UTC)
     wait = _RETRY_AFTER if any(path in footers for path in paths) else timedelta(0)
     missing_paths = []
     for path in paths:
         entry = footers.entries.get(path)
-        if entry is None or (entry.failed and not timedelta(0) <= now - entry.harvested_at <= wait):
+        if entry is None:
+            is_missing = True
+        elif entry.failed:
+            is_missing = not timedelta(0) <= now - entry.harvested_at <= wait
+        else:
+            is_missing = footers.is_damaged(path)
+        if is_missing:
             missing_paths.append(path)
     return missing_paths
 

@@ -267,7 +267,7 @@ def _decode_stored(crawl: str, paths: Sequence[str], footers: CrawlFooters) -> I
                 footer = footers.footer(path)
             except DataFault as fault:
                 # the file of the store is damaged, not the index file of the source
-                builder.add_failure(replace(entry, reason=str(fault)))
+                builder.add_failure(replace(entry, reason=fault.reason))
                 continue
             try:
                 builder.add(decode_footer(footer, entry.file_size or 0, path), entry)

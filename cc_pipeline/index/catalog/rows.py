@@ -76,7 +76,7 @@ def table_query(table: str, stored: str) -> str:
 def read_view(table: str, stored: pa.Table) -> pa.Table:
     """Returns one of the tables ``VIEW_SCHEMAS`` of ``stored`` rows, which need only the columns of that table.
 
-    It has the rows of :func:`table_query`. Look-ups and plans ask for single crawls, and need no DuckDB for that.
+    It has the rows of :func:`table_query`. Lookups and plans ask for single crawls, and need no DuckDB for that.
     """
     columns = _UNPACKED[table](stored)
     schema = VIEW_SCHEMAS[table]

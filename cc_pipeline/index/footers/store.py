@@ -164,11 +164,10 @@ class CrawlFooters:
         return offset
 
     def _remember(self, entry: FooterEntry, place: _Place) -> None:
-        stored = self.entries.get(entry.path)
-        # a failure after a success counts: the file has become bad
-        if stored is None or entry.harvested_at >= stored.harvested_at:
-            self.entries[entry.path] = entry
-            self._places[entry.path] = place
+        # the last one counts, also a failure after a success: the file has become bad. Times do not decide: a clock may
+        # be wrong, and so may the damaged bytes of a time
+        self.entries[entry.path] = entry
+        self._places[entry.path] = place
 
 
 class FooterWriter(CrawlFooters):
