@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import click
+import pyarrow as pa
 import pytest
 from typer.main import get_command
 
@@ -20,6 +21,8 @@ from cc_pipeline.cli import run_report
 from cc_pipeline.cli.app import app
 from cc_pipeline.extension import collect
 from cc_pipeline.lake.slice import Slice
+from cc_pipeline.settings import load_settings
+from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")
@@ -142,6 +145,24 @@ def test_losses_that_nobody_has_are_not_accepted_in_silence(cli: Cli, world: Wor
         1,
         True,
     )
+
+
+def test_a_new_home_on_a_lake_of_others_knows_their_losses(
+    cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = shutil.copytree(world.untouched, tmp_path / "other") / "lake"
+    with open_workspace(load_settings({}, home=str(tmp_path / "other"))) as workspace:
+        rows = workspace.lake.read("fetches", {"crawl": NEW, "target": "example.com"})
+        values = {"losses": "0a1b", "losses_unconfirmed": True}
+        for name, value in values.items():
+            place = rows.column_names.index(name)
+            rows = rows.set_column(place, rows.schema.field(name), pa.array([value], rows.schema.field(name).type))
+        workspace.lake.commit("fetches", rows, [{"crawl": NEW, "target": "example.com"}], {"by hand": "1"})
+    monkeypatch.setenv("CC_PIPELINE_LAKE", str(lake))
+    home = tmp_path / "new"
+    said = cli("run", "-c", NEW, "example.com", "--accept-losses", "1234", "--home", home, "--source", world.bucket)
+    assert said.status == 1 and "Unconfirmed: " in said.told, said
+    assert not (home / "home.json").exists()
 
 
 def test_the_first_run_of_a_home_says_which_compiled_parts_are_missing(

@@ -61,6 +61,17 @@ def test_the_server_counts_what_is_said(server: FaultServer, tmp_path: Path) -> 
     assert all(not (hit.range or "").startswith("bytes=-") for hit in server.hits[asked:])
 
 
+def test_a_stored_footer_with_a_wrong_byte_is_fetched_again(sound: Facts, server: FaultServer, tmp_path: Path) -> None:
+    facts_of_hosts(workspace_of(server.url, tmp_path), CRAWL, TARGET, DATASETS)
+    segment = next(tmp_path.rglob("segment-*.footers"))
+    damaged = bytearray(segment.read_bytes())
+    damaged[-5] ^= 1
+    segment.write_bytes(damaged)
+    asked = len(server.hits)
+    assert facts_of_hosts(workspace_of(server.url, tmp_path), CRAWL, TARGET, DATASETS).table.equals(sound.table)
+    assert [hit.range for hit in server.hits[asked:] if (hit.range or "").startswith("bytes=-")]
+
+
 def test_passing_faults_change_nothing(sound: Facts, server: FaultServer, tmp_path: Path) -> None:
     server.set_rules(PASSING)
     other = facts_of_hosts(workspace_of(server.url, tmp_path), CRAWL, TARGET, DATASETS)
