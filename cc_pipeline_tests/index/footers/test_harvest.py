@@ -147,7 +147,7 @@ def test_a_stored_footer_with_wrong_bytes_is_no_failure_of_the_source_and_is_fet
     segment.write_bytes(damaged)
     rows = crawl_tables(CRAWL, keys, store).index_files.to_pylist()
     [failed] = [row for row in rows if row["outcome"] != "decoded"]
-    assert "segment-00000.footers" in failed["reason"]
+    assert "the stored copy of the footer" in failed["reason"]
     assert failed["fault_offset"] is None, "no byte of the index file is wrong"
     report = harvest_crawl(CRAWL, keys, reader, store, HarvestPolicy(refresh=refresh))
     assert (report.reused, report.fetched, report.failed) == (5, 1, ())
