@@ -103,13 +103,13 @@ def describe_omitted_captures(
     if omissions.by_subset:
         present_subsets = [subset for subset in omitted_subsets if subset in omissions.by_subset]
         flags = " ".join(f"--subset {subset}" for subset in (*workspace.settings.subsets, *present_subsets))
-        at_least = "at least " if omissions.gaps else ""
+        at_least, count = "at least " if omissions.gaps else "", omissions.by_subset.total()
         verb = "was" if len(present_subsets) == 1 else "were"
         targets_and_crawls = " in ".join(
             list_first([*names], _MAX_NAMES) for names in (omissions.targets, omissions.crawls)
         )
         sentences.append(
-            f"{at_least}{format_count(omissions.by_subset.total(), 'capture')} of {targets_and_crawls} are in "
+            f"{at_least}{format_count(count, 'capture')} of {targets_and_crawls} {'is' if count == 1 else 'are'} in "
             f"{' and '.join(present_subsets)}, which {verb} not requested: add {flags}"
         )
     if omissions.errors:

@@ -97,9 +97,16 @@ def footers_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         imported = imported_subsets(workspace.lake, crawl, subsets)
         where = {"crawl": crawl, "subset": [subset for subset in subsets if subset not in imported]}
         footers = store.read(crawl)
-        if is_shared and not footers.entries:
-            continue  # another home of the lake harvested the crawl
-        paths = workspace.lake.read("index_manifest", where, ["path"])["path"].to_pylist()
+        paths_by_subset: dict[str, list[str]] = {}
+        for row in workspace.lake.read("index_manifest", where, ["subset", "path"]).to_pylist():
+            paths_by_subset.setdefault(row["subset"], []).append(row["path"])
+        paths = [
+            path
+            for subset_paths in paths_by_subset.values()
+            # a subset without any footer was harvested by another home of the lake
+            if not is_shared or any(path in footers for path in subset_paths)
+            for path in subset_paths
+        ]
         lost = [path for path in paths if path not in footers]
         kept_count += len(paths) - len(lost)
         if lost:
