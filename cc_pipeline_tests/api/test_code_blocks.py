@@ -74,7 +74,7 @@ def run_cells(python: Path | str, cells: list[str], folder: Path, bucket: Path) 
         text=True,
         capture_output=True,
         check=False,
-        env={**os.environ, "CC_PIPELINE_SOURCE": str(bucket)},
+        env={**os.environ, "CC_PIPELINE_SOURCE": str(bucket), "XDG_CACHE_HOME": str(folder / "cache")},
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stderr
