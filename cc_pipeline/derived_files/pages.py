@@ -83,7 +83,12 @@ def sequencefile_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
         if isinstance(pair, DataFault):
             yield pair
         elif not isinstance(pair.key, str) or not isinstance(pair.value, str):
-            yield DataFault(DataKind.MALFORMED, file.location, pair.offset, "key or value is no Text")
+            yield DataFault(
+                DataKind.MALFORMED,
+                file.location,
+                pair.offset,
+                "the record's key or value is not of the Hadoop class Text, so the record is skipped",
+            )
         elif metadata:
             yield _metadata_page(file, pair.offset, pair.key, pair.value)
         elif pair.value:

@@ -98,7 +98,7 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
 
     ``now`` deletes superseded files of all tables at once, which breaks readers that opened ``cc.duckdb`` before. A
     killed purge is continued; one that was suspended for too long commits nothing more. No run of the target starts
-    before it ends. Raises ``EnvironmentFault`` if a run has the target (nothing was changed then), and if the lake
+    before it ends. Raises ``EnvironmentFault`` if a run has the target (no captures were deleted then), and if the lake
     cannot be read or written.
     """
     with _hold_purge_lease(workspace, [plan.slug]) as stopped_slices:
@@ -133,8 +133,8 @@ def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
     """Deletes the captures of a target in ``subset`` in every crawl, and returns their number. Maintenance deletes
     stored files that no other row names a week later. Other subsets are kept.
 
-    Raises ``EnvironmentFault`` if a run has the target (nothing was changed then), and if the lake cannot be read or
-    written.
+    Raises ``EnvironmentFault`` if a run has the target (no captures were deleted then), and if the lake cannot be read
+    or written.
     """
     with _hold_purge_lease(workspace, [slug]) as stopped_slices:
         slices = [
@@ -172,7 +172,7 @@ def _hold_purge_lease(workspace: Workspace, slugs: Collection[str]) -> Iterator[
         if other_leases:
             raise EnvironmentFault(
                 f"{', '.join(sorted(slugs)[:3])} is being purged by {other_leases[0].holder}",
-                "Nothing was changed. Wait for the end of that purge, then run the command again.",
+                "No captures were deleted. Wait for the end of that purge, then run the command again.",
             )
         stopped_slices = slices_of_stopped_runs(workspace, slugs)
         with workspace.lake.checked(purge_lease.confirm):
@@ -189,8 +189,8 @@ def refuse_if_fetching(workspace: Workspace, slug: str, slices: Sequence[Slice])
         places = f" in {', '.join(sorted(crawls)[:5])}{' …' if len(crawls) > 5 else ''}" if crawls else ""
         raise EnvironmentFault(
             f"{slug} is being fetched{places}{holders}",
-            "Nothing was changed. Wait for the end of that run, or stop the run; then run the command again. A run "
-            "that was killed on another machine counts as running for an hour.",
+            "No captures were deleted. Wait for the end of that run, or stop the run; then run the command again. A "
+            "run that was killed on another machine counts as running for an hour.",
         )
 
 
@@ -253,7 +253,7 @@ def delete_job_leftovers(workspace: Workspace, crawls: Collection[str]) -> int:
 
 def remove_empty_targets(workspace: Workspace, slugs: Collection[str], slices: Sequence[Slice]) -> None:
     """Removes targets without captures: their empty slices and their definitions. Raises ``EnvironmentFault``, also if
-    a run has one of them (nothing was changed then)."""
+    a run has one of them (no captures were deleted then)."""
     with _hold_purge_lease(workspace, slugs) as stopped_slices:
         for slug in slugs:
             refuse_if_fetching(workspace, slug, slices)
