@@ -53,7 +53,7 @@ _ADD_CAPTURES: Final = re.compile(r"cc-pipeline files captures (?P<file>\S+) --n
 #: Commands without a Python method stay as they are, with their flags, up to the end of a clause.
 _COMMAND: Final = re.compile(r"(?:cc-pipeline (?!run\b(?! .*--)|sql\b)[^.,;()]*)")
 #: The flag has no keyword: ``home.lookup`` and ``home.add_captures`` do not harvest.
-_HARVEST_HINT: Final = " (or add --harvest to this command)"
+_HARVEST_HINT: Final = "(or add --harvest to this command)"
 _FLAG: Final = re.compile(r"(?<![\w-])--(?P<name>[a-z][a-z-]*[a-z])")
 
 
@@ -104,7 +104,7 @@ def advice_for_python() -> Iterator[None]:
 
 def translate_for_python(text: str) -> str:
     """Replaces flags and commands in a message by keywords and methods. A command without a method stays."""
-    text = text.replace(_HARVEST_HINT, "")
+    text = "".join(part.rstrip(" ") for part in text.split(_HARVEST_HINT)) if _HARVEST_HINT in text else text
     text = _RUN.sub(lambda match: _run_call(match["targets"], match["crawls"]), text)
     text = _ADD_CAPTURES.sub(lambda match: f"home.add_captures({match['file']!r}, {match['name']!r})", text)
     text = re.sub(r"cc-pipeline (run|sql)(?=[.,;):]| for these| then|$)", r"home.\1", text)

@@ -17,7 +17,7 @@ from cc_pipeline_tests.world import Bucket, workspace_of
     ("captures", "problem", "advice"),
     [
         (0, "no capture of http://example.com/ was found in", "Check the spelling of the address"),
-        (2, "the index lists 2 captures of http://example.com/, and none of their records could be used", "later"),
+        (2, "the index lists 2 captures of http://example.com/, but no record of them could be used", "later"),
     ],
 )
 def test_captures_that_cannot_be_used_are_not_called_absent(
