@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
 
@@ -110,22 +110,32 @@ def run(
     )
 
 
-def memory_of(process: int) -> int:
-    """Returns the bytes of memory of a process; 0 if the system does not tell."""
+class Usage(NamedTuple):
+    """The bytes of memory of a process, and its processor time: a text that changes as it grows. 0 and empty if the
+    system does not tell."""
+
+    memory: int = 0
+    processor_time: str = ""
+
+
+def usage_of(process: int) -> Usage:
+    """Returns what a process uses."""
     try:
-        with open(_PROC.format(process), encoding="ascii") as file:
-            return int(file.read().split()[1]) * mmap.PAGESIZE
+        with open(_PROC.format(process), "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return Usage(int(fields[21]) * mmap.PAGESIZE, f"{int(fields[11]) + int(fields[12])}")
     except (OSError, ValueError, IndexError):
         pass
     try:
-        return int(run(["ps", "-o", "rss=", "-p", str(process)], neutral_environment()).stdout) * 1024
+        memory, time = run(["ps", "-o", "rss=,time=", "-p", str(process)], neutral_environment()).stdout.split()
+        return Usage(int(memory) * 1024, time.decode())
     except (OSError, ValueError):
-        return 0
+        return Usage()
 
 
 _SAFE: Final = {"PYTHONSAFEPATH": "1"}
-#: The file in which Linux shows the memory of a process.
-_PROC: Final = "/proc/{}/statm"
+#: The file in which Linux shows what a process uses.
+_PROC: Final = "/proc/{}/stat"
 
 
 def _check_environment(environment: Mapping[str, str]) -> dict[str, str]:
