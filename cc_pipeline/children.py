@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
 
@@ -110,27 +110,20 @@ def run(
     )
 
 
-class Usage(NamedTuple):
-    """The bytes of memory of a process, and its processor time: a text that changes as it grows. 0 and empty if the
-    system does not tell."""
-
-    memory: int = 0
-    processor_time: str = ""
-
-
-def usage_of(process: int) -> Usage:
-    """Returns what a process uses."""
+def usage_of(process: int) -> tuple[int, str]:
+    """Returns the bytes of memory of a process, and its processor time as a text that changes as it grows; 0 and an
+    empty text if the system does not tell."""
     try:
         with open(_PROC.format(process), "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
-        return Usage(int(fields[21]) * mmap.PAGESIZE, f"{int(fields[11]) + int(fields[12])}")
+        return int(fields[21]) * mmap.PAGESIZE, str(int(fields[11]) + int(fields[12]))
     except (OSError, ValueError, IndexError):
         pass
     try:
         memory, time = run(["ps", "-o", "rss=,time=", "-p", str(process)], neutral_environment()).stdout.split()
-        return Usage(int(memory) * 1024, time.decode())
+        return int(memory) * 1024, time.decode()
     except (OSError, ValueError):
-        return Usage()
+        return 0, ""
 
 
 _SAFE: Final = {"PYTHONSAFEPATH": "1"}

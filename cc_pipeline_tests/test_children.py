@@ -24,7 +24,7 @@ from cc_pipeline.documents.batch.rows import rows_of
 from cc_pipeline.documents.batch.worker import Input, Worker, open_slot, pack, unpack
 from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
 from cc_pipeline.processes import usable_cores
-from cc_pipeline_tests.documents.pages import page
+from cc_pipeline_tests.documents.pages import identity, page
 from cc_pipeline_tests.world import NEW, Bucket
 
 PACKAGE = Path(cc_pipeline.__file__).parent
@@ -143,17 +143,19 @@ def test_a_run_and_a_page_from_a_folder_of_traps(bucket: Bucket, tmp_path: Path,
 #: What a notebook does: the current folder is on the path, and so is that of a person's own modules.
 NOTEBOOK = """
 import sys
+sys.path.append(sys.argv[2])
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.page import PageInput, ParseOptions
+from cc_pipeline_tests.documents.pages import identity
 sys.path[:0] = ["", sys.argv[1]]
 page = PageInput("CC-MAIN-2024-22", "warc", "http://a.example/", payload=b"<title>T</title>", http_status=200)
-[rows] = parse_batches([[page]], ParseOptions(), 1)
+[rows] = parse_batches([[page]], ParseOptions(), 1, identity)
 assert rows["page_metadata"].to_pylist()[0]["content"]["title"] == "T"
 """
 
 
 def test_parsing_from_a_folder_of_traps_and_with_it_on_the_path(tmp_path: Path, traps: Path) -> None:
-    script = [sys.executable, "-P", "-c", NOTEBOOK, str(traps)]
+    script = [sys.executable, "-P", "-c", NOTEBOOK, str(traps), str(PACKAGE.parent)]
     done = subprocess.run(script, cwd=traps, env=environment(tmp_path), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert ran(traps) == []
@@ -214,7 +216,7 @@ def test_a_command_leaves_the_current_folder_out(monkeypatch: pytest.MonkeyPatch
 
 def packed(*markup: str) -> tuple[int, list[int]]:
     slot = open_slot()
-    return slot, pack(slot, rows_of([page(text) for text in markup], OPTIONS, pool.identity))
+    return slot, pack(slot, rows_of([page(text) for text in markup], OPTIONS, identity))
 
 
 def test_an_answer_that_is_no_rows_is_refused() -> None:
@@ -259,12 +261,12 @@ def test_a_process_that_answers_nonsense_is_replaced(monkeypatch: pytest.MonkeyP
         def receive(self) -> dict[str, Any] | None:
             if not Lying.lied:
                 Lying.lied = True
-                os.pwrite(self._slots[self._in_flight[0][0]], b"\xff" * 64, 0)
+                os.pwrite(self._slots[self._numbers[0]], b"\xff" * 64, 0)
             return super().receive()
 
     pool.end()
     monkeypatch.setattr(pool, "Worker", Lying)
-    (found,) = parse_batches([[page("<title>a</title>")]], OPTIONS, 1)
+    (found,) = parse_batches([[page("<title>a</title>")]], OPTIONS, 1, identity)
     [row] = found["page_metadata"].to_pylist()
     assert (row["content"]["title"], row["flags"]) == ("a", None)
     pool.end()
@@ -281,25 +283,28 @@ def grows(item: PageInput, failure: str | None = None) -> Input:
     """A reader of pages that take more memory, while they are parsed, than a parser process may have."""
     if failure is None and item.payload == b"grow":
         return replace(item, http_headers=_Growing())
-    return pool.identity(item, failure)
+    return identity(item, failure)
 
 
 #: The system's bounds on a process away, as on macOS.
 WITHOUT = """
 import os, resource, sys
-del resource.RLIMIT_DATA, resource.RLIMIT_CPU
 if hasattr(os, "sched_getaffinity"):
     del os.sched_getaffinity
 if hasattr(os, "memfd_create"):
     del os.memfd_create
+def refuse(*_):
+    raise ValueError("no such bound here")
+resource.setrlimit = refuse
 from cc_pipeline.documents.batch.serve import bound
-bound("RLIMIT_DATA", 1 << 40)
+bound(resource.RLIMIT_DATA, 1 << 40)
 from cc_pipeline.processes import usable_cores
 assert usable_cores() == os.cpu_count()
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.page import PageInput, ParseOptions
+from cc_pipeline_tests.documents.pages import identity
 page = PageInput("CC-MAIN-2024-22", "warc", "http://a.example/", payload=b"<title>T</title>", http_status=200)
-[rows] = parse_batches([[page]], ParseOptions(), 1)
+[rows] = parse_batches([[page]], ParseOptions(), 1, identity)
 assert rows["page_metadata"].to_pylist()[0]["content"]["title"] == "T"
 """
 
@@ -335,12 +340,12 @@ def _metadata(parts: Iterable[pool.RecordBatches]) -> list[dict[str, Any]]:
 
 
 def test_what_a_process_uses_is_known_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = children.usage_of(os.getpid())
-    assert mine.memory > 10 << 20 and mine.processor_time
+    memory, processor_time = children.usage_of(os.getpid())
+    assert memory > 10 << 20 and processor_time
     monkeypatch.setattr(children, "_PROC", "/nowhere/{}")
-    other = children.usage_of(os.getpid())
-    assert other.memory == pytest.approx(mine.memory, rel=0.5) and other.processor_time
-    assert children.usage_of(2**22 + 1) == children.Usage()
+    same_memory, processor_time = children.usage_of(os.getpid())
+    assert same_memory == pytest.approx(memory, rel=0.5) and processor_time
+    assert children.usage_of(2**22 + 1) == (0, "")
 
 
 def test_cores_are_counted_where_a_process_has_no_set_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,16 +14,11 @@ import os
 import selectors
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
-import pyarrow as pa
-
-from cc_pipeline.documents.batch.worker import SLOTS, Input, Read, Worker
-from cc_pipeline.documents.document2012.json import failed_page
-from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
+from cc_pipeline.documents.batch.worker import SLOTS, Read, RecordBatches, Task, Worker, make_failed_page
+from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import usable_cores
@@ -36,17 +31,12 @@ _workers: list[Worker] = []
 #: The purpose of the workers: the process that started them, the options and the reader.
 _purpose: list[object] = []
 
-T = TypeVar("T")
-RecordBatches = dict[str, pa.RecordBatch]
-
 #: Batches that are held per worker at any time; bounds memory.
 _AHEAD_PER_WORKER = 3
 #: Seconds between two checks of workers that do not answer.
 _WATCH_SECONDS = 0.5
 #: Workers that may end before their first page, one after the other. After that many the fault is this machine's.
 _FRUITLESS_STARTS = 3
-#: Workers that a page may end. After the first it is parsed once more.
-_DEATHS = 2
 
 
 def take(max_workers: int, options: ParseOptions, read: Read) -> list[Worker]:
@@ -96,16 +86,8 @@ def _only(purpose: list[object]) -> None:
 atexit.register(end)
 
 
-def identity(page: PageInput, failure: str | None = None) -> Input:
-    """Returns the page: the default ``read``, for items that are page inputs already."""
-    if failure is None:
-        return page
-    # without a status no header is read
-    return failed_page(replace(page, http_status=None, fetch_status=None), "ParseFailed", failure)
-
-
 def parse_batches(
-    batches: Iterable[Sequence[T]], options: ParseOptions, workers: int, read: Read = identity
+    batches: Iterable[Sequence[Any]], options: ParseOptions, workers: int, read: Read
 ) -> Iterator[RecordBatches]:
     """Yields the rows of the items of ``batches``, in their order: a dictionary (table name to record batch) for each
     batch, and several for one with large pages.
@@ -130,27 +112,14 @@ def _readable(workers: Sequence[Worker]) -> set[Worker]:
         return {key.data for key, _ in watched.select(_WATCH_SECONDS)}
 
 
-class _Task:
-    """Items for one worker; their rows, once they are here; and how many workers its only item has ended."""
-
-    def __init__(self, items: Sequence[Any], deaths: int = 0) -> None:
-        self.items = items
-        self.deaths = deaths
-        self.is_sent = False
-        self.rows: RecordBatches | None = None
-
-
 class _Pool:
     def __init__(self, options: ParseOptions, workers: int, read: Read) -> None:
         self._options = options
         self._read = read
-        waiting_workers = take(workers, options, read)
-        self._workers: list[Worker] = waiting_workers + [
-            Worker(options, read) for _ in range(workers - len(waiting_workers))
-        ]
-        #: All tasks whose rows were not given yet, in their order; and the unfinished ones of each worker.
-        self._tasks: list[_Task] = []
-        self._sent: dict[Worker, deque[_Task]] = {worker: deque() for worker in self._workers}
+        self._workers = take(workers, options, read)
+        self._workers += [Worker(options, read) for _ in range(workers - len(self._workers))]
+        #: The tasks whose rows were not given yet, in their order.
+        self._tasks: list[Task] = []
         self._fruitless_starts = 0
         self._checked_at = time.monotonic()
 
@@ -166,26 +135,19 @@ class _Pool:
 
     def _send(self, batches: Iterator[Sequence[Any]]) -> bool:
         """Gives tasks, old and new ones, to workers with room. Returns whether any task is left."""
-        while (worker := min(self._workers, key=lambda process: process.load)).load < SLOTS:
-            task = self._find_task(batches)
+        while len((worker := min(self._workers, key=lambda process: len(process.tasks))).tasks) < SLOTS:
+            task = next((task for task in self._tasks if task.is_waiting), None)
             if task is None:
-                break
-            task.is_sent = True
-            self._sent[worker].append(task)
-            worker.send(task.items)
+                items = next(batches, None) if len(self._tasks) < len(self._workers) * _AHEAD_PER_WORKER else None
+                if items is None:
+                    break
+                task = Task(items)
+                self._tasks.append(task)
+            worker.send(task)
         return bool(self._tasks)
 
-    def _find_task(self, batches: Iterator[Sequence[Any]]) -> _Task | None:
-        for task in self._tasks:
-            if not task.is_sent and task.rows is None:
-                return task
-        if len(self._tasks) >= len(self._workers) * _AHEAD_PER_WORKER or (items := next(batches, None)) is None:
-            return None
-        self._tasks.append(_Task(items))
-        return self._tasks[-1]
-
     def _wait(self) -> None:
-        busy = [worker for worker, tasks in self._sent.items() if tasks]
+        busy = [worker for worker in self._workers if worker.tasks]
         ready = _readable(busy)
         now = time.monotonic()
         checks = now - self._checked_at >= _WATCH_SECONDS
@@ -193,56 +155,51 @@ class _Pool:
             self._checked_at = now
         for worker in busy:
             if worker in ready:
-                rows = worker.receive()
-                if rows is None:
+                task = worker.receive()
+                if task is None:
                     self._replace(worker, worker.cause_of_death())
                 else:
-                    self._accept(self._sent[worker].popleft(), rows)
+                    self._accept(task)
             elif checks and (fault := worker.find_fault()):
                 self._replace(worker, fault)
 
-    def _accept(self, task: _Task, rows: RecordBatches) -> None:
-        """Keeps rows. Those of the last items may be missing, which are a task of their own then."""
-        task.rows = rows
+    def _accept(self, task: Task) -> None:
+        """Makes the items that have no rows yet a task of their own."""
+        assert task.rows is not None, "it was parsed"
         self._fruitless_starts = 0
-        parsed_items = rows["page_metadata"].num_rows
-        if parsed_items < len(task.items):
-            self._tasks.insert(self._tasks.index(task) + 1, _Task(task.items[parsed_items:]))
+        if rest := task.items[task.rows["page_metadata"].num_rows :]:
+            self._tasks.insert(self._tasks.index(task) + 1, Task(rest))
 
     def _replace(self, worker: Worker, cause: str) -> None:
-        """Ends a worker. Its tasks go to others; the page that it was at becomes a task of its own."""
-        task, *others = self._sent.pop(worker)
-        position = worker.position
+        """Ends a worker. Its tasks wait for others, but for the page that it was at."""
+        task, position = worker.tasks[0], worker.position
         self._workers.remove(worker)
         worker.end()
-        for other in (task, *others):
-            other.is_sent = False
+        self._workers.append(Worker(self._options, self._read))
         if 0 <= position < len(task.items):
             self._isolate(task, position, cause)
-        else:
-            self._fruitless_starts += 1
-            if self._fruitless_starts >= _FRUITLESS_STARTS:
-                raise EnvironmentFault(
-                    f"parser processes end before they parse a page ({cause})",
-                    "Check how much memory is free, and the limits given to the parser",
-                )
-        fresh = Worker(self._options, self._read)
-        self._workers.append(fresh)
-        self._sent[fresh] = deque()
+            return
+        self._fruitless_starts += 1
+        if self._fruitless_starts >= _FRUITLESS_STARTS:
+            raise EnvironmentFault(
+                f"parser processes end before they parse a page ({cause})",
+                "Check how much memory is free, and the limits given to the parser",
+            )
 
-    def _isolate(self, task: _Task, position: int, cause: str) -> None:
-        """Divides a task at the page that ended its worker. A page that has ended as many as it may is a row."""
-        items, place = task.items, self._tasks.index(task)
-        page = _Task(items[position : position + 1], task.deaths + 1)
-        if page.deaths == _DEATHS:
-            failed_page = self._read(page.items[0], cause)
-            assert isinstance(failed_page, ParsedPage), "a reader makes the row of a failure"
-            page.rows = to_record_batches([failed_page])
-        parts = (_Task(items[:position]), page, _Task(items[position + 1 :]))
+    def _isolate(self, task: Task, position: int, cause: str) -> None:
+        """Makes a page that ended its worker a task of the newest worker, or a row if it was that already."""
+        page = Task(task.items[position : position + 1], is_retry=True)
+        if task.is_retry:
+            page.is_waiting = False
+            page.rows = to_record_batches([make_failed_page(page.items[0], self._read, cause)])
+        else:
+            self._workers[-1].send(page)
+        parts = (Task(task.items[:position]), page, Task(task.items[position + 1 :]))
+        place = self._tasks.index(task)
         self._tasks[place : place + 1] = [part for part in parts if part.items]
 
     def close(self) -> None:
         """Keeps the idle workers for the next call; ends the others."""
         for worker in self._workers:
-            if self._sent[worker] or not keep(worker, self._options, self._read):
+            if worker.tasks or not keep(worker, self._options, self._read):
                 worker.end()

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pyarrow as pa
-
-from cc_pipeline.documents.batch.worker import Read
+from cc_pipeline.documents.batch.worker import Read, RecordBatches, make_failed_page
 from cc_pipeline.documents.document2012.json import failed_page
 from cc_pipeline.documents.page import ParsedPage, ParseOptions
 from cc_pipeline.documents.parse import parse_page
@@ -24,7 +22,7 @@ _PART_SIZE, _ROW_SIZE = 16 << 20, 512
 
 def rows_of(
     items: Sequence[Any], options: ParseOptions, read: Read, on_position: Callable[[int], None] = lambda place: None
-) -> dict[str, pa.RecordBatch]:
+) -> RecordBatches:
     """Returns the rows of the items; only of the first ones if they are large. ``on_position`` is called with each
     position before the item is touched. Raises ``MemoryError``."""
     pages: list[ParsedPage] = []
@@ -61,7 +59,7 @@ def _size_of(page: ParsedPage) -> int:
     return sum(len(text) for text in texts if isinstance(text, str)) + rows * _ROW_SIZE
 
 
-def _make_rows(pages: Sequence[ParsedPage], max_bytes: int) -> dict[str, pa.RecordBatch]:
+def _make_rows(pages: Sequence[ParsedPage], max_bytes: int) -> RecordBatches:
     rows = to_record_batches(pages)
     size = sum(batch.nbytes for batch in rows.values())
     if size > max_bytes:
@@ -81,6 +79,4 @@ def _fit(page: ParsedPage, item: Any, read: Read, max_bytes: int) -> ParsedPage:
 def _fail(item: Any, read: Read, error: Exception) -> ParsedPage:
     if isinstance(error, MemoryError):
         raise error
-    page = read(item, f"{type(error).__name__}: {error}")
-    assert isinstance(page, ParsedPage), "a reader makes the row of a failure"
-    return page
+    return make_failed_page(item, read, f"{type(error).__name__}: {error}")

@@ -14,6 +14,7 @@ import math
 import mmap
 import os
 import pickle
+import resource
 import signal
 import socket
 import sys
@@ -22,11 +23,6 @@ from collections.abc import Sequence
 
 from cc_pipeline.documents.batch.rows import rows_of
 from cc_pipeline.documents.batch.worker import BATCH, POSITION, ROWS, pack, take
-
-try:
-    import resource
-except ImportError:  # not on every system
-    resource = None  # type: ignore[assignment]
 
 #: Objects made before Python looks for cycles: a page makes thousands, and none of them in cycles.
 _GC_EVERY = 50_000
@@ -40,7 +36,7 @@ def serve(link: socket.socket, position: mmap.mmap, slots: Sequence[int]) -> Non
 
     def begin_page(place: int) -> None:
         POSITION.pack_into(position, 0, place)
-        bound("RLIMIT_CPU", math.ceil(time.process_time() + options.limits.seconds))
+        bound(resource.RLIMIT_CPU, math.ceil(time.process_time() + options.limits.seconds))
 
     link.settimeout(_IDLE_SECONDS)
     with contextlib.suppress(OSError):
@@ -51,20 +47,19 @@ def serve(link: socket.socket, position: mmap.mmap, slots: Sequence[int]) -> Non
             link.sendall(ROWS.pack(number, *pack(slots[number], rows_of(items, options, read, begin_page))))
 
 
-def bound(name: str, limit: int) -> None:
+def bound(kind: int, limit: int) -> None:
     """Makes the system refuse more of a resource than ``limit``, if it can. macOS does not bound memory: the parent
     checks the process there (worker.py)."""
-    if (kind := getattr(resource, name, None)) is not None:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(kind, (limit, resource.getrlimit(kind)[1]))
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(kind, (limit, resource.getrlimit(kind)[1]))
 
 
 def main() -> None:
     """Serves the parent named by the arguments."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     limit, link, position, *slots = map(int, sys.argv[1:])
-    bound("RLIMIT_DATA", limit)
-    bound("RLIMIT_FSIZE", limit)
+    bound(resource.RLIMIT_DATA, limit)
+    bound(resource.RLIMIT_FSIZE, limit)
     gc.freeze()
     gc.set_threshold(_GC_EVERY)
     try:

@@ -19,6 +19,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ from cc_pipeline.documents.schemas import SCHEMAS
 Input = PageInput | ParsedPage
 #: Makes a page of an item; the finished row of a failure, from the item's keys alone, if its reason is given.
 Read = Callable[[Any, str | None], Input]
+RecordBatches = dict[str, pa.RecordBatch]
 
 #: The format of a position: the index of an item in its batch, -1 before the first.
 POSITION = struct.Struct("=q")
@@ -97,7 +99,7 @@ def pack(slot: int, batches: Mapping[str, pa.RecordBatch]) -> list[int]:
     return lengths
 
 
-def unpack(slot: int, lengths: Sequence[int], max_bytes: int, pages: int) -> dict[str, pa.RecordBatch]:
+def unpack(slot: int, lengths: Sequence[int], max_bytes: int, pages: int) -> RecordBatches:
     """Reads back what ``pack`` wrote. The other process may be hostile, so all is checked: raises ``ValueError`` unless
     the slot has the rows of the first of so many ``pages``, in at most ``max_bytes``."""
     if min(lengths) < 0 or sum(lengths) > min(max_bytes, os.fstat(slot).st_size):
@@ -119,6 +121,24 @@ def unpack(slot: int, lengths: Sequence[int], max_bytes: int, pages: int) -> dic
     return batches
 
 
+class Task:
+    """Items for one worker, and the rows of the first of them once they are here. ``is_retry``: the only item has ended
+    a worker."""
+
+    def __init__(self, items: Sequence[Any], *, is_retry: bool = False) -> None:
+        self.items = items
+        self.is_retry = is_retry
+        self.is_waiting = True
+        self.rows: RecordBatches | None = None
+
+
+def make_failed_page(item: Any, read: Read, reason: str) -> ParsedPage:
+    """Returns the finished page of an item that cannot be parsed."""
+    page = read(item, reason)
+    assert isinstance(page, ParsedPage), "a reader makes the row of a failure"
+    return page
+
+
 class Worker:
     """A process that parses the batches it is sent, in their order. It holds two at most."""
 
@@ -127,9 +147,9 @@ class Worker:
         self._read = read
         self._link, child_link = socket.socketpair()
         self._slots = [open_slot() for _ in range(SLOTS)]
-        self._free = list(range(SLOTS))
-        #: The slots of its unfinished batches, the oldest first, with the number of items of each.
-        self._in_flight: list[tuple[int, int]] = []
+        #: The unfinished batches, the oldest first, and the numbers of slots in the order of their use.
+        self.tasks: deque[Task] = deque()
+        self._numbers = deque(range(SLOTS))
         self._fault = ""
         with tempfile.TemporaryFile() as shared, child_link:
             shared.write(POSITION.pack(-1))
@@ -149,19 +169,20 @@ class Worker:
         """Returns the file descriptor that is readable once an answer has come or the process has ended."""
         return self._link.fileno()
 
-    def send(self, items: Sequence[Any]) -> None:
-        """Sends a batch, which is parsed after the previous one. There must be room for it (``load``). A dead worker is
-        noticed by ``receive``."""
-        if self.load == 0:
+    def send(self, task: Task) -> None:
+        """Sends a batch, which is parsed after the previous one. There must be room for it (``SLOTS``). ``receive``
+        notices a dead worker."""
+        if not self.tasks:
             POSITION.pack_into(self._position, 0, -1)
-        slot = self._free.pop(0)
-        self._in_flight.append((slot, len(items)))
-        batch = pickle.dumps((self._options, self._read, items), pickle.HIGHEST_PROTOCOL)
+        number = self._numbers[len(self.tasks)]
+        self.tasks.append(task)
+        task.is_waiting = False
+        batch = pickle.dumps((self._options, self._read, task.items), pickle.HIGHEST_PROTOCOL)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._link.sendall(BATCH.pack(slot, put(self._slots[slot], batch)))
+            self._link.sendall(BATCH.pack(number, put(self._slots[number], batch)))
 
-    def receive(self) -> dict[str, pa.RecordBatch] | None:
-        """Returns the rows of the first items of the oldest batch; ``None`` if the process has ended, or its answer is
+    def receive(self) -> Task | None:
+        """Returns the oldest batch with rows of its first items; ``None`` if the process has ended, or its answer is
         invalid. Does not wait: call it when ``fileno`` is readable."""
         try:
             message = self._link.recv(ROWS.size, socket.MSG_DONTWAIT)
@@ -169,23 +190,17 @@ class Worker:
             return None
         if not message:
             return None
+        task = self.tasks[0]
         try:
             number, *lengths = ROWS.unpack(message)
-            slot, pages = self._in_flight[0]
-            if number != slot:
+            if number != self._numbers[0]:
                 raise ValueError("it belongs to another batch")
-            answer = unpack(self._slots[slot], lengths, self._options.limits.memory_bytes, pages)
-        except (struct.error, ValueError, EOFError, OSError, IndexError) as error:
+            task.rows = unpack(self._slots[number], lengths, self._options.limits.memory_bytes, len(task.items))
+        except (struct.error, ValueError, EOFError, OSError) as error:
             self._fault = f"parser process gave an invalid answer: {error}"
             return None
-        self._in_flight.pop(0)
-        self._free.append(slot)
-        return answer
-
-    @property
-    def load(self) -> int:
-        """Number of unfinished batches."""
-        return SLOTS - len(self._free)
+        self._numbers.rotate(-1)
+        return self.tasks.popleft()
 
     @property
     def alive(self) -> bool:
@@ -195,7 +210,7 @@ class Worker:
     @property
     def memory(self) -> int:
         """Bytes of memory of the process; 0 if the system does not report it."""
-        return children.usage_of(self._process.pid).memory
+        return children.usage_of(self._process.pid)[0]
 
     @property
     def position(self) -> int:
@@ -205,11 +220,11 @@ class Worker:
 
     def find_fault(self) -> str:
         """Returns the reason why a process that is at work has to end, or an empty text. Called again and again."""
-        usage = children.usage_of(self._process.pid)
-        if usage.memory > self._options.limits.memory_bytes + _MEMORY_OF_CODE:
+        memory, processor_time = children.usage_of(self._process.pid)
+        if memory > self._options.limits.memory_bytes + _MEMORY_OF_CODE:
             return self._too_much_memory
-        progress = (self.position, usage.processor_time)
-        self._idle_checks = self._idle_checks + 1 if usage.processor_time and progress == self._progress else 0
+        progress = (self.position, processor_time)
+        self._idle_checks = self._idle_checks + 1 if processor_time and progress == self._progress else 0
         self._progress = progress
         return "parser process waits for ever" if self._idle_checks >= _IDLE_CHECKS else ""
 
@@ -234,7 +249,9 @@ class Worker:
         return f"more than {self._options.limits.memory_bytes:,} bytes of memory"
 
     def end(self) -> None:
-        """Kills the process and frees its slots."""
+        """Kills the process and frees its slots. Its batches wait for another process."""
+        for task in self.tasks:
+            task.is_waiting = True
         self._link.close()
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):

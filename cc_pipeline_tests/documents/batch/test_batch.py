@@ -27,7 +27,7 @@ from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
 from cc_pipeline.documents.schemas import SCHEMAS
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import usable_cores
-from cc_pipeline_tests.documents.pages import page
+from cc_pipeline_tests.documents.pages import identity, page
 
 OPTIONS = ParseOptions(main_content="none", language=False)
 
@@ -46,14 +46,14 @@ def trapped(item: PageInput, failure: str | None = None) -> Input:
         raise OverflowError("too large")
     if item.payload == b"gone":
         return failed_page(item, "Missing", "not_found")
-    return pool.identity(item, failure)
+    return identity(item, failure)
 
 
 def killing_parse(item: PageInput, failure: str | None = None) -> Input:
     """Kills the process only while the page is parsed, by way of a trap in its headers."""
     if failure is None and item.payload in (b"kill", b"hang"):
         return replace(item, http_headers=_Trap(item.payload))
-    return pool.identity(item, failure)
+    return identity(item, failure)
 
 
 class _Trap(tuple[tuple[str, str], ...]):
@@ -70,7 +70,7 @@ class _Trap(tuple[tuple[str, str], ...]):
 
 
 def test_batches_come_back_in_order_and_complete() -> None:
-    found = list(parse_batches(_pages(12), OPTIONS, 2))
+    found = list(parse_batches(_pages(12), OPTIONS, 2, identity))
     assert [set(each) for each in found] == [set(SCHEMAS)] * 4
     titles = [row["content"]["title"] for each in found for row in each["page_metadata"].to_pylist()]
     assert titles == [str(n) for n in range(12)]
@@ -78,14 +78,14 @@ def test_batches_come_back_in_order_and_complete() -> None:
 
 
 def test_rows_are_the_same_as_in_one_process() -> None:
-    alone = [rows_of(items, ParseOptions(), pool.identity) for items in _pages(6)]
-    beside = list(parse_batches(_pages(6), ParseOptions(), 1))
+    alone = [rows_of(items, ParseOptions(), identity) for items in _pages(6)]
+    beside = list(parse_batches(_pages(6), ParseOptions(), 1, identity))
     assert alone == beside
 
 
 def test_no_batches_and_empty_batches() -> None:
-    assert list(parse_batches([], OPTIONS, 1)) == []
-    (only,) = parse_batches([[]], OPTIONS, 1)
+    assert list(parse_batches([], OPTIONS, 1, identity)) == []
+    (only,) = parse_batches([[]], OPTIONS, 1, identity)
     assert only["page_metadata"].num_rows == 0
 
 
@@ -107,7 +107,7 @@ def killed_once(item: PageInput, failure: str | None = None) -> Input:
         with suppress(FileExistsError):
             Path(item.source_file, "killed").touch(exist_ok=False)
             os.kill(os.getpid(), signal.SIGKILL)
-    return pool.identity(replace(item, source_file=None), failure)
+    return identity(replace(item, source_file=None), failure)
 
 
 @pytest.mark.process
@@ -117,7 +117,7 @@ def test_a_page_whose_process_was_killed_is_parsed_whole_again(tmp_path: Path) -
         page("<p>text</p>" * 20_000, source_file=str(tmp_path)),
         page("<title>b</title>"),
     ]
-    quiet = rows_of([replace(item, source_file=None) for item in items], OPTIONS, pool.identity)
+    quiet = rows_of([replace(item, source_file=None) for item in items], OPTIONS, identity)
     assert _joined(parse_batches([items], OPTIONS, 1, killed_once)) == _joined([quiet])
     assert (tmp_path / "killed").exists()
 
@@ -135,17 +135,17 @@ def test_time_that_passes_says_nothing_of_a_page(monkeypatch: pytest.MonkeyPatch
     hours = count(0, 3_600)
     monkeypatch.setattr(pool.time, "monotonic", lambda: float(next(hours)))
     items = _pages(6)
-    quiet = [rows_of(each, OPTIONS, pool.identity) for each in items]
-    assert _joined(parse_batches(items, OPTIONS, 2)) == _joined(quiet)
+    quiet = [rows_of(each, OPTIONS, identity) for each in items]
+    assert _joined(parse_batches(items, OPTIONS, 2, identity)) == _joined(quiet)
 
 
 def test_a_process_without_an_answer_and_without_processor_time_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = children.Usage(1, "1")
+    usage = (1, "1")
     monkeypatch.setattr(children, "usage_of", lambda process: usage)
-    process = Worker(OPTIONS, pool.identity)
+    process = Worker(OPTIONS, identity)
     try:
         assert {process.find_fault() for _ in range(worker._IDLE_CHECKS)} == {""}
-        usage = children.Usage(1, "2")
+        usage = (1, "2")
         assert {process.find_fault() for _ in range(worker._IDLE_CHECKS)} == {""}
         assert process.find_fault() == "parser process waits for ever"
     finally:
@@ -156,8 +156,9 @@ def test_a_process_without_an_answer_and_without_processor_time_is_replaced(monk
 PARSING = """
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline_tests.documents.batch.test_batch import LOADED, digest_of, loaded_pages
+from cc_pipeline_tests.documents.pages import identity
 def told():
-    for rows in parse_batches(loaded_pages(), LOADED, 2):
+    for rows in parse_batches(loaded_pages(), LOADED, 2, identity):
         print("rows", flush=True)
         yield rows
 print(digest_of(told()))
@@ -176,7 +177,7 @@ def digest_of(parts: Iterable[pool.RecordBatches]) -> str:
 @pytest.mark.process
 def test_rows_are_the_same_whatever_the_machine_does_meanwhile() -> None:
     """Beside processes that take all cores, the group of processes is stopped at each batch, and a parser is killed."""
-    quiet = digest_of(rows_of(items, LOADED, pool.identity) for items in loaded_pages())
+    quiet = digest_of(rows_of(items, LOADED, identity) for items in loaded_pages())
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * usable_cores())]
     parsing = subprocess.Popen(
         [sys.executable, "-c", PARSING], stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -242,7 +243,7 @@ def test_a_worker_has_its_next_batch_before_it_has_ended_one() -> None:
             yield each
 
     worker_loads: list[int] = []
-    found = parse_batches(source(), OPTIONS, 1)
+    found = parse_batches(source(), OPTIONS, 1, identity)
     for _ in found:
         worker_loads.append(len(taken))
     assert worker_loads[0] >= 2
@@ -251,7 +252,7 @@ def test_a_worker_has_its_next_batch_before_it_has_ended_one() -> None:
 
 def test_batches_larger_than_a_socket_s_buffer_come_and_go() -> None:
     text = "<p>" + "words and more words " * 200_000
-    found = list(parse_batches([[page(text)], [page(text), page(text)], [page("x")]], OPTIONS, 1))
+    found = list(parse_batches([[page(text)], [page(text), page(text)], [page("x")]], OPTIONS, 1, identity))
     assert [each["page_text"].num_rows for each in found] == [1, 2, 1]
 
 
@@ -270,7 +271,7 @@ class _Deadly:
 @pytest.mark.process
 def test_processes_that_never_get_to_a_page_end_the_run() -> None:
     with pytest.raises(EnvironmentFault, match="before they parse a page"):
-        list(parse_batches([[_Deadly()]], OPTIONS, 1))
+        list(parse_batches([[_Deadly()]], OPTIONS, 1, identity))
 
 
 @pytest.mark.process
@@ -284,16 +285,16 @@ def test_a_record_that_cannot_be_read_is_one_row() -> None:
 
 def test_large_pages_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     items = [page("word " * (200 * size)) for size in (1, 30, 1, 1)]
-    whole = rows_of(items, OPTIONS, pool.identity)
+    whole = rows_of(items, OPTIONS, identity)
     monkeypatch.setattr(rows, "_PART_SIZE", 20_000)
-    first = rows_of(items, OPTIONS, pool.identity)
+    first = rows_of(items, OPTIONS, identity)
     assert first["page_metadata"].num_rows == 2
-    assert _joined([first, rows_of(items[2:], OPTIONS, pool.identity)]) == _joined([whole])
+    assert _joined([first, rows_of(items[2:], OPTIONS, identity)]) == _joined([whole])
 
 
 def test_parts_come_back_in_order_and_complete() -> None:
     items = [page(f"<title>{n}</title><p>" + "word " * 800_000) for n in range(12)]
-    parts = list(parse_batches([items[:6], items[6:]], OPTIONS, 2))
+    parts = list(parse_batches([items[:6], items[6:]], OPTIONS, 2, identity))
     assert len(parts) > 2
     titles = [row["content"]["title"] for row in _joined(parts)["page_metadata"]]
     assert titles == [str(n) for n in range(12)]
@@ -303,16 +304,16 @@ def test_a_page_with_too_many_bytes_of_rows_is_one_row() -> None:
     """Each of its links is resolved against a long address, and its own address is repeated with each."""
     long = "<base href='http://a.example/" + "x" * 2_000 + "/'>" + "".join(f"<a href={n}>" for n in range(2_000))
     options = replace(OPTIONS, limits=Limits(row_bytes=1 << 20))
-    found = rows_of([page("<title>a</title>"), page(long), page("<title>b</title>")], options, pool.identity)
+    found = rows_of([page("<title>a</title>"), page(long), page("<title>b</title>")], options, identity)
     details = [row["failure_detail"] for row in found["page_metadata"].to_pylist()]
     assert details[::2] == [None, None]
     assert "more than 1,048,576" in details[1]
     assert found["page_links"].num_rows == 0
-    assert rows_of([page(long)], OPTIONS, pool.identity)["page_links"].num_rows == 2_000
+    assert rows_of([page(long)], OPTIONS, identity)["page_links"].num_rows == 2_000
 
 
 def test_values_that_fit_no_column_are_one_row_not_a_lost_batch() -> None:
-    (found,) = parse_batches([[page("a"), page("b", http_status=2**40), page("c")]], OPTIONS, 1)
+    (found,) = parse_batches([[page("a"), page("b", http_status=2**40), page("c")]], OPTIONS, 1, identity)
     rows = found["page_metadata"].to_pylist()
     assert [row["disposition"] for row in rows] == ["SUCCESS", "FAILURE", "SUCCESS"]
     assert rows[1]["failure_reason"] == "ParseFailed"
@@ -327,7 +328,7 @@ def test_only_so_many_batches_are_held() -> None:
             taken += 1
             yield each
 
-    results = parse_batches(source(), OPTIONS, 1)
+    results = parse_batches(source(), OPTIONS, 1, identity)
     next(results)
     assert taken <= pool._AHEAD_PER_WORKER + 2
     results.close()
