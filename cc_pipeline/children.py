@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
@@ -113,17 +114,13 @@ def run(
 def usage_of(process: int) -> tuple[int, str]:
     """Returns the bytes of memory of a process, and its processor time as a text that changes as it grows; 0 and an
     empty text if the system does not tell."""
-    try:
-        with open(_PROC.format(process), "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
+    with suppress(OSError, ValueError, IndexError), open(_PROC.format(process), "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
         return int(fields[21]) * mmap.PAGESIZE, str(int(fields[11]) + int(fields[12]))
-    except (OSError, ValueError, IndexError):
-        pass
-    try:
+    with suppress(OSError, ValueError):
         memory, time = run(["ps", "-o", "rss=,time=", "-p", str(process)], neutral_environment()).stdout.split()
         return int(memory) * 1024, time.decode()
-    except (OSError, ValueError):
-        return 0, ""
+    return 0, ""
 
 
 _SAFE: Final = {"PYTHONSAFEPATH": "1"}

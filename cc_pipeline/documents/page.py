@@ -17,10 +17,8 @@ class Limits:
     ``text_chars`` of full text, ``feed_items`` a feed. ``extractor_work`` limits the open elements summed over all
     tags: beyond it main content is not extracted, since extractors visit each element's ancestors.
     ``sitemap_links`` a sitemap; ``pdf_pages`` a PDF file, ``pdf_stream_bytes`` of drawing commands a part of its pages.
-
-    A page beyond one of the following is not parsed at all: ``row_bytes`` of its rows, ``memory_bytes`` of data that
-    its worker process holds, ``seconds`` of processor time. The last two depend on the machine, so they are far above
-    what pages within the other limits take.
+    A page has no rows but its failure beyond ``row_bytes`` of them, ``memory_bytes`` that its worker process may hold,
+    and ``seconds`` of processor time. The last two are far above what pages within the other limits take.
     """
 
     payload_bytes: int = 16 * 1024 * 1024

@@ -1,10 +1,9 @@
 """Parsing over the cores of the machine: batches of pages in, Arrow record batches out, in order.
 
 Parsers are C code that can loop, exhaust memory or end the process on hostile input, so they run in supervised
-worker processes. A worker that dies, or waits for ever, is replaced. The page that it was at is parsed again in a fresh
-one, by itself: the machine may have ended the first. If that ends too, the page becomes a row with that error. No clock
-but the processor's decides about a page. Rows travel as Arrow streams, not as Python objects, and a worker gets its
-next batch before it has finished one.
+worker processes. A worker that dies, or waits for ever, is replaced. The page that it was at is parsed again, alone in
+a fresh one: the machine may have ended the first. If that ends too, the page becomes a row with that error. Rows travel
+as Arrow streams, not as Python objects, and a worker gets its next batch before it has finished one.
 """
 
 from __future__ import annotations
@@ -22,9 +21,6 @@ from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import usable_cores
-
-#: A process with more bytes of memory is not kept: a large page made it grow.
-_MAX_MEMORY = 512 << 20
 
 _lock = threading.Lock()
 _workers: list[Worker] = []
@@ -52,7 +48,7 @@ def keep(worker: Worker, options: ParseOptions, read: Read) -> bool:
     """Keeps an idle worker for the next call. Returns whether it is kept; if not, its owner ends it."""
     with _lock:
         _only([os.getpid(), options, read])
-        if not worker.alive or worker.memory > _MAX_MEMORY or len(_workers) >= usable_cores():
+        if not worker.alive or len(_workers) >= usable_cores():
             return False
         _workers.append(worker)
         return True

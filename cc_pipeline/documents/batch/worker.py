@@ -208,11 +208,6 @@ class Worker:
         return self._process.poll() is None
 
     @property
-    def memory(self) -> int:
-        """Bytes of memory of the process; 0 if the system does not report it."""
-        return children.usage_of(self._process.pid)[0]
-
-    @property
     def position(self) -> int:
         """Index of the item that is being parsed, in the oldest batch; -1 before the first."""
         (place,) = POSITION.unpack_from(self._position, 0)
