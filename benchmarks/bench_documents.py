@@ -50,6 +50,7 @@ from cc_pipeline.documents.signals.quality import fingerprint, quality
 from cc_pipeline_tests.corpus import CORPUS
 from cc_pipeline_tests.documents.gold import gold_articles, mean_f1
 from cc_pipeline_tests.documents.news import htmldate_day, news_pages, same_names, trafilatura_author
+from cc_pipeline_tests.documents.pages import identity
 from cc_pipeline_tests.documents.unlabelled import unlabelled_documents
 
 #: Metadata, links and full text; the rest is measured by itself and in ``whole_row``.
@@ -187,7 +188,8 @@ def bench_machine(report: Report, pages: Sequence[PageInput], rounds: int) -> No
     rates: dict[int, list[float]] = {}
     for workers in (1, cores, 1, cores):
         started = time.perf_counter()
-        rows = sum(each["page_metadata"].num_rows for each in parse_batches(work, ParseOptions(), workers))
+        parts = parse_batches(work, ParseOptions(), workers, identity)
+        rows = sum(each["page_metadata"].num_rows for each in parts)
         rates.setdefault(workers, []).append(rows / (time.perf_counter() - started))
     one, all_cores = max(rates[1]), max(rates[cores])
     note = f"{cores} cores; load {os.getloadavg()[0]:.1f}, other work on the machine counts against it"

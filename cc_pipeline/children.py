@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
@@ -110,22 +111,21 @@ def run(
     )
 
 
-def memory_of(process: int) -> int:
-    """Returns the bytes of memory of a process; 0 if the system does not tell."""
-    try:
-        with open(_PROC.format(process), encoding="ascii") as file:
-            return int(file.read().split()[1]) * mmap.PAGESIZE
-    except (OSError, ValueError, IndexError):
-        pass
-    try:
-        return int(run(["ps", "-o", "rss=", "-p", str(process)], neutral_environment()).stdout) * 1024
-    except (OSError, ValueError):
-        return 0
+def usage_of(process: int) -> tuple[int, str]:
+    """Returns the bytes of memory of a process, and its processor time as a text that changes as it grows; 0 and an
+    empty text if the system does not tell."""
+    with suppress(OSError, ValueError, IndexError), open(_PROC.format(process), "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+        return int(fields[21]) * mmap.PAGESIZE, str(int(fields[11]) + int(fields[12]))
+    with suppress(OSError, ValueError):
+        memory, time = run(["ps", "-o", "rss=,time=", "-p", str(process)], neutral_environment()).stdout.split()
+        return int(memory) * 1024, time.decode()
+    return 0, ""
 
 
 _SAFE: Final = {"PYTHONSAFEPATH": "1"}
-#: The file in which Linux shows the memory of a process.
-_PROC: Final = "/proc/{}/statm"
+#: The file in which Linux shows what a process uses.
+_PROC: Final = "/proc/{}/stat"
 
 
 def _check_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from cc_pipeline.documents.batch.rows import rows_of
 from cc_pipeline.documents.batch.worker import Input, Worker, open_slot, pack, unpack
 from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
 from cc_pipeline.processes import usable_cores
-from cc_pipeline_tests.documents.pages import page
+from cc_pipeline_tests.documents.pages import identity, page
 from cc_pipeline_tests.world import NEW, Bucket
 
 PACKAGE = Path(cc_pipeline.__file__).parent
@@ -142,23 +143,25 @@ def test_a_run_and_a_page_from_a_folder_of_traps(bucket: Bucket, tmp_path: Path,
 #: What a notebook does: the current folder is on the path, and so is that of a person's own modules.
 NOTEBOOK = """
 import sys
+sys.path.append(sys.argv[2])
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.page import PageInput, ParseOptions
+from cc_pipeline_tests.documents.pages import identity
 sys.path[:0] = ["", sys.argv[1]]
 page = PageInput("CC-MAIN-2024-22", "warc", "http://a.example/", payload=b"<title>T</title>", http_status=200)
-[rows] = parse_batches([[page]], ParseOptions(), 1)
+[rows] = parse_batches([[page]], ParseOptions(), 1, identity)
 assert rows["page_metadata"].to_pylist()[0]["content"]["title"] == "T"
 """
 
 
 def test_parsing_from_a_folder_of_traps_and_with_it_on_the_path(tmp_path: Path, traps: Path) -> None:
-    script = [sys.executable, "-P", "-c", NOTEBOOK, str(traps)]
+    script = [sys.executable, "-P", "-c", NOTEBOOK, str(traps), str(PACKAGE.parent)]
     done = subprocess.run(script, cwd=traps, env=environment(tmp_path), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert ran(traps) == []
 
 
-def told_its_environment(item: PageInput) -> Input:
+def told_its_environment(item: PageInput, failure: str | None = None) -> Input:
     """A reader that tells what the process that parses knows."""
     known = {**os.environ, "sys.path": os.pathsep.join(sys.path), "cwd": os.getcwd()}
     return replace(item, server_ip=json.dumps(known))
@@ -213,7 +216,7 @@ def test_a_command_leaves_the_current_folder_out(monkeypatch: pytest.MonkeyPatch
 
 def packed(*markup: str) -> tuple[int, list[int]]:
     slot = open_slot()
-    return slot, pack(slot, rows_of([page(text) for text in markup], OPTIONS, pool.identity, {}))
+    return slot, pack(slot, rows_of([page(text) for text in markup], OPTIONS, identity))
 
 
 def test_an_answer_that_is_no_rows_is_refused() -> None:
@@ -224,7 +227,7 @@ def test_an_answer_that_is_no_rows_is_refused() -> None:
         ([-1, *lengths[1:]], 1 << 30, 2),
         ([lengths[0] + (1 << 40), *lengths[1:]], 1 << 62, 2),
         (lengths, sum(lengths) - 1, 2),
-        (lengths, 1 << 30, 3),
+        (lengths, 1 << 30, 1),
         (swapped, 1 << 30, 2),
         ([0] * len(lengths), 1 << 30, 2),
     ):
@@ -258,14 +261,14 @@ def test_a_process_that_answers_nonsense_is_replaced(monkeypatch: pytest.MonkeyP
         def receive(self) -> dict[str, Any] | None:
             if not Lying.lied:
                 Lying.lied = True
-                os.pwrite(self._slots[self._in_flight[0][0]], b"\xff" * 64, 0)
+                os.pwrite(self._slots[self._numbers[0]], b"\xff" * 64, 0)
             return super().receive()
 
     pool.end()
     monkeypatch.setattr(pool, "Worker", Lying)
-    (found,) = parse_batches([[page("<title>a</title>")]], OPTIONS, 1)
+    (found,) = parse_batches([[page("<title>a</title>")]], OPTIONS, 1, identity)
     [row] = found["page_metadata"].to_pylist()
-    assert (row["content"]["title"], row["flags"]) == ("a", ["parser_ended"])
+    assert (row["content"]["title"], row["flags"]) == ("a", None)
     pool.end()
 
 
@@ -276,27 +279,32 @@ class _Growing(tuple[tuple[str, str], ...]):
             kept.append(b"x" * (32 << 20))
 
 
-def grows(item: PageInput) -> Input:
+def grows(item: PageInput, failure: str | None = None) -> Input:
     """A reader of pages that take more memory, while they are parsed, than a parser process may have."""
-    return replace(item, http_headers=_Growing()) if item.payload == b"grow" else item
+    if failure is None and item.payload == b"grow":
+        return replace(item, http_headers=_Growing())
+    return identity(item, failure)
 
 
 #: The system's bounds on a process away, as on macOS.
 WITHOUT = """
 import os, resource, sys
-del resource.RLIMIT_DATA
 if hasattr(os, "sched_getaffinity"):
     del os.sched_getaffinity
 if hasattr(os, "memfd_create"):
     del os.memfd_create
-from cc_pipeline.documents.batch.serve import bound_memory
-bound_memory(1 << 40)
+def refuse(*_):
+    raise ValueError("no such bound here")
+resource.setrlimit = refuse
+from cc_pipeline.documents.batch.serve import bound
+bound(resource.RLIMIT_DATA, 1 << 40)
 from cc_pipeline.processes import usable_cores
 assert usable_cores() == os.cpu_count()
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.page import PageInput, ParseOptions
+from cc_pipeline_tests.documents.pages import identity
 page = PageInput("CC-MAIN-2024-22", "warc", "http://a.example/", payload=b"<title>T</title>", http_status=200)
-[rows] = parse_batches([[page]], ParseOptions(), 1)
+[rows] = parse_batches([[page]], ParseOptions(), 1, identity)
 assert rows["page_metadata"].to_pylist()[0]["content"]["title"] == "T"
 """
 
@@ -307,33 +315,37 @@ def test_it_works_where_the_system_has_no_such_bounds() -> None:
 
 
 @pytest.mark.process
-def test_a_page_that_takes_too_much_memory_is_a_row_without_the_system_s_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The process is told a bound that it never meets, and its parent looks."""
+@pytest.mark.parametrize("told", [1 << 30, 1 << 40], ids=["by the system", "by its parent"])
+def test_a_page_that_takes_too_much_memory_is_a_row(monkeypatch: pytest.MonkeyPatch, told: int) -> None:
+    """A process that is told a bound that it never meets is ended by its parent."""
     plain = children.python_command
     monkeypatch.setattr(
         worker.children,
         "python_command",
-        lambda program, limit, *rest, **more: plain(program, 1 << 40, *rest, **more),
+        lambda program, limit, *rest, **more: plain(program, told, *rest, **more),
     )
     monkeypatch.setattr(pool, "_WATCH_SECONDS", 0.05)
     readable = pool._readable
     # as if others answered all the time
     monkeypatch.setattr(pool, "_readable", lambda busy: {*readable(busy), None})
-    options = replace(OPTIONS, limits=Limits(memory_bytes=256 << 20))
-    (found,) = parse_batches([[page("<title>a</title>"), page("grow")]], options, 1, grows)
-    first, second = found["page_metadata"].to_pylist()
+    # no worker of another test
+    options = replace(OPTIONS, limits=Limits(memory_bytes=1 << 30, links=told >> 20))
+    (first, second) = _metadata(parse_batches([[page("<title>a</title>"), page("grow")]], options, 1, grows))
     assert first["content"]["title"] == "a"
-    assert second["failure_detail"] == f"more than {256 << 20:,} bytes of memory"
+    assert second["failure_detail"] == f"more than {1 << 30:,} bytes of memory"
 
 
-def test_memory_of_a_process_is_known_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = children.memory_of(os.getpid())
-    assert mine > 10 << 20
+def _metadata(parts: Iterable[pool.RecordBatches]) -> list[dict[str, Any]]:
+    return [row for part in parts for row in part["page_metadata"].to_pylist()]
+
+
+def test_what_a_process_uses_is_known_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, processor_time = children.usage_of(os.getpid())
+    assert memory > 10 << 20 and processor_time
     monkeypatch.setattr(children, "_PROC", "/nowhere/{}")
-    assert children.memory_of(os.getpid()) == pytest.approx(mine, rel=0.5)
-    assert children.memory_of(2**22 + 1) == 0
+    same_memory, processor_time = children.usage_of(os.getpid())
+    assert same_memory == pytest.approx(memory, rel=0.5) and processor_time
+    assert children.usage_of(2**22 + 1) == (0, "")
 
 
 def test_cores_are_counted_where_a_process_has_no_set_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,9 @@ class Limits:
     ``options`` of select lists, ``meta_tags``, ``links`` a page, ``attributes`` a tag, ``attribute_chars`` a value,
     ``text_chars`` of full text, ``feed_items`` a feed. ``extractor_work`` limits the open elements summed over all
     tags: beyond it main content is not extracted, since extractors visit each element's ancestors.
-    ``sitemap_links`` a sitemap; ``pdf_pages`` and about ``pdf_seconds`` a PDF file, ``pdf_stream_bytes`` of
-    drawing commands a part of its pages.
-    ``seconds`` a page may take before its worker process is ended, ``memory_bytes`` the data a worker process may hold.
+    ``sitemap_links`` a sitemap; ``pdf_pages`` a PDF file, ``pdf_stream_bytes`` of drawing commands a part of its pages.
+    A page has no rows but its failure beyond ``row_bytes`` of them, ``memory_bytes`` that its worker process may hold,
+    and ``seconds`` of processor time. The last two are far above what pages within the other limits take.
     """
 
     payload_bytes: int = 16 * 1024 * 1024
@@ -34,8 +34,8 @@ class Limits:
     feed_items: int = 10_000
     sitemap_links: int = 50_000
     pdf_pages: int = 1_000
-    pdf_seconds: float = 1.5
     pdf_stream_bytes: int = 512 * 1024
+    row_bytes: int = 64 * 1024 * 1024
     seconds: float = 30.0
     memory_bytes: int = 3 * 1024 * 1024 * 1024
 
@@ -65,7 +65,6 @@ FLAGS: tuple[str, ...] = (
     "attributes_cut",  # a tag with more attributes than the limit, or a longer value
     "nesting_cut",  # elements nested deeper than the limit, or too many left open; their tags were taken out
     "elements_cut",  # more tags and attributes, or options, than the limit; what follows was left out
-    "parser_ended",  # its parser did not end, or ended its process; only the beginning was read then, by few parsers
     "main_content_left_out",  # nested too deep and often to look for main content, or a library failed at it
     "text_in_script",  # a page of Next.js that shows next to nothing without its script
     "meta_cut",  # more meta tags than the limit

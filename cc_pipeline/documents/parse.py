@@ -45,11 +45,11 @@ def parse_page(page: PageInput, options: ParseOptions = _DEFAULT) -> ParsedPage:
     """Returns the rows of a capture with a readable response, whatever its status.
 
     Content, text and links come from 2xx responses with a body of a textual type; robots.txt has none.
-    Raises only ``DataFault``, if a parser breaks on the page.
+    Raises only ``DataFault``, if a parser breaks on the page, and ``MemoryError``.
     """
     try:
         return _parse(page, options)
-    except DataFault:
+    except (DataFault, MemoryError):
         raise
     except Exception as error:
         source = page.warc_filename or page.url

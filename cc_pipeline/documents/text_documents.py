@@ -1,15 +1,14 @@
 """Readers of the pages that are not HTML: texts, JSON, XML, sitemaps and PDF files.
 
 PDFium is C++ that reads hostile bytes: it belongs into the supervised worker, whose time and memory are bounded. The
-limits here are pages, characters and seconds, checked between pages, and the size of a page's drawing commands: PDFium
-needs 2 s and 200 MB for a megabyte of them, and few pages of text have a tenth. Cuts are flagged.
+limits here are pages, characters and the size of a page's drawing commands: PDFium needs 2 s and 200 MB for a megabyte
+of them, and few pages of text have a tenth. Cuts are flagged.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -253,9 +252,8 @@ def _text(document: Any, limits: Limits, flags: set[str]) -> str:
 
     parts: list[str] = []
     remaining_chars = limits.text_chars
-    until = time.monotonic() + limits.pdf_seconds
     for number in range(len(document)):
-        if number >= limits.pdf_pages or remaining_chars <= 0 or time.monotonic() > until:
+        if number >= limits.pdf_pages or remaining_chars <= 0:
             flags.add("text_cut")
             break
         try:

@@ -57,8 +57,6 @@ def render_capture(nearest: Nearest, form: Form, extractor: str = "fast") -> tup
     note = None
     if not main:
         note = "no main text was found in the page: this is its full text" if full_text else "the page has no text"
-    if "parser_ended" in (parsed.metadata["flags"] or ()):
-        note = "the parser failed on the whole page, so this is only the text of its beginning"
     return _encode_text(main or full_text), note
 
 

@@ -23,14 +23,17 @@ Row = Mapping[str, Any]
 _KEYS = (*KEY_NAMES, "archive_format")
 
 
-def page_of(item: tuple[Row, bytes | None]) -> PageInput | ParsedPage:
+def page_of(item: tuple[Row, bytes | None], failure: str | None = None) -> PageInput | ParsedPage:
     """Returns the page to parse for one row of ``records`` and its stored bytes (``None``: missing or unreadable).
 
-    For a capture that was not fetched, or whose bytes are missing, it returns a finished page with the reason, because
-    every row of ``records`` gets exactly one row of ``page_metadata``.
+    For a capture that was not fetched, whose bytes are missing, or whose page has a ``failure``, it returns a finished
+    page with the reason, because every row of ``records`` gets exactly one row of ``page_metadata``.
     """
     row, member = item
-    bare = PageInput(payload=b"", http_status=row["fetch_status"], **{key: row[key] for key in _KEYS})
+    keys = PageInput(payload=b"", **{key: row[key] for key in _KEYS})
+    if failure is not None:
+        return failed_page(keys, "ParseFailed", failure)
+    bare = replace(keys, http_status=row["fetch_status"])
     if row["outcome"] != "fetched" or member is None:
         reason = ": ".join(part for part in (row["reason"], row["detail"]) if part) or "its stored bytes are gone"
         return failed_page(bare, "Quarantined" if row["outcome"] == "quarantined" else "Missing", reason)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from cc_pipeline.documents.batch.worker import Input
+from cc_pipeline.documents.document2012.json import failed_page
 from cc_pipeline.documents.page import PageInput
 
 WHEN = datetime(2024, 5, 18, 1, 2, 3, 456_000, tzinfo=UTC)
@@ -32,3 +35,11 @@ def page(payload: bytes | str = b"", mime: str | None = "text/html; charset=utf-
     return PageInput(
         payload=payload.encode() if isinstance(payload, str) else payload, **{**values, "http_headers": headers, **more}
     )
+
+
+def identity(item: PageInput, failure: str | None = None) -> Input:
+    """A reader of items that are pages already."""
+    if failure is None:
+        return item
+    # without a status no header is read
+    return failed_page(replace(item, http_status=None, fetch_status=None), "ParseFailed", failure)

@@ -159,7 +159,6 @@ def test_bounds_of_pdf_files() -> None:
         ["text_cut"],
     )
     assert text_of(PDF, "application/pdf", Limits(text_chars=10))[1::2] == ("First line", ["text_cut"])
-    assert text_of(PDF, "application/pdf", Limits(pdf_seconds=-1))[3] == ["text_cut"]
 
 
 def test_pages_that_draw_too_much_are_left_out_and_said_so() -> None:

@@ -10,6 +10,7 @@ is unpickled: they are numbers and Arrow streams, which are validated.
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import pickle
@@ -18,9 +19,9 @@ import socket
 import struct
 import subprocess
 import tempfile
-import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -29,7 +30,9 @@ from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
 from cc_pipeline.documents.schemas import SCHEMAS
 
 Input = PageInput | ParsedPage
-Read = Callable[[Any], Input]
+#: Makes a page of an item; the finished row of a failure, from the item's keys alone, if its reason is given.
+Read = Callable[[Any, str | None], Input]
+RecordBatches = dict[str, pa.RecordBatch]
 
 #: The format of a position: the index of an item in its batch, -1 before the first.
 POSITION = struct.Struct("=q")
@@ -42,16 +45,13 @@ SLOTS = 2
 #: Bytes a slot keeps for the next batch; a larger slot is truncated once it has been read.
 _KEPT_BYTES = 64 << 20
 
+#: Bytes of a process besides its data: the libraries of the parsers.
+_MEMORY_OF_CODE = 256 << 20
+#: Checks, one after the other, at which a process has used no processor time since the first: it will not answer.
+_IDLE_CHECKS = 120
 #: Seconds to wait for a process that was killed or closed its link.
 _END_SECONDS = 5.0
 _PROGRAM = "cc_pipeline.documents.batch.serve"
-
-
-class Broken(NamedTuple):
-    """An item that ended its worker: the cause of the last end, and the number of workers it ended."""
-
-    cause: str
-    times: int
 
 
 def open_slot() -> int:
@@ -99,9 +99,9 @@ def pack(slot: int, batches: Mapping[str, pa.RecordBatch]) -> list[int]:
     return lengths
 
 
-def unpack(slot: int, lengths: Sequence[int], max_bytes: int, pages: int) -> dict[str, pa.RecordBatch]:
+def unpack(slot: int, lengths: Sequence[int], max_bytes: int, pages: int) -> RecordBatches:
     """Reads back what ``pack`` wrote. The other process may be hostile, so all is checked: raises ``ValueError`` unless
-    the slot has the rows of so many ``pages``, in at most ``max_bytes``."""
+    the slot has the rows of the first of so many ``pages``, in at most ``max_bytes``."""
     if min(lengths) < 0 or sum(lengths) > min(max_bytes, os.fstat(slot).st_size):
         raise ValueError("the lengths of the tables are impossible")
     data = take(slot, sum(lengths))
@@ -116,9 +116,27 @@ def unpack(slot: int, lengths: Sequence[int], max_bytes: int, pages: int) -> dic
             begin += length
     except (pa.ArrowException, OSError, StopIteration) as error:
         raise ValueError(f"rows of {table} cannot be read: {error}") from error
-    if batches[next(iter(SCHEMAS))].num_rows != pages:
+    if not min(1, pages) <= batches[next(iter(SCHEMAS))].num_rows <= pages:
         raise ValueError("there are rows of other pages")
     return batches
+
+
+class Task:
+    """Items for one worker, and the rows of the first of them once they are here. ``is_retry``: the only item has ended
+    a worker."""
+
+    def __init__(self, items: Sequence[Any], *, is_retry: bool = False) -> None:
+        self.items = items
+        self.is_retry = is_retry
+        self.is_waiting = True
+        self.rows: RecordBatches | None = None
+
+
+def make_failed_page(item: Any, read: Read, reason: str) -> ParsedPage:
+    """Returns the finished page of an item that cannot be parsed."""
+    page = read(item, reason)
+    assert isinstance(page, ParsedPage), "a reader makes the row of a failure"
+    return page
 
 
 class Worker:
@@ -129,9 +147,9 @@ class Worker:
         self._read = read
         self._link, child_link = socket.socketpair()
         self._slots = [open_slot() for _ in range(SLOTS)]
-        self._free = list(range(SLOTS))
-        #: The slots of its unfinished batches, the oldest first, with the number of items of each.
-        self._in_flight: list[tuple[int, int]] = []
+        #: The unfinished batches, the oldest first, and the numbers of slots in the order of their use.
+        self.tasks: deque[Task] = deque()
+        self._numbers = deque(range(SLOTS))
         self._fault = ""
         with tempfile.TemporaryFile() as shared, child_link:
             shared.write(POSITION.pack(-1))
@@ -144,51 +162,45 @@ class Worker:
             self._process = children.start(
                 command, children.neutral_environment(), pass_fds=passed, stdin=subprocess.DEVNULL, cwd=os.sep
             )
-        self._seen: tuple[int, float] = (-1, time.monotonic())
+        self._idle_checks = 0
+        self._progress: object = None
 
     def fileno(self) -> int:
         """Returns the file descriptor that is readable once an answer has come or the process has ended."""
         return self._link.fileno()
 
-    def send(self, items: Sequence[Any], broken: Mapping[int, Broken]) -> None:
-        """Sends a batch, which is parsed after the previous one. There must be room for it (``load``). A dead worker is
-        noticed by ``receive``."""
-        if self.load == 0:
+    def send(self, task: Task) -> None:
+        """Sends a batch, which is parsed after the previous one. There must be room for it (``SLOTS``). ``receive``
+        notices a dead worker."""
+        if not self.tasks:
             POSITION.pack_into(self._position, 0, -1)
-            self._seen = (-1, time.monotonic())
-        slot = self._free.pop(0)
-        self._in_flight.append((slot, len(items)))
-        batch = pickle.dumps((self._options, self._read, items, dict(broken)), pickle.HIGHEST_PROTOCOL)
+        number = self._numbers[len(self.tasks)]
+        self.tasks.append(task)
+        task.is_waiting = False
+        batch = pickle.dumps((self._options, self._read, task.items), pickle.HIGHEST_PROTOCOL)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._link.sendall(BATCH.pack(slot, put(self._slots[slot], batch)))
+            self._link.sendall(BATCH.pack(number, put(self._slots[number], batch)))
 
-    def receive(self) -> dict[str, pa.RecordBatch] | None:
-        """Returns the rows of the oldest batch; ``None`` if the process has ended, or its answer is invalid. Does not
-        wait: call it when ``fileno`` is readable."""
+    def receive(self) -> Task | None:
+        """Returns the oldest batch with rows of its first items; ``None`` if the process has ended, or its answer is
+        invalid. Does not wait: call it when ``fileno`` is readable."""
         try:
             message = self._link.recv(ROWS.size, socket.MSG_DONTWAIT)
         except OSError:
             return None
         if not message:
             return None
+        task = self.tasks[0]
         try:
             number, *lengths = ROWS.unpack(message)
-            slot, pages = self._in_flight[0]
-            if number != slot:
+            if number != self._numbers[0]:
                 raise ValueError("it belongs to another batch")
-            answer = unpack(self._slots[slot], lengths, self._options.limits.memory_bytes, pages)
-        except (struct.error, ValueError, EOFError, OSError, IndexError) as error:
+            task.rows = unpack(self._slots[number], lengths, self._options.limits.memory_bytes, len(task.items))
+        except (struct.error, ValueError, EOFError, OSError) as error:
             self._fault = f"parser process gave an invalid answer: {error}"
             return None
-        self._in_flight.pop(0)
-        self._free.append(slot)
-        self._seen = (-1, time.monotonic())
-        return answer
-
-    @property
-    def load(self) -> int:
-        """Number of unfinished batches."""
-        return SLOTS - len(self._free)
+        self._numbers.rotate(-1)
+        return self.tasks.popleft()
 
     @property
     def alive(self) -> bool:
@@ -196,22 +208,20 @@ class Worker:
         return self._process.poll() is None
 
     @property
-    def memory(self) -> int:
-        """Bytes of memory of the process; 0 if the system does not report it."""
-        return children.memory_of(self._process.pid)
-
-    @property
     def position(self) -> int:
         """Index of the item that is being parsed, in the oldest batch; -1 before the first."""
         (place,) = POSITION.unpack_from(self._position, 0)
         return int(place)
 
-    def stuck_for(self, now: float) -> float:
-        """Returns the seconds spent on the current item."""
-        position = self.position
-        if position != self._seen[0]:
-            self._seen = (position, now)
-        return now - self._seen[1]
+    def find_fault(self) -> str:
+        """Returns the reason why a process that is at work has to end, or an empty text. Called again and again."""
+        memory, processor_time = children.usage_of(self._process.pid)
+        if memory > self._options.limits.memory_bytes + _MEMORY_OF_CODE:
+            return self._too_much_memory
+        progress = (self.position, processor_time)
+        self._idle_checks = self._idle_checks + 1 if processor_time and progress == self._progress else 0
+        self._progress = progress
+        return "parser process waits for ever" if self._idle_checks >= _IDLE_CHECKS else ""
 
     def cause_of_death(self) -> str:
         """Returns the reason why the process ended, or has to end, as text."""
@@ -220,13 +230,23 @@ class Worker:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS)
         code = self._process.returncode
+        if code == errno.ENOMEM:
+            return self._too_much_memory
+        if code == -signal.SIGXCPU:
+            return f"more than {self._options.limits.seconds:g} s of processor time"
         if code is not None and code < 0:
             with contextlib.suppress(ValueError):
                 return f"parser process ended by {signal.Signals(-code).name}"
         return f"parser process ended with code {code}"
 
+    @property
+    def _too_much_memory(self) -> str:
+        return f"more than {self._options.limits.memory_bytes:,} bytes of memory"
+
     def end(self) -> None:
-        """Kills the process and frees its slots."""
+        """Kills the process and frees its slots. Its batches wait for another process."""
+        for task in self.tasks:
+            task.is_waiting = True
         self._link.close()
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -30,8 +30,10 @@ from cc_pipeline.documents.schemas import PARSER, PARSER_VERSION
 Failure = Literal["Missing", "Quarantined", "ParseFailed"]
 
 _WARC_NAME = re.compile(r"(\d{14})-\d{14}-(\d{5})\.warc\.gz\Z|CC-MAIN-(\d{14})\d*-(\d{5})-[^/]*\.warc\.gz\Z")
-_ARC_NAME = re.compile(r"/(\d{10,})/(\d{10,})_(\d+)\.arc\.gz\Z|/(\d{10,})_(\d+)\.arc\.gz\Z")
-_SEGMENT = re.compile(r"/(\d{10,})(?:\.\d+)?/")
+#: Longer numbers are no numbers of Common Crawl's, and fit no column.
+_ARC_NAME = re.compile(r"/(\d{10,18})/(\d{10,18})_(\d{1,18})\.arc\.gz\Z|/(\d{10,18})_(\d{1,18})\.arc\.gz\Z")
+_SEGMENT = re.compile(r"/(\d{10,18})(?:\.\d+)?/")
+_SEGMENT_ID = re.compile(r"\d{1,18}(?=\.|\Z)")
 
 Compat = Literal["2012"] | None
 
@@ -176,8 +178,8 @@ def archive_info(page: PageInput) -> dict[str, int | None] | None:
     if name is None and page.warc_record_offset is None:
         return None
     segment, date, part = _name_numbers(name or "")
-    if page.warc_segment and (digits := page.warc_segment.partition(".")[0]).isdigit():
-        segment = int(digits)
+    if segment_id := _SEGMENT_ID.match(page.warc_segment or ""):
+        segment = int(segment_id[0])
     return {
         "arcSourceSegmentId": segment,
         "arcFileDate": date,

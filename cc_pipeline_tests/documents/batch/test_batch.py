@@ -5,23 +5,29 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cc_pipeline.documents.batch import pool
+from cc_pipeline import children
+from cc_pipeline.documents.batch import pool, rows, worker
 from cc_pipeline.documents.batch import pool as waiting
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.batch.rows import rows_of
-from cc_pipeline.documents.batch.worker import Input
+from cc_pipeline.documents.batch.worker import Input, Worker
 from cc_pipeline.documents.document2012.json import failed_page
 from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
 from cc_pipeline.documents.schemas import SCHEMAS
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline_tests.documents.pages import page
+from cc_pipeline.processes import usable_cores
+from cc_pipeline_tests.documents.pages import identity, page
 
 OPTIONS = ParseOptions(main_content="none", language=False)
 
@@ -32,23 +38,22 @@ def _pages(count: int, size: int = 3) -> list[list[PageInput]]:
     ]
 
 
-def trapped(item: PageInput) -> Input:
-    """A reader that plants what hostile pages do, in the process that parses."""
-    if item.payload == b"kill":
+def trapped(item: PageInput, failure: str | None = None) -> Input:
+    """A reader that does what hostile pages do, in the process that parses."""
+    if failure is None and item.payload == b"kill":
         os.kill(os.getpid(), signal.SIGKILL)
-    if item.payload == b"hang":
-        time.sleep(600)
+    if failure is None and item.payload == b"raise":
+        raise OverflowError("too large")
     if item.payload == b"gone":
         return failed_page(item, "Missing", "not_found")
-    return item
+    return identity(item, failure)
 
 
-def killing_parse(item: PageInput) -> Input:
+def killing_parse(item: PageInput, failure: str | None = None) -> Input:
     """Kills the process only while the page is parsed, by way of a trap in its headers."""
-    return PageInput(
-        **{name: getattr(item, name) for name in item.__slots__ if name != "http_headers"},
-        http_headers=_Trap(item.payload) if item.payload in (b"kill", b"hang") else item.http_headers,
-    )
+    if failure is None and item.payload in (b"kill", b"hang"):
+        return replace(item, http_headers=_Trap(item.payload))
+    return identity(item, failure)
 
 
 class _Trap(tuple[tuple[str, str], ...]):
@@ -60,11 +65,12 @@ class _Trap(tuple[tuple[str, str], ...]):
     def __iter__(self):
         if self.payload == b"kill":
             os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(600)
+        while True:
+            pass
 
 
 def test_batches_come_back_in_order_and_complete() -> None:
-    found = list(parse_batches(_pages(12), OPTIONS, 2))
+    found = list(parse_batches(_pages(12), OPTIONS, 2, identity))
     assert [set(each) for each in found] == [set(SCHEMAS)] * 4
     titles = [row["content"]["title"] for each in found for row in each["page_metadata"].to_pylist()]
     assert titles == [str(n) for n in range(12)]
@@ -72,57 +78,131 @@ def test_batches_come_back_in_order_and_complete() -> None:
 
 
 def test_rows_are_the_same_as_in_one_process() -> None:
-    alone = [rows_of(items, ParseOptions(), pool.identity, {}) for items in _pages(6)]
-    beside = list(parse_batches(_pages(6), ParseOptions(), 1))
+    alone = [rows_of(items, ParseOptions(), identity) for items in _pages(6)]
+    beside = list(parse_batches(_pages(6), ParseOptions(), 1, identity))
     assert alone == beside
 
 
 def test_no_batches_and_empty_batches() -> None:
-    assert list(parse_batches([], OPTIONS, 1)) == []
-    (only,) = parse_batches([[]], OPTIONS, 1)
+    assert list(parse_batches([], OPTIONS, 1, identity)) == []
+    (only,) = parse_batches([[]], OPTIONS, 1, identity)
     assert only["page_metadata"].num_rows == 0
 
 
 @pytest.mark.process
 def test_a_page_that_kills_or_hangs_its_process_is_a_row_and_the_others_go_on() -> None:
     bodies = [b"a", b"kill", b"b", b"hang", b"c"]
-    options = ParseOptions(main_content="none", language=False, limits=Limits(seconds=6.0))
-    found = list(parse_batches([[page(body) for body in bodies], [page("d")]], options, 2, killing_parse))
-    rows = found[0]["page_metadata"].to_pylist()
-    assert [row["failure_reason"] for row in rows] == [None, "ParseFailed", None, "ParseFailed", None]
-    assert rows[1]["failure_detail"] == "parser process ended by SIGKILL"
-    assert rows[3]["failure_detail"] == "no end after 6 s"
-    assert found[1]["page_metadata"].num_rows == 1
+    options = ParseOptions(main_content="none", language=False, limits=Limits(seconds=3.0))
+    parts = parse_batches([[page(body) for body in bodies], [page("d")]], options, 2, killing_parse)
+    rows = _joined(parts)["page_metadata"]
+    assert [row["failure_detail"] for row in rows] == [
+        *(None, "parser process ended by SIGKILL", None, "more than 3 s of processor time", None, None)
+    ]
+    assert {row["failure_reason"] for row in rows} == {None, "ParseFailed"}
 
 
-def slow_to_read(item: PageInput) -> Input:
-    """Ends the process for pages of which all is to be read, as those do that are too much for a parser."""
-    headers = _Large() if b"<title>Large" in item.payload else item.http_headers
-    return replace(item, http_headers=headers)
-
-
-class _Large(tuple[tuple[str, str], ...]):
-    def __iter__(self):
-        frame = sys._getframe()
-        while frame is not None and frame.f_code.co_name != "parse_page":
-            frame = frame.f_back
-        if frame is None or frame.f_locals["options"].main_content != "none":
+def killed_once(item: PageInput, failure: str | None = None) -> Input:
+    """Kills the process the first time that it reads a page with a folder, as the kernel does if memory is short."""
+    if item.source_file is not None:
+        with suppress(FileExistsError):
+            Path(item.source_file, "killed").touch(exist_ok=False)
             os.kill(os.getpid(), signal.SIGKILL)
-        return iter(())
+    return identity(replace(item, source_file=None), failure)
 
 
-def test_of_a_page_that_ended_its_process_the_beginning_is_read() -> None:
-    large = b"<title>Large</title><a href=/x>y</a>" + b"<p>text</p>" * 20_000
-    (found,) = parse_batches([[page(large), page("<title>Other</title>")]], ParseOptions(), 1, slow_to_read)
-    first, second = found["page_metadata"].to_pylist()
-    assert (first["disposition"], first["flags"]) == ("SUCCESS", ["parser_ended", "payload_cut"])
-    assert [each["content"]["title"] for each in (first, second)] == ["Large", "Other"]
-    assert first["md5"] == hashlib.md5(large, usedforsecurity=False).hexdigest()
-    assert found["page_links"].num_rows == 1
-    assert second["flags"] is None
+@pytest.mark.process
+def test_a_page_whose_process_was_killed_is_parsed_whole_again(tmp_path: Path) -> None:
+    items = [
+        page("<title>a</title>"),
+        page("<p>text</p>" * 20_000, source_file=str(tmp_path)),
+        page("<title>b</title>"),
+    ]
+    quiet = rows_of([replace(item, source_file=None) for item in items], OPTIONS, identity)
+    assert _joined(parse_batches([items], OPTIONS, 1, killed_once)) == _joined([quiet])
+    assert (tmp_path / "killed").exists()
 
 
-def process_of(item: PageInput) -> Input:
+def _joined(parts: Iterable[pool.RecordBatches]) -> dict[str, list[dict[str, Any]]]:
+    tables: dict[str, list[dict[str, Any]]] = {table: [] for table in SCHEMAS}
+    for part in parts:
+        for table, batch in part.items():
+            tables[table] += batch.to_pylist()
+    return tables
+
+
+def test_time_that_passes_says_nothing_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour between any two looks at the clock, as for a parent that was stopped."""
+    hours = count(0, 3_600)
+    monkeypatch.setattr(pool.time, "monotonic", lambda: float(next(hours)))
+    items = _pages(6)
+    quiet = [rows_of(each, OPTIONS, identity) for each in items]
+    assert _joined(parse_batches(items, OPTIONS, 2, identity)) == _joined(quiet)
+
+
+def test_a_process_without_an_answer_and_without_processor_time_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = (1, "1")
+    monkeypatch.setattr(children, "usage_of", lambda process: usage)
+    process = Worker(OPTIONS, identity)
+    try:
+        assert {process.find_fault() for _ in range(worker._IDLE_CHECKS)} == {""}
+        usage = (1, "2")
+        assert {process.find_fault() for _ in range(worker._IDLE_CHECKS)} == {""}
+        assert process.find_fault() == "parser process waits for ever"
+    finally:
+        process.end()
+
+
+#: Parses pages, and says a line for each batch, and at last a digest of the rows.
+PARSING = """
+from cc_pipeline.documents.batch.pool import parse_batches
+from cc_pipeline_tests.documents.batch.test_batch import LOADED, digest_of, loaded_pages
+from cc_pipeline_tests.documents.pages import identity
+def told():
+    for rows in parse_batches(loaded_pages(), LOADED, 2, identity):
+        print("rows", flush=True)
+        yield rows
+print(digest_of(told()))
+"""
+LOADED = ParseOptions(limits=Limits(seconds=10.0))
+
+
+def loaded_pages() -> list[list[PageInput]]:
+    return [[page(f"<title>{n}.{m}</title>" + "<p>Words of a page.</p>" * 2_000) for m in range(4)] for n in range(8)]
+
+
+def digest_of(parts: Iterable[pool.RecordBatches]) -> str:
+    return hashlib.sha256(repr(_joined(parts)).encode()).hexdigest()
+
+
+@pytest.mark.process
+def test_rows_are_the_same_whatever_the_machine_does_meanwhile() -> None:
+    """Beside processes that take all cores, the group of processes is stopped at each batch, and a parser is killed."""
+    quiet = digest_of(rows_of(items, LOADED, identity) for items in loaded_pages())
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * usable_cores())]
+    parsing = subprocess.Popen(
+        [sys.executable, "-c", PARSING], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert parsing.stdout is not None
+        for number, line in enumerate(parsing.stdout):
+            if line == "rows\n":
+                os.killpg(parsing.pid, signal.SIGSTOP)
+                if number in (1, 3):
+                    os.kill(_children_of(parsing.pid)[0], signal.SIGKILL)
+                os.killpg(parsing.pid, signal.SIGCONT)
+        assert line.strip() == quiet
+    finally:
+        for process in (*busy, parsing):
+            process.kill()
+            process.wait()
+
+
+def _children_of(process: int) -> list[int]:
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, check=True)
+    return [int(pid) for pid in listed.stdout.split()]
+
+
+def process_of(item: PageInput, failure: str | None = None) -> Input:
     return replace(item, server_ip=str(os.getpid()))
 
 
@@ -163,7 +243,7 @@ def test_a_worker_has_its_next_batch_before_it_has_ended_one() -> None:
             yield each
 
     worker_loads: list[int] = []
-    found = parse_batches(source(), OPTIONS, 1)
+    found = parse_batches(source(), OPTIONS, 1, identity)
     for _ in found:
         worker_loads.append(len(taken))
     assert worker_loads[0] >= 2
@@ -172,7 +252,7 @@ def test_a_worker_has_its_next_batch_before_it_has_ended_one() -> None:
 
 def test_batches_larger_than_a_socket_s_buffer_come_and_go() -> None:
     text = "<p>" + "words and more words " * 200_000
-    found = list(parse_batches([[page(text)], [page(text), page(text)], [page("x")]], OPTIONS, 1))
+    found = list(parse_batches([[page(text)], [page(text), page(text)], [page("x")]], OPTIONS, 1, identity))
     assert [each["page_text"].num_rows for each in found] == [1, 2, 1]
 
 
@@ -181,14 +261,59 @@ def test_a_reader_may_hand_over_ready_rows() -> None:
     assert [row["failure_reason"] for row in found["page_metadata"].to_pylist()] == [None, "Missing"]
 
 
+class _Deadly:
+    """Ends the process that loads it."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os._exit, (3,)
+
+
 @pytest.mark.process
 def test_processes_that_never_get_to_a_page_end_the_run() -> None:
     with pytest.raises(EnvironmentFault, match="before they parse a page"):
-        list(parse_batches([[page("kill")]], OPTIONS, 1, trapped))
+        list(parse_batches([[_Deadly()]], OPTIONS, 1, identity))
+
+
+@pytest.mark.process
+def test_a_record_that_cannot_be_read_is_one_row() -> None:
+    bodies = [b"a", b"kill", b"b", b"raise", b"c"]
+    found = _joined(parse_batches([[page(body) for body in bodies]], OPTIONS, 1, trapped))["page_metadata"]
+    assert [row["failure_detail"] for row in found] == [
+        *(None, "parser process ended by SIGKILL", None, "OverflowError: too large", None)
+    ]
+
+
+def test_large_pages_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = [page("word " * (200 * size)) for size in (1, 30, 1, 1)]
+    whole = rows_of(items, OPTIONS, identity)
+    monkeypatch.setattr(rows, "_PART_SIZE", 20_000)
+    first = rows_of(items, OPTIONS, identity)
+    assert first["page_metadata"].num_rows == 2
+    assert _joined([first, rows_of(items[2:], OPTIONS, identity)]) == _joined([whole])
+
+
+def test_parts_come_back_in_order_and_complete() -> None:
+    items = [page(f"<title>{n}</title><p>" + "word " * 800_000) for n in range(12)]
+    parts = list(parse_batches([items[:6], items[6:]], OPTIONS, 2, identity))
+    assert len(parts) > 2
+    titles = [row["content"]["title"] for row in _joined(parts)["page_metadata"]]
+    assert titles == [str(n) for n in range(12)]
+
+
+def test_a_page_with_too_many_bytes_of_rows_is_one_row() -> None:
+    """Each of its links is resolved against a long address, and its own address is repeated with each."""
+    long = "<base href='http://a.example/" + "x" * 2_000 + "/'>" + "".join(f"<a href={n}>" for n in range(2_000))
+    options = replace(OPTIONS, limits=Limits(row_bytes=1 << 20))
+    found = rows_of([page("<title>a</title>"), page(long), page("<title>b</title>")], options, identity)
+    details = [row["failure_detail"] for row in found["page_metadata"].to_pylist()]
+    assert details[::2] == [None, None]
+    assert "more than 1,048,576" in details[1]
+    assert found["page_links"].num_rows == 0
+    assert rows_of([page(long)], OPTIONS, identity)["page_links"].num_rows == 2_000
 
 
 def test_values_that_fit_no_column_are_one_row_not_a_lost_batch() -> None:
-    (found,) = parse_batches([[page("a"), page("b", http_status=2**40), page("c")]], OPTIONS, 1)
+    (found,) = parse_batches([[page("a"), page("b", http_status=2**40), page("c")]], OPTIONS, 1, identity)
     rows = found["page_metadata"].to_pylist()
     assert [row["disposition"] for row in rows] == ["SUCCESS", "FAILURE", "SUCCESS"]
     assert rows[1]["failure_reason"] == "ParseFailed"
@@ -203,7 +328,7 @@ def test_only_so_many_batches_are_held() -> None:
             taken += 1
             yield each
 
-    results = parse_batches(source(), OPTIONS, 1)
+    results = parse_batches(source(), OPTIONS, 1, identity)
     next(results)
     assert taken <= pool._AHEAD_PER_WORKER + 2
     results.close()

@@ -103,6 +103,8 @@ _SEGMENTS = "crawl-data/X/segments"
             (1715971057216, 1715988682000, 899),
         ),
         ("crawl-data/odd.warc.gz", None, (None, None, None)),
+        ("crawl-data/12345678901234567890/99999999999999999999_8.arc.gz", "9" * 20, (None, None, None)),
+        (f"crawl-data/1368696381249/1368696381249_{'9' * 20}.arc.gz", None, (1368696381249, None, None)),
         ("crawl-data/CC-MAIN-20249999999999-20240518023122-00899.warc.gz", None, (None, None, 899)),
     ],
 )
