@@ -175,7 +175,7 @@ def _split_groups(
 
 def _make_unsearched_part(settings: Settings, crawls: tuple[str, ...], total: int) -> Part:
     """Returns the part of the crawls without an index, of a run with so many parts."""
-    note = f"not searched, since no index is published: {len(crawls)} of {total} crawls ({', '.join(crawls)})"
+    note = f"{format_count(len(crawls), 'crawl')} not searched, since no index is published: {', '.join(crawls)}"
     return Part(settings, (), {}, frozenset(), (note,), position=(len(crawls), total), unsearched=crawls)
 
 

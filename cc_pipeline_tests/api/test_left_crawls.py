@@ -81,7 +81,7 @@ def test_a_crawl_without_an_index_is_a_part_of_its_own_and_no_fault(
     asked, lasts, troubles = run(tmp_path, monkeypatch, {}, parts)
     assert (asked, lasts, troubles) == ([*CRAWLS[:3], *CRAWLS[4:11]], [False] * 9 + [True], [])
     assert parts[0].unsearched == (CRAWLS[11], CRAWLS[3])
-    assert parts[0].notes == (f"not searched, since no index is published: 2 of 12 crawls ({CRAWLS[11]}, {CRAWLS[3]})",)
+    assert parts[0].notes == (f"2 crawls not searched, since no index is published: {CRAWLS[11]}, {CRAWLS[3]}",)
     print_crawl_line(parts[0])
     assert capsys.readouterr().out.splitlines() == [
         f" 1 of 12  {CRAWLS[11]}: not searched: no index is published",

@@ -21,6 +21,7 @@ from cc_pipeline.lake.digests.digest import NOTHING
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.maintenance.stored_files import find_lost_records
+from cc_pipeline.records.file_leases import FileLease
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.workspace.workspace import Workspace
@@ -277,8 +278,8 @@ def test_a_lease_that_ran_out_stops_the_commit_if_a_file_is_gone(
 ) -> None:
     part = located(workspace, PART)
     with monkeypatch.context() as slept:
-        slept.setattr("cc_pipeline.records.file_leases.LIFE", -1.0)
-        slept.setattr("cc_pipeline.records.file_leases.FileLease._has_files", lambda _: False)
+        slept.setattr(FileLease, "has_expired", lambda lease: lease._expires is not None)
+        slept.setattr(FileLease, "_has_files", lambda _: False)
         with pytest.raises(EnvironmentFault, match="expired"):
             fetch_captures(workspace, NEW, [part])
     assert FETCH.read_input_digests(workspace.lake, [Slice(NEW, part)])[Slice(NEW, part)] is None

@@ -189,7 +189,7 @@ def test_a_run_that_was_stopped_until_its_lease_ran_out_commits_nothing_more(
 def test_a_run_whose_lease_ran_out_goes_on_if_no_purge_began(
     homes: tuple[Workspace, Workspace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_leases, "LIFE", -1.0)
+    monkeypatch.setattr(file_leases.FileLease, "has_expired", lambda lease: lease._expires is not None)
     [made] = run(homes[0], GOES)
     assert made.error is None
     assert left_of(homes[0], GOES).keys() >= {"captures", "records", "page_metadata"}
