@@ -36,6 +36,8 @@ def connect_newest(path: Path) -> duckdb.DuckDBPyConnection:
         quoted_path = str(path).replace("'", "''")
         connection.execute(f"ATTACH '{quoted_path}' AS newest (READ_ONLY)")
         connection.execute("USE newest")
+        # as for a file that is opened itself; for a database in memory it would be in the current folder
+        connection.execute(f"SET temp_directory = '{quoted_path}.tmp'")
     except duckdb.Error:
         connection.close()
         raise

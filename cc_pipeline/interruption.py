@@ -75,31 +75,6 @@ def catch_signals() -> Iterator[None]:
         _pipe = None
 
 
-@contextmanager
-def interruptible_step() -> Iterator[None]:
-    """Inside the block, Ctrl-C raises ``KeyboardInterrupt`` and does not end the process: a prompt continues."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    caught_numbers: list[int] = []
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        caught_numbers.append(number)
-        raise KeyboardInterrupt
-
-    wakeup = signal.set_wakeup_fd(-1)
-    earlier_handler = signal.signal(signal.SIGINT, handle)
-    try:
-        yield
-    except BaseException:
-        if caught_numbers:  # a library may have turned the signal into another error
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        signal.signal(signal.SIGINT, earlier_handler)
-        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-
-
 def received_signal() -> int | None:
     """Returns the first SIGINT or SIGTERM that came inside the block of :func:`catch_signals`; ``None`` if none did."""
     numbers = _pipe.numbers() if _pipe is not None else []

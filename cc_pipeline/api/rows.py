@@ -173,14 +173,15 @@ class Answer(Rows):
         from cc_pipeline.lake.published_file import open_for_queries
 
         with open_for_queries(self._settings) as connection:
-            yield from self._rows_of(connection, self._query)
+            yield from self._rows_of(connection)
 
-    def _rows_of(self, connection: DuckDBPyConnection, query: str) -> Iterator[Any]:
-        connection.execute("SET python_enable_replacements = false")
-        relation = connection.sql(query, params=self._parameters)
-        if relation is None:
-            raise UserInputError("the statement returns no rows; write a query")
-        reader = relation.to_arrow_reader(_BATCH)
+    def _rows_of(self, connection: DuckDBPyConnection, limit: str = "") -> Iterator[Any]:
+        from cc_pipeline.lake.user_queries import split_queries
+
+        queries = split_queries(connection, self._query)
+        if len(queries) != 1:
+            raise UserInputError(f"these are {len(queries)} queries; give one")
+        reader = connection.sql(f"FROM {queries[0]}{limit}", params=self._parameters).to_arrow_reader(_BATCH)
         yield reader.schema
         yield from reader
 
@@ -193,7 +194,7 @@ class Answer(Rows):
 
     def _preview(self) -> tuple[str, MemoryRows | None]:
         is_remote = scheme_of(self._settings.lake) and self._settings.publish == "views"
-        if is_remote or not _can_be_limited(self._query):
+        if is_remote:
             return self._describe_query(), None
         try:
             first = self._first_rows()
@@ -219,23 +220,10 @@ class Answer(Rows):
         than are displayed, and holds no complete result."""
         import pyarrow as pa
 
-        from cc_pipeline.lake.published_file import open_bounded, strip_semicolon, translate_errors
+        from cc_pipeline.lake.published_file import open_bounded, open_for_queries
 
-        # a line break, since the query may end in a comment
-        limited = f"FROM (\n{strip_semicolon(self._query)}\n) LIMIT {_PREVIEW_ROWS}"
         trouble = disk_trouble(self._settings.home / "scratch")
-        with trouble, translate_errors(self._settings.published_path), open_bounded(self._settings) as connection:
-            parts = self._rows_of(connection, limited)
+        with trouble, open_for_queries(self._settings, open_bounded) as connection:
+            parts = self._rows_of(connection, f" LIMIT {_PREVIEW_ROWS}")
             schema = next(parts)
             return MemoryRows(pa.Table.from_batches(parts, schema))
-
-
-def _can_be_limited(query: str) -> bool:
-    """Whether a query is one ``SELECT`` or equivalent. Text that is no SQL counts too: DuckDB then reports the
-    error."""
-    import duckdb
-
-    try:
-        return [statement.type for statement in duckdb.extract_statements(query)] == [duckdb.StatementType.SELECT]
-    except duckdb.Error:
-        return True

@@ -54,7 +54,8 @@ class Part:
     """The result of a run in some of its crawls: changes by slice, in the order of the crawls. ``forgotten`` are the
     slugs of new targets without any capture, which are not kept. ``notes`` are lines for a person. ``is_withheld``:
     some slices were not published. ``position`` is the number of this part and how many parts the run has; several
-    parts get a summary at the end."""
+    parts get a summary at the end. ``unsearched`` are crawls without an index: a part with these has nothing else but
+    its note."""
 
     settings: Settings
     targets: tuple[Target, ...]
@@ -64,6 +65,7 @@ class Part:
     is_withheld: bool = False
     position: tuple[int, int] = (1, 1)
     seconds: float = 0.0
+    unsearched: tuple[str, ...] = ()
 
 
 def run_targets(
@@ -84,19 +86,17 @@ def run_targets(
 
     Returns why partitions failed; the others are published all the same. If one of several crawls cannot be run at all,
     it is left with a note, and the next one is run; the first returned fault then names all crawls that were left.
-    Raises as ``materialize``, and ``UserInputError`` for a cost that nobody agreed to.
+    Crawls without an index are a part of their own, and no fault unless there are no others.
+
+    Raises as ``materialize``, ``NoIndex`` if no crawl has an index, and ``UserInputError`` for a cost that nobody
+    agreed to.
     """
     refuse_unnamed_captures(settings, targets)
     crawl_ids, is_sequential = _resolve_selection(settings, crawls, targets)
     groups = [(crawl_ids, targets)] if narrowed is None else narrowed(crawl_ids)
+    unsearched: tuple[str, ...] = ()
     if is_sequential:
-        crawls_by_target = _read_named_crawls(settings, targets)
-        each_crawl = [
-            ((crawl_id,), _select_targets(crawl_id, group_targets, crawls_by_target))
-            for crawls, group_targets in groups
-            for crawl_id in crawls
-        ]
-        groups = [(crawls, group_targets) for crawls, group_targets in each_crawl if group_targets]
+        groups, unsearched = _split_groups(settings, groups)
     priced: dict[Slice, FetchEstimate] = {}
     unfound: dict[str, list[Slice]] = {}
     # a target may name the subsets that it is looked up in
@@ -105,13 +105,16 @@ def run_targets(
         for crawls, group_targets in groups
         for subsets, part_targets in by_subsets(group_targets, settings.subsets).items()
     ]
+    total = len(unsearched) + len(run_parts)
+    if unsearched:
+        on_part(_make_unsearched_part(settings, unsearched, total))
     troubles: list[EnvironmentFault] = []
     failed_crawls: dict[str, EnvironmentFault] = {}
     failed_in_a_row = 0
-    for number, (crawls, part_settings, part_targets) in enumerate(run_parts, start=1):
+    for number, (crawls, part_settings, part_targets) in enumerate(run_parts, start=len(unsearched) + 1):
         # if a crawl was not run, the target may have captures there
-        is_last = number == len(run_parts) and not failed_crawls
-        position = (number, len(run_parts)) if is_sequential else (1, 1)
+        is_last = number == total and not failed_crawls
+        position = (number, total) if is_sequential else (1, 1)
         try:
             part, trouble = _run_part(
                 part_settings, crawls, part_targets, priced, (unfound, is_last), position=position, yes=yes
@@ -122,7 +125,7 @@ def run_targets(
             get_reporter().note(f"{', '.join(crawls)} is announced but not published yet, so it is skipped")
             continue
         except EnvironmentFault as fault:
-            if not is_sequential or len(run_parts) == 1 or isinstance(fault, PlaceFault):
+            if not is_sequential or total == 1 or isinstance(fault, PlaceFault):
                 raise
             failed_crawls |= dict.fromkeys(crawls, fault)
             failed_in_a_row += 1
@@ -130,7 +133,7 @@ def run_targets(
             if isinstance(fault, SourceRefuses) or failed_in_a_row == _MAX_FAILURES_IN_A_ROW:
                 failed_crawls |= {
                     crawl: failed_crawls.get(crawl, fault)
-                    for group_crawls, _, _ in run_parts[number:]
+                    for group_crawls, _, _ in run_parts[number - len(unsearched) :]
                     for crawl in group_crawls
                 }
                 break
@@ -138,7 +141,7 @@ def run_targets(
         failed_in_a_row = 0
         on_part(part)
         troubles += [trouble] if trouble else []
-    if is_sequential and len(run_parts) > 1:
+    if is_sequential and total > 1:
         _publish(settings)
     return (
         [
@@ -148,6 +151,59 @@ def run_targets(
         if failed_crawls
         else troubles
     )
+
+
+def _split_groups(
+    settings: Settings,
+    groups: Sequence[tuple[Sequence[str], Sequence[Target]]],
+) -> tuple[list[tuple[Sequence[str], Sequence[Target]]], tuple[str, ...]]:
+    """Returns each crawl with the targets that may be found there, and the crawls without an index. Raises ``NoIndex``
+    if none has one."""
+    targets = [target for _, group_targets in groups for target in group_targets]
+    crawls_by_target = _read_named_crawls(settings, targets)
+    crawls = [crawl for group_crawls, _ in groups for crawl in group_crawls]
+    # captures that a person listed are in no index
+    is_indexed = any(target.kind != GIVEN_KIND for target in targets)
+    unsearched = _find_unsearchable(settings, crawls) if is_indexed else ()
+    each_crawl = [
+        ((crawl,), _select_targets(crawl, group_targets, crawls_by_target, is_searchable=crawl not in unsearched))
+        for group_crawls, group_targets in groups
+        for crawl in group_crawls
+    ]
+    return [(group_crawls, group_targets) for group_crawls, group_targets in each_crawl if group_targets], unsearched
+
+
+def _make_unsearched_part(settings: Settings, crawls: tuple[str, ...], total: int) -> Part:
+    """Returns the part of the crawls without an index, of a run with so many parts."""
+    note = f"{format_count(len(crawls), 'crawl')} not searched, since no index is published: {', '.join(crawls)}"
+    return Part(settings, (), {}, frozenset(), (note,), position=(len(crawls), total), unsearched=crawls)
+
+
+def _find_unsearchable(settings: Settings, crawls: Sequence[str]) -> tuple[str, ...]:
+    """Returns the crawls of which nobody published or built an index; only those of the ARC years may have none. Raises
+    ``NoIndex`` if these are all."""
+    from cc_pipeline.api.lookups import NoIndex, find_index_sources
+    from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+    from cc_pipeline.lake.streaming import count_rows
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    faults: dict[str, NoIndex] = {}
+    arc_crawls = [crawl for crawl in crawls if crawl in ARC_CRAWLS]
+    if not arc_crawls:
+        return ()
+    with open_workspace(settings) as workspace:
+        for crawl in arc_crawls:
+            try:
+                # a target that was located before is not looked up again
+                if not count_rows(workspace.lake, "lookups", {"crawl": crawl}):
+                    find_index_sources(workspace, crawl, settings.index)
+            except NoIndex as fault:
+                faults[crawl] = fault
+            except EnvironmentFault:
+                continue  # the run of that crawl reports it
+    if faults and len(faults) == len(crawls):
+        raise next(iter(faults.values()))
+    return tuple(faults)
 
 
 def _publish(settings: Settings) -> None:
@@ -188,14 +244,18 @@ def _read_named_crawls(settings: Settings, targets: Sequence[Target]) -> Mapping
 
 
 def _select_targets(
-    crawl: str, targets: Sequence[Target], crawls_by_target: Mapping[str, Collection[str]]
+    crawl: str, targets: Sequence[Target], crawls_by_target: Mapping[str, Collection[str]], *, is_searchable: bool
 ) -> tuple[Target, ...]:
-    """Returns the targets that may have captures in a crawl. Targets with listed captures have them in their crawls
-    only."""
+    """Returns the targets that may be found in a crawl. Targets with listed captures have them in their crawls only,
+    and need no index."""
     return tuple(
         target
         for target in targets
-        if target.kind != GIVEN_KIND or crawl in crawls_by_target.get(target.slug.partition(WHERE_SLUG)[0], ())
+        if (
+            is_searchable
+            if target.kind != GIVEN_KIND
+            else crawl in crawls_by_target.get(target.slug.partition(WHERE_SLUG)[0], ())
+        )
     )
 
 

@@ -75,13 +75,19 @@ def print_run_summary(
 
 
 def print_crawl_line(part: Part) -> None:
-    """Prints one line for a finished crawl."""
+    """Prints one line for a finished crawl, or for each crawl that has no index."""
     number, total = part.position
+    for place, crawl in enumerate(part.unsearched, start=1):
+        console.print(f"{place:>{len(str(total))}} of {total}  {crawl}: not searched: no index is published")
+    if part.unsearched:
+        return
     progress = f"{number:>{len(str(total))}} of {total}" if total > 1 else "robots.txt"
     found_slugs = {slice_.target for slice_, change in part.changes.items() if change.after.captures}
     captures, new, failed_count = _count_captures(part.changes.values())
     crawl = next(iter(part.changes)).crawl if part.changes else "nothing to do"
     failed = f", {failed_count:,} failed" if failed_count else ""
+    if unrun := sum(change.change == "not run" for change in part.changes.values()):
+        failed += f", {format_count(unrun, 'target')} not run"
     console.print(
         f"{progress}  {crawl}: {len(found_slugs):,} of {len(part.changes):,} targets, "
         f"{format_count(captures, 'capture')}, {new:,} new{failed}, {part.seconds:.0f} s"
@@ -91,13 +97,14 @@ def print_crawl_line(part: Part) -> None:
 def print_summary_of_crawls(parts: Sequence[Part], *, details: bool) -> None:
     """Prints the summary of a run over many crawls: totals of each target found, then what is missing.
     ``details`` adds a table of each crawl, the names of absent targets, and the notes on single crawls."""
+    searched = [part for part in parts if not part.unsearched]
     if details:
-        for part in parts:
+        for part in searched:
             columns = ["crawl", "target", "this run", "captures", "new", "failed"]
             show_table("", columns, _partition_rows(part.changes, {target.slug: target for target in part.targets}))
     # all parts have the same settings, except for the subsets that a target names
-    for subsets in dict.fromkeys(part.settings.subsets for part in parts):
-        _print_subset_summary([part for part in parts if part.settings.subsets == subsets], details=details)
+    for subsets in dict.fromkeys(part.settings.subsets for part in searched):
+        _print_subset_summary([part for part in searched if part.settings.subsets == subsets], details=details)
     notes = [*dict.fromkeys(text for part in parts for text in part.notes)]
     for text in notes if details else notes[:_MAX_NOTES]:
         note(text)

@@ -1,4 +1,4 @@
-"""Runs SQL statements, and prints their results or writes them to a file.
+"""Runs queries in SQL, and prints their results or writes them to a file.
 
 DuckDB formats lines and writes Parquet, so ten million rows take seconds and little memory. Lists and structs are
 JSON in CSV and tables, times are ISO 8601, bytes hexadecimal digits.
@@ -6,16 +6,13 @@ JSON in CSV and tables, times are ISO 8601, bytes hexadecimal digits.
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TextIO
+from typing import Any, BinaryIO, Final
 
 import duckdb
-from duckdb import ExpectedResultType, StatementType
 
 from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli.output import (
@@ -27,22 +24,12 @@ from cc_pipeline.cli.output import (
     whole_file,
     write_aligned,
 )
-from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.export.formulas import harmless_in_sql
-from cc_pipeline.lake.published_file import find_last_token, strip_semicolon
-from cc_pipeline.lake.quoting import quote_literal, quote_name
+from cc_pipeline.lake.quoting import quote_name
+from cc_pipeline.lake.user_queries import split_queries
 
 FORMATS: Final = ("table", "csv", "jsonl", "parquet")
-#: Options of DuckDB for Parquet.
-_PARQUET: Final = "FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false"
-#: Kinds of statements that return rows.
-_ROW_STATEMENTS: Final = (
-    StatementType.SELECT,
-    StatementType.EXPLAIN,
-    StatementType.PRAGMA,
-    StatementType.CALL,
-    StatementType.MULTI,
-)
 _TEXTS: Final = ("varchar", "enum")
 _NESTED: Final = ("list", "array", "struct", "map", "union", "variant")
 _TIMES: Final = {"timestamp with time zone": "Z", "timestamp": ""}
@@ -51,7 +38,6 @@ _MAX_SHOWN_ROWS: Final = 1_000
 #: Maximum characters of a cell on a terminal.
 _MAX_CELL_CHARS: Final = 1_000
 _FETCH_ROWS: Final = 1_000
-_PIPE_BLOCK: Final = 1 << 16
 _RESULT_NAME: Final = "_answer"
 
 
@@ -79,80 +65,51 @@ def choose_format(output: str | None, out: Path | None, *, csv: bool = False, js
 def run_statements(
     connection: duckdb.DuckDBPyConnection, text: str, output: str = "table", out: Path | None = None
 ) -> None:
-    """Runs the statements of ``text`` in order, and writes every result to standard output or to ``out``.
+    """Runs the queries of ``text`` in order, and writes every result to standard output or to ``out``.
 
-    A file appears only when it is complete. Raises ``UserInputError`` if several results are to go into one file,
-    ``EnvironmentFault`` if it cannot be written, and the error of DuckDB for a statement that it refuses.
+    A file appears only when it is complete. Raises ``UserInputError`` for a statement that is no query, and if several
+    results are to go into one file, ``EnvironmentFault`` if it cannot be written, and the error of DuckDB for a query
+    that it refuses.
     """
-    connection.execute("SET TimeZone = 'UTC'")
-    # names in a query must not refer to variables of this program
-    connection.execute("SET python_enable_replacements = false")
-    statements = connection.extract_statements(text)
-    result_count = sum(_returns_rows(statement) for statement in statements)
-    if result_count != 1 and (out is not None or output == "parquet"):
+    queries = split_queries(connection, text)
+    if len(queries) != 1 and (out is not None or output == "parquet"):
         raise UserInputError(
-            f"{out or 'a Parquet file'} takes the result of one query, and these statements have {result_count} results"
+            f"{out or 'a Parquet file'} takes the result of one query, and these are {len(queries)} queries"
         )
-    shown_count = 0
-    for statement in statements:
-        result = connection.sql(statement)  # for a query only the names and types of its columns
-        if result is None or not _returns_rows(statement):
-            continue
-        if shown_count and output in ("table", "csv"):
+    for number, query in enumerate(queries):
+        result = connection.sql(f"FROM {query}")  # only the names and types of its columns
+        if number and output in ("table", "csv"):
             sys.stdout.write("\n")
-        shown_count += 1
-        if statement.type == StatementType.SELECT:
-            # Ctrl-C cannot stop a relation
-            _write(connection, result, f"({strip_semicolon(statement.query)}\n)", output, out)
-        elif statement.type == StatementType.EXPLAIN and output == "table":
-            sys.stdout.writelines(f"{row[-1]}\n" for row in result.fetchall())
-        else:
-            connection.register(_RESULT_NAME, result)
-            _write(connection, result, _RESULT_NAME, output, out)
-            connection.unregister(_RESULT_NAME)
+        _write(connection, result, query, output, out)
         sys.stdout.flush()
-
-
-def is_complete(text: str) -> bool:
-    """Whether ``text`` ends with a semicolon that is in no string or comment."""
-    last = find_last_token(text)
-    return last is not None and text[last] == ";"
-
-
-def _returns_rows(statement: duckdb.Statement) -> bool:
-    return statement.type in _ROW_STATEMENTS and ExpectedResultType.QUERY_RESULT in statement.expected_result_type
-
-
-def _write_text(connection: duckdb.DuckDBPyConnection, query: str, output: str, stream: BinaryIO) -> None:
-    # this loads pyarrow, which a table on a terminal does not need
-    from cc_pipeline.export.text_rows import write_text
-
-    write_text(connection, query, output, stream)
 
 
 def _write(
     connection: duckdb.DuckDBPyConnection, result: duckdb.DuckDBPyRelation, rows: str, output: str, out: Path | None
 ) -> None:
-    """Writes ``rows``, a name or a query in parentheses, whose columns are those of ``result``."""
+    """Writes ``rows``, a query in parentheses, whose columns are those of ``result``."""
     screen = output == "table" and console.is_terminal
-    query = (
-        f"SELECT {_readable_columns(result, output, cut=_MAX_CELL_CHARS if screen else None)} FROM {rows} AS "
-        f"{_RESULT_NAME}"
-    )
+    columns = _readable_columns(result, output, cut=_MAX_CELL_CHARS if screen else None)
+    query = f"SELECT {columns} FROM {rows} AS {_RESULT_NAME}"
     if out is not None:
-        with whole_file(out) as temporary_path:
-            if output == "parquet":
-                _copy(connection, query, temporary_path)
-            else:
-                with temporary_path.open("wb") as stream:
-                    _write_text(connection, query, output, stream)
-    elif output == "parquet":
-        _copy_to_pipe(connection, query, sys.stdout)
+        with whole_file(out) as temporary_path, temporary_path.open("wb") as stream:
+            _write_stream(connection, query, output, stream)
     elif output != "table":
         sys.stdout.flush()
-        _write_text(connection, query, output, sys.stdout.buffer)
+        _write_stream(connection, query, output, sys.stdout.buffer)
     else:
+        # Ctrl-C cannot stop a relation
         _show(connection.execute(query), result.columns, screen=screen)
+
+
+def _write_stream(connection: duckdb.DuckDBPyConnection, query: str, output: str, stream: BinaryIO) -> None:
+    # this loads pyarrow, which a table on a terminal does not need
+    from cc_pipeline.export.text_rows import write_parquet, write_text
+
+    if output == "parquet":
+        write_parquet(connection, query, stream)
+    else:
+        write_text(connection, query, output, stream)
 
 
 def _readable_columns(result: duckdb.DuckDBPyRelation, output: str, cut: int | None) -> str:
@@ -174,48 +131,6 @@ def _readable_columns(result: duckdb.DuckDBPyRelation, output: str, cut: int | N
                 value = f"left({value}, {cut})"
         columns.append(f"{value} AS {quote_name(name)}")
     return ", ".join(columns)
-
-
-def _copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
-    try:
-        connection.execute(f"COPY ({query}) TO {quote_literal(str(path))} ({_PARQUET})")
-    except duckdb.IOException as error:
-        if disk_is_full(error):
-            raise EnvironmentFault(
-                f"{path} cannot be written: the disk is full", "Free some space, then run the command again."
-            ) from error
-        raise
-
-
-def _copy_to_pipe(connection: duckdb.DuckDBPyConnection, query: str, stream: TextIO) -> None:
-    """Lets DuckDB write to a pipe, and copies the bytes to ``stream``. If DuckDB opened standard output by name, a file
-    with earlier output would lose it."""
-    reading, writing = os.pipe()
-    failed: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            connection.execute(f"COPY ({query}) TO '/dev/fd/{writing}' ({_PARQUET})")
-        except BaseException as error:
-            failed.append(error)
-        finally:
-            os.close(writing)
-
-    writer = threading.Thread(target=work)
-    writer.start()
-    try:
-        stream.flush()
-        while block := os.read(reading, _PIPE_BLOCK):
-            stream.buffer.write(block)
-        stream.flush()
-    except BaseException:
-        connection.interrupt()
-        raise
-    finally:
-        os.close(reading)
-        writer.join()
-    if failed:
-        raise failed[0]
 
 
 def _show(rows: duckdb.DuckDBPyConnection, columns: Sequence[str], *, screen: bool) -> None:

@@ -17,6 +17,7 @@ from cc_pipeline import processes
 from cc_pipeline.atomic import write_whole, written_whole
 from cc_pipeline.defs.declared.collected_parts import owns
 from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
+from cc_pipeline.defs.instance_config import read_config
 from cc_pipeline.defs.internals import LOCATION, NO_OUTPUT, end_run, is_executing, open_backfill_ids
 from cc_pipeline.defs.open_sqlite_files import keep_open
 from cc_pipeline.defs.partitions import MACHINE_TAG, PROCESS_TAG, partition_key
@@ -123,12 +124,12 @@ def prepare_instance(settings: Settings) -> None:
 
 def find_missing_keys(settings: Settings) -> list[str]:
     """Returns keys of our ``dagster.yaml`` that a person's own file lacks and restarts need (docs/dagster.md)."""
-    config = yaml.safe_load((settings.dagster_home / "dagster.yaml").read_text("utf-8")) or {}
+    config = read_config(settings.dagster_home)
     return [key for key in ("run_launcher", "run_queue") if key not in config]
 
 
 def workspace_file(settings: Settings) -> Path:
-    """Returns the workspace file that a UI of this home loads: the checkout's, or one in the instance's folder.
+    """Returns the workspace file that a UI of this home loads: the checkout's, or ours in the instance's folder.
 
     Both load the definitions under one name, by which the instance identifies sensors and schedules.
     """
@@ -136,8 +137,7 @@ def workspace_file(settings: Settings) -> Path:
     if of_checkout.exists():
         return of_checkout
     workspace_path = settings.dagster_home / "workspace.yaml"
-    if not workspace_path.exists():
-        write_whole(workspace_path, _WORKSPACE)
+    write_whole(workspace_path, _WORKSPACE)
     return workspace_path
 
 
@@ -153,17 +153,12 @@ def open_instance_in(folder: Path) -> dg.DagsterInstance:
     """Opens the instance whose ``dagster.yaml`` lies in ``folder``, for the runs of a command in this process.
 
     A command's runs write to its terminal, so their output is not copied to files: that would take two processes per
-    run. If ``dagster.yaml`` names a store for the output, that is used.
+    run. If ``dagster.yaml`` names a store for the output, that is used. Raises as :func:`read_config` does.
     """
+    config = {"compute_logs": NO_OUTPUT} | read_config(folder)
     keep_open(folder)
-    config_path = folder / "dagster.yaml"
-    config = (yaml.safe_load(config_path.read_text("utf-8")) if config_path.is_file() else None) or {}
-    if "compute_logs" in config:
-        return dg.DagsterInstance.from_config(str(folder))
-    file = folder / _COMMANDS_YAML
-    text = "# Written by cc-pipeline: dagster.yaml, for commands.\n" + yaml.safe_dump(
-        config | {"compute_logs": NO_OUTPUT}
-    )
+    config_path, file = folder / "dagster.yaml", folder / _COMMANDS_YAML
+    text = "# Written by cc-pipeline: dagster.yaml, for commands.\n" + yaml.safe_dump(config)
     if not file.is_file() or file.read_text("utf-8") != text:
         # a file that only its owner may read stays so
         with written_whole(
@@ -176,15 +171,15 @@ def open_instance_in(folder: Path) -> dg.DagsterInstance:
 def open_instance(settings: Settings) -> dg.DagsterInstance:
     """Opens the persistent instance of the home.
 
-    Raises ``EnvironmentFault`` if its ``dagster.yaml`` names a variable that is not set, or a database that does not
-    answer. Errors of SQLite and of the disk are raised as they are.
+    Raises ``EnvironmentFault`` if its ``dagster.yaml`` names a variable that is not set, a database that does not
+    answer, or foreign code. Errors of SQLite and of the disk are raised as they are.
     """
     prepare_instance(settings)
     try:
         # Dagster creates its files at the first opening, and two processes at once would disturb each other
         with locked(settings.dagster_home / _OPENING):
             return open_instance_in(settings.dagster_home)
-    except (OSError, DBAPIError):
+    except (OSError, DBAPIError, EnvironmentFault):
         raise
     except Exception as error:  # Dagster, its storages and its loggers have different error classes
         # the text of a configuration error is the whole schema; its first mistake names the variable

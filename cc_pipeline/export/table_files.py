@@ -22,9 +22,9 @@ from cc_pipeline.export.format import RowsRequest, Written
 from cc_pipeline.export.formulas import harmless_in_sql
 from cc_pipeline.export.text_rows import write_text
 from cc_pipeline.extension import collect
-from cc_pipeline.lake.published_file import strip_semicolon
 from cc_pipeline.lake.quoting import is_one_of, quote_literal, quote_name
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
+from cc_pipeline.lake.user_queries import strip_semicolon
 from cc_pipeline.publish.macros import MACROS
 
 SUFFIX: Final = {"parquet": ".parquet", "jsonl": ".jsonl", "csv": ".csv", "duckdb": ".duckdb"}

@@ -1,11 +1,14 @@
-"""Writes rows of a query as CSV and JSON lines.
+"""Writes rows of a query as CSV, JSON lines and Parquet to a stream.
 
 DuckDB formats each row as a line, and the lines are written here. Its own ``COPY … TO`` writes the same bytes, but in
 DuckDB 2.0.0 it may hang if a row fails after others were written: once in some fifty tries, in text formats only.
+Parquet is written by another DuckDB, because that of the query may not write.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,12 +17,17 @@ from typing import BinaryIO, Final
 import duckdb
 import pyarrow as pa
 
+from cc_pipeline.duck import connect
 from cc_pipeline.lake.quoting import quote_literal, quote_name
 
 #: Rows that are formatted and written at a time. DuckDB's default of 2,048 would be 70 MB of pages, copied for each
 #: step of formatting.
 _BATCH_ROWS: Final = 128
-_ROWS: Final = "_rows_of_text"
+#: The same for Parquet, whose rows are not formatted.
+_PARQUET_BATCH_ROWS: Final = 2_048
+_ROWS: Final = "_rows_of_query"
+#: Options of DuckDB for Parquet.
+_PARQUET: Final = "FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false"
 #: Errors that are not about the query, by the beginning of their messages.
 _KINDS: Final = {"Out of Memory Error: ": duckdb.OutOfMemoryException, "IO Error: ": duckdb.IOException}
 #: Characters for which a CSV field needs quotes. DuckDB treats ``#`` as the beginning of a comment.
@@ -52,10 +60,7 @@ def _write(connection: duckdb.DuckDBPyConnection, rows: str, lines: str, stream:
     failed: list[duckdb.Error] = []
 
     def run_query() -> None:
-        arrow_reader = connection.sql(rows).to_arrow_reader(_BATCH_ROWS)
-        cursor.register(
-            _ROWS, pa.RecordBatchReader.from_batches(arrow_reader.schema, _note_failure(arrow_reader, failed))
-        )
+        cursor.register(_ROWS, _read_batches(connection, rows, _BATCH_ROWS, failed))
         cursor.execute(lines)
 
     # a thread that waits for DuckDB ignores Ctrl-C, so the main thread waits for another thread
@@ -74,6 +79,40 @@ def _write(connection: duckdb.DuckDBPyConnection, rows: str, lines: str, stream:
                 raise failed[0] from None
             raise
     return written
+
+
+def write_parquet(connection: duckdb.DuckDBPyConnection, query: str, stream: BinaryIO) -> None:
+    """Writes the rows of ``query`` to ``stream`` as Parquet.
+
+    Ctrl-C and an error of ``stream`` stop the query. Raises the errors of DuckDB and of ``stream``.
+    """
+    reading, writing = os.pipe()
+    failed: list[duckdb.Error] = []
+
+    def copy() -> None:
+        with open(writing, "wb"), connect() as writer:
+            writer.register(_ROWS, _read_batches(connection, f"SELECT * FROM ({query}\n)", _PARQUET_BATCH_ROWS, failed))
+            writer.execute(f"COPY (FROM {_ROWS}) TO '/dev/fd/{writing}' ({_PARQUET})")
+
+    # the pipe is closed first: that ends the thread
+    with _lossless(connection), ThreadPoolExecutor(1) as copier, open(reading, "rb") as pipe:
+        copying = copier.submit(copy)
+        try:
+            shutil.copyfileobj(pipe, stream)
+            copying.result()
+        except BaseException as error:
+            connection.interrupt()
+            if failed and isinstance(error, duckdb.Error):
+                raise failed[0] from None
+            raise
+
+
+def _read_batches(
+    connection: duckdb.DuckDBPyConnection, rows: str, batch_rows: int, failed: list[duckdb.Error]
+) -> pa.RecordBatchReader:
+    """Returns the batches of a query. An error of them is added to ``failed``."""
+    reader = connection.sql(rows).to_arrow_reader(batch_rows)
+    return pa.RecordBatchReader.from_batches(reader.schema, _note_failure(reader, failed))
 
 
 def _note_failure(batches: pa.RecordBatchReader, failed: list[duckdb.Error]) -> Iterator[pa.RecordBatch]:

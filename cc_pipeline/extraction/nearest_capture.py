@@ -27,7 +27,7 @@ from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
 from cc_pipeline.progress import format_count
 from cc_pipeline.records.reading import read_members
-from cc_pipeline.records.verification import digest_check, expected_record, verify_record
+from cc_pipeline.records.verification import expected_record, verify_record
 from cc_pipeline.workspace.workspace import Workspace
 
 Row = Mapping[str, Any]
@@ -256,7 +256,6 @@ def _find_stored(workspace: Workspace, crawl: str, target: Target, period: Span 
         if isinstance(member, bytes):
             read_record = arc.read_record if row["archive_format"] == "arc" else warc.read_record
             record = read_record(member, row["warc_filename"], row["warc_record_offset"])
-            check = digest_check(record, row["content_digest"])
             address = workspace.address_of(row["warc_filename"])
-            return Nearest(row, record, member, check, True, address)
+            return Nearest(row, record, member, row["digest_check"], True, address)
     return None

@@ -61,6 +61,7 @@ class RunInputs:
     def __init__(self, workspace: Workspace, lease: FileLease, partitions: Mapping[str, Collection[str]]) -> None:
         self._workspace = workspace
         self._lease = lease
+        lease.is_intact = self._has_no_purge_begun
         self._partitions = partitions
         self._definitions: dict[str, str] = {}
         self._targets_version: int | None = None
@@ -154,8 +155,8 @@ class RunInputs:
             self._replaced = None
 
     def check(self) -> None:
-        """Raises ``LeaseExpired`` if this process was stopped for too long, ``InputsChanged`` if any input of the stage
-        changed."""
+        """Raises ``LeaseExpired`` if a purge may have begun while this process was stopped, ``InputsChanged`` if any
+        input of the stage changed."""
         self._lease.confirm()
         self._compare_definitions()
         self._compare_contents()
@@ -165,6 +166,10 @@ class RunInputs:
         """Whether a target may have been defined, blocked or purged since the definitions and the blocklist were
         noted."""
         return self._targets_version is None or self._workspace.lake.has_moved("targets", self._targets_version)
+
+    def _has_no_purge_begun(self) -> bool:
+        """Whether ``targets``, where each purge is noted first, is as it was when the definitions were noted."""
+        return self._targets_version is not None and self._find_new_version("targets", self._targets_version) is None
 
     def _refuse_purged(self, slugs: Sequence[str]) -> None:
         self._workspace.lake.invalidate("targets")

@@ -41,7 +41,6 @@ Row = tuple[Any, ...]
 _HOLDING: Final = frozenset({"response", "resource", "arc"})
 #: Maximum characters of a URL in an index. Servers accept some 8,000; a record's header may have a million.
 _MAX_URL_CHARACTERS: Final = 1 << 14
-_SHA1_CHARACTERS: Final = 32
 _PREFIX: Final = "<urn:uuid:"
 #: The columns by which an index is sorted.
 ORDER: Final = ("url_surtkey", "fetch_time", "warc_record_offset")
@@ -131,9 +130,6 @@ def _row(stored: StoredRecord, filename: str, segment: str | None) -> Row:
     url = record.url
     hosts = host_columns(url)
     status = record.http_status
-    declared = record.declared_digest
-    # a fetch is verified against the record's declared digest, as with a published index
-    digest = declared if declared is not None and len(declared) == _SHA1_CHARACTERS else record.payload_digest
     return (
         surt_key(url),
         url,
@@ -141,7 +137,7 @@ def _row(stored: StoredRecord, filename: str, segment: str | None) -> Row:
         None if record.fetch_time is None else (record.fetch_time - _BEGIN) // _MILLISECOND,
         status,
         _redirect(record, status),
-        digest,
+        record.payload_digest,
         record.declared_mime or "unk",
         None,
         None,

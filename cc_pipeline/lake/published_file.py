@@ -11,8 +11,8 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,9 +21,10 @@ import duckdb
 
 from cc_pipeline.addresses import redact_address, scheme_of
 from cc_pipeline.atomic import written_whole
-from cc_pipeline.duck import connect
+from cc_pipeline.duck import connect, connect_newest
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
 from cc_pipeline.lake.quoting import quote_literal
+from cc_pipeline.lake.user_queries import restrict_reads
 from cc_pipeline.locks import locked
 from cc_pipeline.processes import this_process
 from cc_pipeline.settings import Settings
@@ -64,7 +65,7 @@ def open_published(path: Path, lake: S3LakeLocation | None) -> Iterator[duckdb.D
     Raises ``duckdb.Error`` when the file cannot be opened; ``EnvironmentFault`` without the extension or credentials,
     for a file that needs them. A file that holds the rows itself needs neither.
     """
-    with connect(path, read_only=True) as connection:
+    with connect_newest(path) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         # a copy has tables instead of views of files
         query = "SELECT 1 FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, ?)"
@@ -145,22 +146,6 @@ def _make_secret(connection: duckdb.DuckDBPyConnection, lake: S3LakeLocation) ->
         ) from None
 
 
-def strip_semicolon(query: str) -> str:
-    """The text of one statement without its semicolon and the text after that. It may end in a comment: put a line
-    break before any text that follows it."""
-    while (last := find_last_token(query)) is not None and query[last] == ";":
-        query = query[:last]
-    return query
-
-
-def find_last_token(text: str) -> int | None:
-    """The position of the last token of SQL that is no comment; ``None`` if there is none."""
-    # offsets count bytes
-    data = text.encode()
-    starts = [start for start, kind in duckdb.tokenize(text) if kind != duckdb.token_type.comment]
-    return len(data[: starts[-1]].decode()) if starts else None
-
-
 @contextmanager
 def open_home_publication(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
     """The home's published file, read-only, wherever the home was when it was published.
@@ -202,13 +187,19 @@ def open_bounded(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @contextmanager
-def open_for_queries(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The home's cc.duckdb, read-only, for the length of the block. DuckDB's errors inside it become faults.
+def open_for_queries(
+    settings: Settings,
+    open_file: Callable[[Settings], AbstractContextManager[duckdb.DuckDBPyConnection]] = open_home_publication,
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The home's cc.duckdb for queries of users, which read the files of its tables and no others, for the length of
+    the block. DuckDB's errors inside it become faults.
 
     Raises ``EnvironmentFault`` if nothing was published or a file cannot be read, ``UserInputError`` for a statement
     that DuckDB refuses.
     """
-    with translate_errors(settings.published_path), open_home_publication(settings) as connection:
+    with translate_errors(settings.published_path), open_file(settings) as connection:
+        location = _find_named_location(connection)
+        restrict_reads(connection, [f"{location[0] if location else settings.lake}/tables/"])
         yield connection
 
 

@@ -3,8 +3,8 @@
 A lease is a small object ``records/<crawl>/leases/<commit>.json``, written before the fetch reads any row and removed
 after its commit. It first protects all files of the crawl, then only the files that the fetch needs. Files that the
 fetch writes have its commit in their names and are protected too. The lease is renewed while the fetch runs, and
-expires if nobody renews it. Leases have a folder of their own, so that one short listing finds them however many files
-the crawl has.
+expires if nobody renews it, as when the machine slept. It is taken again if nobody acted on that. Leases have a folder
+of their own, so that one short listing finds them however many files the crawl has.
 
 Runs and purges have such leases too, in ``leases/runs`` and ``leases/purges``, with the names of their targets. Each
 writes its own lease and then reads the others. So if a run and a purge start at the same time, at least one of them
@@ -27,7 +27,7 @@ from cc_pipeline.atomic import parse_leftover_name
 from cc_pipeline.errors import CcPipelineError, PlaceFault
 from cc_pipeline.locks import MAX_CLOCK_SKEW, is_plausible
 from cc_pipeline.processes import has_ended, this_process
-from cc_pipeline.records.storage import RecordStorage
+from cc_pipeline.records.storage import MISSING_SIZE, RecordStorage, StoredSizes
 from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
@@ -45,7 +45,8 @@ _LARGEST = 64 << 20
 
 
 class LeaseExpired(PlaceFault):
-    """This process was suspended for longer than its lease is valid, so it commits nothing more."""
+    """Others acted on the lease of this process, which was suspended for longer than it is valid: it commits nothing
+    more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,10 @@ class Holding:
 
 class FileLease:
     """A lease of this process on files of ``crawl``, to fetch ``targets``; or a lease in another ``folder`` on
-    ``targets`` in ``crawls``. ``clock`` returns seconds since the epoch."""
+    ``targets`` in ``crawls``. ``clock`` returns seconds since the epoch.
+
+    ``is_intact`` decides whether the expired lease can be taken again; as a rule, if all files that it names exist.
+    """
 
     def __init__(
         self,
@@ -87,7 +91,9 @@ class FileLease:
         crawls: Iterable[str] = (),
     ) -> None:
         self.key = f"{folder or _folder(storage, crawl)}/{commit}.json"
+        self.is_intact: Callable[[], bool] = self._has_files
         self._storage = storage
+        self._crawl = crawl
         self._targets = sorted(targets)
         self._crawls = sorted(crawls)
         self._clock = clock
@@ -96,30 +102,43 @@ class FileLease:
         self._expires: float | None = None
 
     def renew(self) -> None:
-        """Writes the lease, valid for ``LIFE`` seconds from now. Raises ``EnvironmentFault``, also if the lease had
-        expired: others may have acted on that."""
+        """Writes the lease, valid for ``LIFE`` seconds from now. Raises ``EnvironmentFault``, and ``LeaseExpired`` if
+        the lease had expired and others may have acted on that."""
         with self._lock:
-            if self._expires is not None:
-                self.confirm()
+            # a fetch that adopted the records of this one removed its lease
+            self._refuse_expired(lambda: self._storage.holds(self.key))
             expires = self._clock() + LIFE
-            content = {
-                "process": this_process(),
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "expires": expires,
-                "files": self._files,
-                "targets": self._targets,
-                "crawls": self._crawls,
-            }
-            try:
-                self._storage.transport.put(self.key, json.dumps(content).encode())
-            except OSError as error:
-                raise PlaceFault(
-                    "the note that protects the files of this command from deletion cannot be written to "
-                    f"{self.key}: {error.strerror or error}",
-                    "Check that the lake can be written to and has free space, then run the command again.",
-                ) from error
+            self._write(expires)
+            # others see the lease again before this looks for what they did meanwhile
+            self._refuse_expired(self.is_intact)
             self._expires = expires
+
+    def _refuse_expired(self, is_intact: Callable[[], bool]) -> None:
+        if self.has_expired() and not is_intact():
+            raise LeaseExpired(
+                f"this run was suspended for so long that its lease {self.key} expired: maintenance may have deleted "
+                "files that it needs, or a purge may have started, so it commits nothing more",
+                "Run it again: fetched records are kept and used.",
+            )
+
+    def _write(self, expires: float) -> None:
+        content = {
+            "process": this_process(),
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "expires": expires,
+            "files": self._files,
+            "targets": self._targets,
+            "crawls": self._crawls,
+        }
+        try:
+            self._storage.transport.put(self.key, json.dumps(content).encode())
+        except OSError as error:
+            raise PlaceFault(
+                "the note that protects the files of this command from deletion cannot be written to "
+                f"{self.key}: {error.strerror or error}",
+                "Check that the lake can be written to and has free space, then run the command again.",
+            ) from error
 
     def hold(self, files: Iterable[str]) -> None:
         """Protects these files, and those of its own commit, instead of all files of the crawl."""
@@ -128,13 +147,18 @@ class FileLease:
         self.renew()
 
     def confirm(self) -> None:
-        """Raises ``LeaseExpired`` if the lease expired, as when the machine slept: its files may be deleted."""
-        if self._expires is None or self._clock() >= self._expires:
-            raise LeaseExpired(
-                f"this run was suspended for so long that its lease {self.key} expired: maintenance may have deleted "
-                "files that it needs, or a purge may have started, so it commits nothing more",
-                "Run it again: fetched records are kept and used.",
-            )
+        """Takes the lease again if it expired. Raises as :meth:`renew` does."""
+        if self.has_expired():
+            self.renew()
+
+    def has_expired(self) -> bool:
+        """Whether nobody renewed the lease in time, as when the machine slept."""
+        return self._expires is not None and self._clock() >= self._expires
+
+    def _has_files(self) -> bool:
+        return self._files is not None and MISSING_SIZE not in StoredSizes(self._storage, self._crawl).sizes_of(
+            self._files
+        )
 
     def end(self) -> None:
         """Removes the lease."""
@@ -171,13 +195,10 @@ def _keep_renewed(file_lease: FileLease) -> Iterator[FileLease]:
 
     def keep() -> None:
         while not ended.wait(LIFE / _RENEWALS):
-            try:
-                file_lease.renew()
-            except LeaseExpired:
-                return
-            except CcPipelineError:
-                # the next try comes long before the lease expires; ``confirm`` finds an expired one
-                continue
+            # the next try comes long before the lease expires; ``confirm`` takes an expired one again
+            with suppress(CcPipelineError):
+                if not file_lease.has_expired():
+                    file_lease.renew()
 
     keeper = threading.Thread(target=keep, name="cc-pipeline-lease", daemon=True)
     keeper.start()

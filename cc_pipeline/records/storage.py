@@ -35,7 +35,7 @@ _CRAWL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\Z")
 STORED: tuple[str, ...] = ("stored_file", "stored_offset", "stored_length")
 #: Files beyond which listing their folder (a request per thousand objects) costs less than a HEAD request for each.
 _LISTING_THRESHOLD = 32
-_MISSING_SIZE = -1
+MISSING_SIZE = -1
 #: The size of a file where the place does not say it.
 _UNKNOWN_SIZE = (1 << 63) - 1
 
@@ -146,7 +146,7 @@ class StoredSizes:
         return pc.fill_null(pc.greater(ends, file_sizes), False)
 
     def sizes_of(self, files: Collection[str]) -> list[int]:
-        """Returns the size of each file in bytes, ``_MISSING_SIZE`` if there is none. Raises ``EnvironmentFault``."""
+        """Returns the size of each file in bytes, ``MISSING_SIZE`` if there is none. Raises ``EnvironmentFault``."""
         new = [file for file in files if file not in self._sizes]
         if len(self._sizes) + len(new) > _LISTING_THRESHOLD and not self._has_listing:
             listing = self._storage.transport.listing(f"{self._storage.folder(self._crawl)}/")
@@ -156,11 +156,9 @@ class StoredSizes:
             if not self._has_listing:
                 file_info = self._storage.transport.head(file)
                 self._sizes[file] = (
-                    _MISSING_SIZE
-                    if file_info is None
-                    else (_UNKNOWN_SIZE if file_info.size is None else file_info.size)
+                    MISSING_SIZE if file_info is None else (_UNKNOWN_SIZE if file_info.size is None else file_info.size)
                 )
-        return [self._sizes.get(file, _MISSING_SIZE) for file in files]
+        return [self._sizes.get(file, MISSING_SIZE) for file in files]
 
 
 def are_bytes_missing(fault: DataFault) -> bool:

@@ -10,7 +10,7 @@ from cc_pipeline.archive import arc, warc
 from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.gzip_members import DEFAULT_LIMIT, GZIP_MAGIC, inflate_member
 from cc_pipeline.archive.record import ArchivedRecord, declared, matches
-from cc_pipeline.commoncrawl.crawls import UNRELIABLE_DIGEST_CRAWLS
+from cc_pipeline.commoncrawl.crawls import UNRELIABLE_DIGEST_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import DataFault, DataKind, Kind
 from cc_pipeline.transport.faults import FaultKind
@@ -37,7 +37,8 @@ class ExpectedRecord:
 
 
 def expected_record(row: Mapping[str, Any]) -> ExpectedRecord:
-    """Returns the record that the index predicts for a row of ``captures`` or ``records``."""
+    """Returns the record that the index predicts for a row of ``captures`` or ``records``. An index that was built from
+    the same records promises no digest."""
     return ExpectedRecord(
         crawl=row["crawl"],
         archive_format=row["archive_format"],
@@ -46,7 +47,7 @@ def expected_record(row: Mapping[str, Any]) -> ExpectedRecord:
         length=row["warc_record_length"] or None,
         url=row["url"],
         surtkey=row["url_surtkey"],
-        digest=row["content_digest"],
+        digest=None if index_is_built(row["crawl"]) else row["content_digest"],
     )
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from cc_pipeline.api import target_runs
+from cc_pipeline.api.lookups import NoIndex
 from cc_pipeline.api.target_runs import Part, run_targets
+from cc_pipeline.cli.run_report import print_crawl_line
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, SourceRefuses, UserInputError
 from cc_pipeline.settings import load_settings
@@ -18,7 +20,7 @@ CRAWLS = [f"CC-MAIN-20{year}-10" for year in range(25, 13, -1)]
 
 
 def run(
-    home: Path, monkeypatch: pytest.MonkeyPatch, faults: dict[int, EnvironmentFault]
+    home: Path, monkeypatch: pytest.MonkeyPatch, faults: dict[int, EnvironmentFault], parts: list[Part] | None = None
 ) -> tuple[list[str], list[bool], list[EnvironmentFault]]:
     """Runs ``CRAWLS``, some of which raise; gives those that were asked, which were the last, and the troubles."""
     asked: list[str] = []
@@ -34,7 +36,8 @@ def run(
     monkeypatch.setattr(target_runs, "_resolve_selection", lambda *_: (tuple(CRAWLS), True))
     monkeypatch.setattr(target_runs, "_run_part", part)
     monkeypatch.setattr(target_runs, "_publish", lambda _: None)
-    troubles = run_targets(load_settings({}, home=str(home)), ["all"], [parse_target("example.com")])
+    on_part = (parts if parts is not None else []).append
+    troubles = run_targets(load_settings({}, home=str(home)), ["all"], [parse_target("example.com")], on_part=on_part)
     return asked, lasts, troubles
 
 
@@ -68,6 +71,34 @@ def test_a_full_disk_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         run(tmp_path, monkeypatch, {3: PlaceFault("the disk is full", "")})
     asked, lasts, troubles = run(tmp_path, monkeypatch, {})
     assert (asked, lasts, troubles) == (CRAWLS, [False] * 11 + [True], [])
+
+
+def test_a_crawl_without_an_index_is_a_part_of_its_own_and_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(target_runs, "_find_unsearchable", lambda *_: (CRAWLS[11], CRAWLS[3]))
+    parts: list[Part] = []
+    asked, lasts, troubles = run(tmp_path, monkeypatch, {}, parts)
+    assert (asked, lasts, troubles) == ([*CRAWLS[:3], *CRAWLS[4:11]], [False] * 9 + [True], [])
+    assert parts[0].unsearched == (CRAWLS[11], CRAWLS[3])
+    assert parts[0].notes == (f"2 crawls not searched, since no index is published: {CRAWLS[11]}, {CRAWLS[3]}",)
+    print_crawl_line(parts[0])
+    assert capsys.readouterr().out.splitlines() == [
+        f" 1 of 12  {CRAWLS[11]}: not searched: no index is published",
+        f" 2 of 12  {CRAWLS[3]}: not searched: no index is published",
+    ]
+    # listed captures need no index
+    groups, unsearched = target_runs._split_groups(load_settings({}, home=str(tmp_path)), [(CRAWLS, [])])
+    assert (groups, unsearched) == ([], ())
+
+
+def test_only_crawls_of_the_arc_years_may_have_no_index(tmp_path: Path) -> None:
+    (tmp_path / "bucket").mkdir()
+    settings = load_settings({}, home=str(tmp_path / "home"), source=str(tmp_path / "bucket"))
+    assert target_runs._find_unsearchable(settings, [CRAWLS[0], "CC-MAIN-2009-2010"]) == ("CC-MAIN-2009-2010",)
+    assert target_runs._find_unsearchable(settings, CRAWLS) == ()
+    with pytest.raises(NoIndex, match="no index of CC-MAIN-2009-2010"):
+        target_runs._find_unsearchable(settings, ["CC-MAIN-2009-2010"])
 
 
 def test_captures_that_nobody_added_are_refused_though_no_crawl_has_them(

@@ -106,8 +106,7 @@ def test_text_of_a_query_sends_nothing_and_a_notebook_asks_for_the_rows_that_it_
     assert "the first rows of more than 20, 1 column" in shown and ">99999<" in shown and answer._repr_html_() == shown
     [(query, memory)] = asked
     assert query.endswith("LIMIT 21") and memory == [("953.6 MiB",)]
-    # what is no SELECT is shown as text
-    assert "executed when its rows are read" in Answer(settings, "EXPLAIN SELECT 1")._repr_html_()
+    assert "the query failed: only queries" in Answer(settings, "EXPLAIN SELECT 1")._repr_html_()
     assert "DuckDB says" in Answer(settings, "SELEKT 1")._repr_html_()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,15 +12,11 @@ from pathlib import Path
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from prompt_toolkit.input import create_pipe_input
-from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
 from cc_pipeline.cli import output
 from cc_pipeline.cli import sql_results as answers
-from cc_pipeline.cli.prompt import _NAMES, prompt_statements
-from cc_pipeline.cli.sql_results import is_complete, run_statements
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.cli.sql_results import run_statements
 from cc_pipeline_tests.cli.conftest import Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli published")
@@ -49,12 +44,11 @@ def test_a_statement_in_a_pipe_goes_over_several_lines(cli: Cli, world: World, m
     assert (name, int(count) > 1) == ("n", True)
 
 
-def test_every_result_shows_and_what_has_none_shows_nothing(cli: Cli, world: World) -> None:
-    text = "SELECT 1 AS a; SET threads = 1; ; SELECT ';' AS b -- the ; of a comment\n;"
-    text += " CREATE TEMP TABLE t AS SELECT 3 AS c; FROM t"
-    assert cli("sql", text, "--home", world.home).out == "a\n1\n\nb\n;\n\nc\n3\n"
-    assert cli("sql", text, "--csv", "--home", world.home).out == "a\n1\n\nb\n;\n\nc\n3\n"
-    assert cli("sql", text, "--json", "--home", world.home).out == '{"a":1}\n{"b":";"}\n{"c":3}\n'
+def test_every_result_shows(cli: Cli, world: World) -> None:
+    text = "SELECT 1 AS a; ; SELECT ';' AS b -- the ; of a comment\n; SELECT 2 AS c WHERE false"
+    assert cli("sql", text, "--home", world.home).out == "a\n1\n\nb\n;\n\nc\n"
+    assert cli("sql", text, "--csv", "--home", world.home).out == "a\n1\n\nb\n;\n\nc\n"
+    assert cli("sql", text, "--json", "--home", world.home).out == '{"a":1}\n{"b":";"}\n'
 
 
 def test_statements_are_read_from_a_file_and_from_standard_input(
@@ -103,7 +97,7 @@ def test_a_file_is_written_whole_in_the_format_of_its_name(cli: Cli, world: Worl
     ("arguments", "word"),
     [
         (("SELECT 1; SELECT 2", "--out", "two.csv"), "2"),
-        (("SET threads = 1", "--format", "parquet"), "0"),
+        (("/**/", "--format", "parquet"), "0"),
         (("SELECT 1", "--csv", "--json"), "jsonl"),
         (("SELECT 1", "--format", "xml"), "xml"),
         (("SELECT 1", "--format", "table", "--out", "a.txt"), "csv"),
@@ -112,7 +106,12 @@ def test_a_file_is_written_whole_in_the_format_of_its_name(cli: Cli, world: Worl
         (("SELECT * FROM nothing_here",), "SHOW TABLES"),
         (("SELECT * FROM settings",), "SHOW TABLES"),
         (("SELEC 1",), "syntax"),
-        (("CREATE TABLE t AS SELECT 1",), "read-only"),
+        (("SELECT 1; CREATE TEMP TABLE t AS SELECT 1",), "read-only"),
+        (("COPY (SELECT 1) TO 'a.csv'",), "read-only"),
+        (("WITH a AS (COPY (SELECT 1) TO 'a.csv') FROM a",), "top level"),
+        (("FROM read_text('/etc/passwd')",), "disabled by configuration"),
+        (("FROM read_text('/etc/passwd')", "--out", "a.parquet"), "disabled by configuration"),
+        (("--catalog", "FROM read_text('/etc/passwd')"), "disabled by configuration"),
         (("SELECT 1", "--out", "no/such/folder.csv"), "folder.csv"),
     ],
 )
@@ -178,55 +177,3 @@ def test_a_long_result_in_a_pipe_is_all_there(capsys: pytest.CaptureFixture[str]
     run_statements(duckdb.connect(), "SELECT i, 'x' AS x FROM range(3000) t(i)")
     lines = capsys.readouterr().out.splitlines()
     assert (len(lines), lines[0], lines[-1]) == (3001, "i    x", "2999  x")
-
-
-@pytest.mark.parametrize(
-    ("text", "ended"),
-    [("SELECT 1", False), ("SELECT 1;", True), ("SELECT ';", False), ("SELECT 'ä;' -- ;", False),
-     ("SELECT 'ä'; -- done", True), ("SELECT $$;$$", False), ("", False), ("-- ;", False)],
-)  # fmt: skip
-def test_a_semicolon_ends_a_statement_where_it_is_one(text: str, ended: bool) -> None:
-    assert is_complete(text) is ended
-
-
-def test_the_prompt_takes_several_lines_shows_mistakes_and_remembers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked: list[str] = []
-
-    def ask(text: str) -> None:
-        asked.append(text)
-        if "nothing" in text:
-            raise UserInputError("no such table")
-
-    history = tmp_path / "sql_history"
-    with create_pipe_input() as keys:
-        keys.send_text("SELECT 1\nAS a;\nFROM nothing;\nSHOW TABLES\n\nquit\n")
-        prompt_statements(duckdb.connect(), history, ask, screen=(keys, DummyOutput()))
-    assert asked == ["SELECT 1\nAS a;", "FROM nothing;", "SHOW TABLES"]
-    assert "no such table" in capsys.readouterr().err
-    assert "+SELECT 1\n+AS a;" in history.read_text("utf-8")
-    assert history.stat().st_mode & 0o077 == 0
-    with create_pipe_input() as keys:
-        keys.send_text("\x1b[A\x1b[A\n\x04")
-        prompt_statements(duckdb.connect(), history, ask, screen=(keys, DummyOutput()))
-    assert len(asked) == 4
-
-
-def test_tab_completes_tables_columns_and_macros() -> None:
-    with duckdb.connect() as connection:
-        connection.execute("CREATE TABLE pages (title VARCHAR); CREATE MACRO pages_of(a) AS TABLE SELECT a AS one")
-        names = [name for (name,) in connection.execute(_NAMES).fetchall()]
-    assert names == ["pages", "pages_of", "title"]
-
-
-def test_ctrl_c_ends_a_query_and_not_the_prompt(capsys: pytest.CaptureFixture[str]) -> None:
-    def ask(text: str) -> None:
-        if text == "long;":
-            os.kill(os.getpid(), 2)
-            raise RuntimeError("DuckDB's own word for it")
-
-    with create_pipe_input() as keys:
-        keys.send_text("long;\nSELECT 1;\n\x04")
-        prompt_statements(duckdb.connect(), Path("/no/such/folder/history"), ask, screen=(keys, DummyOutput()))
-    assert "stopped" in capsys.readouterr().err

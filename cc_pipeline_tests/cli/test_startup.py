@@ -34,7 +34,7 @@ _PAGES = {"lxml", "selectolax", "resiliparse"}
 _TABLES = {"numpy", "pyarrow", "deltalake", "pyarrow.dataset"}
 
 _QUERY = _RARE | _REMOTE | _RUNS | _PAGES | _TABLES
-_LOOK_UP = (_QUERY | {"prompt_toolkit"}) - _TABLES
+_LOOK_UP = _QUERY - _TABLES
 _RUN = _RARE | _REMOTE
 
 _SCRIPT = """

@@ -21,6 +21,7 @@ from cc_pipeline.lake.digests.digest import NOTHING
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.maintenance.stored_files import find_lost_records
+from cc_pipeline.records.file_leases import FileLease
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.workspace.workspace import Workspace
@@ -272,10 +273,13 @@ def test_a_place_that_does_not_answer_is_not_taken_for_one_that_lost_its_files(
     assert workspace.lake.pin("records").version == version
 
 
-def test_a_lease_that_ran_out_stops_the_commit(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_that_ran_out_stops_the_commit_if_a_file_is_gone(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     part = located(workspace, PART)
     with monkeypatch.context() as slept:
-        slept.setattr("cc_pipeline.records.file_leases.LIFE", -1.0)
+        slept.setattr(FileLease, "has_expired", lambda lease: lease._expires is not None)
+        slept.setattr(FileLease, "_has_files", lambda _: False)
         with pytest.raises(EnvironmentFault, match="expired"):
             fetch_captures(workspace, NEW, [part])
     assert FETCH.read_input_digests(workspace.lake, [Slice(NEW, part)])[Slice(NEW, part)] is None

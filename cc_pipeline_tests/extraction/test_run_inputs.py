@@ -186,6 +186,15 @@ def test_a_run_that_was_stopped_until_its_lease_ran_out_commits_nothing_more(
     assert find_lost_records(two) == []
 
 
+def test_a_run_whose_lease_ran_out_goes_on_if_no_purge_began(
+    homes: tuple[Workspace, Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_leases.FileLease, "has_expired", lambda lease: lease._expires is not None)
+    [made] = run(homes[0], GOES)
+    assert made.error is None
+    assert left_of(homes[0], GOES).keys() >= {"captures", "records", "page_metadata"}
+
+
 @pytest.mark.matrix
 @pytest.mark.parametrize("table", COMMITS)
 def test_what_is_blocked_while_a_run_is_at_it_is_not_kept(homes: tuple[Workspace, Workspace], table: str) -> None:

@@ -43,6 +43,9 @@ class Place:
         self.before("head", key)
         return ObjectInfo(key, len(self.objects[key][0]), None) if key in self.objects else None
 
+    def exists(self, key: str) -> bool:
+        return self.head(key) is not None
+
     def listing(self, prefix: str) -> list[ListedObject]:
         self.before("list", prefix)
         found = sorted(self.objects.items())

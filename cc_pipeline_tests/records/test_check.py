@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import gzip
+import hashlib
 import json
+import re
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.archive.record import sha1_base32
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import DataFault, Kind
 from cc_pipeline.records.schema import DIGEST_CHECKS
-from cc_pipeline.records.verification import ExpectedRecord, verify_record
+from cc_pipeline.records.verification import ExpectedRecord, expected_record, verify_record
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.faultbodies import bit_flip, error_xml, garbage, truncated_gzip, wrong_target
 from cc_pipeline_tests.records.planned import html_record
@@ -110,6 +115,28 @@ def test_digests() -> None:
     known = dataclasses.replace(PROMISE, digest=wrong, crawl="CC-MAIN-2018-34")
     assert verify_record(MEMBER, known, fail_on_digest=True).reason is None
     assert verify_record(ARC, ARC_PROMISE).digest_check == "absent"
+
+
+@pytest.mark.parametrize("algorithm", ["sha1", "sha256", "sha512", "md5"])
+@pytest.mark.parametrize("spell", [base64.b32encode, base64.b16encode])
+def test_a_record_whose_index_was_built_here_is_compared_with_its_own_digest(
+    algorithm: str, spell: Callable[[bytes], bytes]
+) -> None:
+    plain = gzip.decompress(MEMBER)
+    [line] = re.findall(rb"WARC-Payload-Digest: [^\r]*\r\n", plain)
+    row = dict.fromkeys(CAPTURE_SCHEMA.names) | {
+        "crawl": "LOCAL-files", "archive_format": "warc", "warc_filename": "x", "warc_record_offset": 0, "url": URL,
+        "content_digest": sha1_base32(BODY),
+    }  # fmt: skip
+
+    def check(payload: bytes, header: bytes) -> str | None:
+        digest = spell(hashlib.new(algorithm, payload).digest()).strip(b"=").lower()
+        declared = header.replace(b"DIGEST", algorithm.encode() + b":" + digest)
+        return verify_record(gzip.compress(plain.replace(line, declared)), expected_record(row)).digest_check
+
+    assert check(BODY, b"WARC-Payload-Digest: DIGEST\r\n") == "match"
+    assert check(BODY + b"!", b"WARC-Payload-Digest: DIGEST\r\n") == "mismatch"
+    assert check(BODY, b"") == "absent"
 
 
 def test_a_target_may_differ_in_what_its_key_ignores() -> None:

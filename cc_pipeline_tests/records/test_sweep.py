@@ -161,8 +161,28 @@ def test_a_lease_ends_by_itself_and_renewing_keeps_it(place: Place, storage: Rec
     place.now += MAX_CLOCK_SKEW * 0.2
     assert list_active_leases(storage, CRAWL, place.clock) == []
     assert list_expired_leases(storage, CRAWL, place.clock) == [lease.key]
+    # it names no files, so any of the crawl may be gone
     with pytest.raises(EnvironmentFault, match=r"its lease .* expired"):
         lease.confirm()
+
+
+@pytest.mark.parametrize("gone", ["nothing", "a file that it names", "the lease"])
+def test_a_lease_that_ran_out_is_taken_again_if_nobody_acted_on_that(
+    place: Place, storage: RecordStorage, gone: str
+) -> None:
+    place.put(file("held"), b"1")
+    lease = FileLease(storage, CRAWL, "c1", place.clock)
+    lease.renew()
+    lease.hold([file("held")])
+    place.now += 5 * LIFE
+    if gone == "nothing":
+        lease.confirm()
+        assert [held.commit for held in list_active_leases(storage, CRAWL, place.clock)] == ["c1"]
+        return
+    del place.objects[lease.key if gone == "the lease" else file("held")]
+    for _ in range(2):
+        with pytest.raises(EnvironmentFault, match=r"its lease .* expired"):
+            lease.confirm()
 
 
 def test_a_lease_of_another_machine_holds_until_it_ends_and_one_of_a_dead_process_does_not(

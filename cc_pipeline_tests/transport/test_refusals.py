@@ -323,14 +323,16 @@ def test_one_refusal_keeps_the_rate(folder: Path, tmp_path: Path, kind: str, not
 def test_a_wave_of_refusals_is_waited_for_as_a_403_is(
     folder: Path, tmp_path: Path, rate: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(states_of_refusals, "WAVE_SECONDS", 0.03)
+    # four refusals in a row are a wave, however fast they come: before any request has used up its attempts
+    monkeypatch.setattr(states_of_refusals, "SLOW_WAVE", 0.0)
     with FaultServer(folder, latency=0.005, manners=Manners(wave=Wave(50, 0.4, 503))) as server:
         with over(server.url, rate=rate, budget_path=tmp_path / "budget.sqlite") as transport:
             came = list(transport.read_many(ranges(200)))
         assert all(isinstance(one, RangeBytes) for one in came)
         assert len(came) == 200
         assert asked_again(server.hits) == {}
-        assert 1 <= len([hit for hit in server.hits if hit.fault == "wave"]) <= 20
+        # how many are refused meanwhile: test_refusal_states.py
+        assert any(hit.fault == "wave" for hit in server.hits)
 
 
 def test_a_wave_that_meets_one_request_at_a_time_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

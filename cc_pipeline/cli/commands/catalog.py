@@ -76,25 +76,14 @@ def coverage(
 
 
 def query_catalog(settings: Settings, sql: str, output: str, out: Path | None) -> None:
-    """Runs read-only queries on the catalog of all crawls."""
+    """Runs queries on the catalog of all crawls, which read its files and no others."""
     from cc_pipeline.cli.sql_results import run_statements
     from cc_pipeline.lake.published_file import translate_errors
+    from cc_pipeline.lake.user_queries import restrict_reads
 
     with translate_errors(settings.home), _open_catalog(settings) as catalog:
-        _refuse_changes(sql)
+        restrict_reads(catalog.connection(), [f"{settings.lake}/tables/"])
         run_statements(catalog.connection(), sql, output, out)
-
-
-def _refuse_changes(sql: str) -> None:
-    """Raises ``UserInputError`` for statements that change tables, which DuckDB would allow: the tables are views."""
-    from duckdb import StatementType
-
-    from cc_pipeline.duck import connect
-
-    kinds = {statement.type for statement in connect().extract_statements(sql)}
-    orders = {"CREATE", "DROP", "ALTER", "INSERT", "UPDATE", "DELETE"}
-    if kinds & {getattr(StatementType, name) for name in orders}:
-        raise UserInputError("the catalog is read-only, so nothing was executed: use queries only (SELECT, FROM)")
 
 
 @app.command("export")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,6 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, HOME, Command
 from cc_pipeline.cli.commands.catalog import query_catalog
 from cc_pipeline.cli.output import console, show_table, warn
-from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 
 
@@ -51,9 +49,9 @@ def _format_time(moment: datetime | None) -> str:
 
 def sql(
     query: Annotated[
-        str | None,
-        typer.Argument(help="Statements, @FILE with statements, or - for standard input. Without any, a prompt opens."),
-    ] = None,
+        str,
+        typer.Argument(help="Queries, @FILE with queries, or - for standard input, the default."),
+    ] = user_input.STANDARD_INPUT,
     home: options.Home = None,
     output: Annotated[
         str | None, typer.Option("--format", help="table, csv, jsonl or parquet (default: by --out, or table).")
@@ -66,9 +64,10 @@ def sql(
         typer.Option("--catalog", help="Query the index catalog: row_groups, index_files, column_chunks, coverage."),
     ] = False,
 ) -> None:
-    """Query cc.duckdb, or the index catalog, read-only: statements that end with ;, or a prompt.
+    """Query cc.duckdb, or the index catalog: queries that end with ;. They read the tables only, and write nothing.
 
-    All results are printed. On a terminal, cells are cut to fit; in pipes and other formats they are complete.
+    All results are printed. On a terminal, cells are cut to fit; in pipes and other formats they are complete. For a
+    prompt, and for statements that write, open the file with DuckDB: duckdb data/cc.duckdb
 
     [bold]Examples[/]
 
@@ -83,29 +82,16 @@ def sql(
       cc-pipeline sql --catalog "SELECT crawl, path, rows FROM row_groups"
     """
     from cc_pipeline.cli.sql_results import choose_format, run_statements
-    from cc_pipeline.lake.published_file import open_for_queries, translate_errors
+    from cc_pipeline.lake.published_file import open_for_queries
 
     settings = load_settings(home=home)
     output_format = choose_format(output, out, csv=as_csv, json=as_json)
-    if query is None and not sys.stdin.isatty():
-        query = "-"
-    text = None if query is None else user_input.read_text_argument(query)
+    text = user_input.read_text_argument(query)
     if catalog:
-        if text is None:
-            raise UserInputError('--catalog has no prompt; add a query, such as "FROM row_groups LIMIT 5"')
         query_catalog(settings, text, output_format, out)
         return
     with open_for_queries(settings) as connection:
-        if text is None:
-            from cc_pipeline.cli.prompt import prompt_statements
-
-            def run_statement(typed: str) -> None:
-                with translate_errors(settings.published_path):
-                    run_statements(connection, typed, output_format, out)
-
-            prompt_statements(connection, settings.home / "sql_history", run_statement)
-        else:
-            run_statements(connection, text, output_format, out)
+        run_statements(connection, text, output_format, out)
 
 
 COMMANDS = {

@@ -1,0 +1,59 @@
+"""Queries that a user wrote: DuckDB only reads for them, and only the files that it needs.
+
+DuckDB's own locks allow writing to each file that may be read. A statement in parentheses can only be a query, and
+none of its parts can write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import duckdb
+
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.lake.quoting import quote_literal
+
+#: Settings that may still be changed: they say how rows leave DuckDB.
+_OPEN_SETTINGS: Final = ("TimeZone", "arrow_lossless_conversion")
+
+
+def restrict_reads(connection: duckdb.DuckDBPyConnection, folders: Iterable[str]) -> None:
+    """From now on ``connection`` reads only the files that it has open and those below ``folders``, loads no
+    extension, changes no other setting, and sees no variables of this program."""
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET python_enable_replacements = false")
+    for setting, values in (("allowed_directories", folders), ("allowed_configs", _OPEN_SETTINGS)):
+        connection.execute(f"SET {setting} = [{', '.join(map(quote_literal, values))}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def split_queries(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
+    """Returns each statement of ``text`` as a query in parentheses.
+
+    Raises ``UserInputError`` if one of them is no query, and ``duckdb.Error`` for a mistake in its syntax.
+    """
+    statements = connection.extract_statements(text)
+    if any(statement.type != duckdb.StatementType.SELECT for statement in statements):
+        raise UserInputError(
+            "only queries are executed here (SELECT, FROM, WITH, SHOW TABLES, DESCRIBE, SUMMARIZE), and these are "
+            "read-only; for other statements open cc.duckdb with duckdb"
+        )
+    # a line break, since a statement may end in a comment
+    return [f"({strip_semicolon(statement.query)}\n)" for statement in statements]
+
+
+def strip_semicolon(query: str) -> str:
+    """Returns the text of one statement without its semicolons and the text after them."""
+    while (last := _find_last_token(query)) is not None and query[last] == ";":
+        query = query[:last]
+    return query
+
+
+def _find_last_token(text: str) -> int | None:
+    """Returns the position of the last token of SQL that is no comment; ``None`` if there is none."""
+    # offsets count bytes
+    data = text.encode()
+    starts = [start for start, kind in duckdb.tokenize(text) if kind != duckdb.token_type.comment]
+    return len(data[: starts[-1]].decode()) if starts else None
