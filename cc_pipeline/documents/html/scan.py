@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from cc_pipeline import compiled
 from cc_pipeline.documents.html.lexbor import NUMBERS, Page
 from cc_pipeline.documents.html.scan_py import (
+    APART,
     HOLDS_TITLE,
     LINK_KEYS,
     REMOVED,
@@ -25,6 +26,7 @@ from cc_pipeline.documents.html.scan_py import (
     body_text_plainly,
     collected_plainly,
     links_plainly,
+    text_plainly,
 )
 from cc_pipeline.documents.html.tags import TAGS
 from cc_pipeline.documents.page import Link
@@ -41,6 +43,7 @@ _FLAGS = (
     (128, REMOVED),
     (256, UNREAD),
     (512, HOLDS_TITLE),
+    (1024, APART),
 )
 _SIGNS = {"": 0, "*=": 1, "~=": 2, "=": 3}
 
@@ -56,8 +59,6 @@ class Node(Protocol):
     def parent(self) -> Node | None: ...
     @property
     def mem_id(self) -> int: ...
-    def text(self, deep: bool = True, separator: str = "") -> str:
-        """Returns the text of all text nodes below."""
 
 
 class Rule(NamedTuple):
@@ -117,6 +118,14 @@ def selected(tree: LexborHTMLParser, selection: Selection) -> list[Any]:
         return tree.css(selection.css)
     nodes: list[Any] = _selected(tree.root.mem_id, tree, selection.tags, selection.rules)
     return nodes
+
+
+def text_of(node: Any, *, is_spaced: bool = False) -> str:
+    """Returns the text below a node as browsers show it in one line: white space collapsed, a space at each end of a
+    block and at a line break. Other elements have spaces around them only if ``is_spaced``."""
+    if isinstance(node, LexborNode):
+        return text_plainly(node, is_spaced=is_spaced)
+    return str(node.collapsed_text(is_spaced))
 
 
 def body_text(tree: LexborHTMLParser) -> str:

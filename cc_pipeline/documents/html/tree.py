@@ -222,7 +222,7 @@ def _finish_links(
 ) -> Callable[[str], Resolved]:
     """Makes the links of the collected tags. Returns the resolver of the page's references."""
     resolve = resolver(url)
-    if written := next(filter(None, (attributes.get("href") for attributes in tags.bases)), None):
+    if written := next((attributes["href"] for attributes in tags.bases if "href" in attributes), ""):
         base, base_host = resolve(written) if len(written) <= _BASE_CHARS else (None, None)
         if base and base_host:
             resolve = resolver(base)
