@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from cc_pipeline.codings import coding_tokens, decoded, undo
-from cc_pipeline.documents.charset import has_wide_characters
 from cc_pipeline.documents.headers import Kind, begins_as_markup, content_type, is_program, root_element
 from cc_pipeline.documents.page import Headers
 
@@ -53,8 +52,6 @@ _PATTERNS = (
 )
 _BINARY_FAMILIES = ("image/", "audio/", "video/", "font/", "application/pdf", "application/zip", "application/gzip")
 _SPACE = b" \t\r\n\f"
-#: White space and marks, in UTF-16 too.
-_NO_CHARACTERS = _SPACE + b"\0\xef\xbb\xbf\xfe\xff"
 _HEAD_BYTES = 1024
 #: Control characters that no text has (charsets of seven bits have three), and the share of them above which bytes are
 #: no text; compressed bytes have a tenth.
@@ -111,31 +108,30 @@ def _holds_document(coding: str, body: bytes) -> bool:
     return False
 
 
-def is_unread_text(mime: str | None, kind: Kind, payload: bytes) -> bool:
+def is_unread_text(mime: str | None, kind: Kind, payload: bytes, plain: bytes) -> bool:
     """Whether a body is text although its type is not parsed: a file's type, or a program's if the body begins as
-    markup."""
+    markup. ``plain`` is the body as ``narrowed`` returns it, here and below."""
     if kind != "other" and not is_program(mime):
         return False
-    if binary_type(payload) is not None or not payload[:_HEAD_BYTES].strip(_NO_CHARACTERS):
+    if binary_type(payload, plain) is not None or not plain[:_HEAD_BYTES].removeprefix(b"\xef\xbb\xbf").strip():
         return False
-    return begins_as_markup(payload) or not is_program(mime)
+    return begins_as_markup(plain) or not is_program(mime)
 
 
-def is_binary(payload: bytes, detected: str | None) -> bool:
+def is_binary(payload: bytes, plain: bytes, detected: str | None) -> bool:
     """Whether a body of a textual type is no text: by its first bytes, or by the type the crawl ``detected`` unless the
     bytes contradict it."""
-    if binary_type(payload) is not None:
+    if binary_type(payload, plain) is not None:
         return True
-    head = payload[: 4 * _HEAD_BYTES]
+    head = plain[: 4 * _HEAD_BYTES]
     return (
         detected is not None
         and detected.startswith(_BINARY_FAMILIES)
         and len(head.translate(None, _CONTROLS)) < len(head)
-        and not has_wide_characters(head)
     )
 
 
-def binary_type(payload: bytes) -> str | None:
+def binary_type(payload: bytes, plain: bytes) -> str | None:
     """Returns the media type of a file that is no text, by its first bytes; ``application/octet-stream`` for bytes with
     too many control characters; ``None`` if it may be text."""
     head = payload[:_HEAD_BYTES]
@@ -146,7 +142,8 @@ def binary_type(payload: bytes) -> str | None:
     for pattern, kind in _PATTERNS:
         if pattern.match(head):
             return kind
+    head = plain[:_HEAD_BYTES]
     controls = len(head) - len(head.translate(None, _CONTROLS))
-    if controls > len(head) * _CONTROL_SHARE and controls > 1 and not has_wide_characters(head):
+    if controls > len(head) * _CONTROL_SHARE and controls > 1:
         return "application/octet-stream"
     return None

@@ -32,8 +32,6 @@ _OF_XML = frozenset(("amp;", "lt;", "gt;", "quot;", "apos;"))
 _SWALLOWING = re.compile(r"<(script|style|title|textarea|iframe|noscript|noembed|noframes|xmp)((?:\s[^<>]*)?)/>")
 #: A page of more characters is not read as XML.
 _MAX_XML_CHARS = 4 * 1024 * 1024
-#: The media types of pages that are XML.
-XML_TYPES = frozenset({"application/xhtml+xml", "application/xml", "text/xml"})
 
 #: The maximum length of a base element's URL; each link of a page can be as long again.
 _BASE_CHARS = 2_048
