@@ -131,9 +131,7 @@ def _parse_kind(
             rows = feed_rows(feed, base, options.limits, links=options.links)
             flags |= feed.flags
             row["parsed_as"], row["content"], row["feed"] = "feed", rows.content, rows.feed
-            text = _text_row(page, rows.text, options)
-            text |= {name: rows.content[name] for name in ("title", "description", "published")}
-            text["text_type"] = "feed"
+            text = _text_row(page, rows.text["text"], options) | rows.text | {"text_type": "feed"}
             return text, rows.links, rows.items
         if kind == "feed":
             flags.add("feed_unreadable")

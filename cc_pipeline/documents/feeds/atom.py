@@ -11,7 +11,7 @@ from html import unescape
 
 from cc_pipeline.documents.dates import first_read, parse_date, read_date
 from cc_pipeline.documents.feeds.extensions import number, read_extension
-from cc_pipeline.documents.feeds.model import MAX_FIELDS, Content, Enclosure, Feed, FeedItem, FeedLink, Person
+from cc_pipeline.documents.feeds.model import MAX_FIELDS, MAX_LIST, Content, Enclosure, Feed, FeedItem, FeedLink, Person
 from cc_pipeline.documents.feeds.xml import Element, attribute_value, element_text, inner_markup, local_name
 from cc_pipeline.documents.html.urls import Resolved, browser_resolver, resolve_reference
 from cc_pipeline.documents.page import Limits
@@ -86,7 +86,7 @@ def read_atom(root: Element, limits: Limits, base: str) -> Feed:
         elif name == "generator":
             feed.generator = element_text(child)
         elif name in ("rights", "copyright"):
-            feed.copyright = construct(child, base)
+            feed.copyright = (rights := construct(child, base)) and rights.value
         elif name in ("logo", "icon") and (href := element_text(child)):
             url = absolute(child, href, base)
             feed.image, feed.icon = (url, feed.icon) if name == "logo" else (feed.image, url)
@@ -114,14 +114,16 @@ def _read_entry(element: Element, base: str, flags: set[str]) -> FeedItem:
         elif name == "summary":
             item.description = construct(child, base)
         elif name == "content":
-            if (value := construct(child, base)) is not None:
-                item.contents.append(Content(value, child.get("type"), base_of(child, base)))
+            if (content := construct(child, base)) is not None:
+                item.contents.append(content)
             elif href := child.get("src"):
                 item.links.append(FeedLink(absolute(child, href, base), "content", child.get("type")))
         elif name == "link" and (link := atom_link(child, base)):
             add_link(item, child, link)
         elif name == "author":
             item.authors.append(read_person(child, base))
+        elif name == "source":
+            item.source_authors = [read_person(e, base) for e in child if local_name(e)[1] == "author"][:MAX_LIST]
         elif name == "category" and (label := _category(child)):
             item.categories.append(label)
         elif name == "id":
@@ -133,11 +135,13 @@ def _read_entry(element: Element, base: str, flags: set[str]) -> FeedItem:
     return item
 
 
-def construct(element: Element, base: str) -> str | None:
+def construct(element: Element, base: str) -> Content | None:
     """Returns a text construct, or an entry's content: plain text, markup unescaped (``html``), markup inside
     (``xhtml``), or decoded base64. Base64 is content of a media type of neither text nor XML (RFC 4287, 4.1.3.3), or
     declared by Atom 0.3's ``mode``."""
-    return absolutize(_construct(element), base_of(element, base))
+    base = base_of(element, base)
+    value = absolutize(_construct(element), base)
+    return None if value is None else Content(value, element.get("type"), base)
 
 
 def _construct(element: Element) -> str | None:

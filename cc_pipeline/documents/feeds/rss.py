@@ -102,7 +102,7 @@ def _read_channel(channel: Element, feed: Feed, base: str) -> None:
             elif name == "subtitle":
                 feed.description = feed.description or construct(child, base)
         elif namespace == DC:
-            _read_dublin_core(feed, name, text)
+            _read_dublin_core(feed, child, name, text, base)
             if name == "date":
                 dates.setdefault("dc", parse_date(text))
         elif namespace == DCTERMS:
@@ -161,7 +161,7 @@ def _read_image(feed: Feed, element: Element, base: str) -> None:
     feed.image = feed.image or (absolute(element, image_url, base) if image_url else None)
 
 
-def _read_dublin_core(holder: Feed | FeedItem, name: str, text: str | None) -> None:
+def _read_dublin_core(holder: Feed | FeedItem, child: Element, name: str, text: str | None, base: str) -> None:
     """Fills fields that the format's own elements left empty from Dublin Core; authors and categories add up."""
     if not text:
         return
@@ -170,9 +170,9 @@ def _read_dublin_core(holder: Feed | FeedItem, name: str, text: str | None) -> N
     elif name == "subject":
         add_categories(holder, text)
     elif name == "title":
-        holder.title = holder.title or text
+        holder.title = holder.title or _markup(child, base)
     elif name == "description":
-        holder.description = holder.description or text
+        holder.description = holder.description or _markup(child, base)
     elif name == "rights" and isinstance(holder, Feed):
         holder.copyright = holder.copyright or text
     elif name == "language":
@@ -203,12 +203,12 @@ def _read_item(element: Element, base: str, flags: set[str]) -> FeedItem:
             else:
                 _read_atom_element(item, child, name, text, base)
         elif namespace == DC:
-            _read_dublin_core(item, name, text)
+            _read_dublin_core(item, child, name, text, base)
             if name == "date":
                 dates.setdefault("dc", read_date(text))
         elif namespace == CONTENT and name == "encoded":
-            if value := _markup(child, base):
-                item.contents.append(Content(value, "text/html", base_of(child, base)))
+            if content := _markup(child, base, "text/html"):
+                item.contents.append(content)
         elif namespace == DCTERMS:
             dates.setdefault(name, read_date(text))
         elif namespace == XHTML and name in ("body", "div"):
@@ -247,8 +247,8 @@ def _read_item_element(item: FeedItem, child: Element, name: str, text: str | No
         item.enclosures.append(Enclosure(url, child.get("type"), number(child.get("length"))))
     elif name == "source" and (href := child.get("url")):
         item.links.append(FeedLink(absolute(child, href.strip(), base), "via", None, text))
-    elif name in ("body", "fullitem", "encoded") and (value := _markup(child, base)):
-        item.contents.append(Content(value, "text/html", base_of(child, base)))
+    elif name in ("body", "fullitem", "encoded") and (content := _markup(child, base, "text/html")):
+        item.contents.append(content)
 
 
 def _read_atom_element(item: FeedItem, child: Element, name: str, text: str | None, base: str) -> None:
@@ -265,12 +265,13 @@ def _read_atom_element(item: FeedItem, child: Element, name: str, text: str | No
         item.title = item.title or construct(child, base)
     elif name == "summary":
         item.description = item.description or construct(child, base)
-    elif name == "content" and (value := construct(child, base)):
-        item.contents.append(Content(value, child.get("type"), base_of(child, base)))
+    elif name == "content" and (content := construct(child, base)):
+        item.contents.append(content)
     elif name == "category":
         add_categories(item, child.get("label") or child.get("term"))
 
 
-def _markup(element: Element, base: str) -> str | None:
-    text = inner_markup(element) or None if len(element) else element_text(element)
-    return absolutize(text, base_of(element, base))
+def _markup(element: Element, base: str, kind: str | None = None) -> Content | None:
+    base = base_of(element, base)
+    markup = absolutize(inner_markup(element) if len(element) else element_text(element), base)
+    return Content(markup, kind, base) if markup else None

@@ -234,10 +234,6 @@ static PyObject *get_mem_id(PyObject *self, void *closure) {
     return PyLong_FromVoidPtr((void *)((Held *)self)->node);
 }
 
-static PyObject *held_text(PyObject *self, PyObject *is_spaced) {
-    return text_below(((Held *)self)->node, REMOVED, is_spaced == Py_True ? SPACED : AS_SHOWN);
-}
-
 static PyGetSetDef held_getters[] = {
     {"tag", get_tag, NULL, NULL, NULL},
     {"attributes", get_attributes, NULL, NULL, NULL},
@@ -246,18 +242,12 @@ static PyGetSetDef held_getters[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PyMethodDef held_methods[] = {
-    {"collapsed_text", held_text, METH_O, NULL},
-    {NULL, NULL, 0, NULL},
-};
-
 static PyTypeObject Held_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cc_pipeline.documents.html._scan.Node",
     .tp_basicsize = sizeof(Held),
     .tp_dealloc = let_go,
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_getset = held_getters,
-    .tp_methods = held_methods,
 };
 
 typedef struct {
@@ -383,6 +373,14 @@ static PyObject *selected(PyObject *self, PyObject *arguments) {
     }
     PyBuffer_Release(&tags);
     return result;
+}
+
+static PyObject *node_text(PyObject *self, PyObject *arguments) {
+    (void)self;
+    unsigned long long root;
+    int is_spaced;
+    if (!PyArg_ParseTuple(arguments, "Kp", &root, &is_spaced) || !is_ready(root)) return NULL;
+    return text_below((Node)(uintptr_t)root, REMOVED, is_spaced ? SPACED : AS_SHOWN);
 }
 
 static PyObject *body_text(PyObject *self, PyObject *arguments) {
@@ -708,4 +706,5 @@ MODULE(_scan, prepare,
     {"collected", collected_from, METH_VARARGS, "Links, meta tags, titles, bases, roots, scripts, which were cut, and the depth of elements."},
     {"links", links_of, METH_VARARGS, "Links as rows, whether there were more, and whether one had too long a text."},
     {"selected", selected, METH_VARARGS, "The elements that a selection means."},
+    {"node_text", node_text, METH_VARARGS, "The text of a node, as it is shown or with a space between all its parts."},
     {"body_text", body_text, METH_VARARGS, "All text that is the page's."})

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline import compiled
 from cc_pipeline.documents.html.lexbor import NUMBERS, Page
@@ -120,12 +120,10 @@ def selected(tree: LexborHTMLParser, selection: Selection) -> list[Any]:
     return nodes
 
 
-def text_of(node: Any, *, is_spaced: bool = False) -> str:
+def text_of(node: Node, *, is_spaced: bool = False) -> str:
     """Returns the text below a node as browsers show it in one line: white space collapsed, a space at each end of a
     block and at a line break. Other elements have spaces around them only if ``is_spaced``."""
-    if isinstance(node, LexborNode):
-        return text_plainly(node, is_spaced=is_spaced)
-    return str(node.collapsed_text(is_spaced))
+    return str(_node_text(node.mem_id, is_spaced)) if COMPILED else text_plainly(node, is_spaced=is_spaced)
 
 
 def body_text(tree: LexborHTMLParser) -> str:
@@ -174,6 +172,6 @@ def _check() -> bool:
 _PAGE = Page()
 _set_up, _collected = compiled("documents.html._scan", "set_up"), compiled("documents.html._scan", "collected")
 _selected, _body_text = compiled("documents.html._scan", "selected"), compiled("documents.html._scan", "body_text")
-_links = compiled("documents.html._scan", "links")
+_node_text, _links = compiled("documents.html._scan", "node_text"), compiled("documents.html._scan", "links")
 #: Whether the compiled function is in use.
 COMPILED = _check()

@@ -135,7 +135,7 @@ def _depth(tree: LexborHTMLParser) -> int:
     return deepest
 
 
-def text_plainly(root: LexborNode, *, is_spaced: bool = False) -> str:
+def text_plainly(root: Any, *, is_spaced: bool = False) -> str:
     """Does the same as ``scan.text_of`` with the nodes of selectolax."""
     if is_spaced:
         return collapsed(root.text(True, " "))
