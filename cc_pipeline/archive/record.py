@@ -167,8 +167,8 @@ class ArchivedRecord:
     without a readable status line; ``http_status_line`` is the request line of a request. ``payload_digest`` is
     ``sha1`` in base32 without a prefix, computed from ``payload``; ``declared_digest`` is the record's own digest, in
     the same form for sha1 and unchanged otherwise, ``None`` if it has none. ``truncated`` is the reason in
-    WARC-Truncated or the 2012 crawler's ``x-commoncrawl-ContentTruncated``. ``declared_mime`` is the Content-Type's
-    media type in lower case.
+    WARC-Truncated or the 2012 crawler's ``x-commoncrawl-ContentTruncated``, ``segmented`` for a segment of a record.
+    ``declared_mime`` is the Content-Type's media type in lower case.
     ``flags`` are words of a closed list (``FLAGS``) for readable anomalies.
     """
 
