@@ -219,16 +219,13 @@ def _kind_by_root(kind: Kind, mime: str | None, detected: str | None, payload: b
     if kind == "other":
         # compressed files and files of bytes: a sitemap or a feed counts under any type
         return "feed" if root in ("rss", "feed") else "xml" if root in _SITEMAPS else kind
-    if kind in ("html", "text", "xml", "feed"):
-        if root in ("rss", "feed") or (root == "rdf" and kind in ("xml", "feed")):
-            return "feed"
-        if root in _SITEMAPS:
-            return "feed" if kind == "feed" else "xml"
-        if root == "html" and kind in ("xml", "text"):
-            return "html" if kind == "xml" or detected in _HTML_TYPES else kind
-        if root is None and (is_feed(payload) or is_json_feed(payload)):
-            return "feed"
-    return kind
+    if root in ("rss", "feed") or (root == "rdf" and kind in ("xml", "feed")):
+        return "feed"
+    if root in _SITEMAPS:
+        return "feed" if kind == "feed" else "xml"
+    if root == "html" and (kind == "xml" or (kind == "text" and detected in _HTML_TYPES)):
+        return "html"
+    return "feed" if root is None and (is_feed(payload) or is_json_feed(payload)) else kind
 
 
 def header(headers: Headers, name: str) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.page import PageMetadataReader, header_columns, text_columns
-from cc_pipeline.documents.body import is_binary, is_unread_text, uncoded
+from cc_pipeline.documents.body import is_mislabelled_binary, is_unread_text, uncoded
 from cc_pipeline.documents.charset import Decoded, decode, narrowed, without_mark
 from cc_pipeline.documents.document2012.json import exchange_row, is_robots_txt, metadata_json, page_keys
 from cc_pipeline.documents.document2012.simhash import text_simhash
@@ -86,7 +86,7 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
     kind, row["type_from"], is_mislabelled = choose_kind(mime, page.mime_detected, plain)
     if is_mislabelled:
         flags.add("type_mismatch")
-    if kind != "other" and is_binary(payload, plain, page.mime_detected):
+    if kind != "other" and is_mislabelled_binary(payload, plain, page.mime_detected):
         kind = "other"
         flags.add("binary_content")
     text: dict[str, Any] | None = None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import cramjam
 import pytest
 
-from cc_pipeline.documents.body import binary_type
+from cc_pipeline.documents.body import is_binary
 from cc_pipeline.documents.charset import narrowed
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
@@ -127,7 +127,7 @@ FILES = {
 @pytest.mark.parametrize("mime", ["text/html", "text/plain", "application/xml", None])
 @pytest.mark.parametrize("kind", FILES)
 def test_a_file_is_no_text_whatever_its_label(kind: str, mime: str | None) -> None:
-    assert binary_type(FILES[kind], narrowed(FILES[kind])) == kind
+    assert is_binary(FILES[kind], narrowed(FILES[kind]))
     parsed = parse_page(page(FILES[kind], mime=mime))
     assert "binary_content" in parsed.metadata["flags"]  # and what a reader of such files says of it
     assert parsed.metadata["disposition"] == "SUCCESS"
@@ -166,4 +166,4 @@ def test_the_detected_type_counts_where_the_bytes_agree() -> None:
     ids=itertools.count(),
 )
 def test_text_is_no_file(text: bytes) -> None:
-    assert binary_type(text, narrowed(text)) is None
+    assert not is_binary(text, narrowed(text))
