@@ -182,7 +182,7 @@ _BOMS = (
     (codecs.BOM_UTF16_BE, "UTF-16BE"),
 )
 _WIDE = frozenset(name for _, name in _BOMS) - {"UTF-8"}
-_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
+_CHARSET = re.compile(rb"charset", re.IGNORECASE)
 _META = re.compile(rb"<meta[\s/]((?:[^>\"']|\"[^\"]*\"|'[^']*')*)>", re.IGNORECASE)
 _XML_DECLARATION = re.compile(rb"""<\?xml\s[^>]*?encoding\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _ATTRIBUTE = re.compile(rb"""([^\s/>=]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+)))?""")
@@ -328,23 +328,17 @@ def determine(payload: bytes, http_label: str | None = None, *, markup: bool = T
 
 
 def declared(payload: bytes) -> str | None:
-    """Returns the charset a document names, or ``None``: in its first bytes by the standard's prescan, else in a later
-    ``meta`` tag, for which browsers restart parsing."""
+    """Returns the charset a document names, or ``None``: in its XML declaration, else in a ``meta`` tag, however late:
+    browsers restart parsing for it."""
     head = payload[:_PRESCAN_BYTES]
     if xml := _XML_DECLARATION.match(head.lstrip()):
         charset = encoding_for_label((xml.group(1) or xml.group(2) or b"").decode("latin-1"))
         if charset:
             return _resolve_page_charset(charset)
-    if b"<meta" in head or b"<META" in head or b"<Meta" in head:
-        for tag in _META.finditer(_COMMENT.sub(b"", head)):
-            if charset := _meta_charset(tag.group(1)):
-                return charset
-    if b"charset" in payload[_PRESCAN_BYTES - len(b"charset") : _LATE_BYTES].lower():
-        return _declared_late(payload[:_LATE_BYTES])
-    return None
+    return _declared_by_tag(payload[:_LATE_BYTES]) if _CHARSET.search(payload, 0, _LATE_BYTES) else None
 
 
-def _declared_late(payload: bytes) -> str | None:
+def _declared_by_tag(payload: bytes) -> str | None:
     """Searches tag by tag, so that tags in comments and scripts do not count."""
     position = tags = 0
     while (markup := _MARKUP.search(payload, position)) and tags < _META_TAGS:

@@ -18,7 +18,7 @@ from cc_pipeline.documents.signals.quality import Quality
 
 #: Increased with every change of a row's values, new columns included: stages parse rows of an older version again,
 #: without fetching.
-PARSER_VERSION = "7"
+PARSER_VERSION = "8"
 #: The value of the column ``parser``.
 PARSER = "cc_pipeline.documents"
 

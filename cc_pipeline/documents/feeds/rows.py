@@ -223,7 +223,7 @@ def _row(item: FeedItem, authors: list[Person], index: int) -> dict[str, Any]:
         "description": item.description.value if item.description else None,
         "link": item.link,
         "links": [link._asdict() for link in item.links] or None,
-        "author": _format_author(sorted(authors, key=_is_nameless)),
+        "author": _format_author(sorted(authors, key=lambda author: not author.name)),
         "authors": _authors(authors),
         "categories": item.categories or None,
         "comments": item.comments,
@@ -268,10 +268,6 @@ def _format_author(authors: list[Person]) -> str | None:
     if first.name and first.email:
         return f"{first.email} ({first.name})"
     return first.name or first.email
-
-
-def _is_nameless(author: Person) -> bool:
-    return not author.name
 
 
 def _authors(authors: list[Person]) -> list[dict[str, str | None]] | None:
