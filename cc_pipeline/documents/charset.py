@@ -328,7 +328,7 @@ def determine(payload: bytes, http_label: str | None = None, *, markup: bool = T
 
 
 def declared(payload: bytes) -> str | None:
-    """Returns the charset a document names, or ``None``: in its XML declaration, else in a ``meta`` tag, however late:
+    """Returns the charset a document names, or ``None``: in its XML declaration, else in a ``meta`` tag of the first MiB:
     browsers restart parsing for it."""
     head = payload[:_PRESCAN_BYTES]
     if xml := _XML_DECLARATION.match(head.lstrip()):

@@ -54,8 +54,8 @@ class Reading:
         if self._chars <= 0:
             self.cut = True
             return None
-        text = text_of(node, is_spaced=is_spaced)
-        self._chars -= len(text)
+        text, size = text_of(node, is_spaced=is_spaced)
+        self._chars -= size
         bound = self._value_chars if max_chars is None else max_chars
         self.cut |= len(text) > bound
         return text[:bound]

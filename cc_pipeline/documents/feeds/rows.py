@@ -142,11 +142,11 @@ def _shown(text: Content | None, limits: Limits) -> str | None:
         return text and text.value
     if "<" not in text.value:
         return unescape(text.value).strip() or None
-    parts: list[str] = []
+    parts: list[tuple[str, int]] = []
     parse_html(
         text.value, "", limits, links=False, read_tree=lambda tree, *_: parts.extend(map(text_of, tree.css("body")))
     )
-    return "".join(parts) or None
+    return parts[0][0] or None if parts else None
 
 
 def _read_body(text: Content, url: str, limits: Limits, index: int, *, links: bool) -> HtmlDocument:

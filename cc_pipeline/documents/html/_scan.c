@@ -116,8 +116,8 @@ static int append_as_it_is(Buffer *buffer, Text data, size_t length) {
     return 0;
 }
 
-/* All text below root, without that of elements with one of the flags. */
-static PyObject *text_below(Node root, int without, int joined) {
+/* All text below root, without that of elements with one of the flags. The bytes that were read are added to size. */
+static PyObject *text_below(Node root, int without, int joined, Py_ssize_t *size) {
     Buffer buffer = {NULL, 0, 0};
     int pending = 0, passed = 0;
     Py_ssize_t depth = 0;
@@ -126,8 +126,9 @@ static PyObject *text_below(Node root, int without, int joined) {
         passed |= flags;
         if (lexbor.type(node) == ELEMENT_NODE) inside = !(flags & without);
         else if (lexbor.type(node) == TEXT_NODE) {
-            size_t length;
+            size_t length = 0;
             Text data = text_of(node, &length);
+            *size += (Py_ssize_t)length;
             pending |= joined == SPACED || passed & APART;
             passed = 0;
             if (data != NULL && (joined == AS_IT_IS ? append_as_it_is(&buffer, data, length) : append_collapsed(&buffer, data, length, &pending))) {
@@ -380,7 +381,9 @@ static PyObject *node_text(PyObject *self, PyObject *arguments) {
     unsigned long long root;
     int is_spaced;
     if (!PyArg_ParseTuple(arguments, "Kp", &root, &is_spaced) || !is_ready(root)) return NULL;
-    return text_below((Node)(uintptr_t)root, REMOVED, is_spaced ? SPACED : AS_SHOWN);
+    Py_ssize_t size = 0;
+    PyObject *text = text_below((Node)(uintptr_t)root, REMOVED, is_spaced ? SPACED : AS_SHOWN, &size);
+    return text == NULL ? NULL : Py_BuildValue("(Nn)", text, size);
 }
 
 static PyObject *body_text(PyObject *self, PyObject *arguments) {
@@ -390,7 +393,8 @@ static PyObject *body_text(PyObject *self, PyObject *arguments) {
     /* a body that a frameset has taken the place of is in the tree no more, and read as it is */
     Node body = (Node)(uintptr_t)root, top = body;
     for (Node above; (above = lexbor.parent(top)) != NULL;) top = above;
-    return text_below(body, lexbor.type(top) == DOCUMENT_NODE ? REMOVED | UNREAD : 0, SPACED);
+    Py_ssize_t size = 0;
+    return text_below(body, lexbor.type(top) == DOCUMENT_NODE ? REMOVED | UNREAD : 0, SPACED, &size);
 }
 
 typedef struct {
@@ -425,11 +429,12 @@ static int add_link(Collected *collected, const Plan *plan, PyObject *key, PyObj
         return 0;
     }
     PyObject *text = NULL;
+    Py_ssize_t size = 0;
     if (!(plan->flags & TEXT)) text = Py_NewRef(empty);
     else if (collected->text_room < 0) text = Py_NewRef(Py_None);
     else if (collected->removed) text = Py_NewRef(empty);
     else {
-        text = text_below(node, REMOVED, AS_SHOWN);
+        text = text_below(node, REMOVED, AS_SHOWN, &size);
         if (text == NULL) return -1;
         collected->text_room -= PyUnicode_GET_LENGTH(text);
     }
@@ -473,7 +478,8 @@ static int collect(Collected *collected, Node node) {
         if (parent != NULL && !(flags_of(parent) & HOLDS_TITLE)) return 0;
     }
     if (plan->flags & TITLE && PyList_GET_SIZE(collected->titles) == 0) {
-        PyObject *text = text_below(node, 0, AS_IT_IS);
+        Py_ssize_t size = 0;
+        PyObject *text = text_below(node, 0, AS_IT_IS, &size);
         if (text != NULL && PyUnicode_GET_LENGTH(text) == 0) Py_DECREF(text);
         else if (append(collected->titles, text)) return -1;
     }
@@ -492,7 +498,8 @@ static int collect(Collected *collected, Node node) {
             failed = type == NULL && PyErr_Occurred();
             /* no shorter one is application/ld+json */
             if (type != NULL && PyUnicode_GET_LENGTH(type) >= 19) {
-                PyObject *text = text_below(node, 0, AS_IT_IS);
+                Py_ssize_t size = 0;
+                PyObject *text = text_below(node, 0, AS_IT_IS, &size);
                 failed = text == NULL || append(collected->scripts, PyTuple_Pack(2, type, text));
                 Py_XDECREF(text);
             }

@@ -120,10 +120,12 @@ def selected(tree: LexborHTMLParser, selection: Selection) -> list[Any]:
     return nodes
 
 
-def text_of(node: Node, *, is_spaced: bool = False) -> str:
+def text_of(node: Node, *, is_spaced: bool = False) -> tuple[str, int]:
     """Returns the text below a node as browsers show it in one line: white space collapsed, a space at each end of a
-    block and at a line break. Other elements have spaces around them only if ``is_spaced``."""
-    return str(_node_text(node.mem_id, is_spaced)) if COMPILED else text_plainly(node, is_spaced=is_spaced)
+    block and at a line break. Other elements have spaces around them only if ``is_spaced``. Returns the bytes that were
+    read too."""
+    text: tuple[str, int] = _node_text(node.mem_id, is_spaced) if COMPILED else text_plainly(node, is_spaced=is_spaced)
+    return text
 
 
 def body_text(tree: LexborHTMLParser) -> str:

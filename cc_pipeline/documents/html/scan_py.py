@@ -116,7 +116,7 @@ def collected_plainly(tree: LexborHTMLParser, limits: ScanLimits, bounded: Bound
     for node, tag, key, href, link_attributes in pending:
         text: str | None = ""
         if tag in WITH_TEXT:
-            text = text_plainly(node) if room >= 0 else None
+            text = text_plainly(node)[0] if room >= 0 else None
             room -= len(text or "")
         collected.links.append((tag, key, href, link_attributes, text))
     return collected
@@ -135,10 +135,8 @@ def _depth(tree: LexborHTMLParser) -> int:
     return deepest
 
 
-def text_plainly(root: Any, *, is_spaced: bool = False) -> str:
+def text_plainly(root: Any, *, is_spaced: bool = False) -> tuple[str, int]:
     """Does the same as ``scan.text_of`` with the nodes of selectolax."""
-    if is_spaced:
-        return collapsed(root.text(True, " "))
     parts: list[str] = []
     waiting: list[LexborNode | str | None] = [root.child]
     while waiting:
@@ -151,9 +149,9 @@ def text_plainly(root: Any, *, is_spaced: bool = False) -> str:
             parts.append(node.text(deep=False))
         elif node.is_element_node and node.tag not in REMOVED:
             space = " " if node.tag in APART else ""
-            parts.append(space)
-            waiting += (space, node.child)
-    return collapsed("".join(parts))
+            waiting += (space, node.child, space)
+    size = len(root.text(deep=True).encode("utf-8", "replace"))
+    return collapsed((" " if is_spaced else "").join(parts)), size
 
 
 def links_plainly(
