@@ -167,7 +167,7 @@ _WINDOWS_TWIN = {
 HEADER, META, SHAPE, STATISTICS, UNDETERMINED = 0, 1, 2, 3, 10
 
 _PRESCAN_BYTES = 4096
-#: Bytes that are searched for a late ``meta`` tag, bytes of such a tag, and the maximum number of tags.
+#: Bytes that are searched for a ``meta`` tag, bytes of such a tag, and the maximum number of tags.
 _LATE_BYTES = 1024 * 1024
 _META_BYTES = 2048
 _META_TAGS = 500
@@ -328,13 +328,10 @@ def determine(payload: bytes, http_label: str | None = None, *, markup: bool = T
 
 
 def declared(payload: bytes) -> str | None:
-    """Returns the charset a document names, or ``None``: in its XML declaration, else in a ``meta`` tag of the first MiB:
-    browsers restart parsing for it."""
-    head = payload[:_PRESCAN_BYTES]
-    if xml := _XML_DECLARATION.match(head.lstrip()):
-        charset = encoding_for_label((xml.group(1) or xml.group(2) or b"").decode("latin-1"))
-        if charset:
-            return _resolve_page_charset(charset)
+    """Returns the charset a document names in its XML declaration, else in a ``meta`` tag of its first MiB."""
+    xml = _XML_DECLARATION.match(payload[:_PRESCAN_BYTES].lstrip())
+    if xml and (charset := encoding_for_label((xml.group(1) or xml.group(2) or b"").decode("latin-1"))):
+        return _resolve_page_charset(charset)
     return _declared_by_tag(payload[:_LATE_BYTES]) if _CHARSET.search(payload, 0, _LATE_BYTES) else None
 
 
