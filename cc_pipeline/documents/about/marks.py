@@ -151,7 +151,7 @@ class Marks:
         kind = " ".join(attributes.get(name) or "" for name in ("class", "itemprop", "id"))[:200].lower()
         if "pubdate" in attributes:
             kind += " published"
-        if value := attributes.get("datetime") or self.reading.text(node, 100):
+        if value := attributes.get("datetime") or self.reading.text(node, 100, is_spaced=True):
             self.times.append(Time(value, kind, level_one))
 
     def _refresh(self, node: Node, attributes: dict[str, str | None]) -> None:
