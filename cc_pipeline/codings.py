@@ -52,7 +52,7 @@ def dechunked_prefix(payload: bytes) -> tuple[bytes | None, bool]:
         parts.append(payload[start:end])
 
 
-_PIECE: Final = 4096
+_PIECE: Final = 65_536
 _HEAD_BYTES: Final = 512
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
@@ -120,13 +120,17 @@ def _inflate(data: bytes, limit: int, window_bits: int) -> tuple[bytes, bool] | 
     parts: list[bytes] = []
     room = limit
     engine = zlib.decompressobj(window_bits)
-    position = 0
+    position, size = 0, _PIECE
     while position < len(data):
-        piece = data[position : position + _PIECE]
+        piece = data[position : position + size]
+        unchanged = engine.copy()
         try:
             part = engine.decompress(piece, room + 1)
         except zlib.error:
-            return (b"".join(parts), False) if any(parts) else None
+            if size == 1:
+                return (b"".join(parts), False) if any(parts) else None
+            engine, size = unchanged, 1  # zlib gives nothing of a piece with an error: its bytes are read one by one
+            continue
         position += len(piece)
         if len(part) > room:
             return b"".join((*parts, part[:room])), False

@@ -16,9 +16,6 @@ from cc_pipeline.codings import DecodedPayload, decoded
 
 #: The spelling of records, and the bare one of the index.
 _SHA1: Final = re.compile(r"(?:sha1:)?([A-Z2-7]{32})")
-_ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-_PAIRS: Final = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
-_SHIFTS: Final = tuple(range(150, -1, -10))
 _ALGORITHMS: Final = {"md5": 16, "sha1": 20, "sha256": 32, "sha384": 48, "sha512": 64}
 
 LF_ONLY: Final = "lf-only-header"
@@ -101,8 +98,7 @@ Headers = tuple[tuple[str, str], ...]
 
 def sha1_base32(payload: bytes) -> str:
     """Returns SHA-1 in base32, 32 characters: the spelling of Common Crawl's index and WARCs."""
-    number = int.from_bytes(hashlib.sha1(payload, usedforsecurity=False).digest())
-    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
+    return base64.b32encode(hashlib.sha1(payload, usedforsecurity=False).digest()).decode("ascii")
 
 
 def declared(value: str | None) -> str | None:
@@ -167,8 +163,8 @@ class ArchivedRecord:
     without a readable status line; ``http_status_line`` is the request line of a request. ``payload_digest`` is
     ``sha1`` in base32 without a prefix, computed from ``payload``; ``declared_digest`` is the record's own digest, in
     the same form for sha1 and unchanged otherwise, ``None`` if it has none. ``truncated`` is the reason in
-    WARC-Truncated or the 2012 crawler's ``x-commoncrawl-ContentTruncated``. ``declared_mime`` is the Content-Type's
-    media type in lower case.
+    WARC-Truncated or the 2012 crawler's ``x-commoncrawl-ContentTruncated``, ``segmented`` for a segment of a record.
+    ``declared_mime`` is the Content-Type's media type in lower case.
     ``flags`` are words of a closed list (``FLAGS``) for readable anomalies.
     """
 

@@ -170,7 +170,8 @@ def build_record(
             all_flags += _digest_flag(
                 claimed, payload, computed, http, all_flags, None if message is None else data[start:stop]
             )
-    cut = values.get("warc-truncated")
+    # the rest of a segmented record is in continuation records
+    cut = values.get("warc-truncated", "segmented" if "warc-segment-number" in values else None)
     return ArchivedRecord(
         container="warc",
         record_type=record_type,

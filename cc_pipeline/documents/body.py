@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from cc_pipeline.codings import coding_tokens, decoded, undo
-from cc_pipeline.documents.charset import has_wide_characters
 from cc_pipeline.documents.headers import Kind, begins_as_markup, content_type, is_program, root_element
 from cc_pipeline.documents.page import Headers
 
@@ -14,47 +13,15 @@ _CODED = ((b"\x1f\x8b\x08", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
 #: Rounds of unpacking that no header declares: a server and the script behind it may each compress the body.
 _HIDDEN_ROUNDS = 2
 
-#: The first bytes of files, and their media types.
-_MAGIC = (
-    (b"%PDF-", "application/pdf"),
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"II*\0", "image/tiff"),
-    (b"MM\0*", "image/tiff"),
-    (b"\0\0\1\0", "image/vnd.microsoft.icon"),
-    (b"PK\3\4", "application/zip"),
-    (b"\x1f\x8b\x08", "application/gzip"),
-    (b"\x28\xb5\x2f\xfd", "application/zstd"),
-    (b"\xfd7zXZ\0", "application/x-xz"),
-    (b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
-    (b"Rar!\x1a\x07", "application/vnd.rar"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "application/x-ole-storage"),
-    (b"\x7fELF", "application/x-elf"),
-    (b"SQLite format 3\0", "application/vnd.sqlite3"),
-    (b"OggS\0", "application/ogg"),
-    (b"fLaC\0", "audio/flac"),
-    (b"FLV\1", "video/x-flv"),
-    (b"\x1a\x45\xdf\xa3", "video/webm"),
-    (b"wOFF\0", "font/woff"),
-    (b"wOF2\0", "font/woff2"),
-    (b"\0asm\1\0\0\0", "application/wasm"),
-    (b"{\\rtf", "application/rtf"),
-    (b"%!PS-Adobe", "application/postscript"),
-)
-#: The same for files with a number in between.
-_PATTERNS = (
-    (re.compile(rb"RIFF.{4}(?:WEBP|AVI |WAVE)", re.DOTALL), "application/x-riff"),
-    (re.compile(rb"\0.{3}ftyp", re.DOTALL), "video/mp4"),
-    (re.compile(rb"ID3[\2-\4]\0", re.DOTALL), "audio/mpeg"),
-    (re.compile(rb"[FCZ]WS[\1-\x30].{2}[\0-\x7f]\0", re.DOTALL), "application/x-shockwave-flash"),
-    (re.compile(rb"BZh[1-9]1AY&SY", re.DOTALL), "application/x-bzip2"),
+#: How files begin that are no text, also those with few control characters.
+_BINARY_START = re.compile(
+    rb"\s*%PDF-|\s*%!PS-Adobe|\{\\rtf|\x89PNG\r\n|GIF8[79]a|\xff\xd8\xff|II\*\0|MM\0\*|\0\0\x01\0|PK\x03\x04|\x1f\x8b\x08"
+    rb"|\x28\xb5\x2f\xfd|\xfd7zXZ\0|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1|\x7fELF"
+    rb"|SQLite format 3\0|OggS\0|fLaC\0|FLV\x01|\x1a\x45\xdf\xa3|wOF[F2]\0|\0asm\x01\0\0\0|RIFF.{4}(?:WEBP|AVI |WAVE)"
+    rb"|\0.{3}ftyp|ID3[\2-\4]\0|[FCZ]WS[\1-\x30].{2}[\0-\x7f]\0|BZh[1-9]1AY&SY",
+    re.DOTALL,
 )
 _BINARY_FAMILIES = ("image/", "audio/", "video/", "font/", "application/pdf", "application/zip", "application/gzip")
-_SPACE = b" \t\r\n\f"
-#: White space and marks, in UTF-16 too.
-_NO_CHARACTERS = _SPACE + b"\0\xef\xbb\xbf\xfe\xff"
 _HEAD_BYTES = 1024
 #: Control characters that no text has (charsets of seven bits have three), and the share of them above which bytes are
 #: no text; compressed bytes have a tenth.
@@ -111,42 +78,32 @@ def _holds_document(coding: str, body: bytes) -> bool:
     return False
 
 
-def is_unread_text(mime: str | None, kind: Kind, payload: bytes) -> bool:
+def is_unread_text(mime: str | None, kind: Kind, payload: bytes, plain: bytes) -> bool:
     """Whether a body is text although its type is not parsed: a file's type, or a program's if the body begins as
-    markup."""
+    markup. ``plain`` is the body as ``narrowed`` returns it, here and below."""
     if kind != "other" and not is_program(mime):
         return False
-    if binary_type(payload) is not None or not payload[:_HEAD_BYTES].strip(_NO_CHARACTERS):
+    if is_binary(payload, plain) or not plain[:_HEAD_BYTES].removeprefix(b"\xef\xbb\xbf").strip():
         return False
-    return begins_as_markup(payload) or not is_program(mime)
+    return begins_as_markup(plain) or not is_program(mime)
 
 
-def is_binary(payload: bytes, detected: str | None) -> bool:
+def is_mislabelled_binary(payload: bytes, plain: bytes, detected: str | None) -> bool:
     """Whether a body of a textual type is no text: by its first bytes, or by the type the crawl ``detected`` unless the
     bytes contradict it."""
-    if binary_type(payload) is not None:
-        return True
-    head = payload[: 4 * _HEAD_BYTES]
-    return (
-        detected is not None
-        and detected.startswith(_BINARY_FAMILIES)
-        and len(head.translate(None, _CONTROLS)) < len(head)
-        and not has_wide_characters(head)
+    has_controls = _count_controls(plain[: 4 * _HEAD_BYTES]) > 0
+    return is_binary(payload, plain) or (
+        detected is not None and detected.startswith(_BINARY_FAMILIES) and has_controls
     )
 
 
-def binary_type(payload: bytes) -> str | None:
-    """Returns the media type of a file that is no text, by its first bytes; ``application/octet-stream`` for bytes with
-    too many control characters; ``None`` if it may be text."""
-    head = payload[:_HEAD_BYTES]
-    start = head.lstrip(_SPACE)
-    for mark, kind in _MAGIC:
-        if head.startswith(mark) or (mark[:1] == b"%" and start.startswith(mark)):
-            return kind
-    for pattern, kind in _PATTERNS:
-        if pattern.match(head):
-            return kind
-    controls = len(head) - len(head.translate(None, _CONTROLS))
-    if controls > len(head) * _CONTROL_SHARE and controls > 1 and not has_wide_characters(head):
-        return "application/octet-stream"
-    return None
+def is_binary(payload: bytes, plain: bytes) -> bool:
+    """Whether a body is no text: by its first bytes, or since too many of them are control characters."""
+    if _BINARY_START.match(payload):
+        return True
+    head = plain[:_HEAD_BYTES]
+    return _count_controls(head) > max(len(head) * _CONTROL_SHARE, 1)
+
+
+def _count_controls(head: bytes) -> int:
+    return len(head) - len(head.translate(None, _CONTROLS))

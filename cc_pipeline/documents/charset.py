@@ -133,6 +133,7 @@ _CUT_CHARACTERS = 4
 _NUL_SAMPLE = 4096
 _NUL_SHARE = 0.3
 _ASCII = bytes(range(128))
+_HIGH_BYTE = re.compile(rb"[\x80-\xff]")
 _CONTROLS = re.compile("[\x80-\x9f]")
 
 #: The main letters of texts in multi-byte charsets; tried if statistics have no answer.
@@ -166,7 +167,7 @@ _WINDOWS_TWIN = {
 HEADER, META, SHAPE, STATISTICS, UNDETERMINED = 0, 1, 2, 3, 10
 
 _PRESCAN_BYTES = 4096
-#: Bytes that are searched for a late ``meta`` tag, bytes of such a tag, and the maximum number of tags.
+#: Bytes that are searched for a ``meta`` tag, bytes of such a tag, and the maximum number of tags.
 _LATE_BYTES = 1024 * 1024
 _META_BYTES = 2048
 _META_TAGS = 500
@@ -180,7 +181,8 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "UTF-16LE"),
     (codecs.BOM_UTF16_BE, "UTF-16BE"),
 )
-_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
+_WIDE = frozenset(name for _, name in _BOMS) - {"UTF-8"}
+_CHARSET = re.compile(rb"charset", re.IGNORECASE)
 _META = re.compile(rb"<meta[\s/]((?:[^>\"']|\"[^\"]*\"|'[^']*')*)>", re.IGNORECASE)
 _XML_DECLARATION = re.compile(rb"""<\?xml\s[^>]*?encoding\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _ATTRIBUTE = re.compile(rb"""([^\s/>=]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+)))?""")
@@ -204,11 +206,13 @@ def detect(payload: bytes) -> Detected | None:
     sample = payload[:_SAMPLE_BYTES]
     if not sample:
         return None
+    if sample.isascii() and (high_byte := _HIGH_BYTE.search(payload, _SAMPLE_BYTES)):
+        sample = payload[high_byte.start() - _SAMPLE_BYTES // 2 :][:_SAMPLE_BYTES]
     if (wide := _wide(sample[:_NUL_SAMPLE])) is not None:
         return Detected(wide, True)
     if b"\x1b" in sample and (switched := _by_escapes(sample)):
         return Detected(switched, True)
-    if sample.isascii() or _valid_utf8(sample, is_complete=len(sample) == len(payload)):
+    if sample.isascii() or _valid_utf8(sample, is_complete=payload.endswith(sample)):
         return Detected("UTF-8", True)
     high = sample.translate(None, _ASCII)
     if max(high) <= 0x9F and len(high) * 20 < len(sample):
@@ -229,14 +233,15 @@ def _guess(sample: bytes) -> str | None:
     return encoding_for_label(guess) or encoding_for_label(guess.replace("_", "-")) if guess else None
 
 
-def has_wide_characters(head: bytes) -> bool:
-    """Whether bytes begin as UTF-16 or UTF-32, with a mark or by where their zero bytes lie."""
-    return head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)) or _wide(head) is not None
-
-
-def narrowed(payload: bytes) -> bytes:
-    """Returns a document in UTF-16 or UTF-32 as UTF-8, so that its markup can be searched; others unchanged."""
-    name = next((name for mark, name in _BOMS if payload.startswith(mark)), None) or _wide(payload[:_NUL_SAMPLE])
+def narrowed(payload: bytes, http_label: str | None = None) -> bytes:
+    """Returns a document in UTF-16 or UTF-32 as UTF-8, so that its markup can be searched; others unchanged. It is one
+    by its mark, by ``http_label`` if its beginning is valid, or by where its zero bytes lie."""
+    head = payload[:_NUL_SAMPLE]
+    name = next((name for mark, name in _BOMS if payload.startswith(mark)), None)
+    labelled = encoding_for_label(http_label or "")
+    if name is None and labelled in _WIDE and "\ufffd" not in decode_as(head, labelled)[0][:-_CUT_CHARACTERS]:
+        name = labelled
+    name = name or _wide(head)
     return payload if name in (None, "UTF-8") else decode_as(payload, name)[0].encode("utf-8", "replace")
 
 
@@ -323,23 +328,14 @@ def determine(payload: bytes, http_label: str | None = None, *, markup: bool = T
 
 
 def declared(payload: bytes) -> str | None:
-    """Returns the charset a document names, or ``None``: in its first bytes by the standard's prescan, else in a later
-    ``meta`` tag, for which browsers restart parsing."""
-    head = payload[:_PRESCAN_BYTES]
-    if xml := _XML_DECLARATION.match(head.lstrip()):
-        charset = encoding_for_label((xml.group(1) or xml.group(2) or b"").decode("latin-1"))
-        if charset:
-            return _resolve_page_charset(charset)
-    if b"<meta" in head or b"<META" in head or b"<Meta" in head:
-        for tag in _META.finditer(_COMMENT.sub(b"", head)):
-            if charset := _meta_charset(tag.group(1)):
-                return charset
-    if b"charset" in payload[_PRESCAN_BYTES - len(b"charset") : _LATE_BYTES].lower():
-        return _declared_late(payload[:_LATE_BYTES])
-    return None
+    """Returns the charset a document names in its XML declaration, else in a ``meta`` tag of its first MiB."""
+    xml = _XML_DECLARATION.match(payload[:_PRESCAN_BYTES].lstrip())
+    if xml and (charset := encoding_for_label((xml.group(1) or xml.group(2) or b"").decode("latin-1"))):
+        return _resolve_page_charset(charset)
+    return _declared_by_tag(payload[:_LATE_BYTES]) if _CHARSET.search(payload, 0, _LATE_BYTES) else None
 
 
-def _declared_late(payload: bytes) -> str | None:
+def _declared_by_tag(payload: bytes) -> str | None:
     """Searches tag by tag, so that tags in comments and scripts do not count."""
     position = tags = 0
     while (markup := _MARKUP.search(payload, position)) and tags < _META_TAGS:

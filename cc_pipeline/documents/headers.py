@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from cc_pipeline.documents.charset import narrowed
 from cc_pipeline.documents.page import Headers
 
 #: The media types of JSON Feed.
@@ -157,20 +156,20 @@ class ChosenKind(NamedTuple):
     is_mislabelled: bool = False
 
 
-def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> ChosenKind:
+def choose_kind(mime: str | None, detected: str | None, plain: bytes) -> ChosenKind:
     """Chooses the parser for a page by its header. Without a specific header the type that the archive ``detected``
-    decides, else the bytes (WHATWG MIME Sniffing).
+    decides, else the bytes (WHATWG MIME Sniffing). ``plain`` is the body as ``narrowed`` returns it.
 
     The archive overrules ``text/plain`` and ``application/octet-stream``, and if it found HTML every type that is
-    neither text nor a program. A feed or a sitemap under another type is recognized by its root element or its version.
+    neither text nor a program. A feed or a sitemap under another type is recognized by its root element or its version,
+    and a page under any type of XML by its root element.
     """
     if mime in JSON_FEED_TYPES:
         return ChosenKind("feed", "header")
-    payload = narrowed(payload)
     if detected in _UNSPECIFIC_TYPES or (detected is not None and "octet" in detected):
         detected = None
-    choice = _choose_by_type(mime, detected, payload)
-    kind = _kind_by_root(choice.kind, detected, payload)
+    choice = _choose_by_type(mime, detected, plain)
+    kind = _kind_by_root(choice.kind, mime, detected, plain)
     return choice if kind == choice.kind else ChosenKind(kind, "bytes")
 
 
@@ -190,6 +189,11 @@ def _choose_by_type(mime: str | None, detected: str | None, payload: bytes) -> C
     )
 
 
+def is_xml(mime: str | None) -> bool:
+    """Whether a media type is one of XML (RFC 7303): a page under it is XHTML."""
+    return mime is not None and mime.endswith(("/xml", "+xml"))
+
+
 def is_program(mime: str | None) -> bool:
     """Whether a media type means a program or a style."""
     return mime is not None and _PROGRAM.search(mime) is not None
@@ -197,7 +201,6 @@ def is_program(mime: str | None) -> bool:
 
 def begins_as_markup(payload: bytes) -> bool:
     """Whether a document begins as a page, a feed, a sitemap or other XML."""
-    payload = narrowed(payload)
     return _sniffed(payload) != "text" or root_element(payload) is not None
 
 
@@ -209,21 +212,20 @@ def _sniffed(payload: bytes) -> Kind:
     return "xml" if head.lstrip().startswith(b"<?xml") else "text"
 
 
-def _kind_by_root(kind: Kind, detected: str | None, payload: bytes) -> Kind:
+def _kind_by_root(kind: Kind, mime: str | None, detected: str | None, payload: bytes) -> Kind:
     root = root_element(payload)
+    if root == "html" and kind != "feed" and is_xml(mime):
+        return "html"
     if kind == "other":
         # compressed files and files of bytes: a sitemap or a feed counts under any type
         return "feed" if root in ("rss", "feed") else "xml" if root in _SITEMAPS else kind
-    if kind in ("html", "text", "xml", "feed"):
-        if root in ("rss", "feed") or (root == "rdf" and kind in ("xml", "feed")):
-            return "feed"
-        if root in _SITEMAPS:
-            return "feed" if kind == "feed" else "xml"
-        if root == "html" and kind in ("xml", "text"):
-            return "html" if kind == "xml" or detected in _HTML_TYPES else kind
-        if root is None and (is_feed(payload) or is_json_feed(payload)):
-            return "feed"
-    return kind
+    if root in ("rss", "feed") or (root == "rdf" and kind in ("xml", "feed")):
+        return "feed"
+    if root in _SITEMAPS:
+        return "feed" if kind == "feed" else "xml"
+    if root == "html" and (kind == "xml" or (kind == "text" and detected in _HTML_TYPES)):
+        return "html"
+    return "feed" if root is None and (is_feed(payload) or is_json_feed(payload)) else kind
 
 
 def header(headers: Headers, name: str) -> str | None:

@@ -11,16 +11,16 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.page import PageMetadataReader, header_columns, text_columns
-from cc_pipeline.documents.body import is_binary, is_unread_text, uncoded
-from cc_pipeline.documents.charset import Decoded, decode, without_mark
+from cc_pipeline.documents.body import is_mislabelled_binary, is_unread_text, uncoded
+from cc_pipeline.documents.charset import Decoded, decode, narrowed, without_mark
 from cc_pipeline.documents.document2012.json import exchange_row, is_robots_txt, metadata_json, page_keys
 from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
-from cc_pipeline.documents.headers import Kind, choose_kind, content_type, header, root_element
+from cc_pipeline.documents.headers import Kind, choose_kind, content_type, header, is_xml, root_element
 from cc_pipeline.documents.html.content import MainContent, extracted
 from cc_pipeline.documents.html.description import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, full_text
-from cc_pipeline.documents.html.tree import XML_TYPES, HtmlDocument, as_html, parse_html
+from cc_pipeline.documents.html.tree import HtmlDocument, as_html, parse_html
 from cc_pipeline.documents.html.urls import Resolved, resolve_header
 from cc_pipeline.documents.page import Link, PageInput, ParsedPage, ParseOptions
 from cc_pipeline.documents.signals.quality import fingerprint, quality
@@ -82,10 +82,11 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
     if payload is not page.payload:
         page = replace(page, payload=payload)
     mime, label = content_type(page.content_headers)
-    kind, row["type_from"], is_mislabelled = choose_kind(mime, page.mime_detected, payload)
+    plain = narrowed(payload, label)
+    kind, row["type_from"], is_mislabelled = choose_kind(mime, page.mime_detected, plain)
     if is_mislabelled:
         flags.add("type_mismatch")
-    if kind != "other" and is_binary(payload, page.mime_detected):
+    if kind != "other" and is_mislabelled_binary(payload, plain, page.mime_detected):
         kind = "other"
         flags.add("binary_content")
     text: dict[str, Any] | None = None
@@ -103,7 +104,7 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
     elif is_pdf(payload):
         pdf = read_pdf(payload, options.limits, cut=page.truncated is not None or "payload_cut" in flags)
         text = _document_row(page, pdf, options, flags)
-    if text is None and "binary_content" not in flags and is_unread_text(mime, kind, payload):
+    if text is None and "binary_content" not in flags and is_unread_text(mime, kind, payload, plain):
         flags.add("text_unread")
     if text is not None:
         _bound(text, options.limits.text_chars, flags)
@@ -130,13 +131,11 @@ def _parse_kind(
             rows = feed_rows(feed, base, options.limits, links=options.links)
             flags |= feed.flags
             row["parsed_as"], row["content"], row["feed"] = "feed", rows.content, rows.feed
-            text = _text_row(page, rows.text, options)
-            text |= {name: rows.content[name] for name in ("title", "description", "published")}
-            text["text_type"] = "feed"
+            text = _text_row(page, rows.text["text"], options) | rows.text | {"text_type": "feed"}
             return text, rows.links, rows.items
         if kind == "feed":
             flags.add("feed_unreadable")
-            if root_element(page.payload) == "html":
+            if root_element(narrowed(page.payload)) == "html":
                 return *_html(page, decoded, row, options, flags), ()
     document = read_other(kind, decoded.text, page, options)
     return (_document_row(page, document, options, flags), document.links, ()) if document else (None, (), ())
@@ -163,8 +162,7 @@ def _html(
     limits = options.limits
     utf8 = without_mark(page.payload, "UTF-8") if decoded.clean and decoded.charset == "UTF-8" else None
     markup = decoded.text
-    # a page sent under any XML type is XHTML
-    if row["mime_type"] in XML_TYPES and (html_text := as_html(markup)) is not None:
+    if is_xml(row["mime_type"]) and (html_text := as_html(markup)) is not None:
         markup, utf8 = html_text, None
     metadata_reader = PageMetadataReader(page, limits)
     main: MainContent | None = None

@@ -18,7 +18,7 @@ from cc_pipeline.documents.signals.quality import Quality
 
 #: Increased with every change of a row's values, new columns included: stages parse rows of an older version again,
 #: without fetching.
-PARSER_VERSION = "7"
+PARSER_VERSION = "8"
 #: The value of the column ``parser``.
 PARSER = "cc_pipeline.documents"
 
@@ -358,12 +358,12 @@ _FEED_ITEMS: Final = (
     Column("feed_title", pa.string(), "Title of the feed"),
     Column("item_index", pa.int32(), "Position in the feed, from 0", nullable=False),
     Column("title", pa.string(), "Title of the item, as text"),
-    Column("description", pa.string(), "Description of the item, as text"),
+    Column("description", pa.string(), "Description of the item, as published: text or markup"),
     Column("link", pa.string(), "First link of the item"),
     # every link of the item: alternate, self, replies, enclosure ...
     Column("links", _FEED_LINKS, "All links of the item, with type, rel and title"),
     Column("author", pa.string(), "Author as written, or the first name of authors"),
-    Column("authors", _AUTHORS, "Name, address and mail of each author"),
+    Column("authors", _AUTHORS, "Name, address and mail of each author; of the source or feed if the item has none"),
     Column("categories", _STRINGS, "Categories as listed"),
     Column("comments", pa.string(), "Address of the comments"),
     Column("guid", pa.string(), "Id of the item"),

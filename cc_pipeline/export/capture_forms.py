@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, NamedTuple
 from cc_pipeline.archive.writing import arc_as_warc_member
 from cc_pipeline.capture_columns import KEY_NAMES
 from cc_pipeline.documents.batch.pool import parse_batches, start_early
-from cc_pipeline.documents.body import binary_type, uncoded
-from cc_pipeline.documents.charset import decode
+from cc_pipeline.documents.body import is_binary, uncoded
+from cc_pipeline.documents.charset import decode, narrowed
 from cc_pipeline.documents.headers import content_type
 from cc_pipeline.documents.page import Headers, ParseOptions
 from cc_pipeline.errors import DataFault, DataKind
@@ -94,9 +94,8 @@ def _content_headers(nearest: Nearest) -> Headers:
 def _page(nearest: Nearest) -> tuple[bytes, str | None]:
     body = _body(nearest)
     mime, label = content_type(_content_headers(nearest))
-    kind = binary_type(body)
-    if kind is not None:
-        return body, f"the page is no text ({mime or kind}), so its bytes are given unchanged"
+    if is_binary(body, narrowed(body, label)):
+        return body, f"the page is no text ({mime or 'no type'}), so its bytes are given unchanged"
     decoded = decode(body, label, markup=mime != "text/plain")
     note = (
         None

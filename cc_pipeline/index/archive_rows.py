@@ -37,8 +37,9 @@ from cc_pipeline.index.shards import is_arc
 BUILT_SCHEMA: Final = schema_of((*INDEX_COLUMNS, *LATER_COLUMNS))
 Row = tuple[Any, ...]
 
-#: Types of records that hold a page. A revisit has no payload, a request and metadata describe other records.
-_HOLDING: Final = frozenset({"response", "resource", "arc"})
+#: Types of records that hold a page, or a part of one. A revisit has no payload, a request and metadata describe other
+#: records.
+_HOLDING: Final = frozenset({"response", "resource", "arc", "continuation"})
 #: Maximum characters of a URL in an index. Servers accept some 8,000; a record's header may have a million.
 _MAX_URL_CHARACTERS: Final = 1 << 14
 _PREFIX: Final = "<urn:uuid:"
@@ -114,6 +115,9 @@ def row_batch(rows: list[Row]) -> pa.RecordBatch:
 
 def _unfit(stored: StoredRecord, filename: str, is_shared: bool) -> DataFault | None:
     """Returns why a record cannot be in an index, as a fault: it has no usable URL, or cannot be requested alone."""
+    if stored.record.record_type == "continuation":
+        reason = "a continuation record: only the first segment of a segmented record is read"
+        return DataFault(DataKind.UNSUPPORTED, filename, stored.offset, reason)
     if stored.length is None or stored.inner_offset or is_shared:
         reason = "the record shares a gzip member with others: only files compressed by record can be indexed"
         return DataFault(DataKind.UNSUPPORTED, filename, stored.offset, reason)

@@ -249,8 +249,9 @@ def write_files(
                 sink,
                 schema,
                 **(_QUICK_COMPRESSION if is_small else _COMPRESSION),
-                # as the format of the tables has times
+                # as the format of the tables has times; a stored Arrow schema would say milliseconds to other readers
                 coerce_timestamps="us",
+                store_schema=False,
             ) as writer,
         ):
             while table is not None and sink.tell() < FILE_BYTES:

@@ -63,7 +63,7 @@ def open_store(
         options = _with_endpoint(s3 or S3Options())
         endpoint = options.endpoint or "https://s3.amazonaws.com"
         client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(endpoint))
-        return S3Store(parts.netloc, unquote(parts.path).strip("/"), options, client)
+        return S3Store(parts.netloc, parts.path.strip("/"), options, client)
     if scheme in ("http", "https"):
         from cc_pipeline.stores.web import HttpClient, HttpStore  # noqa: PLC0415
 

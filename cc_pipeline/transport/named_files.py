@@ -21,9 +21,13 @@ LOCAL_ROOT: Final = "/"
 
 
 def place_of(name: str) -> tuple[str, str]:
-    """Returns the root of a file's place (empty for the source), and its key there."""
-    if not scheme_of(name):
+    """Returns the root of a file's place (empty for the source), and its key there; a key in S3 is not escaped."""
+    scheme = scheme_of(name)
+    if not scheme:
         return "", name
+    if scheme == "s3":
+        bucket, _, key = name.partition("://")[2].partition("/")
+        return f"s3://{bucket}", key
     parts = urlsplit(name)
     if parts.scheme == "file":
         return LOCAL_ROOT, unquote(parts.path).lstrip("/")

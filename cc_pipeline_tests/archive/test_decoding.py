@@ -57,6 +57,16 @@ def test_bare_deflate_and_several_codings() -> None:
     assert (twice.body, twice.codings) == (TEXT, ("gzip", "deflate"))
 
 
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+@pytest.mark.parametrize("body", [TEXT, bytes(range(256)) * 2_000], ids=["small", "large"])
+def test_a_wrong_checksum_loses_nothing(coding: str, body: bytes) -> None:
+    """curl/curl#3796, nodejs/node#7502: browsers do not compare it."""
+    coded = bytearray(ENCODERS[coding](body))
+    coded[-8 if coding == "gzip" else -1] ^= 255
+    damaged = decoded_payload(record(bytes(coded), Content_Encoding=coding))
+    assert (damaged.body, damaged.codings, damaged.complete) == (body, (coding,), False)
+
+
 def test_no_header_asks_for_more_codings_than_the_bound() -> None:
     body = TEXT
     for _ in range(MAX_CODINGS + 1):

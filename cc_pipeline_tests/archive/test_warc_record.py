@@ -178,6 +178,14 @@ def test_truncation(value: str, expected: str) -> None:
     assert read(builders.response(BODY, extra=[("WARC-Truncated", value)])).truncated == expected
 
 
+def test_a_segment_of_a_record_is_cut() -> None:
+    """oduwsdl/ipwb#374, iipc/warc-specifications#28."""
+    first = read(builders.response(BODY, digest="sha1:" + "A" * 32, extra=[("WARC-Segment-Number", "1")]))
+    assert (first.truncated, first.flags) == ("segmented", ())
+    cut = read(builders.response(BODY, extra=[("WARC-Segment-Number", "1"), ("WARC-Truncated", "length")]))
+    assert cut.truncated == "length"
+
+
 def test_a_revisit_has_the_digest_of_another_payload() -> None:
     fields = [
         ("WARC-Type", "revisit"), ("WARC-Date", "2024-05-18T01:58:10Z"), ("WARC-Target-URI", "http://example.com/"),

@@ -10,7 +10,8 @@ from collections.abc import Callable
 import cramjam
 import pytest
 
-from cc_pipeline.documents.body import binary_type
+from cc_pipeline.documents.body import is_binary
+from cc_pipeline.documents.charset import narrowed
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.documents.pages import page
@@ -126,13 +127,24 @@ FILES = {
 @pytest.mark.parametrize("mime", ["text/html", "text/plain", "application/xml", None])
 @pytest.mark.parametrize("kind", FILES)
 def test_a_file_is_no_text_whatever_its_label(kind: str, mime: str | None) -> None:
-    assert binary_type(FILES[kind]) == kind
+    assert is_binary(FILES[kind], narrowed(FILES[kind]))
     parsed = parse_page(page(FILES[kind], mime=mime))
     assert "binary_content" in parsed.metadata["flags"]  # and what a reader of such files says of it
     assert parsed.metadata["disposition"] == "SUCCESS"
     assert "charset_detected" not in parsed.metadata
     assert parsed.links == ()
     assert parsed.text is None or not parsed.text["text"]
+
+
+@pytest.mark.parametrize("mime", ["text/html", "text/plain"])
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+def test_wide_characters_under_their_label_are_text(codec: str, mime: str) -> None:
+    text = "<p>\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440 " * 100
+    label = codec.removesuffix("-le").upper().replace("-BE", "BE")
+    parsed = parse_page(page(text.encode(codec), mime=f"{mime}; charset={label}"))
+    assert parsed.metadata["flags"] is None
+    assert parsed.text is not None
+    assert "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440" in parsed.text["text"]
 
 
 def test_the_detected_type_counts_where_the_bytes_agree() -> None:
@@ -154,4 +166,4 @@ def test_the_detected_type_counts_where_the_bytes_agree() -> None:
     ids=itertools.count(),
 )
 def test_text_is_no_file(text: bytes) -> None:
-    assert binary_type(text) is None
+    assert not is_binary(text, narrowed(text))

@@ -20,6 +20,7 @@ from cc_pipeline.documents.charset import (
     declared,
     decode,
     encoding_for_label,
+    narrowed,
 )
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.documents.unlabelled import unlabelled_documents
@@ -152,8 +153,23 @@ def test_a_late_meta_tag_in_a_script_or_comment_is_none(around: str) -> None:
 
 
 def test_no_charset_is_looked_for_behind_the_bounds() -> None:
-    """A tag in the first MiB counts, one behind it does not; nor do letters behind the first 256 KiB."""
-    tag, letters = b"<meta charset=koi8-r>", "\u041f\u0440\u0438\u0432\u0435\u0442".encode("koi8-r")
+    """A tag in the first MiB counts, one behind it does not."""
+    tag = b"<meta charset=koi8-r>"
     within, beyond = (b" " * ((1 << 20) - len(tag) + extra) + tag for extra in (0, 1))
     assert (declared(within), declared(beyond)) == ("KOI8-R", None)
-    assert decode(b"x" * (256 << 10) + letters).charset == "UTF-8"
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "koi8-r"])
+def test_letters_decide_however_late(codec: str) -> None:
+    text = "some words " * (24 << 10) + "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440. " * 40
+    assert decode(text.encode(codec))[:2] == (text, codec.upper())
+
+
+def test_a_label_of_wide_characters_is_asked_before_the_bytes() -> None:
+    text = "\u041f\u0440\u0438\u0432\u0435\u0442" * 400
+    assert narrowed(text.encode("utf-16-le")) != text.encode()
+    assert narrowed(text.encode("utf-16-le"), "UTF-16") == text.encode()
+    assert narrowed(text.encode("utf-16-be"), "utf-16be") == text.encode()
+    assert narrowed(text.encode(), "utf-8") == text.encode()
+    lone_surrogates = b"\x01\xd8" * 2_000
+    assert narrowed(lone_surrogates, "utf-16") == lone_surrogates

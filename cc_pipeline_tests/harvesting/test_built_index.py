@@ -336,12 +336,17 @@ def test_a_build_of_some_files_looks_for_few_that_are_not_there(
 
 
 @pytest.mark.parametrize(
-    ("url", "reason"), [("", "no URL"), ("https://www.gazette-example.fr/" + "x" * 20_000, "URL has 20,031 characters")]
+    ("kind", "url", "reason"),
+    [
+        ("response", "", "no URL"),
+        ("response", "https://www.gazette-example.fr/" + "x" * 20_000, "URL has 20,031 characters"),
+        ("continuation", "https://www.gazette-example.fr/", "only the first segment"),
+    ],
 )
-def test_what_no_index_can_hold_is_a_fault_of_its_record(tmp_path: Path, url: str, reason: str) -> None:
-    record = b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: %b\r\nContent-Length: 0\r\n\r\n\r\n\r\n"
+def test_what_no_index_can_hold_is_a_fault_of_its_record(kind: str, url: str, reason: str) -> None:
+    record = f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Target-URI: {url}\r\nContent-Length: 0\r\n\r\n\r\n\r\n"
     tally = Tally()
-    [fault] = index_rows(seeded.gzip_member(record % url.encode()), "a.warc.gz", None, tally)
+    [fault] = index_rows(seeded.gzip_member(record.encode()), "a.warc.gz", None, tally)
     assert isinstance(fault, DataFault) and reason in fault.reason and fault.offset == 0
     assert (tally.rows, tally.faults) == (0, 1)
 

@@ -133,6 +133,9 @@ def test_files_are_as_the_local_engine_writes_them_and_are_found_by_target(lake:
         stored = pq.ParquetFile(f"{lake.address('sorted')}/{file.path}")
         assert stored.schema_arrow.names == ["target", "value", "extra", "at", "where"]
         assert stored.schema_arrow.field("at").type == pa.timestamp("us", "UTC")
+        assert b"ARROW:schema" not in (stored.metadata.metadata or {}), (
+            "pola-rs/polars#20806: it would say milliseconds"
+        )
         values = stored.read().column("target").to_pylist()
         assert values == sorted(values)
     Path(f"{lake.address('sorted')}/{files[0].path}").unlink()

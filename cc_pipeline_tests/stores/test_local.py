@@ -136,6 +136,7 @@ def test_what_a_person_writes_opens_the_right_store(tmp_path: Path) -> None:
     assert bucket.url("k=1") == "https://commoncrawl.s3.us-east-1.amazonaws.com/some/prefix/k%3D1"
     own = open_store("s3://my.bucket", s3=S3Options(endpoint="http://127.0.0.1:9/", region="eu-1"))
     assert own.url("k") == "http://127.0.0.1:9/my.bucket/k"
+    assert open_store("s3://mine/a%20b").url("c%20d").endswith("/a%2520b/c%2520d"), "a name in S3 is not escaped"
     assert open_store("s3://my.bucket").url("k").startswith("https://s3.us-east-1.amazonaws.com/my.bucket/")
 
 

@@ -20,7 +20,7 @@ from cc_pipeline_tests.faultserver import FaultServer
         ("crawl-data/a.warc.gz", ("", "crawl-data/a.warc.gz")),
         ("file:///data/a%20b.warc", ("/", "data/a b.warc")),
         ("https://example.org:8080/x/a%20b.warc.gz", ("https://example.org:8080", "x/a b.warc.gz")),
-        ("s3://bucket/deep/a.warc.gz", ("s3://bucket", "deep/a.warc.gz")),
+        ("s3://bucket/deep/a%20b+c#d.warc.gz", ("s3://bucket", "deep/a%20b+c#d.warc.gz")),
     ],
 )
 def test_a_name_says_where_it_lies(name: str, place: tuple[str, str]) -> None:

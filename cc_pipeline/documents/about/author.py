@@ -201,7 +201,7 @@ def _byline(tree: LexborHTMLParser, reading: Reading) -> AuthorNames | None:
         rel = "author" in (attributes.get("rel") or "").lower().split()
         if tag in _UNNAMED_TAGS or tag in ("link", "meta") or _is_foreign(node, class_and_id):
             continue
-        text = reading.text(node, _BYLINE_CHARS, " ")
+        text = reading.text(node, _BYLINE_CHARS, is_spaced=True)  # names are in elements of their own
         if text:
             (links if rel else bylines).append((level_one, text))
     for source, texts in (("rel-author", links), ("byline", bylines)):

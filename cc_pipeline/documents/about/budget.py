@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cc_pipeline.documents.html.scan import Node
-from cc_pipeline.documents.html.whitespace import collapsed
+from cc_pipeline.documents.html.scan import Node, text_of
 from cc_pipeline.documents.page import Limits
 
 #: Facts of real pages have a tenth of these.
@@ -50,15 +49,13 @@ class Reading:
         self._chars -= len(excerpt)
         return excerpt
 
-    def text(self, node: Node, max_chars: int | None = None, separator: str = "") -> str | None:
-        """Returns the text of an element with white space collapsed and ``separator`` between its parts. The full text
-        is charged to the budget."""
+    def text(self, node: Node, max_chars: int | None = None, *, is_spaced: bool = False) -> str | None:
+        """Returns the text of an element as ``text_of`` does. The full text is charged to the budget."""
         if self._chars <= 0:
             self.cut = True
             return None
-        full_text = node.text(deep=True, separator=separator)
-        self._chars -= len(full_text)
+        text, size = text_of(node, is_spaced=is_spaced)
+        self._chars -= size
         bound = self._value_chars if max_chars is None else max_chars
-        text = collapsed(full_text)
         self.cut |= len(text) > bound
         return text[:bound]

@@ -142,7 +142,7 @@ class Marks:
     def _heading(self, node: Node, level: int) -> None:
         if len(self.headings) >= _MAX_HEADINGS:
             self.reading.cut = True
-        elif text := self.reading.text(node, _HEADING_CHARS, " "):
+        elif text := self.reading.text(node, _HEADING_CHARS):
             self.headings.append({"level": level, "text": text})
 
     def _time(self, node: Node, attributes: dict[str, str | None], level_one: int) -> None:
@@ -151,7 +151,7 @@ class Marks:
         kind = " ".join(attributes.get(name) or "" for name in ("class", "itemprop", "id"))[:200].lower()
         if "pubdate" in attributes:
             kind += " published"
-        if value := attributes.get("datetime") or self.reading.text(node, 100, " "):
+        if value := attributes.get("datetime") or self.reading.text(node, 100, is_spaced=True):
             self.times.append(Time(value, kind, level_one))
 
     def _refresh(self, node: Node, attributes: dict[str, str | None]) -> None:

@@ -10,8 +10,8 @@ from functools import partial
 from html import unescape
 
 from cc_pipeline.documents.dates import first_read, parse_date, read_date
-from cc_pipeline.documents.feeds.extensions import number, read_extension
-from cc_pipeline.documents.feeds.model import MAX_FIELDS, Content, Enclosure, Feed, FeedItem, FeedLink, Person
+from cc_pipeline.documents.feeds.extensions import add_categories, number, read_extension
+from cc_pipeline.documents.feeds.model import MAX_FIELDS, MAX_LIST, Content, Enclosure, Feed, FeedItem, FeedLink, Person
 from cc_pipeline.documents.feeds.xml import Element, attribute_value, element_text, inner_markup, local_name
 from cc_pipeline.documents.html.urls import Resolved, browser_resolver, resolve_reference
 from cc_pipeline.documents.page import Limits
@@ -55,13 +55,10 @@ _DATES_UPDATED = ("updated", "modified")
 def read_atom(root: Element, limits: Limits, base: str) -> Feed:
     """Reads a feed from its ``feed`` element; ``base`` is the feed's own URL."""
     feed = Feed("atom-feed", version=root.get("version"), language=root.get(f"{_XML}lang"))
-    feed_namespace = local_name(root)[0]
-    make_absolute = partial(absolute_in, base)
     fields = 0
     # an entry may be the root of a document
     for child in (root,) if local_name(root)[1] == "entry" else root:
-        namespace, name = local_name(child)
-        if name in ("entry", "item"):
+        if local_name(child)[1] in ("entry", "item"):
             if len(feed.items) >= limits.feed_items:
                 feed.flags.add("items_cut")
                 break
@@ -70,74 +67,91 @@ def read_atom(root: Element, limits: Limits, base: str) -> Feed:
         fields += 1
         if fields > MAX_FIELDS:
             feed.flags.add("lists_cut")
-            continue
-        if namespace and namespace != feed_namespace and namespace not in ATOM_NAMESPACES:
-            read_extension(feed, child, element_text(child), make_absolute)
-        elif name == "title":
-            feed.title = feed.title or construct(child, base)
-        elif name in ("subtitle", "tagline"):
-            feed.description = feed.description or construct(child, base)
-        elif name == "link" and (link := atom_link(child, base)):
-            feed.links.append(link)
-        elif name == "author":
-            feed.authors.append(read_person(child, base))
-        elif name == "category" and (label := _category(child)):
-            feed.categories.append(label)
-        elif name == "generator":
-            feed.generator = element_text(child)
-        elif name in ("rights", "copyright"):
-            feed.copyright = construct(child, base)
-        elif name in ("logo", "icon") and (href := element_text(child)):
-            url = absolute(child, href, base)
-            feed.image, feed.icon = (url, feed.icon) if name == "logo" else (feed.image, url)
-        elif name in _DATES_UPDATED:
-            feed.updated = parse_date(element_text(child)) or feed.updated
-        elif name in _DATES_PUBLISHED:
-            feed.published = parse_date(element_text(child)) or feed.published
+        else:
+            _read_child(feed, child, root, base)
     return feed
 
 
 def _read_entry(element: Element, base: str, flags: set[str]) -> FeedItem:
     item = FeedItem(language=element.get(f"{_XML}lang"))
-    entry_namespace = local_name(element)[0]
-    make_absolute = partial(absolute_in, base)
     for place, child in enumerate(element):
         if place >= MAX_FIELDS:
             flags.add("lists_cut")
             break
-        namespace, name = local_name(child)
-        if namespace and namespace != entry_namespace and namespace not in ATOM_NAMESPACES:
-            read_extension(item, child, element_text(child), make_absolute)
-            continue
-        if name == "title":
-            item.title = construct(child, base)
-        elif name == "summary":
-            item.description = construct(child, base)
-        elif name == "content":
-            if (value := construct(child, base)) is not None:
-                item.contents.append(Content(value, child.get("type"), base_of(child, base)))
-            elif href := child.get("src"):
-                item.links.append(FeedLink(absolute(child, href, base), "content", child.get("type")))
-        elif name == "link" and (link := atom_link(child, base)):
-            add_link(item, child, link)
-        elif name == "author":
-            item.authors.append(read_person(child, base))
-        elif name == "category" and (label := _category(child)):
-            item.categories.append(label)
-        elif name == "id":
-            item.guid = element_text(child)
-        elif name in _DATES_PUBLISHED:
-            item.published_date = first_read(read_date(element_text(child)), item.published_date)
-        elif name in _DATES_UPDATED:
-            item.updated_date = first_read(read_date(element_text(child)), item.updated_date)
+        _read_child(item, child, element, base)
     return item
 
 
-def construct(element: Element, base: str) -> str | None:
+def _read_child(holder: Feed | FeedItem, child: Element, parent: Element, base: str) -> None:
+    namespace, name = local_name(child)
+    if namespace and namespace != local_name(parent)[0] and namespace not in ATOM_NAMESPACES:
+        read_extension(holder, child, element_text(child), partial(absolute_in, base))
+    elif isinstance(holder, Feed):
+        read_feed_element(holder, child, name, base)
+    else:
+        read_entry_element(holder, child, name, base)
+
+
+def read_feed_element(feed: Feed, child: Element, name: str, base: str) -> None:
+    """Reads an element of Atom about a feed, also inside RSS. It fills empty fields; links, authors and categories add
+    up."""
+    if name == "title":
+        feed.title = feed.title or construct(child, base)
+    elif name in ("subtitle", "tagline"):
+        feed.description = feed.description or construct(child, base)
+    elif name == "link" and (link := atom_link(child, base)):
+        feed.links.append(link)
+    elif name == "author":
+        feed.authors.append(read_person(child, base))
+    elif name == "category":
+        add_categories(feed, _category(child))
+    elif name == "generator":
+        feed.generator = feed.generator or element_text(child)
+    elif name in ("rights", "copyright") and (rights := construct(child, base)):
+        feed.copyright = feed.copyright or rights.value
+    elif name in ("logo", "icon") and (href := element_text(child)):
+        setattr(feed, "image" if name == "logo" else name, absolute(child, href, base))
+    elif name in _DATES_UPDATED:
+        feed.updated = parse_date(element_text(child)) or feed.updated
+    elif name in _DATES_PUBLISHED:
+        feed.published = parse_date(element_text(child)) or feed.published
+
+
+def read_entry_element(item: FeedItem, child: Element, name: str, base: str) -> None:
+    """Reads an element of Atom about an entry, also inside an item of RSS. It fills empty fields; links, authors and
+    categories add up."""
+    if name == "title":
+        item.title = item.title or construct(child, base)
+    elif name == "summary":
+        item.description = item.description or construct(child, base)
+    elif name == "content":
+        if (content := construct(child, base)) is not None:
+            item.contents.append(content)
+        elif href := child.get("src"):
+            item.links.append(FeedLink(absolute(child, href, base), "content", child.get("type")))
+    elif name == "link" and (link := atom_link(child, base)):
+        add_link(item, child, link)
+    elif name == "author":
+        item.authors.append(read_person(child, base))
+    elif name == "source":
+        item.source_authors = [read_person(e, base) for e in child if local_name(e)[1] == "author"][:MAX_LIST]
+    elif name == "category":
+        add_categories(item, _category(child))
+    elif name == "id":
+        item.guid = item.guid or element_text(child)
+    elif name in _DATES_PUBLISHED:
+        item.published_date = first_read(read_date(element_text(child)), item.published_date)
+    elif name in _DATES_UPDATED:
+        item.updated_date = first_read(read_date(element_text(child)), item.updated_date)
+
+
+def construct(element: Element, base: str) -> Content | None:
     """Returns a text construct, or an entry's content: plain text, markup unescaped (``html``), markup inside
     (``xhtml``), or decoded base64. Base64 is content of a media type of neither text nor XML (RFC 4287, 4.1.3.3), or
     declared by Atom 0.3's ``mode``."""
-    return absolutize(_construct(element), base_of(element, base))
+    base = base_of(element, base)
+    value = absolutize(_construct(element), base)
+    return None if value is None else Content(value, element.get("type"), base)
 
 
 def _construct(element: Element) -> str | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from cc_pipeline.documents.feeds.model import MAX_LIST, Feed, FeedItem, Media, Person, Podcast, person
+from cc_pipeline.documents.feeds.model import MAX_LIST, Content, Feed, FeedItem, Media, Person, Podcast, person
 from cc_pipeline.documents.feeds.xml import Element, element_text, local_name
 
 _ITUNES_END = "podcast-1.0.dtd"
@@ -46,7 +46,7 @@ def _read_itunes(holder: Feed | FeedItem, element: Element, name: str, text: str
             holder.authors.append(person(text))
     elif name in ("subtitle", "summary") and text:
         setattr(podcast, name, getattr(podcast, name) or text)
-        holder.description = holder.description or text
+        holder.description = holder.description or Content(text)
     elif name == "keywords" and text:
         add_categories(holder, *(word.strip() for word in text.split(",")))
     elif name == "category":

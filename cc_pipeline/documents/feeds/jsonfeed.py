@@ -51,7 +51,7 @@ def read_json_feed(text: str, limits: Limits, base: str) -> Feed | None:
     if not version and not (found_items and _text(feed_fields.get("title"))):
         return None
     feed.version = version[1] if version else None
-    feed.title, feed.description = _text(feed_fields.get("title")), _text(feed_fields.get("description"))
+    feed.title, feed.description = _plain(feed_fields.get("title")), _plain(feed_fields.get("description"))
     feed.language = _text(feed_fields.get("language"))
     feed.authors = _authors(feed_fields, base)
     feed.image, feed.icon = _url(feed_fields.get("icon"), base), _url(feed_fields.get("favicon"), base)
@@ -97,7 +97,7 @@ def _past(pattern: re.Pattern[str], text: str, position: int) -> int:
 
 
 def _item(fields: dict[str, Any], base: str, feed: Feed) -> FeedItem:
-    item = FeedItem(title=_text(fields.get("title")), description=_text(fields.get("summary")))
+    item = FeedItem(title=_plain(fields.get("title")), description=_plain(fields.get("summary")))
     identity = fields.get("id")
     item.guid = str(identity) if isinstance(identity, int) and not isinstance(identity, bool) else _text(identity)
     for key, rel in (("url", "alternate"), ("external_url", "related")):
@@ -129,6 +129,11 @@ def _text(value: Any) -> str | None:
     if not isinstance(value, str):
         return None
     return (value if value.isascii() else _SURROGATE.sub("\ufffd", value)).strip() or None
+
+
+def _plain(value: Any) -> Content | None:
+    text = _text(value)
+    return Content(text, "text/plain") if text else None
 
 
 def _url(value: Any, base: str) -> str | None:

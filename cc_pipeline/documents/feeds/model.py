@@ -96,22 +96,32 @@ class Podcast:
 
 
 class Content(NamedTuple):
-    """A body of an item: its markup or text, its type in the format's words (``None`` for undeclared HTML), and the
-    base URL of its relative references."""
+    """A title, description or body: its markup or text, its type in the format's words (``None`` for undeclared HTML),
+    and the base URL of its relative references."""
 
     value: str
     type: str | None = None
     base: str | None = None
 
+    @property
+    def is_html(self) -> bool:
+        return self.type is None or "html" in self.type.lower()
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the value is the text itself."""
+        return not self.is_html and (self.type or "").lower().partition("/")[0] == "text"
+
 
 @dataclass(slots=True)
 class FeedItem:
-    """One item or entry. ``description`` is as published and may hold markup."""
+    """One item or entry. ``source_authors`` are those of the feed that it was taken from."""
 
-    title: str | None = None
-    description: str | None = None
+    title: Content | None = None
+    description: Content | None = None
     links: list[FeedLink] = field(default_factory=list)
     authors: list[Person] = field(default_factory=list)
+    source_authors: list[Person] = field(default_factory=list)
     categories: list[str] = field(default_factory=list)
     comments: str | None = None
     guid: str | None = None
@@ -147,8 +157,8 @@ class Feed:
 
     type: Literal["rss-feed", "atom-feed", "json-feed"]
     version: str | None = None
-    title: str | None = None
-    description: str | None = None
+    title: Content | None = None
+    description: Content | None = None
     links: list[FeedLink] = field(default_factory=list)
     authors: list[Person] = field(default_factory=list)
     categories: list[str] = field(default_factory=list)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
+from functools import partial
+from html import unescape
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from cc_pipeline.documents.feeds.atom import ATOM_NAMESPACES, read_atom
 from cc_pipeline.documents.feeds.jsonfeed import begins_json, read_json_feed
-from cc_pipeline.documents.feeds.model import MAX_LIST, Feed, FeedItem, FeedLink, Media, Person, Podcast
+from cc_pipeline.documents.feeds.model import MAX_LIST, Content, Feed, FeedItem, FeedLink, Media, Person, Podcast
 from cc_pipeline.documents.feeds.rss import read_rss
 from cc_pipeline.documents.feeds.xml import local_name, parse_xml
+from cc_pipeline.documents.html.scan import text_of
 from cc_pipeline.documents.html.tree import HtmlDocument, parse_html
+from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.page import Limits, Link
 
 _OF_ALL_MEDIA = ("title", "description", "credit")
@@ -60,10 +65,12 @@ def _bound(feed: Feed, limits: Limits) -> None:
             del bounded_list[MAX_LIST:]
             feed.flags.add("lists_cut")
     max_chars = limits.text_chars
-    feed.title, feed.description = (text and _cut(text, max_chars, feed) for text in (feed.title, feed.description))
     share = max_chars // max(sum(len(item.media) for item in feed.items), 1)
+    for holder in (feed, *feed.items):
+        for name in ("title", "description"):
+            if (text := getattr(holder, name)) is not None:
+                setattr(holder, name, text._replace(value=_cut(text.value, max_chars, feed)))
     for item in feed.items:
-        item.title, item.description = (text and _cut(text, max_chars, feed) for text in (item.title, item.description))
         item.contents = [content._replace(value=_cut(content.value, max_chars, feed)) for content in item.contents]
         shared_media = item.media_about
         shared_fields: dict[str, Any] = {
@@ -81,75 +88,103 @@ def _cut(text: str, max_chars: int, feed: Feed) -> str:
     return text[:max_chars]
 
 
-_TAG = re.compile(r"<[^<>]*>")
+#: A tag as the 2012 document leaves it out: a ``<`` before anything else is a character.
+_TAG = re.compile(r"<[/!?a-zA-Z][^<>]*>")
 
 
 class FeedRows(NamedTuple):
-    """``content`` and ``feed`` for page_metadata, rows for feed_items, links found in item bodies, the 2012 text."""
+    """``content`` and ``feed`` for page_metadata, ``text`` for page_text, rows for feed_items, links in the markup of
+    items."""
 
     content: dict[str, Any]
     feed: dict[str, Any]
+    text: dict[str, Any]
     items: tuple[dict[str, Any], ...]
     links: tuple[Link, ...]
-    text: str
 
 
 def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> FeedRows:
     """Returns all rows of one feed. ``url`` resolves relative links inside item bodies."""
-    words: list[str] = []
-    content: dict[str, Any] = {"type": feed.type}
-    title = _stripped(feed.title)
-    content["title"] = title
-    _add_words(words, title)
-    content["link"] = _links(feed.links, "alternate")
-    content["description"] = _stripped(feed.description)
-    _add_words(words, content["description"])
-    content["published"] = feed.published
-    content["updated"] = feed.updated
-    content["last_build_date"] = feed.last_build_date  # no column; the 2012 writer put it into updated
-    content["categories"] = feed.categories or None
-    for category in feed.categories:
-        _add_words(words, category)
-    content["generator"] = feed.generator
-    content["ttl"] = feed.ttl
-    content["authors"] = _authors(feed.authors)
-    # the title is repeated with each item
-    feed_title = title and _cut(title, limits.text_chars // max(len(feed.items), 1), feed)
+    title, description = _shown(feed.title, limits), _shown(feed.description, limits)
+    words = [title, description, *feed.categories]
+    # title and authors of the feed are repeated with each item
+    share = limits.text_chars // max(len(feed.items), 1)
+    feed_title, feed_authors = title and _cut(title, share, feed), _inherited_authors(feed, share)
     found_links: list[Link] = []
     nested: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     for index, item in enumerate(feed.items):
-        bodies = _bodies(item, url, limits, index, links=links)
-        nested.append(_nested_item(item, bodies, feed.type, words))
-        for body in bodies:
-            found_links += body.links
-            feed.flags |= body.flags
-            _add_words(words, body.body_text)
-        if feed.type == "json-feed":
-            for plain in item.contents:
-                _add_words(words, plain.value if plain.type == "text/plain" else None)
-        rows.append(_row(item, feed, feed_title, index))
-    content["items"] = nested
+        read_body = partial(_read_body, url=url, limits=limits, index=index, links=links)
+        item_title = _shown(item.title, limits)
+        descriptions = [read_body(item.description)] if item.description else []
+        bodies = [read_body(text) for text in item.contents]
+        words += [item_title, *(document.body_text for document in descriptions), *item.categories]
+        words += [document.body_text for document in bodies]
+        for document in (*descriptions, *bodies):
+            found_links += document.links
+            feed.flags |= document.flags
+        markup = [document for text, document in zip(item.contents, bodies, strict=True) if text.is_html]
+        nested.append(_nested_item(item, markup, feed.type))
+        authors = item.authors or item.source_authors or feed_authors
+        rows.append(
+            _row(item, authors, index) | {"feed_type": feed.type, "feed_title": feed_title, "title": item_title}
+        )
     feed_row = {name: getattr(feed, name) for name in ("version", "language", "copyright", "image", "icon")}
     feed_row |= {"links": [link._asdict() for link in feed.links] or None, "podcast": _podcast(feed.podcast)}
-    return FeedRows(content, feed_row, tuple(rows), tuple(found_links), " ".join(words))
+    text = " ".join(collapsed(part) for part in words if part and not part.isspace())
+    shown = {"text": text, "title": title, "description": description, "published": feed.published}
+    return FeedRows(_content(feed, nested), feed_row, shown, tuple(rows), tuple(found_links))
 
 
-def _bodies(item: FeedItem, url: str, limits: Limits, index: int, *, links: bool) -> list[HtmlDocument]:
-    return [
-        parse_html(body.value, body.base or url, limits, item_index=index, links=links)
-        for body in item.contents
-        if body.type is None or "html" in body.type.lower()
-    ]
+def _shown(text: Content | None, limits: Limits) -> str | None:
+    """Returns a title or the description of a feed as a page shows it."""
+    if text is None or not text.is_html:
+        return text and text.value
+    if "<" not in text.value:
+        return unescape(text.value).strip() or None
+    parts: list[tuple[str, int]] = []
+    parse_html(
+        text.value, "", limits, links=False, read_tree=lambda tree, *_: parts.extend(map(text_of, tree.css("body")))
+    )
+    return parts[0][0] or None if parts else None
 
 
-def _nested_item(item: FeedItem, bodies: list[HtmlDocument], kind: str, words: list[str]) -> dict[str, Any]:
-    title, description = _stripped(item.title), _stripped(item.description)
-    for part in (title, description, *item.categories):
-        _add_words(words, part)
+def _read_body(text: Content, url: str, limits: Limits, index: int, *, links: bool) -> HtmlDocument:
+    """Reads the description or content of an item as a page."""
+    if text.is_html:
+        return parse_html(text.value, text.base or url, limits, item_index=index, links=links)
+    return HtmlDocument(body_text=text.value if text.is_text else "")
+
+
+def _inherited_authors(feed: Feed, max_chars: int) -> list[Person]:
+    """Returns the authors of items without their own (RFC 4287, 4.2.1; JSON Feed 1.1), as many as fit."""
+    authors = [] if feed.type == "rss-feed" else feed.authors
+    lengths = accumulate(len("".join(filter(None, author))) for author in authors)
+    return [author for author, length in zip(authors, lengths, strict=True) if length <= max_chars]
+
+
+def _content(feed: Feed, items: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the ``content`` of the 2012 document."""
+    return {
+        "type": feed.type,
+        "title": _stripped(feed.title),
+        "link": _links(feed.links, "alternate"),
+        "description": _stripped(feed.description),
+        "published": feed.published,
+        "updated": feed.updated,
+        "last_build_date": feed.last_build_date,  # no column; the 2012 writer put it into updated
+        "categories": feed.categories or None,
+        "generator": feed.generator,
+        "ttl": feed.ttl,
+        "authors": _authors(feed.authors),
+        "items": items,
+    }
+
+
+def _nested_item(item: FeedItem, bodies: list[HtmlDocument], kind: str) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "title": title,
-        "description": description,
+        "title": _stripped(item.title),
+        "description": _stripped(item.description),
         "link": _links(item.links, "alternate"),
         "self": _links(item.links, "self"),
         "replies": _links(item.links, "replies"),
@@ -181,18 +216,15 @@ def _html_doc(body: HtmlDocument) -> dict[str, Any]:
     }
 
 
-def _row(item: FeedItem, feed: Feed, title: str | None, index: int) -> dict[str, Any]:
+def _row(item: FeedItem, authors: list[Person], index: int) -> dict[str, Any]:
     body = item.contents[0] if item.contents else None
     return {
-        "feed_type": feed.type,
-        "feed_title": title,
         "item_index": index,
-        "title": item.title,
-        "description": item.description,
+        "description": item.description.value if item.description else None,
         "link": item.link,
         "links": [link._asdict() for link in item.links] or None,
-        "author": _format_author(sorted(item.authors, key=_is_nameless)),
-        "authors": _authors(item.authors),
+        "author": _format_author(sorted(authors, key=lambda author: not author.name)),
+        "authors": _authors(authors),
         "categories": item.categories or None,
         "comments": item.comments,
         "guid": item.guid,
@@ -238,10 +270,6 @@ def _format_author(authors: list[Person]) -> str | None:
     return first.name or first.email
 
 
-def _is_nameless(author: Person) -> bool:
-    return not author.name
-
-
 def _authors(authors: list[Person]) -> list[dict[str, str | None]] | None:
     return [author._asdict() for author in authors] or None
 
@@ -250,11 +278,6 @@ def _links(links: list[FeedLink], rel: str) -> list[dict[str, str | None]] | Non
     return [link._asdict() for link in links if link.rel == rel] or None
 
 
-def _stripped(text: str | None) -> str | None:
+def _stripped(text: Content | None) -> str | None:
     """Returns a text without tags, as titles and descriptions in the 2012 document; ``None`` for an empty one."""
-    return (_TAG.sub("", text).strip() or None) if text else None
-
-
-def _add_words(words: list[str], text: str | None) -> None:
-    if text and (stripped := text.strip()):
-        words.append(stripped)
+    return (_TAG.sub("", text.value).strip() or None) if text else None

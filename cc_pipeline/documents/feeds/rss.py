@@ -12,11 +12,9 @@ from cc_pipeline.documents.feeds.atom import (
     absolute,
     absolute_in,
     absolutize,
-    add_link,
-    atom_link,
     base_of,
-    construct,
-    read_person,
+    read_entry_element,
+    read_feed_element,
 )
 from cc_pipeline.documents.feeds.extensions import add_categories, number, read_extension
 from cc_pipeline.documents.feeds.model import MAX_FIELDS, Content, Enclosure, Feed, FeedItem, FeedLink, person
@@ -32,7 +30,7 @@ RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _TTL = re.compile(r"\s*(\d{1,10})")
 _TTL_MAX = 2**31
 #: The elements that give the date of an item without a pubDate, in this order.
-_PUBLISHED_ORDER = ("published", "issued", "dc", "created")
+_PUBLISHED_ORDER = ("issued", "dc", "created")
 
 
 def read_rss(root: Element, limits: Limits, base: str) -> Feed:
@@ -66,7 +64,7 @@ def _items(holders: list[Element]) -> list[Element]:
 
 
 def _read_channel(channel: Element, feed: Feed, base: str) -> None:
-    rss_namespaces = _own_namespaces(channel)
+    rss_namespaces = ("", local_name(channel)[0])
     own_links: list[FeedLink] = []
     dates: dict[str, datetime | None] = {}
     make_absolute = partial(absolute_in, base)
@@ -87,46 +85,24 @@ def _read_channel(channel: Element, feed: Feed, base: str) -> None:
             if name in ("pubdate", "lastbuilddate"):
                 dates[name] = parse_date(text)
         elif namespace in ATOM_NAMESPACES:
-            if name == "link" and (link := atom_link(child, base)):
-                feed.links.append(link)
-            elif name == "author":
-                feed.authors.append(read_person(child, base))
-            elif name in ("updated", "modified"):
-                dates.setdefault("modified", parse_date(text))
-            elif name in ("published", "issued"):
-                dates.setdefault("issued", parse_date(text))
-            elif name in ("rights", "copyright"):
-                feed.copyright = feed.copyright or text
-            elif name in ("logo", "icon") and text:
-                setattr(feed, "image" if name == "logo" else name, absolute(child, text, base))
-            elif name == "subtitle":
-                feed.description = feed.description or construct(child, base)
+            read_feed_element(feed, child, name, base)
         elif namespace == DC:
-            _read_dublin_core(feed, name, text)
+            _read_dublin_core(feed, child, name, text, base)
             if name == "date":
                 dates.setdefault("dc", parse_date(text))
         elif namespace == DCTERMS:
             dates.setdefault(name, parse_date(text))
         else:
             read_extension(feed, child, text, make_absolute)
-    _own_links_first(feed, own_links)
+    # RSS's own links are the page; a link of another format, or a guid, is so only without one
+    feed.links[:0] = own_links
     build, published = dates.get("lastbuilddate"), dates.get("pubdate")
     if feed.webmaster and not feed.authors:
         feed.authors.append(feed.webmaster)
-    feed.published = published or dates.get("issued") or dates.get("created")
+    feed.published = published or feed.published or dates.get("issued") or dates.get("created")
     feed.last_build_date = build
     update_times = [moment for moment in (build, published) if moment]
-    feed.updated = max(update_times) if update_times else dates.get("modified") or dates.get("dc")
-
-
-def _own_links_first(holder: Feed | FeedItem, links: list[FeedLink]) -> None:
-    """Puts RSS's own links first: they are the page. A link of another format, or a guid, is so only without one."""
-    holder.links[:0] = links
-
-
-def _own_namespaces(element: Element) -> frozenset[str]:
-    """Returns the namespaces of RSS's own elements inside ``element``: the empty one, and the element's own."""
-    return frozenset({"", local_name(element)[0]})
+    feed.updated = max(update_times) if update_times else feed.updated or dates.get("modified") or dates.get("dc")
 
 
 def _read_channel_element(feed: Feed, child: Element, name: str, text: str | None, base: str) -> None:
@@ -161,7 +137,7 @@ def _read_image(feed: Feed, element: Element, base: str) -> None:
     feed.image = feed.image or (absolute(element, image_url, base) if image_url else None)
 
 
-def _read_dublin_core(holder: Feed | FeedItem, name: str, text: str | None) -> None:
+def _read_dublin_core(holder: Feed | FeedItem, child: Element, name: str, text: str | None, base: str) -> None:
     """Fills fields that the format's own elements left empty from Dublin Core; authors and categories add up."""
     if not text:
         return
@@ -170,9 +146,9 @@ def _read_dublin_core(holder: Feed | FeedItem, name: str, text: str | None) -> N
     elif name == "subject":
         add_categories(holder, text)
     elif name == "title":
-        holder.title = holder.title or text
+        holder.title = holder.title or _markup(child, base)
     elif name == "description":
-        holder.description = holder.description or text
+        holder.description = holder.description or _markup(child, base)
     elif name == "rights" and isinstance(holder, Feed):
         holder.copyright = holder.copyright or text
     elif name == "language":
@@ -183,7 +159,7 @@ def _read_dublin_core(holder: Feed | FeedItem, name: str, text: str | None) -> N
 
 def _read_item(element: Element, base: str, flags: set[str]) -> FeedItem:
     item = FeedItem()
-    rss_namespaces = _own_namespaces(element)
+    rss_namespaces = ("", local_name(element)[0])
     own_links: list[FeedLink] = []
     dates: dict[str, ReadDate | None] = {}
     make_absolute = partial(absolute_in, base)
@@ -198,17 +174,14 @@ def _read_item(element: Element, base: str, flags: set[str]) -> FeedItem:
                 own_links.append(FeedLink(absolute(child, href, base)))
             _read_item_element(item, child, name, text, base)
         elif namespace in ATOM_NAMESPACES:
-            if name in ("published", "issued"):
-                dates.setdefault(name, read_date(text))
-            else:
-                _read_atom_element(item, child, name, text, base)
+            read_entry_element(item, child, name, base)
         elif namespace == DC:
-            _read_dublin_core(item, name, text)
+            _read_dublin_core(item, child, name, text, base)
             if name == "date":
                 dates.setdefault("dc", read_date(text))
         elif namespace == CONTENT and name == "encoded":
-            if value := _markup(child, base):
-                item.contents.append(Content(value, "text/html", base_of(child, base)))
+            if content := _markup(child, base, "text/html"):
+                item.contents.append(content)
         elif namespace == DCTERMS:
             dates.setdefault(name, read_date(text))
         elif namespace == XHTML and name in ("body", "div"):
@@ -220,7 +193,7 @@ def _read_item(element: Element, base: str, flags: set[str]) -> FeedItem:
     item.updated_date = first_read(item.updated_date, dates.get("modified"))
     rdf_about = element.get(f"{{{RDF}}}about")
     item.guid = item.guid or rdf_about
-    _own_links_first(item, own_links)
+    item.links[:0] = own_links
     return item
 
 
@@ -247,30 +220,11 @@ def _read_item_element(item: FeedItem, child: Element, name: str, text: str | No
         item.enclosures.append(Enclosure(url, child.get("type"), number(child.get("length"))))
     elif name == "source" and (href := child.get("url")):
         item.links.append(FeedLink(absolute(child, href.strip(), base), "via", None, text))
-    elif name in ("body", "fullitem", "encoded") and (value := _markup(child, base)):
-        item.contents.append(Content(value, "text/html", base_of(child, base)))
+    elif name in ("body", "fullitem", "encoded") and (content := _markup(child, base, "text/html")):
+        item.contents.append(content)
 
 
-def _read_atom_element(item: FeedItem, child: Element, name: str, text: str | None, base: str) -> None:
-    """Fills fields that RSS's own elements left empty from an element of Atom; links and authors add up."""
-    if name == "link" and (link := atom_link(child, base)):
-        add_link(item, child, link)
-    elif name in ("updated", "modified"):
-        item.updated_date = first_read(item.updated_date, read_date(text))
-    elif name == "author":
-        item.authors.append(read_person(child, base))
-    elif name == "id":
-        item.guid = item.guid or text
-    elif name == "title":
-        item.title = item.title or construct(child, base)
-    elif name == "summary":
-        item.description = item.description or construct(child, base)
-    elif name == "content" and (value := construct(child, base)):
-        item.contents.append(Content(value, child.get("type"), base_of(child, base)))
-    elif name == "category":
-        add_categories(item, child.get("label") or child.get("term"))
-
-
-def _markup(element: Element, base: str) -> str | None:
-    text = inner_markup(element) or None if len(element) else element_text(element)
-    return absolutize(text, base_of(element, base))
+def _markup(element: Element, base: str, kind: str | None = None) -> Content | None:
+    base = base_of(element, base)
+    markup = absolutize(inner_markup(element) if len(element) else element_text(element), base)
+    return Content(markup, kind, base) if markup else None

@@ -8,7 +8,10 @@
 
 enum { TAGS = 256, MOST_KEYS = 2, NAMES = 512, MOST_RULES = 64, LONGEST_RULE = 32 };
 /* What a tag is to the scan: scan.py's numbers. */
-enum { TEXT = 1, SRCSET = 2, SCRIPT = 4, META = 8, TITLE = 16, BASE = 32, HTML = 64, REMOVED = 128, UNREAD = 256, HOLDS_TITLE = 512 };
+enum { TEXT = 1, SRCSET = 2, SCRIPT = 4, META = 8, TITLE = 16, BASE = 32, HTML = 64, REMOVED = 128, UNREAD = 256, HOLDS_TITLE = 512, APART = 1024 };
+/* How the text nodes of an element are joined: as they are; collapsed, with a space at each end of an element that is shown
+   apart from its neighbours; collapsed, with a space between all of them. */
+enum { AS_IT_IS, AS_SHOWN, SPACED };
 enum { PRESENT, CONTAINS, TOKEN, EQUAL };
 
 typedef struct {
@@ -34,12 +37,13 @@ static const Plan *plan_of(Node node) {
 static int flags_of(Node node) { return lexbor.type(node) == ELEMENT_NODE ? plan_of(node)->flags : 0; }
 
 /* The node behind this one in the order of the document and below root, its own inside left out if so wanted. depth
-   follows it down and up. */
-static Node stepped(Node node, Node root, int inside, Py_ssize_t *depth) {
+   follows it down and up; passed gets the flags of elements that end in between. */
+static Node stepped(Node node, Node root, int inside, Py_ssize_t *depth, int *passed) {
     Node next = inside ? lexbor.first_child(node) : NULL;
     if (next != NULL) ++*depth;
     while (next == NULL) {
         if (node == root) return NULL;
+        *passed |= flags_of(node);
         next = lexbor.next(node);
         if (next != NULL) break;
         --*depth;
@@ -50,7 +54,8 @@ static Node stepped(Node node, Node root, int inside, Py_ssize_t *depth) {
 
 static Node following(Node node, Node root, int inside) {
     Py_ssize_t depth = 0;
-    return stepped(node, root, inside, &depth);
+    int passed = 0;
+    return stepped(node, root, inside, &depth, &passed);
 }
 
 typedef struct {
@@ -82,11 +87,11 @@ static int wide_space(Text data, size_t left) {
     return data[0] == 0xe3 && data[1] == 0x80 && data[2] == 0x80 ? 3 : 0;
 }
 
-/* Appends a text with each run of white space made one space. */
-static int append_collapsed(Buffer *buffer, Text data, size_t length) {
+/* Appends a text with each run of white space made one space; after a space if one is pending, which it may leave too. */
+static int append_collapsed(Buffer *buffer, Text data, size_t length, int *space_pending) {
     if (grow(buffer, length + 1)) return -1;
     char *to = buffer->data + buffer->used;
-    int pending = buffer->used > 0;
+    int pending = *space_pending;
     for (size_t at = 0; at < length;) {
         int blank = data[at] < 128 ? space[data[at]] : wide_space(data + at, length - at);
         if (blank) {
@@ -100,44 +105,42 @@ static int append_collapsed(Buffer *buffer, Text data, size_t length) {
         while (at < length && !maybe_space[data[at]]);
     }
     buffer->used = (size_t)(to - buffer->data);
+    *space_pending = pending;
     return 0;
 }
 
-/* All text below root, without that of elements with one of the flags; collapsed with a space between its parts, or as it
-   is with the separator between them. */
-static PyObject *text_below(Node root, int without, Text separator, size_t separator_length, int as_it_is) {
+static int append_as_it_is(Buffer *buffer, Text data, size_t length) {
+    if (grow(buffer, length)) return -1;
+    memcpy(buffer->data + buffer->used, data, length);
+    buffer->used += length;
+    return 0;
+}
+
+/* All text below root, without that of elements with one of the flags. The bytes that were read are added to size. */
+static PyObject *text_below(Node root, int without, int joined, Py_ssize_t *size) {
     Buffer buffer = {NULL, 0, 0};
-    int first = 1;
-    Node only = lexbor.first_child(root);
-    if (only == NULL) {
-        Py_INCREF(empty);
-        return empty;
-    }
-    for (Node node = only; node != NULL;) {
-        int type = lexbor.type(node), inside = 1;
-        if (type == ELEMENT_NODE) inside = !(plan_of(node)->flags & without);
-        else if (type == TEXT_NODE) {
-            size_t length;
+    int pending = 0, passed = 0;
+    Py_ssize_t depth = 0;
+    for (Node node = lexbor.first_child(root); node != NULL;) {
+        int inside = 1, flags = flags_of(node);
+        passed |= flags;
+        if (lexbor.type(node) == ELEMENT_NODE) inside = !(flags & without);
+        else if (lexbor.type(node) == TEXT_NODE) {
+            size_t length = 0;
             Text data = text_of(node, &length);
-            if (data != NULL && as_it_is) {
-                if (grow(&buffer, length + separator_length)) goto failed;
-                if (!first) {
-                    memcpy(buffer.data + buffer.used, separator, separator_length);
-                    buffer.used += separator_length;
-                }
-                memcpy(buffer.data + buffer.used, data, length);
-                buffer.used += length;
-                first = 0;
-            } else if (data != NULL && append_collapsed(&buffer, data, length)) goto failed;
+            *size += (Py_ssize_t)length;
+            pending |= joined == SPACED || passed & APART;
+            passed = 0;
+            if (data != NULL && (joined == AS_IT_IS ? append_as_it_is(&buffer, data, length) : append_collapsed(&buffer, data, length, &pending))) {
+                PyMem_Free(buffer.data);
+                return NULL;
+            }
         }
-        node = following(node, root, inside);
+        node = stepped(node, root, inside, &depth, &passed);
     }
     PyObject *result = PyUnicode_DecodeUTF8(buffer.data ? buffer.data : "", (Py_ssize_t)buffer.used, "replace");
     PyMem_Free(buffer.data);
     return result;
-failed:
-    PyMem_Free(buffer.data);
-    return NULL;
 }
 
 /* The name of an attribute as text; the last of those that share a place is kept. */
@@ -232,15 +235,6 @@ static PyObject *get_mem_id(PyObject *self, void *closure) {
     return PyLong_FromVoidPtr((void *)((Held *)self)->node);
 }
 
-static PyObject *held_text(PyObject *self, PyObject *arguments, PyObject *keywords) {
-    static char *known[] = {"deep", "separator", NULL};
-    int deep = 1;
-    const char *separator = "";
-    Py_ssize_t length = 0;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|ps#", known, &deep, &separator, &length)) return NULL;
-    return text_below(((Held *)self)->node, REMOVED, (Text)separator, (size_t)length, 1);
-}
-
 static PyGetSetDef held_getters[] = {
     {"tag", get_tag, NULL, NULL, NULL},
     {"attributes", get_attributes, NULL, NULL, NULL},
@@ -249,18 +243,12 @@ static PyGetSetDef held_getters[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PyMethodDef held_methods[] = {
-    {"text", (PyCFunction)(void (*)(void))held_text, METH_VARARGS | METH_KEYWORDS, NULL},
-    {NULL, NULL, 0, NULL},
-};
-
 static PyTypeObject Held_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cc_pipeline.documents.html._scan.Node",
     .tp_basicsize = sizeof(Held),
     .tp_dealloc = let_go,
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_getset = held_getters,
-    .tp_methods = held_methods,
 };
 
 typedef struct {
@@ -388,6 +376,16 @@ static PyObject *selected(PyObject *self, PyObject *arguments) {
     return result;
 }
 
+static PyObject *node_text(PyObject *self, PyObject *arguments) {
+    (void)self;
+    unsigned long long root;
+    int is_spaced;
+    if (!PyArg_ParseTuple(arguments, "Kp", &root, &is_spaced) || !is_ready(root)) return NULL;
+    Py_ssize_t size = 0;
+    PyObject *text = text_below((Node)(uintptr_t)root, REMOVED, is_spaced ? SPACED : AS_SHOWN, &size);
+    return text == NULL ? NULL : Py_BuildValue("(Nn)", text, size);
+}
+
 static PyObject *body_text(PyObject *self, PyObject *arguments) {
     (void)self;
     unsigned long long root;
@@ -395,7 +393,8 @@ static PyObject *body_text(PyObject *self, PyObject *arguments) {
     /* a body that a frameset has taken the place of is in the tree no more, and read as it is */
     Node body = (Node)(uintptr_t)root, top = body;
     for (Node above; (above = lexbor.parent(top)) != NULL;) top = above;
-    return text_below(body, lexbor.type(top) == DOCUMENT_NODE ? REMOVED | UNREAD : 0, (Text) " ", 1, 0);
+    Py_ssize_t size = 0;
+    return text_below(body, lexbor.type(top) == DOCUMENT_NODE ? REMOVED | UNREAD : 0, SPACED, &size);
 }
 
 typedef struct {
@@ -430,11 +429,12 @@ static int add_link(Collected *collected, const Plan *plan, PyObject *key, PyObj
         return 0;
     }
     PyObject *text = NULL;
+    Py_ssize_t size = 0;
     if (!(plan->flags & TEXT)) text = Py_NewRef(empty);
     else if (collected->text_room < 0) text = Py_NewRef(Py_None);
     else if (collected->removed) text = Py_NewRef(empty);
     else {
-        text = text_below(node, REMOVED, (Text) " ", 1, 0);
+        text = text_below(node, REMOVED, AS_SHOWN, &size);
         if (text == NULL) return -1;
         collected->text_room -= PyUnicode_GET_LENGTH(text);
     }
@@ -473,13 +473,15 @@ static int collect_links(Collected *collected, const Plan *plan, Node node, PyOb
 
 static int collect(Collected *collected, Node node) {
     const Plan *plan = plan_of(node);
-    if (plan->flags & TITLE && PyList_GET_SIZE(collected->titles) == 0) {
+    if (plan->flags & (TITLE | BASE)) {
         Node parent = lexbor.parent(node);
-        if (parent == NULL || flags_of(parent) & HOLDS_TITLE) {
-            PyObject *text = text_below(node, 0, (Text) "", 0, 1);
-            if (text != NULL && PyUnicode_GET_LENGTH(text) == 0) Py_DECREF(text);
-            else if (append(collected->titles, text)) return -1;
-        }
+        if (parent != NULL && !(flags_of(parent) & HOLDS_TITLE)) return 0;
+    }
+    if (plan->flags & TITLE && PyList_GET_SIZE(collected->titles) == 0) {
+        Py_ssize_t size = 0;
+        PyObject *text = text_below(node, 0, AS_IT_IS, &size);
+        if (text != NULL && PyUnicode_GET_LENGTH(text) == 0) Py_DECREF(text);
+        else if (append(collected->titles, text)) return -1;
     }
     if (!plan->count && !(plan->flags & (META | BASE | HTML))) return 0;
     PyObject *attributes = attributes_within(collected, node);
@@ -496,7 +498,8 @@ static int collect(Collected *collected, Node node) {
             failed = type == NULL && PyErr_Occurred();
             /* no shorter one is application/ld+json */
             if (type != NULL && PyUnicode_GET_LENGTH(type) >= 19) {
-                PyObject *text = text_below(node, 0, (Text) "", 0, 1);
+                Py_ssize_t size = 0;
+                PyObject *text = text_below(node, 0, AS_IT_IS, &size);
                 failed = text == NULL || append(collected->scripts, PyTuple_Pack(2, type, text));
                 Py_XDECREF(text);
             }
@@ -519,7 +522,8 @@ static PyObject *collected_from(PyObject *self, PyObject *arguments) {
     for (size_t at = 0; at < 6; at++) failed |= (*lists[at] = PyList_New(0)) == NULL;
     Node root = (Node)(uintptr_t)address, behind = NULL;
     Py_ssize_t depth = 1, deepest = 0;
-    for (Node node = root; !failed && node != NULL; node = stepped(node, root, 1, &depth)) {
+    int passed = 0;
+    for (Node node = root; !failed && node != NULL; node = stepped(node, root, 1, &depth, &passed)) {
         if (node == behind) found.removed = 0;
         if (lexbor.type(node) != ELEMENT_NODE) continue;
         if (depth > deepest) deepest = depth;
@@ -709,4 +713,5 @@ MODULE(_scan, prepare,
     {"collected", collected_from, METH_VARARGS, "Links, meta tags, titles, bases, roots, scripts, which were cut, and the depth of elements."},
     {"links", links_of, METH_VARARGS, "Links as rows, whether there were more, and whether one had too long a text."},
     {"selected", selected, METH_VARARGS, "The elements that a selection means."},
+    {"node_text", node_text, METH_VARARGS, "The text of a node, as it is shown or with a space between all its parts."},
     {"body_text", body_text, METH_VARARGS, "All text that is the page's."})

@@ -11,6 +11,7 @@ from selectolax.lexbor import LexborHTMLParser
 from cc_pipeline import compiled
 from cc_pipeline.documents.html.lexbor import NUMBERS, Page
 from cc_pipeline.documents.html.scan_py import (
+    APART,
     HOLDS_TITLE,
     LINK_KEYS,
     REMOVED,
@@ -25,6 +26,7 @@ from cc_pipeline.documents.html.scan_py import (
     body_text_plainly,
     collected_plainly,
     links_plainly,
+    text_plainly,
 )
 from cc_pipeline.documents.html.tags import TAGS
 from cc_pipeline.documents.page import Link
@@ -41,6 +43,7 @@ _FLAGS = (
     (128, REMOVED),
     (256, UNREAD),
     (512, HOLDS_TITLE),
+    (1024, APART),
 )
 _SIGNS = {"": 0, "*=": 1, "~=": 2, "=": 3}
 
@@ -56,8 +59,6 @@ class Node(Protocol):
     def parent(self) -> Node | None: ...
     @property
     def mem_id(self) -> int: ...
-    def text(self, deep: bool = True, separator: str = "") -> str:
-        """Returns the text of all text nodes below."""
 
 
 class Rule(NamedTuple):
@@ -119,6 +120,14 @@ def selected(tree: LexborHTMLParser, selection: Selection) -> list[Any]:
     return nodes
 
 
+def text_of(node: Node, *, is_spaced: bool = False) -> tuple[str, int]:
+    """Returns the text below a node as browsers show it in one line: white space collapsed, a space at each end of a
+    block and at a line break. Other elements have spaces around them only if ``is_spaced``. Returns the bytes that were
+    read too."""
+    text: tuple[str, int] = _node_text(node.mem_id, is_spaced) if COMPILED else text_plainly(node, is_spaced=is_spaced)
+    return text
+
+
 def body_text(tree: LexborHTMLParser) -> str:
     """Returns all text of the page, white space collapsed. The tree is unusable afterwards."""
     if not COMPILED:
@@ -165,6 +174,6 @@ def _check() -> bool:
 _PAGE = Page()
 _set_up, _collected = compiled("documents.html._scan", "set_up"), compiled("documents.html._scan", "collected")
 _selected, _body_text = compiled("documents.html._scan", "selected"), compiled("documents.html._scan", "body_text")
-_links = compiled("documents.html._scan", "links")
+_node_text, _links = compiled("documents.html._scan", "node_text"), compiled("documents.html._scan", "links")
 #: Whether the compiled function is in use.
 COMPILED = _check()

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from cc_pipeline.documents.html.tags import BLOCK, BREAK, CLASSES, TAGS
 from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.page import LINK_ATTRIBUTE, Link
 
@@ -26,10 +27,12 @@ WITH_TEXT = frozenset({"a", "area"})
 #: Elements whose text is not part of the page's: the first are never read, the others only for links inside them.
 REMOVED = frozenset({"script", "style"})
 UNREAD = frozenset({"noscript", "template", "title", "iframe"})
-#: The possible parents of a page's title.
+#: The possible parents of a page's title and base; elsewhere they are elements of drawings.
 HOLDS_TITLE = frozenset(
     "head body html article aside center div footer form header main nav p section span table tbody td tr".split()
 )
+#: Elements that browsers show apart from the text around them: a link or a heading has a space there, and nowhere else.
+APART = frozenset(tag for tag, roles in zip(TAGS, CLASSES, strict=True) if roles & (BLOCK | BREAK))
 READ_TAGS = (*LINK_KEYS, "meta", "style", "title", "html", "base")
 
 #: Tag, attribute, its value, the other attributes, text (``None`` beyond the limit); a srcset has no attributes.
@@ -81,10 +84,10 @@ def collected_plainly(tree: LexborHTMLParser, limits: ScanLimits, bounded: Bound
         tag = node.tag or ""
         if tag in REMOVED:
             removed.append(node)
-        if tag == "style":
+        if tag == "style" or (tag in ("title", "base") and not _is_of_page(node)):
             continue
         if tag == "title":
-            if not collected.titles and _is_page_title(node) and (title := node.text(deep=True)):
+            if not collected.titles and (title := node.text(deep=True)):
                 collected.titles.append(title)
             continue
         attributes: dict[str, str] = _bound_values(node.attributes, limits, bounded)
@@ -113,7 +116,7 @@ def collected_plainly(tree: LexborHTMLParser, limits: ScanLimits, bounded: Bound
     for node, tag, key, href, link_attributes in pending:
         text: str | None = ""
         if tag in WITH_TEXT:
-            text = collapsed(node.text(True, " ")) if room >= 0 else None
+            text = text_plainly(node)[0] if room >= 0 else None
             room -= len(text or "")
         collected.links.append((tag, key, href, link_attributes, text))
     return collected
@@ -130,6 +133,25 @@ def _depth(tree: LexborHTMLParser) -> int:
             node, depth = node.parent, depth - 1
         node = node.next if node is not None and depth > 1 else None
     return deepest
+
+
+def text_plainly(root: Any, *, is_spaced: bool = False) -> tuple[str, int]:
+    """Does the same as ``scan.text_of`` with the nodes of selectolax."""
+    parts: list[str] = []
+    waiting: list[LexborNode | str | None] = [root.child]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, str) or node is None:
+            parts.append(node or "")
+            continue
+        waiting.append(node.next)
+        if node.is_text_node:
+            parts.append(node.text(deep=False))
+        elif node.is_element_node and node.tag not in REMOVED:
+            space = " " if node.tag in APART else ""
+            waiting += (space, node.child, space)
+    size = len(root.text(deep=True).encode("utf-8", "replace"))
+    return collapsed((" " if is_spaced else "").join(parts)), size
 
 
 def links_plainly(
@@ -168,7 +190,7 @@ def _bound_values(attributes: dict[str, Any], limits: ScanLimits, bounded: Bound
     return values
 
 
-def _is_page_title(node: LexborNode) -> bool:
+def _is_of_page(node: LexborNode) -> bool:
     parent = node.parent
     return parent is None or parent.tag in HOLDS_TITLE
 

@@ -32,8 +32,6 @@ _OF_XML = frozenset(("amp;", "lt;", "gt;", "quot;", "apos;"))
 _SWALLOWING = re.compile(r"<(script|style|title|textarea|iframe|noscript|noembed|noframes|xmp)((?:\s[^<>]*)?)/>")
 #: A page of more characters is not read as XML.
 _MAX_XML_CHARS = 4 * 1024 * 1024
-#: The media types of pages that are XML.
-XML_TYPES = frozenset({"application/xhtml+xml", "application/xml", "text/xml"})
 
 #: The maximum length of a base element's URL; each link of a page can be as long again.
 _BASE_CHARS = 2_048
@@ -222,7 +220,7 @@ def _finish_links(
 ) -> Callable[[str], Resolved]:
     """Makes the links of the collected tags. Returns the resolver of the page's references."""
     resolve = resolver(url)
-    if written := next(filter(None, (attributes.get("href") for attributes in tags.bases)), None):
+    if written := next((attributes["href"] for attributes in tags.bases if "href" in attributes), ""):
         base, base_host = resolve(written) if len(written) <= _BASE_CHARS else (None, None)
         if base and base_host:
             resolve = resolver(base)

@@ -122,7 +122,7 @@ def _member(value: Any, key: Any) -> Any:
 def _shared(value: Feed | FeedItem, key: Any) -> Any:
     if key in ("title_detail", "tagline_detail", "subtitle_detail", "summary_detail"):
         text = value.title if key == "title_detail" else value.description
-        return {"value": text}
+        return {"value": text and text.value}
     if key == "author_detail":
         return value.authors[0]
     if key == "author":
@@ -136,7 +136,9 @@ def _shared(value: Feed | FeedItem, key: Any) -> Any:
         return value.categories[0]
     if key == "links":
         return value.links
-    if key in ("title", "published", "updated"):
+    if key == "title":
+        return value.title and value.title.value
+    if key in ("published", "updated"):
         return getattr(value, key)
     if key in ("published_parsed", "issued_parsed", "created_parsed"):
         return value.published
@@ -147,7 +149,7 @@ def _shared(value: Feed | FeedItem, key: Any) -> Any:
 
 def _feed_member(feed: Feed, key: Any) -> Any:
     if key in ("description", "subtitle", "tagline"):
-        return feed.description
+        return feed.description and feed.description.value
     if key == "link":
         return next(link.href for link in feed.links if link.rel == "alternate")
     if key in ("generator", "language"):
@@ -159,7 +161,8 @@ def _feed_member(feed: Feed, key: Any) -> Any:
 
 def _item_member(item: FeedItem, key: Any) -> Any:
     if key in ("description", "summary"):
-        return item.description if item.description is not None else (item.contents[0].value if item.contents else None)
+        text = item.description or next(iter(item.contents), None)
+        return text and text.value
     if key in ("id", "guid"):
         return item.guid
     if key in ("link", "comments"):

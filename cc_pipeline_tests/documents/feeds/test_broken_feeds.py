@@ -175,7 +175,7 @@ def test_one_break_costs_no_other_item(form: str, in_item: str | None, in_whole:
     assert not invented
     assert _missing(data, feed.items) == []
     assert feed.title is not None
-    assert feed.title.startswith("Feed")
+    assert feed.title.value.startswith("Feed")
 
 
 def test_a_thousand_items_with_three_open_tags_in_the_middle() -> None:

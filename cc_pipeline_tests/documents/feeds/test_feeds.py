@@ -129,6 +129,51 @@ def test_text_of_a_feed_is_what_it_says_in_order() -> None:
     assert text["text"] == "The & Feed About News First Short A B Long link"
 
 
+def test_texts_of_a_feed_are_read_as_those_of_a_page() -> None:
+    """miniflux/v2#1381, and half of all real feeds: markup in titles and descriptions."""
+    body = "&lt;p&gt;It&amp;#8217;s the end.&lt;/p&gt;&lt;p&gt;Next &lt;a href='x'&gt;one&lt;/a&gt;.&lt;/p&gt;"
+    item = f"<item><title>Tom &amp;amp; &lt;b&gt;J&lt;/b&gt;erry</title><description>{body}</description></item>"
+    parsed = _parse(
+        f"<rss><channel><title>A &amp;amp; B</title><description>{body}</description>{item}</channel></rss>"
+    )
+    assert parsed.text is not None
+    assert parsed.text["text"] == "A & B It\u2019s the end. Next one. Tom & Jerry It\u2019s the end. Next one ."
+    assert (parsed.text["title"], parsed.text["description"]) == ("A & B", "It\u2019s the end. Next one.")
+    assert [row["title"] for row in parsed.feed_items] == ["Tom & Jerry"]
+    assert [(link.url, link.text, link.item_index) for link in parsed.links] == [("https://example.com/x", "one", 0)]
+    assert parsed.metadata["content"]["items"][0]["title"] == "Tom &amp; Jerry", "the document of 2012 has its own rule"
+    assert parsed.metadata["content"]["items"][0]["content"] is None
+
+
+@pytest.mark.parametrize(
+    ("written", "text", "in_2012"),
+    [
+        ("<title type='html'>Fish &amp;amp; &lt;em>Chips&lt;/em></title>", "Fish & Chips", "Fish &amp; Chips"),
+        ("<title type='xhtml'><div>AT&amp;T &lt; <b>you</b></div></title>", "AT&T < you", "AT&amp;T &lt; you"),
+        ("<title type='text'>Using &lt;b> in HTML</title>", "Using <b> in HTML", "Using  in HTML"),
+        ("<title>5 &lt; 6 and 7 > 2</title>", "5 < 6 and 7 > 2", "5 < 6 and 7 > 2"),
+    ],
+)
+def test_titles_of_atom_are_what_their_type_says(written: str, text: str, in_2012: str) -> None:
+    parsed = _parse(f'<feed xmlns="http://www.w3.org/2005/Atom"><entry>{written}</entry></feed>')
+    assert parsed.text is not None
+    assert (parsed.feed_items[0]["title"], parsed.text["text"]) == (text, text)
+    assert parsed.metadata["content"]["items"][0]["title"] == in_2012
+
+
+def test_items_without_an_author_have_those_of_their_source_or_feed() -> None:
+    """Ranchero-Software/NetNewsWire#2797; RFC 4287, 4.2.1, and JSON Feed 1.1."""
+    source = "<source><author><name>Source</name></author></source>"
+    entries = f"<entry/><entry>{source}</entry><entry>{source}<author><name>Own</name></author></entry>"
+    parsed = _parse(f'<feed xmlns="http://www.w3.org/2005/Atom"><author><name>Feed</name></author>{entries}</feed>')
+    assert [row["author"] for row in parsed.feed_items] == ["Feed", "Source", "Own"]
+    assert [item["authors"] is None for item in parsed.metadata["content"]["items"]] == [True, True, False]
+    authors = [{"name": "Feed"}, {"name": "x" * 5_000_000}]
+    feed = {"version": "https://jsonfeed.org/version/1.1", "authors": authors, "items": [{"id": "1"}]}
+    [row] = _parse(json.dumps(feed), "application/feed+json").feed_items
+    assert [author["name"] for author in row["authors"]] == ["Feed"], "as much as is repeated with each item"
+
+
 def test_metadata_json_column_holds_the_document() -> None:
     parsed = parse_page(page(RSS, mime="text/xml"), ParseOptions(metadata_json=True, compat="2012"))
     assert json.loads(parsed.metadata["metadata_json"]) == metadata_object(parsed.metadata, parsed.links, compat="2012")
@@ -159,8 +204,8 @@ def test_metadata_json_column_holds_the_document() -> None:
 def test_entity_bombs_and_external_entities_stay_text(bomb: str) -> None:
     feed = parse_feed(bomb, Limits())
     if feed is not None and feed.title is not None:
-        assert len(feed.title) < 4_000_000
-        assert "root:" not in feed.title
+        assert len(feed.title.value) < 4_000_000
+        assert "root:" not in feed.title.value
 
 
 def test_short_declared_entities_and_html_names_are_read() -> None:
@@ -170,13 +215,15 @@ def test_short_declared_entities_and_html_names_are_read() -> None:
         Limits(),
     )
     assert feed is not None
-    assert feed.title == "Example\u00a0© A & B &bogus;"
+    assert feed.title is not None
+    assert feed.title.value == "Example\u00a0© A & B &bogus;"
 
 
 def test_numeric_references_to_no_character_are_replaced() -> None:
     feed = parse_feed("<rss><channel><title>a&#xD800;b&#0;c&#x110000;&#65;&#x3c;</title></channel>", Limits())
     assert feed is not None
-    assert feed.title == "a\ufffdb\ufffdc\ufffdA<"
+    assert feed.title is not None
+    assert feed.title.value == "a\ufffdb\ufffdc\ufffdA<"
 
 
 def test_texts_over_the_limit_are_cut_and_those_repeated_share_it() -> None:
@@ -233,4 +280,5 @@ def test_only_content_of_other_media_types_is_base64() -> None:
     assert content is not None
     assert summary is not None
     assert content.items[0].contents[0].value == "word"
-    assert summary.items[0].description == "d29y\nZA=="
+    assert summary.items[0].description is not None
+    assert summary.items[0].description.value == "d29y\nZA=="

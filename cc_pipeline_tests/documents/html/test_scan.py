@@ -56,7 +56,9 @@ def test_the_compiled_scan_does_what_python_does(seed: int) -> None:
         for selection in (author._AUTHOR_ELEMENTS, marks._MARKED_ELEMENTS):
             found, expected = scan.selected(ours, selection), plain.css(selection.css)
             assert [way_up(node) for node in found] == [way_up(node) for node in expected], (markup, selection.css)
-            assert [node.text(separator="|") for node in found] == [node.text(separator="|") for node in expected]
+            for is_spaced in (False, True):
+                texts = [[scan.text_of(node, is_spaced=is_spaced) for node in nodes] for nodes in (found, expected)]
+                assert texts[0] == texts[1], (markup, is_spaced)
         assert scan.body_text(ours) == body_text_plainly(plain), markup
 
 
@@ -77,7 +79,7 @@ def way_up(node: scan.Node) -> list[tuple[str | None, dict[str, str | None]]]:
 def test_a_node_keeps_its_tree() -> None:
     found = scan.selected(LexborHTMLParser("<p class=byline>by <b>A</b>"), author._AUTHOR_ELEMENTS)
     LexborHTMLParser("<i>other</i>" * 1_000)
-    assert [(node.tag, node.text(separator=" "), node.parent.tag) for node in found] == [("p", "by  A", "body")]
+    assert [(node.tag, scan.text_of(node)[0], node.parent.tag) for node in found] == [("p", "by A", "body")]
 
 
 def test_memory_is_given_back() -> None:
@@ -94,7 +96,27 @@ def test_memory_is_given_back() -> None:
 
     def look(tree: LexborHTMLParser, *_: object) -> None:
         for node in scan.selected(tree, author._AUTHOR_ELEMENTS):
-            assert node.parent.attributes is not None and node.text() == "h"
+            assert node.parent.attributes is not None and scan.text_of(node)[0] == "h"
 
     before = read(200)
     assert read(3_000) - before < 4_096
+
+
+def test_a_text_has_a_space_only_where_an_element_is_shown_apart() -> None:
+    """bitextor/warc2text#7: blanks at inline tags split words."""
+    markup = "<a href=x><b>W</b>iki<i>pedia</i><br>The<h3>Road</h3>to H<sub>2</sub>O</a>"
+    nodes = [*scan.selected(LexborHTMLParser(markup), scan.Selection(("a",), ())), *LexborHTMLParser(markup).css("a")]
+    assert [scan.text_of(node)[0] for node in nodes] == ["Wikipedia The Road to H2O"] * 2
+    assert [scan.text_of(node, is_spaced=True)[0] for node in nodes] == ["W iki pedia The Road to H 2 O"] * 2
+
+
+@pytest.mark.parametrize(
+    ("bases", "url"),
+    [
+        ("<base target=_top><base href=''><base href=/d/>", "https://example.com/s/x"),
+        ("<svg><base href=/c/></svg><base href=/d/>", "https://example.com/d/x"),
+        ("<base href=/d/><base href=/e/>", "https://example.com/d/x"),
+    ],
+)
+def test_the_first_base_of_the_page_with_an_address_counts(bases: str, url: str) -> None:
+    assert parse_html(f"{bases}<a href=x>", "https://example.com/s/", Limits()).links[0].url == url

@@ -52,7 +52,10 @@ def test_what_ends_itself_swallows_nothing_of_a_broken_page(broken: str) -> None
     assert "One two" in parsed.text["text"]
 
 
-@pytest.mark.parametrize("mime", ["application/xml", "text/xml; charset=utf-8"])
+@pytest.mark.parametrize(
+    "mime",
+    ["application/xml", "text/xml; charset=utf-8", "application/vnd.wap.xhtml+xml", "image/svg+xml", "model/x3d+xml"],
+)
 def test_xhtml_is_read_as_xml_under_other_types_of_xml(mime: str) -> None:
     parsed = parse_page(page(XHTML, mime=mime))
     assert parsed.metadata["parsed_as"] == "html"
