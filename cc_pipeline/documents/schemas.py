@@ -18,7 +18,7 @@ from cc_pipeline.documents.signals.quality import Quality
 
 #: Increased with every change of a row's values, new columns included: stages parse rows of an older version again,
 #: without fetching.
-PARSER_VERSION = "7"
+PARSER_VERSION = "8"
 #: The value of the column ``parser``.
 PARSER = "cc_pipeline.documents"
 
@@ -174,7 +174,7 @@ REFRESH = _struct(seconds=pa.float64(), url=pa.string(), source=pa.string())
 
 HEADING = _struct(level=pa.int8(), text=pa.string())
 
-#: ``syntax`` is ``json-ld``, ``microdata`` or ``rdfa``; ``value`` is JSON, whose schema is the page's.
+#: ``syntax`` is ``json-ld`` or ``microdata``; ``value`` is JSON, whose schema is the page's.
 STRUCTURED = _struct(syntax=pa.string(), types=_STRINGS, value=pa.string())
 
 _QUALITY_COUNTS = frozenset(
@@ -240,17 +240,17 @@ _METADATA: Final = (
     Column(
         "published_from",
         pa.string(),
-        "json-ld, open-graph, meta, microdata, rdfa, time, url; htmldate and htmldate-text are guesses",
+        "json-ld, open-graph, meta, microdata, time, url; htmldate and htmldate-text are guesses",
     ),
     Column("modified", TIMESTAMP, "Time of the last change, as the page states; headers do not count"),
     Column("modified_precision", pa.string(), "As published_precision"),
     Column("modified_day", pa.date32(), "As published_day"),
-    Column("modified_from", pa.string(), "json-ld, open-graph, meta, microdata, rdfa or time"),
+    Column("modified_from", pa.string(), "json-ld, open-graph, meta, microdata or time"),
     Column("author", pa.string(), "Names, comma-separated"),
     Column(
         "author_from",
         pa.string(),
-        "json-ld, open-graph, meta, microdata, rdfa, rel-author (a link) or byline (an element marked so)",
+        "json-ld, open-graph, meta, microdata, rel-author (a link) or byline (an element marked so)",
     ),
     Column("canonical_url", pa.string(), "Absolute target of rel=canonical"),
     Column("canonical_from", pa.string(), "link (the element) or header"),
@@ -270,9 +270,7 @@ _METADATA: Final = (
     ),
     Column("refresh", REFRESH, "Seconds and URL of its refresh (null: the page itself), source meta or header"),
     Column("headings", pa.list_(HEADING), "Level 1 to 6 and text, in order"),
-    Column(
-        "structured", pa.list_(STRUCTURED), "JSON-LD documents, microdata and RDFa items: syntax, types, value as JSON"
-    ),
+    Column("structured", pa.list_(STRUCTURED), "JSON-LD documents and microdata items: syntax, types, value as JSON"),
     # only for ARC files of crawl-002: documents/arc_time.py
     Column(
         "fetch_time_corrected",

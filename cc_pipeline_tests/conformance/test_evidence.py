@@ -39,10 +39,6 @@ _DATES = [
         "<meta itemprop='datePublished' content='2024-01-04'></div>",
         "2024-01-04",
     ),
-    (
-        "<div vocab='https://schema.org/' typeof='Article'><b property='datePublished' content='2024-01-05'></b></div>",
-        "2024-01-05",
-    ),
     ("<time class='published' datetime='2024-01-06'>x</time>", "2024-01-06"),
     ("<h1>The bridge</h1><time datetime='2024-01-07'>x</time>", "2024-01-07"),
 ]

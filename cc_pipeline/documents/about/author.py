@@ -129,16 +129,6 @@ def _read_author_values(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tu
             yield "microdata", item["properties"].get(key)
     for key in _LD:
         yield "microdata", marks.loose.get(key)
-    spaces = (
-        "http://schema.org/",
-        "https://schema.org/",
-        "http://purl.org/dc/terms/",
-        "http://purl.org/dc/elements/1.1/",
-    )
-    for properties in (*(item["properties"] for item in about_page(marks.rdfa)), marks.loose_rdfa):
-        for space in spaces:
-            for key in _LD:
-                yield "rdfa", properties.get(space + key)
 
 
 def _names(value: Any, nodes: Nodes, depth: int = 2) -> list[str]:
@@ -151,13 +141,7 @@ def _names(value: Any, nodes: Nodes, depth: int = 2) -> list[str]:
     if isinstance(value, dict) and depth:
         value = nodes.dereference(value)
         properties = value.get("properties", value)
-        for key in (
-            "name",
-            "http://schema.org/name",
-            "https://schema.org/name",
-            "@value",
-            "http://xmlns.com/foaf/0.1/name",
-        ):
+        for key in ("name", "@value"):
             if names := _names(properties.get(key), nodes, depth - 1):
                 return names
         return []

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.budget import Reading
-from cc_pipeline.documents.about.microdata import RDFA_ATTRIBUTES, Item, Microdata, Rdfa, written
+from cc_pipeline.documents.about.microdata import Item, Microdata, written
 from cc_pipeline.documents.html.scan import Node, Rule, Selection, selected
 from cc_pipeline.documents.html.urls import Resolved
 from cc_pipeline.documents.page import Limits
@@ -30,7 +30,6 @@ _MARKED_ELEMENTS = Selection(
         Rule("itemscope"),
         Rule("itemprop"),
         Rule("http-equiv", "=", "refresh"),
-        *(Rule(name) for name in RDFA_ATTRIBUTES),
     ),
 )
 
@@ -76,7 +75,7 @@ class Time(NamedTuple):
 
 
 class Structured(NamedTuple):
-    """An item of microdata or RDFa, or a JSON-LD document, as compact JSON."""
+    """An item of microdata, or a JSON-LD document, as compact JSON."""
 
     syntax: str
     types: list[str]
@@ -92,14 +91,12 @@ class Marks:
         self.times: list[Time] = []
         self.refresh: str | None = None
         self.microdata: list[Item] = []
-        self.rdfa: list[Item] = []
         self.loose: dict[str, list[Any]] = {}
-        self.loose_rdfa: dict[str, list[Any]] = {}
 
     def collect(self, tree: LexborHTMLParser, resolve: Callable[[str], Resolved]) -> None:
         """Reads the tree."""
         reading = self.reading
-        items, subjects = Microdata(reading, resolve), Rdfa(reading, resolve)
+        items = Microdata(reading, resolve)
         marked_nodes = []
         for node in selected(tree, _MARKED_ELEMENTS):
             if not reading.node():
@@ -119,24 +116,17 @@ class Marks:
                 self._refresh(node, attributes)
             if "itemprop" in attributes or "itemscope" in attributes:
                 items.add(node, tag, attributes)
-            if not attributes.keys().isdisjoint(RDFA_ATTRIBUTES) and not _is_page_meta(node, tag, attributes):
-                subjects.add(node, tag, attributes)
         self.microdata, self.loose = items.items[:_MAX_ITEMS], items.loose
-        rdfa_items = subjects.items()
-        self.rdfa, self.loose_rdfa = rdfa_items[:_MAX_ITEMS], subjects.loose
-        reading.cut |= len(items.items) > _MAX_ITEMS or len(rdfa_items) > _MAX_ITEMS
+        reading.cut |= len(items.items) > _MAX_ITEMS
 
     def structured(self) -> list[Structured]:
-        """Returns microdata and RDFa items as JSON texts, in the order of the page."""
+        """Returns the items of microdata as JSON texts, in the order of the page."""
         structured_items = []
-        for syntax, items in (("microdata", self.microdata), ("rdfa", self.rdfa)):
-            seen: set[int] = set()
-            for item in items:
-                if item["properties"] or "type" in item:
-                    value = json.dumps(
-                        written(item, _DEPTH, seen, self.reading), ensure_ascii=False, separators=(",", ":")
-                    )
-                    structured_items.append(Structured(syntax, item.get("type", []), value))
+        seen: set[int] = set()
+        for item in self.microdata:
+            if item["properties"] or "type" in item:
+                value = json.dumps(written(item, _DEPTH, seen, self.reading), ensure_ascii=False, separators=(",", ":"))
+                structured_items.append(Structured("microdata", item.get("type", []), value))
         return structured_items
 
     def _heading(self, node: Node, level: int) -> None:
@@ -159,11 +149,3 @@ class Marks:
         # browsers that run scripts ignore a ``noscript``
         if parent is None or parent.tag != "noscript":
             self.refresh = attributes.get("content")
-
-
-def _is_page_meta(node: Node, tag: str, attributes: dict[str, str | None]) -> bool:
-    """Whether the node is a tag of the head about the page: OpenGraph and the like are read with all other tags."""
-    if tag != "meta" or "about" in attributes or "typeof" in attributes:
-        return False
-    parent = node.parent
-    return parent is not None and parent.tag == "head"

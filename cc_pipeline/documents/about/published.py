@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from lxml import html
 
 from cc_pipeline.documents.about.marks import Marks, Metas, Time
-from cc_pipeline.documents.about.microdata import Item, about_page
+from cc_pipeline.documents.about.microdata import about_page
 from cc_pipeline.documents.about.nodes import Nodes
 from cc_pipeline.documents.dates import Precision, parse_date, read_date
 
@@ -87,7 +87,6 @@ rbmoddate btmoddate ogupdatedtime utime
 """.split()
 _PUBLISHED_LD = ("datePublished", "uploadDate", "dateCreated")
 _MODIFIED_LD = ("dateModified",)
-_IN_DC = ("http://purl.org/dc/terms/", "http://purl.org/dc/elements/1.1/")
 _PUBLISHED_KIND = ("publish", "pubdate", "posted", "entry-date", "post-date", "datecreated", "issued")
 _MODIFIED_KIND = ("modif", "updated", "update")
 #: ``time`` elements outside the page's own article.
@@ -226,7 +225,7 @@ def modified(nodes: Nodes, metas: Metas, marks: Marks, fetched: datetime | None)
 def _published(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any]]:
     yield from _read_node_dates(nodes, _PUBLISHED_LD)
     yield from _read_meta_dates(metas, _PUBLISHED_GRAPH, _PUBLISHED_NAMES)
-    yield from _read_item_dates(marks, _PUBLISHED_LD, ("issued", "created", "date", "published"))
+    yield from _read_item_dates(marks, _PUBLISHED_LD)
     yield from _read_time_dates(marks.times, _PUBLISHED_KIND)
     yield from _near_heading(marks.times)
 
@@ -234,7 +233,7 @@ def _published(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, 
 def _modified(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any]]:
     yield from _read_node_dates(nodes, _MODIFIED_LD)
     yield from _read_meta_dates(metas, _MODIFIED_GRAPH, _MODIFIED_NAMES)
-    yield from _read_item_dates(marks, _MODIFIED_LD, ("modified",))
+    yield from _read_item_dates(marks, _MODIFIED_LD)
     yield from _read_time_dates(marks.times, _MODIFIED_KIND)
 
 
@@ -255,18 +254,11 @@ def _read_meta_dates(metas: Metas, graph: list[str], names: list[str]) -> Iterat
             yield "meta", text
 
 
-def _read_item_dates(marks: Marks, names: tuple[str, ...], dublin: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    yield from (("microdata", text) for text in _read_properties(marks.microdata, marks.loose, names))
-    if marks.rdfa or marks.loose_rdfa:
-        property_iris = [f"{scheme}://schema.org/{name}" for name in names for scheme in ("http", "https")]
-        property_iris += [space + name for name in dublin for space in _IN_DC]
-        yield from (("rdfa", text) for text in _read_properties(marks.rdfa, marks.loose_rdfa, tuple(property_iris)))
-
-
-def _read_properties(items: list[Item], loose: dict[str, list[Any]], names: tuple[str, ...]) -> Iterator[Any]:
-    for properties in (*(item["properties"] for item in about_page(items)), loose):
+def _read_item_dates(marks: Marks, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    for properties in (*(item["properties"] for item in about_page(marks.microdata)), marks.loose):
         for name in names:
-            yield from properties.get(name, ())
+            for text in properties.get(name, ()):
+                yield "microdata", text
 
 
 def _read_time_dates(times: list[Time], kind_words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

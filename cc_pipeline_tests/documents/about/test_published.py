@@ -49,12 +49,6 @@ PUBLISHED = [
         '<div itemscope itemtype="http://schema.org/Article"><meta itemprop=datePublished content=2024-03-05>',
     ),
     ("microdata", "", '<span itemprop="datePublished" content="2024-03-05">yesterday</span>'),
-    (
-        "rdfa",
-        "",
-        '<p vocab="http://schema.org/" typeof=Article><span property=datePublished content=2024-03-05>x</span>',
-    ),
-    ("rdfa", "", '<span property="dcterms:issued" content="2024-03-05">x</span>'),
     ("time", "", '<time pubdate datetime="2024-03-05T10:00">5 March</time>'),
     ("time", "", '<time class="entry-date published updated" datetime="2024-03-05">5 March</time>'),
     ("time", "", "<time>March 5, 2024</time>"),
