@@ -10,7 +10,7 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.marks import Marks
-from cc_pipeline.documents.html.urls import resolver
+from cc_pipeline.documents.html.urls import browser_resolver
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
@@ -31,7 +31,7 @@ def row(markup: str, **options: Any) -> dict[str, Any]:
 
 def items(markup: str, base: str = BASE) -> list[dict[str, Any]]:
     marks = Marks(Limits())
-    marks.collect(LexborHTMLParser(markup), resolver(base))
+    marks.collect(LexborHTMLParser(markup), browser_resolver(base))
     return [json.loads(each.value) for each in marks.structured()]
 
 
@@ -144,7 +144,7 @@ def _base(path: Path) -> str:
 
 def _absolute(expected: Any, ours: Any) -> Any:
     """Some answers have addresses as written: they count as what they mean."""
-    if isinstance(expected, str) and isinstance(ours, str) and resolver(BASE)(expected)[0] == ours:
+    if isinstance(expected, str) and isinstance(ours, str) and browser_resolver(BASE)(expected)[0] == ours:
         return ours
     if isinstance(expected, list) and isinstance(ours, list) and len(expected) == len(ours):
         return [_absolute(*pair) for pair in zip(expected, ours, strict=True)]
