@@ -9,7 +9,7 @@ from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.documents.about.page import PageMetadataReader, header_columns, text_columns
+from cc_pipeline.documents.about.page import PageMetadata, header_columns, read_page_metadata, text_columns
 from cc_pipeline.documents.body import is_binary, is_unread_text, uncoded
 from cc_pipeline.documents.charset import Decoded, decode, without_mark
 from cc_pipeline.documents.document2012.json import exchange_row, is_robots_txt, metadata_json, page_keys
@@ -156,12 +156,12 @@ def _html(
     # a page sent under any XML type is XHTML
     if row["mime_type"] in XML_TYPES and (html_text := as_html(markup)) is not None:
         markup, utf8 = html_text, None
-    metadata_reader = PageMetadataReader(page, limits)
+    about: PageMetadata
     main: MainContent | None = None
 
     def read_tree(tree: LexborHTMLParser, document: HtmlDocument, resolve: Callable[[str], Resolved]) -> None:
-        nonlocal main
-        metadata_reader.collect(tree, document, resolve)
+        nonlocal about, main
+        about = read_page_metadata(page, limits, tree, document, resolve)
         if options.main_content != "none" and document.work <= limits.extractor_work:
             bounded_markup = markup if document.cut is None else document.cut.decode("utf-8", "replace")
             main = extracted(
@@ -184,12 +184,9 @@ def _html(
     )
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
-    if document.cut is not None:
-        markup = document.cut.decode("utf-8", "replace")
-    columns = metadata_reader.columns(document, markup)
-    row.update(columns)
+    row.update(about.columns)
     body = full_text(document.title, meta_description(document.meta_tags), document.body_text)
-    text = _text_row(page, body, options) | metadata_reader.facts._asdict() | text_columns(columns)
+    text = _text_row(page, body, options) | about.facts._asdict() | text_columns(about.columns)
     if main is not None:
         if main.cut:
             document.flags.add("text_cut")
@@ -202,8 +199,8 @@ def _html(
     text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")
     text["open_graph"] = open_graph(document.meta_tags) or None
     text["json_ld"], text["json_ld_types"] = (
-        metadata_reader.json_ld.documents or None,
-        metadata_reader.json_ld.types or None,
+        about.json_ld.documents or None,
+        about.json_ld.types or None,
     )
     flags |= document.flags
     return text, tuple(document.links)

@@ -235,12 +235,12 @@ _METADATA: Final = (
     Column(
         "published_day",
         pa.date32(),
-        "Day in the page's own time zone, from its address or its date as written",
+        "Day as the page writes it; of a moment in UTC the one in its address, if some time zone has it",
     ),
     Column(
         "published_from",
         pa.string(),
-        "json-ld, open-graph, meta, microdata, time, url; htmldate and htmldate-text are guesses",
+        "json-ld, open-graph, meta, microdata or time",
     ),
     Column("modified", TIMESTAMP, "Time of the last change, as the page states; headers do not count"),
     Column("modified_precision", pa.string(), "As published_precision"),
@@ -291,7 +291,7 @@ _TEXT: Final = (
     Column("main_content_extractor", pa.string(), "Library and version that extracted main_content"),
     Column("title", pa.string(), "Title of the page, from the best of its own sources"),
     Column("description", pa.string(), "Meta description, else og:description"),
-    Column("site_name", pa.string(), "og:site_name or application-name"),
+    Column("site_name", pa.string(), "og:site_name, else the publisher in JSON-LD"),
     Column("author", pa.string(), "Names, comma-separated"),
     Column("published", TIMESTAMP, "Publication time, as the page, feed or item states; null if no date was found"),
     Column("html_lang", pa.string(), "lang attribute of the root element"),

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.budget import Reading
-from cc_pipeline.documents.about.microdata import Item, Microdata, written
+from cc_pipeline.documents.about.microdata import Microdata, written
+from cc_pipeline.documents.about.nodes import Node as Item
+from cc_pipeline.documents.about.nodes import plain_text
 from cc_pipeline.documents.html.scan import Node, Rule, Selection, selected
 from cc_pipeline.documents.html.urls import Resolved
 from cc_pipeline.documents.page import Limits
@@ -58,6 +60,14 @@ class Metas:
             for attribute in ("name", "http-equiv"):
                 if key := attributes.get(attribute):
                     _put(self.names, key, content)
+
+    def first_text(self, keys: Iterable[str]) -> str | None:
+        """Returns the text of the first key that has one."""
+        for key in keys:
+            for content in (*self.graph.get(key, ()), *self.names.get(key, ())):
+                if text := plain_text(content):
+                    return text
+        return None
 
 
 def _put(contents_by_key: dict[str, list[str]], key: str, content: str) -> None:
@@ -124,9 +134,9 @@ class Marks:
         structured_items = []
         seen: set[int] = set()
         for item in self.microdata:
-            if item["properties"] or "type" in item:
+            if item:
                 value = json.dumps(written(item, _DEPTH, seen, self.reading), ensure_ascii=False, separators=(",", ":"))
-                structured_items.append(Structured("microdata", item.get("type", []), value))
+                structured_items.append(Structured("microdata", item.get("@type", []), value))
         return structured_items
 
     def _heading(self, node: Node, level: int) -> None:

@@ -1,4 +1,4 @@
-"""Microdata in the shape of the WHATWG's JSON: ``type``, ``id`` and ``properties``, a list of values a name.
+"""Microdata as nodes of JSON-LD: ``@type``, ``@id``, and a list of values for each property.
 
 The elements come from one pass over the tree (``marks.py``). The owner of a property is the nearest item above its
 element. Owners found on the way up are cached, so that the cost of a page is linear in its nodes.
@@ -10,11 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from cc_pipeline.documents.about.budget import Reading
-from cc_pipeline.documents.about.nodes import is_article, is_foreign, keep_unique_kinds, kinds_of
+from cc_pipeline.documents.about.nodes import Node as Item
 from cc_pipeline.documents.html.scan import Node
 from cc_pipeline.documents.html.urls import Resolved
-
-Item = dict[str, Any]
 
 #: The attribute that holds the value of such an element, as an address.
 URL_ATTRIBUTE = {
@@ -32,8 +30,6 @@ URL_ATTRIBUTE = {
 }
 _MAX_NAMES = 16
 _MAX_REFERENCES = 32
-_MAX_ABOUT = 500
-_NESTED = 3
 
 
 class Microdata:
@@ -57,10 +53,9 @@ class Microdata:
         ``add``."""
         item: Item = {}
         if kinds := (attributes.get("itemtype") or "").split():
-            item["type"] = kinds[:_MAX_NAMES]
+            item["@type"] = kinds[:_MAX_NAMES]
         if name := attributes.get("itemid"):
-            item["id"] = self._resolve(name)[0] or name
-        item["properties"] = {}
+            item["@id"] = self._resolve(name)[0] or name
         self._by_node[node.mem_id] = item
         for name in (attributes.get("itemref") or "").split()[:_MAX_NAMES]:
             if self._references < _MAX_REFERENCES:
@@ -70,7 +65,7 @@ class Microdata:
     def add(self, node: Node, tag: str, attributes: dict[str, str | None]) -> None:
         """Adds an element with ``itemscope``, ``itemprop`` or both."""
         own_item = self._by_node.get(node.mem_id)
-        names = (attributes.get("itemprop") or "").split()[:_MAX_NAMES]
+        names = [name for name in (attributes.get("itemprop") or "").split()[:_MAX_NAMES] if not name.startswith("@")]
         if not names:
             if own_item is not None:
                 self.items.append(own_item)
@@ -83,7 +78,7 @@ class Microdata:
             if owner is own_item:
                 continue
             for name in names:
-                owner["properties"].setdefault(name, []).append(value)
+                owner.setdefault(name, []).append(value)
         if not owners:
             if own_item is not None:
                 self.items.append(own_item)
@@ -107,7 +102,7 @@ class Microdata:
         while ancestor is not None:
             place = ancestor.mem_id
             if place in self._by_node or place in self._nearest:
-                nearest = self._by_node.get(place) or self._nearest.get(place)
+                nearest = self._by_node[place] if place in self._by_node else self._nearest[place]
                 break
             passed.append(place)
             ancestor = ancestor.parent
@@ -140,36 +135,18 @@ class Microdata:
         return self._reading.text(node)
 
 
-def about_page(items: list[Item]) -> list[Item]:
-    """Returns the items, nested ones too, that can describe the page itself: articles first."""
-    articles: list[Item] = []
-    other_items: list[Item] = []
-    waiting = [(item, _NESTED) for item in items[:_MAX_ABOUT]]
-    for item, depth in waiting:
-        kinds = kinds_of(item, "type")
-        if is_article(kinds):
-            articles.append(item)
-        elif is_foreign(kinds):
-            continue
-        elif depth == _NESTED:
-            other_items.append(item)
-        if depth:
-            nested_items = [
-                value for values in item["properties"].values() for value in values if isinstance(value, dict)
-            ]
-            waiting.extend((value, depth - 1) for value in nested_items[: max(0, _MAX_ABOUT - len(waiting))])
-    return articles + keep_unique_kinds(other_items, "type")
-
-
-def written(item: Item, depth: int, seen: set[int], reading: Reading) -> Item:
-    """Returns the item as JSON: nested no deeper than ``depth``, and in full only at its first place, since references
-    can make circles. An item without properties has no ``properties`` in the JSON."""
-    json_item = {name: value for name, value in item.items() if name != "properties"}
-    if id(item) in seen or not item["properties"]:
+def written(item: Item, depth: int, seen: set[int], reading: Reading) -> dict[str, Any]:
+    """Returns the item in the WHATWG's JSON: ``type``, ``id`` and ``properties``. It is nested no deeper than
+    ``depth``, and in full only at its first place, since references can make circles. An item without properties has
+    no ``properties`` in the JSON."""
+    json_item = {key.removeprefix("@"): item[key] for key in ("@type", "@id") if key in item}
+    if id(item) in seen or len(item) == len(json_item):
         return json_item
     seen.add(id(item))
     properties: dict[str, list[Any]] = {}
-    for name, values in item["properties"].items():
+    for name, values in item.items():
+        if name.startswith("@"):
+            continue
         json_values = properties.setdefault(name, [])
         for value in values:
             if not isinstance(value, dict):
