@@ -134,7 +134,7 @@ class Marks:
         structured_items = []
         seen: set[int] = set()
         for item in self.microdata:
-            if item:
+            if item.keys() - {"@id"}:
                 value = json.dumps(written(item, _DEPTH, seen, self.reading), ensure_ascii=False, separators=(",", ":"))
                 structured_items.append(Structured("microdata", item.get("@type", []), value))
         return structured_items

@@ -85,19 +85,19 @@ class OwnAddresses:
 
     def __init__(self, urls: Iterable[str | None], resolve: Callable[[str], Resolved]) -> None:
         self._resolve = resolve
-        self._keys = {key for url in urls if url for key in (_address_key(url), _address_key(url.partition("?")[0]))}
+        self._keys = {key for url in urls if url for key in (self._key(url), self._key(url.partition("?")[0]))}
 
     def has(self, address: str) -> bool | None:
         """Whether the address, which may be relative, is the page's. ``None`` for a section or the site around the
         page, which sites state in place of the page's address."""
-        key = _address_key(self._resolve(address[:_ADDRESS_CHARS])[0] or address)
+        key = self._key(address)
         if key in self._keys:
             return True
         return None if any(own_key.startswith(f"{key}/") for own_key in self._keys) else False
 
-
-def _address_key(url: str) -> str:
-    return _BEFORE_HOST.sub("", url.partition("#")[0], count=1).rstrip("/")
+    def _key(self, address: str) -> str:
+        url = self._resolve(address[:_ADDRESS_CHARS])[0] or address
+        return _BEFORE_HOST.sub("", url.partition("#")[0], count=1).rstrip("/")
 
 
 class Nodes:
@@ -177,7 +177,7 @@ def _choose(nodes: list[Node], own: OwnAddresses) -> Node:
 
 
 def _addresses(value: Any) -> Iterator[str]:
-    for each in listed(value):
+    for each in map(bare, listed(value)):
         address = each.get("@id") or each.get("url") if isinstance(each, dict) else each
         if isinstance(address, str) and _ADDRESS.match(address):
             yield address
