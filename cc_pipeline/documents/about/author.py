@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.budget import Reading
-from cc_pipeline.documents.about.marks import Marks, Metas, plain
-from cc_pipeline.documents.about.nodes import Nodes
+from cc_pipeline.documents.about.marks import Statements, plain
 from cc_pipeline.documents.html.scan import Node, Rule, Selection, selected
 from cc_pipeline.documents.html.whitespace import collapsed
 
@@ -97,7 +96,7 @@ class AuthorNames(NamedTuple):
 
 
 def author(
-    nodes: Nodes, items: Nodes, metas: Metas, marks: Marks, tree: LexborHTMLParser, site: Iterable[str | None] = ()
+    statements: Statements, tree: LexborHTMLParser, reading: Reading, site: Iterable[str | None] = ()
 ) -> AuthorNames | None:
     """Returns the answer of the most certain reader that has one.
 
@@ -105,24 +104,25 @@ def author(
     """
     site_names = {plain(name) for name in site if name}
     last: AuthorNames | None = None
-    for source, value in _read_author_values(nodes, items, metas, marks):
-        if names := list(dict.fromkeys(filter(None, map(_stated_name, nodes.names(value))))):
+    for source, value in _read_author_values(statements):
+        if names := list(dict.fromkeys(filter(None, map(_stated_name, statements.nodes.names(value))))):
             credit = AuthorNames(", ".join(names), source)
             if plain(credit.names) not in site_names:
                 return credit
             last = last or credit
-    return _byline(tree, marks.reading) or last
+    return _byline(tree, reading) or last
 
 
-def _read_author_values(nodes: Nodes, items: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any]]:
-    for node in nodes.about_page:
+def _read_author_values(statements: Statements) -> Iterator[tuple[str, Any]]:
+    metas = statements.metas
+    for node in statements.nodes.about_page:
         for key in _LD:
             yield "json-ld", node.get(key)
     for key in filter(metas.graph.__contains__, _GRAPH):
         yield "open-graph" if key.startswith(("article", "og", "book")) else "meta", metas.graph[key]
     for key in filter(metas.names.__contains__, _NAMES):
         yield "meta", metas.names[key]
-    for item in (*items.about_page, marks.loose):
+    for item in statements.items:
         for key in _LD:
             yield "microdata", item.get(key)
 

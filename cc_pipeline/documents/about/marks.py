@@ -13,7 +13,7 @@ from selectolax.lexbor import LexborHTMLParser
 from cc_pipeline.documents.about.budget import Reading
 from cc_pipeline.documents.about.microdata import Microdata, written
 from cc_pipeline.documents.about.nodes import Node as Item
-from cc_pipeline.documents.about.nodes import plain_text
+from cc_pipeline.documents.about.nodes import Nodes, plain_text
 from cc_pipeline.documents.html.scan import Node, Rule, Selection, selected
 from cc_pipeline.documents.html.urls import Resolved
 from cc_pipeline.documents.page import Limits
@@ -77,11 +77,14 @@ def _put(contents_by_key: dict[str, list[str]], key: str, content: str) -> None:
 
 
 class Time(NamedTuple):
-    """A ``time`` element: its value, its class names, and the number of level-one headings before it."""
+    """A ``time`` element: its value, and its names of class, property and element."""
 
     datetime: str
     kind: str
-    headings: int
+
+    def has(self, words: Iterable[str]) -> bool:
+        """Whether one of its names has one of the words in it."""
+        return any(word in self.kind for word in words)
 
 
 class Structured(NamedTuple):
@@ -115,13 +118,11 @@ class Marks:
             marked_nodes.append((node, node.tag or "", attributes))
             if "itemscope" in attributes:
                 items.refer(attributes, node)
-        level_one = 0
         for node, tag, attributes in marked_nodes:
             if tag in _HEADINGS:
-                level_one += tag == "h1"
                 self._heading(node, _HEADINGS[tag])
             elif tag == "time":
-                self._time(node, attributes, level_one)
+                self._time(node, attributes)
             elif tag == "meta" and self.refresh is None and (attributes.get("http-equiv") or "").lower() == "refresh":
                 self._refresh(node, attributes)
             if "itemprop" in attributes or "itemscope" in attributes:
@@ -145,17 +146,27 @@ class Marks:
         elif text := self.reading.text(node, _HEADING_CHARS, " "):
             self.headings.append({"level": level, "text": text})
 
-    def _time(self, node: Node, attributes: dict[str, str | None], level_one: int) -> None:
+    def _time(self, node: Node, attributes: dict[str, str | None]) -> None:
         if len(self.times) >= _MAX_TIMES:
             return
         kind = " ".join(attributes.get(name) or "" for name in ("class", "itemprop", "id"))[:200].lower()
         if "pubdate" in attributes:
             kind += " published"
         if value := attributes.get("datetime") or self.reading.text(node, 100, " "):
-            self.times.append(Time(value, kind, level_one))
+            self.times.append(Time(value, kind))
 
     def _refresh(self, node: Node, attributes: dict[str, str | None]) -> None:
         parent = node.parent
         # browsers that run scripts ignore a ``noscript``
         if parent is None or parent.tag != "noscript":
             self.refresh = attributes.get("content")
+
+
+class Statements(NamedTuple):
+    """Where a page states dates and authors: JSON-LD, microdata (items about the page, then properties outside of
+    items), ``meta`` tags and ``time`` elements."""
+
+    nodes: Nodes
+    items: list[Item]
+    metas: Metas
+    times: list[Time]

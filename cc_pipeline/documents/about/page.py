@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.author import AuthorNames, author
-from cc_pipeline.documents.about.marks import Marks, Metas, Structured
+from cc_pipeline.documents.about.marks import Marks, Metas, Statements, Structured
 from cc_pipeline.documents.about.nodes import Nodes, OwnAddresses
 from cc_pipeline.documents.about.published import SourcedDate, modified, published
 from cc_pipeline.documents.about.relations import refresh, relations
@@ -48,15 +48,17 @@ def read_page_metadata(
     marks.collect(tree, resolve)
     related = _read_relation_columns(page, document, browser_resolver(page.url), resolve, marks.refresh)
     own = OwnAddresses((page.url, related["canonical_url"], *metas.graph.get("ogurl", ())[:1]), resolve)
-    nodes, items = Nodes(ld.values, own), Nodes(marks.microdata, own)
+    nodes = Nodes(ld.values, own)
+    items = [*Nodes(marks.microdata, own).about_page, marks.loose]
+    statements = Statements(nodes, items, metas, marks.times)
     facts = page_facts(document.title, metas, nodes)
     host = host_of(page.url)
     domain = page.domain or (domain_of(host) if host else None) or ""
     site_names = (facts.site_name, domain, domain.partition(".")[0])
     columns = {
-        **_date_columns("published", published(nodes, items, metas, marks, page.url, page.fetch_time)),
-        **_date_columns("modified", modified(nodes, items, metas, marks, page.fetch_time)),
-        **_author_columns(author(nodes, items, metas, marks, tree, site_names)),
+        **_date_columns("published", published(statements, page.url, page.fetch_time)),
+        **_date_columns("modified", modified(statements, page.fetch_time)),
+        **_author_columns(author(statements, tree, marks.reading, site_names)),
         "headings": marks.headings or None,
         "structured": _structured_column(ld, marks, document.flags) or None,
         **related,

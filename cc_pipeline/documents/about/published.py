@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 
-from cc_pipeline.documents.about.marks import Marks, Metas, Time
-from cc_pipeline.documents.about.nodes import Node, Nodes, bare, listed
+from cc_pipeline.documents.about.marks import Metas, Statements, Time
+from cc_pipeline.documents.about.nodes import Node, bare, listed
 from cc_pipeline.documents.dates import Precision, parse_date, read_date
 
 _DAY_AS_WRITTEN = re.compile(
@@ -68,8 +68,6 @@ _PUBLISHED_KIND = ("publish", "pubdate", "posted", "entry-date", "post-date", "d
 _MODIFIED_KIND = ("modif", "updated", "update")
 #: ``time`` elements outside the page's own article.
 _OTHER_KIND = ("comment", "related", "event")
-#: A page with more ``time`` elements is a list of other pages.
-_MAX_TIMES = 12
 
 
 class StatedDate(NamedTuple):
@@ -133,17 +131,15 @@ class SourcedDate(NamedTuple):
     source: str
 
 
-def published(
-    nodes: Nodes, items: Nodes, metas: Metas, marks: Marks, url: str, fetched: datetime | None
-) -> SourcedDate | None:
+def published(statements: Statements, url: str, fetched: datetime | None) -> SourcedDate | None:
     """Returns the first date of publication that is readable and possible for a page fetched at ``fetched``."""
-    publication = _first_possible(_published(nodes, items, metas, marks), fetched)
+    publication = _first_possible(_published(statements, fetched), fetched)
     return publication and publication._replace(stated_date=_on_day_of_url(publication.stated_date, url))
 
 
-def modified(nodes: Nodes, items: Nodes, metas: Metas, marks: Marks, fetched: datetime | None) -> SourcedDate | None:
+def modified(statements: Statements, fetched: datetime | None) -> SourcedDate | None:
     """Returns the first date of the last change that is readable and possible."""
-    return _first_possible(_modified(nodes, items, metas, marks), fetched)
+    return _first_possible(_modified(statements, fetched), fetched)
 
 
 def _first_possible(stated_texts: Iterable[tuple[str, Any]], fetched: datetime | None) -> SourcedDate | None:
@@ -153,19 +149,19 @@ def _first_possible(stated_texts: Iterable[tuple[str, Any]], fetched: datetime |
     return None
 
 
-def _published(nodes: Nodes, items: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any]]:
-    yield from _read_node_dates("json-ld", nodes.about_page, _PUBLISHED_LD)
-    yield from _read_meta_dates(metas, _PUBLISHED_GRAPH, _PUBLISHED_NAMES)
-    yield from _read_node_dates("microdata", (*items.about_page, marks.loose), _PUBLISHED_LD)
-    yield from _read_time_dates(marks.times, _PUBLISHED_KIND)
-    yield from _near_heading(marks.times)
+def _published(statements: Statements, fetched: datetime | None) -> Iterator[tuple[str, Any]]:
+    yield from _read_node_dates("json-ld", statements.nodes.about_page, _PUBLISHED_LD)
+    yield from _read_meta_dates(statements.metas, _PUBLISHED_GRAPH, _PUBLISHED_NAMES)
+    yield from _read_node_dates("microdata", statements.items, _PUBLISHED_LD)
+    yield from _read_times((time for time in statements.times if time.has(_PUBLISHED_KIND)), fetched)
+    yield from _read_times((time for time in statements.times if not time.has(_MODIFIED_KIND)), fetched)
 
 
-def _modified(nodes: Nodes, items: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any]]:
-    yield from _read_node_dates("json-ld", nodes.about_page, _MODIFIED_LD)
-    yield from _read_meta_dates(metas, _MODIFIED_GRAPH, _MODIFIED_NAMES)
-    yield from _read_node_dates("microdata", (*items.about_page, marks.loose), _MODIFIED_LD)
-    yield from _read_time_dates(marks.times, _MODIFIED_KIND)
+def _modified(statements: Statements, fetched: datetime | None) -> Iterator[tuple[str, Any]]:
+    yield from _read_node_dates("json-ld", statements.nodes.about_page, _MODIFIED_LD)
+    yield from _read_meta_dates(statements.metas, _MODIFIED_GRAPH, _MODIFIED_NAMES)
+    yield from _read_node_dates("microdata", statements.items, _MODIFIED_LD)
+    yield from _read_times((time for time in statements.times if time.has(_MODIFIED_KIND)), fetched)
 
 
 def _read_node_dates(source: str, nodes: Iterable[Node], names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
@@ -184,16 +180,8 @@ def _read_meta_dates(metas: Metas, graph: list[str], names: list[str]) -> Iterat
             yield "meta", text
 
 
-def _read_time_dates(times: list[Time], kind_words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    for time in times:
-        if any(word in time.kind for word in kind_words) and not any(word in time.kind for word in _OTHER_KIND):
-            yield "time", time.datetime
-
-
-def _near_heading(times: list[Time]) -> Iterator[tuple[str, Any]]:
-    """Yields the ``time`` elements by their distance from the page's main heading."""
-    article_times = [time for time in times if not any(word in time.kind for word in (*_OTHER_KIND, *_MODIFIED_KIND))]
-    if len(article_times) <= _MAX_TIMES:
-        after_heading = [time for time in article_times if time.headings == 1]
-        for time in (*after_heading, *reversed([time for time in article_times if time.headings == 0])):
-            yield "time", time.datetime
+def _read_times(times: Iterable[Time], fetched: datetime | None) -> Iterator[tuple[str, Any]]:
+    """Yields the ``time`` elements if they name one day: those of a list name the days of other pages."""
+    own_times = [time for time in times if not time.has(_OTHER_KIND)]
+    if len({date.day for time in own_times if (date := read_stated_date(time.datetime, fetched))}) == 1:
+        yield from (("time", time.datetime) for time in own_times)

@@ -139,14 +139,17 @@ def test_dates_of_comments_reviews_lists_and_other_pages_are_not_the_pages() -> 
     )
 
 
-def test_the_time_beside_the_main_heading_is_the_pages() -> None:
-    markup = '<time datetime="2024-01-01">a</time><h1>H</h1><time datetime="2024-03-05">b</time><time>2024-02-02'
-    assert parse_page(page(markup)).metadata["published_day"] == DAY
+def times(*values: str, name: str = "") -> str:
+    return "".join(f'<p><time class="{name}" datetime="{value}">x</time>' for value in values)
 
 
-def test_a_list_of_other_pages_has_no_date_of_its_own() -> None:
-    times = "".join(f'<p><time datetime="2024-03-{day:02}">x</time>' for day in range(1, 20))
-    assert row(body=times)["published_from"] != "time"
+def test_times_of_several_days_are_those_of_other_pages() -> None:
+    days = ("2024-03-05", "2024-02-01")
+    for name in ("", "entry-date published"):
+        assert row(body=times(*days, name=name))["published"] is None
+        assert row(body=times("2024-03-05T10:00", "2024-03-05", "soon", name=name))["published_day"] == DAY
+    assert row(body=times("2024-03-05", name="published") + times(*days))["published_day"] == DAY
+    assert row(body=times(*days, name="updated"))["modified"] is None
 
 
 @pytest.mark.parametrize(
