@@ -200,7 +200,7 @@ def _html(
     text["open_graph"] = open_graph(document.meta_tags) or None
     text["json_ld"], text["json_ld_types"] = (
         about.json_ld.documents or None,
-        about.json_ld.types or None,
+        about.json_ld.all_types() or None,
     )
     flags |= document.flags
     return text, tuple(document.links)

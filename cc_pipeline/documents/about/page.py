@@ -13,7 +13,7 @@ from cc_pipeline.documents.about.nodes import Nodes, OwnAddresses
 from cc_pipeline.documents.about.published import SourcedDate, modified, published
 from cc_pipeline.documents.about.relations import refresh, relations
 from cc_pipeline.documents.about.robots import robots
-from cc_pipeline.documents.html.description import JsonLd, PageFacts, json_ld, page_facts, types_of
+from cc_pipeline.documents.html.description import JsonLd, PageFacts, json_ld, page_facts
 from cc_pipeline.documents.html.tree import HtmlDocument
 from cc_pipeline.documents.html.urls import Resolved, browser_resolver, domain_of, host_of
 from cc_pipeline.documents.page import Limits, PageInput
@@ -85,10 +85,7 @@ def _author_columns(author_names: AuthorNames | None) -> dict[str, Any]:
 def _structured_column(ld: JsonLd, marks: Marks, flags: set[str]) -> list[dict[str, Any]]:
     room = _STRUCTURED_CHARS
     structured_rows: list[dict[str, Any]] = []
-    documents = [
-        Structured("json-ld", ld.types if len(ld.values) == 1 else types_of([value]), text)
-        for value, text in zip(ld.values, ld.documents, strict=True)
-    ]
+    documents = [Structured("json-ld", types, text) for types, text in zip(ld.types, ld.documents, strict=True)]
     for structured in (*documents, *marks.structured()):
         if len(structured.value) > room or len(structured_rows) >= _MAX_STRUCTURED:
             flags.add("facts_cut")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from cc_pipeline.documents.about.marks import Metas
@@ -24,6 +25,7 @@ _COMMENT_CHARS = 500
 
 _OPEN_GRAPH = ("og:", "article:", "book:", "profile:", "video:", "music:", "fb:", "product:")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_DECODER = json.JSONDecoder(strict=False)
 _MAX_TYPES = 64
 #: Objects and lists in a page's scripts: in memory, empty ones take fifty times their text.
 _MAX_VALUES = 200_000
@@ -115,11 +117,15 @@ def open_graph(meta_tags: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 
 class JsonLd(NamedTuple):
-    """A page's JSON-LD: each script as compact JSON, every distinct ``@type`` in order, and the values."""
+    """A page's JSON-LD: each script as compact JSON, its distinct ``@type`` names in order, and its value."""
 
     documents: list[str]
-    types: list[str]
+    types: list[list[str]]
     values: list[Any]
+
+    def all_types(self) -> list[str]:
+        """Returns the distinct names of all scripts."""
+        return list(dict.fromkeys(chain.from_iterable(self.types)))[:_MAX_TYPES]
 
 
 def json_ld(scripts: Iterable[str], limits: Limits, flags: set[str]) -> JsonLd:
@@ -149,14 +155,14 @@ def json_ld(scripts: Iterable[str], limits: Limits, flags: set[str]) -> JsonLd:
             continue
         documents.append(_storable(compact))
         values.append(value)
-    return JsonLd(documents, types_of(values), values)
+    return JsonLd(documents, [_types_of(value) for value in values], values)
 
 
 def _loads(text: str) -> Any:
     try:
-        return json.loads(text, strict=False)
+        return _DECODER.decode(text)
     except ValueError:
-        return json.loads(repaired(text), strict=False)
+        return _DECODER.decode(repaired(text))
 
 
 def _storable(text: str) -> str:
@@ -164,7 +170,7 @@ def _storable(text: str) -> str:
     return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
 
 
-def types_of(value: Any) -> list[str]:
+def _types_of(value: Any) -> list[str]:
     """Returns the distinct ``@type`` names in a JSON-LD value, in order, at most ``_MAX_TYPES``."""
     types: dict[str, None] = {}
     waiting = [value]
