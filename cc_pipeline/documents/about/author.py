@@ -129,8 +129,6 @@ def _read_author_values(statements: Statements) -> Iterator[tuple[str, Any]]:
 
 def _stated_name(text: str) -> str | None:
     """Returns a property's name without markup, ``By`` and addresses; ``None`` if nothing is left."""
-    if len(text) > 2 * _MAX_CHARS:
-        return None
     text = collapsed(_TAGS.sub(" ", text))
     text = _PREFIX_STATED.sub("", text, count=1) if _PREFIX_STATED.match(text) else text
     text = text.strip(" ,;|")

@@ -30,8 +30,11 @@ _FOREIGN_KINDS = re.compile(
 #: Properties whose values may be about the page too. The articles of a list are in other ones.
 _NESTING_KEYS = ("@graph", "mainEntity", "mainEntityOfPage")
 _MAX_NODES = 2_000
-#: Values of a property that are read.
+#: Nodes about the page, and values of a property, that are read.
+_MAX_ABOUT = 20
 _MAX_VALUES = 20
+#: A longer text is no name.
+_NAME_CHARS = 600
 
 _SCHEMA_ORG = re.compile(r"https?://(?:www\.)?schema\.org/(\w{1,100})\Z")
 _REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
@@ -121,7 +124,7 @@ class Nodes:
             elif kinds and not any(_is_foreign(kind[:100]) for kind in kinds):
                 nodes_by_kind.setdefault(kinds[0], []).append(node)
         chosen_nodes = [_choose(nodes, own) for nodes in (articles, *nodes_by_kind.values())]
-        self.about_page = [node for node in chosen_nodes if node]
+        self.about_page = [node for node in chosen_nodes if node][:_MAX_ABOUT]
         self.article = chosen_nodes[0]
 
     def names(self, value: Any, depth: int = 2) -> list[str]:
@@ -130,7 +133,7 @@ class Nodes:
         for each in map(bare, listed(value)):
             if isinstance(each, dict) and depth:
                 names += self.names(self._dereference(self._expanded(each)).get("name"), depth - 1)
-            elif name := plain_text(each):
+            elif isinstance(each, str) and len(each) <= _NAME_CHARS and (name := plain_text(each)):
                 names.append(name)
         return names
 

@@ -154,6 +154,15 @@ def test_references_in_texts_of_any_kind_are_replaced_once() -> None:
     )
 
 
+def test_names_that_many_nodes_refer_to_are_read_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = []
+    monkeypatch.setattr("cc_pipeline.documents.about.nodes.plain_text", texts.append)
+    nodes = [{"@type": f"Kind{number}", "author": [{"@id": "#x"}] * 50} for number in range(200)]
+    facts([*nodes, {"@id": "#x", "name": ["Ann Lee", "x" * 601] * 50}])
+    assert len(texts) < 10_000
+    assert max(len(text) for text in texts if isinstance(text, str)) <= 600
+
+
 @pytest.mark.parametrize(
     ("text", "plain"),
     [
