@@ -45,7 +45,7 @@ class ParseOptions:
     """Options of a parser. ``main_content`` chooses the extractor (``quality`` is trafilatura alone; ``auto`` asks
     trafilatura if ``fast`` is uncertain), ``none`` switches it off; ``markdown`` adds the main content as Markdown.
 
-    ``metadata_json`` fills the column of that name; ``compat="2012"`` writes it with the 2012 writer's bugs.
+    ``metadata_json`` fills the column of that name.
     """
 
     main_content: Literal["fast", "auto", "quality", "none"] = "fast"
@@ -54,7 +54,6 @@ class ParseOptions:
     text_simhash: bool = True
     links: bool = True
     metadata_json: bool = False
-    compat: Literal["2012"] | None = None
     limits: Limits = field(default_factory=Limits)
 
 
@@ -66,7 +65,6 @@ FLAGS: tuple[str, ...] = (
     "nesting_cut",  # elements nested deeper than the limit, or too many left open; their tags were taken out
     "elements_cut",  # more tags and attributes, or options, than the limit; what follows was left out
     "main_content_left_out",  # nested too deep and often to look for main content, or a library failed at it
-    "text_in_script",  # a page of Next.js that shows next to nothing without its script
     "meta_cut",  # more meta tags than the limit
     "text_cut",  # more text than the limit
     "items_cut",  # more feed items than the limit

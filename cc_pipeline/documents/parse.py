@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.documents.about.page import PageMetadataReader, header_columns, text_columns
+from cc_pipeline.documents.about.page import PageMetadata, header_columns, read_page_metadata, text_columns
 from cc_pipeline.documents.body import is_mislabelled_binary, is_unread_text, uncoded
 from cc_pipeline.documents.charset import Decoded, decode, narrowed, without_mark
 from cc_pipeline.documents.document2012.json import exchange_row, is_robots_txt, metadata_json, page_keys
@@ -28,15 +27,6 @@ from cc_pipeline.documents.text_documents import TextDocument, is_pdf, read_othe
 from cc_pipeline.errors import DataFault, DataKind
 
 _DEFAULT = ParseOptions()
-#: The script from which Next.js draws a page.
-_NEXT_DATA = re.compile(r"<script[^>]{0,500}\bid=[\"']?__NEXT_DATA__\b[^>]{0,500}>")
-#: The text of a page counts as in a script if the page shows fewer characters than the first number, and the script has
-#: at least the second, or its strings have the third and twice the shown characters.
-_LITTLE_SHOWN, _MUCH_IN_SCRIPT, _MUCH_IN_STRINGS = 500, 2_000, 200
-#: A longer string of a script; or an unfinished one.
-_LONG_STRING = re.compile(r'"((?:[^"\\]|\\.){20,}+)"|"(?:[^"\\]++|\\.)*+\\?\Z', re.DOTALL)
-_PROSE_SIGN = re.compile(r"\s|\\u|[^\x00-\x7f]")
-_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 #: Columns of page_text that ``text_chars`` bounds.
 _TEXTS = ("text", "title", "description", "main_content", "main_content_markdown")
 
@@ -59,14 +49,14 @@ def parse_page(page: PageInput, options: ParseOptions = _DEFAULT) -> ParsedPage:
 
 
 def _parse(page: PageInput, options: ParseOptions) -> ParsedPage:
-    row = exchange_row(page, as_written=options.compat is not None)
+    row = exchange_row(page)
     parsed = ParsedPage(page_keys(page), row)
     if row["disposition"] == "SUCCESS" and page.payload:
         parsed = _parse_content(page, row, options)
     if row.get("parsed_as") != "html":  # a page's own columns have these too
         row.update(header_columns(page))
     if options.metadata_json:
-        row["metadata_json"] = metadata_json(row, parsed.links, compat=options.compat)
+        row["metadata_json"] = metadata_json(row, parsed.links)
     return parsed
 
 
@@ -164,12 +154,12 @@ def _html(
     markup = decoded.text
     if is_xml(row["mime_type"]) and (html_text := as_html(markup)) is not None:
         markup, utf8 = html_text, None
-    metadata_reader = PageMetadataReader(page, limits)
+    about: PageMetadata
     main: MainContent | None = None
 
     def read_tree(tree: LexborHTMLParser, document: HtmlDocument, resolve: Callable[[str], Resolved]) -> None:
-        nonlocal main
-        metadata_reader.collect(tree, document, resolve)
+        nonlocal about, main
+        about = read_page_metadata(page, limits, tree, document, resolve)
         if options.main_content != "none" and document.work <= limits.extractor_work:
             bounded_markup = markup if document.cut is None else document.cut.decode("utf-8", "replace")
             main = extracted(
@@ -188,17 +178,13 @@ def _html(
         utf8=utf8,
         links=options.links,
         charset=decoded.charset,
-        as_written=options.compat is not None,
         read_tree=read_tree,
     )
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
-    if document.cut is not None:
-        markup = document.cut.decode("utf-8", "replace")
-    columns = metadata_reader.columns(document, markup)
-    row.update(columns)
+    row.update(about.columns)
     body = full_text(document.title, meta_description(document.meta_tags), document.body_text)
-    text = _text_row(page, body, options) | metadata_reader.facts._asdict() | text_columns(columns)
+    text = _text_row(page, body, options) | about.facts._asdict() | text_columns(about.columns)
     if main is not None:
         if main.cut:
             document.flags.add("text_cut")
@@ -207,28 +193,15 @@ def _html(
         text |= main_text_signals(main.text)
     if options.main_content != "none" and (main is None or not main.is_complete):
         document.flags.add("main_content_left_out")
-    if _text_in_script(markup, len(document.body_text)):
-        document.flags.add("text_in_script")
     text["text_type"] = "html"
     text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")
     text["open_graph"] = open_graph(document.meta_tags) or None
     text["json_ld"], text["json_ld_types"] = (
-        metadata_reader.json_ld.documents or None,
-        metadata_reader.json_ld.types or None,
+        about.json_ld.documents or None,
+        about.json_ld.all_types() or None,
     )
     flags |= document.flags
     return text, tuple(document.links)
-
-
-def _text_in_script(markup: str, shown_chars: int) -> bool:
-    """Whether a page shows little text, and has a script with the data from which it is drawn."""
-    script = _NEXT_DATA.search(markup) if shown_chars < _LITTLE_SHOWN and "__NEXT_DATA__" in markup else None
-    end = markup.find("</script", script.end()) if script else -1
-    if script is None or end < 0 or end - script.end() >= _MUCH_IN_SCRIPT:
-        return end >= 0
-    strings = (match[1] for match in _LONG_STRING.finditer(markup, script.end(), end))
-    prose_chars = sum(len(_ESCAPE.sub(" ", literal)) for literal in strings if literal and _PROSE_SIGN.search(literal))
-    return prose_chars >= max(_MUCH_IN_STRINGS, 2 * shown_chars)
 
 
 def main_text_signals(main_text: str | None) -> dict[str, Any]:

@@ -174,7 +174,7 @@ REFRESH = _struct(seconds=pa.float64(), url=pa.string(), source=pa.string())
 
 HEADING = _struct(level=pa.int8(), text=pa.string())
 
-#: ``syntax`` is ``json-ld``, ``microdata`` or ``rdfa``; ``value`` is JSON, whose schema is the page's.
+#: ``syntax`` is ``json-ld`` or ``microdata``; ``value`` is JSON, whose schema is the page's.
 STRUCTURED = _struct(syntax=pa.string(), types=_STRINGS, value=pa.string())
 
 _QUALITY_COUNTS = frozenset(
@@ -235,22 +235,22 @@ _METADATA: Final = (
     Column(
         "published_day",
         pa.date32(),
-        "Day in the page's own time zone, from its address or its date as written",
+        "Day as the page writes it; of a moment in UTC the one in its address, if some time zone has it",
     ),
     Column(
         "published_from",
         pa.string(),
-        "json-ld, open-graph, meta, microdata, rdfa, time, url; htmldate and htmldate-text are guesses",
+        "json-ld, open-graph, meta, microdata or time",
     ),
     Column("modified", TIMESTAMP, "Time of the last change, as the page states; headers do not count"),
     Column("modified_precision", pa.string(), "As published_precision"),
     Column("modified_day", pa.date32(), "As published_day"),
-    Column("modified_from", pa.string(), "json-ld, open-graph, meta, microdata, rdfa or time"),
+    Column("modified_from", pa.string(), "json-ld, open-graph, meta, microdata or time"),
     Column("author", pa.string(), "Names, comma-separated"),
     Column(
         "author_from",
         pa.string(),
-        "json-ld, open-graph, meta, microdata, rdfa, rel-author (a link) or byline (an element marked so)",
+        "json-ld, open-graph, meta, microdata, rel-author (a link) or byline (an element marked so)",
     ),
     Column("canonical_url", pa.string(), "Absolute target of rel=canonical"),
     Column("canonical_from", pa.string(), "link (the element) or header"),
@@ -270,9 +270,7 @@ _METADATA: Final = (
     ),
     Column("refresh", REFRESH, "Seconds and URL of its refresh (null: the page itself), source meta or header"),
     Column("headings", pa.list_(HEADING), "Level 1 to 6 and text, in order"),
-    Column(
-        "structured", pa.list_(STRUCTURED), "JSON-LD documents, microdata and RDFa items: syntax, types, value as JSON"
-    ),
+    Column("structured", pa.list_(STRUCTURED), "JSON-LD documents and microdata items: syntax, types, value as JSON"),
     # only for ARC files of crawl-002: documents/arc_time.py
     Column(
         "fetch_time_corrected",
@@ -293,7 +291,7 @@ _TEXT: Final = (
     Column("main_content_extractor", pa.string(), "Library and version that extracted main_content"),
     Column("title", pa.string(), "Title of the page, from the best of its own sources"),
     Column("description", pa.string(), "Meta description, else og:description"),
-    Column("site_name", pa.string(), "og:site_name or application-name"),
+    Column("site_name", pa.string(), "og:site_name, else the publisher in JSON-LD"),
     Column("author", pa.string(), "Names, comma-separated"),
     Column("published", TIMESTAMP, "Publication time, as the page, feed or item states; null if no date was found"),
     Column("html_lang", pa.string(), "lang attribute of the root element"),

@@ -39,10 +39,6 @@ _DATES = [
         "<meta itemprop='datePublished' content='2024-01-04'></div>",
         "2024-01-04",
     ),
-    (
-        "<div vocab='https://schema.org/' typeof='Article'><b property='datePublished' content='2024-01-05'></b></div>",
-        "2024-01-05",
-    ),
     ("<time class='published' datetime='2024-01-06'>x</time>", "2024-01-06"),
     ("<h1>The bridge</h1><time datetime='2024-01-07'>x</time>", "2024-01-07"),
 ]
@@ -62,26 +58,22 @@ def _told(heading: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("heading", "name", "rows", "beside"),
-    [
-        ("Title", "title", _TITLES, 0),
-        ("Date", "published", _DATES, 2),
-        ("Canonical address", "canonical", _CANONICAL, 0),
-    ],
+    ("heading", "name", "rows"),
+    [("Title", "title", _TITLES), ("Date", "published", _DATES), ("Canonical address", "canonical", _CANONICAL)],
 )
-def test_the_first_that_is_there_decides(heading: str, name: str, rows: list[tuple[str, str]], beside: int) -> None:
+def test_the_first_that_is_there_decides(heading: str, name: str, rows: list[tuple[str, str]]) -> None:
     for at, (_, right) in enumerate(rows):
         # the first behind all others, so that it is not by their order in the page; a page has one article
         behind = [part for part, _ in reversed(rows[at + 1 :]) if "ld+json" not in part]
         found = _page(*behind, rows[at][0])[name]
         assert str(found).removesuffix(" 00:00:00+00:00") == right, rows[at]
-    assert _told(heading) == len(rows) + beside
+    assert _told(heading) == len(rows)
 
 
-def test_a_day_in_the_address_overrules_other_days() -> None:
-    page = Response(answer(_DATES[0][0]), "https://www.example.com/2023/05/06/bridge")
-    found = observe(READERS["a stored member"](page))["published"]
-    assert str(found).startswith("2023-05-06")
+def test_a_day_in_the_address_is_no_date_of_publication() -> None:
+    for markup, right in ((_DATES[0][0], "2024-01-01 00:00:00+00:00"), ("<p>One.", "None")):
+        page = Response(answer(markup), "https://www.example.com/2023/05/06/bridge")
+        assert str(observe(READERS["a stored member"](page))["published"]) == right
 
 
 def test_types() -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from html import unescape
 from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.budget import Reading
-from cc_pipeline.documents.about.marks import Marks, Metas, plain
-from cc_pipeline.documents.about.microdata import about_page
-from cc_pipeline.documents.about.nodes import Nodes
+from cc_pipeline.documents.about.marks import Statements, plain
 from cc_pipeline.documents.html.scan import Node, Rule, Selection, selected
 from cc_pipeline.documents.html.whitespace import collapsed
 
@@ -99,7 +96,7 @@ class AuthorNames(NamedTuple):
 
 
 def author(
-    nodes: Nodes, metas: Metas, marks: Marks, tree: LexborHTMLParser, site: Iterable[str | None] = ()
+    statements: Statements, tree: LexborHTMLParser, reading: Reading, site: Iterable[str | None] = ()
 ) -> AuthorNames | None:
     """Returns the answer of the most certain reader that has one.
 
@@ -107,69 +104,32 @@ def author(
     """
     site_names = {plain(name) for name in site if name}
     last: AuthorNames | None = None
-    for source, value in _read_author_values(nodes, metas, marks):
-        if names := list(dict.fromkeys(_names(value, nodes))):
+    for source, value in _read_author_values(statements):
+        if names := list(dict.fromkeys(filter(None, map(_stated_name, statements.nodes.names(value))))):
             credit = AuthorNames(", ".join(names), source)
             if plain(credit.names) not in site_names:
                 return credit
             last = last or credit
-    return _byline(tree, marks.reading) or last
+    return _byline(tree, reading) or last
 
 
-def _read_author_values(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any]]:
-    for node in nodes.about_page:
+def _read_author_values(statements: Statements) -> Iterator[tuple[str, Any]]:
+    metas = statements.metas
+    for node in statements.nodes.about_page:
         for key in _LD:
             yield "json-ld", node.get(key)
     for key in filter(metas.graph.__contains__, _GRAPH):
         yield "open-graph" if key.startswith(("article", "og", "book")) else "meta", metas.graph[key]
     for key in filter(metas.names.__contains__, _NAMES):
         yield "meta", metas.names[key]
-    for item in about_page(marks.microdata):
+    for item in statements.items:
         for key in _LD:
-            yield "microdata", item["properties"].get(key)
-    for key in _LD:
-        yield "microdata", marks.loose.get(key)
-    spaces = (
-        "http://schema.org/",
-        "https://schema.org/",
-        "http://purl.org/dc/terms/",
-        "http://purl.org/dc/elements/1.1/",
-    )
-    for properties in (*(item["properties"] for item in about_page(marks.rdfa)), marks.loose_rdfa):
-        for space in spaces:
-            for key in _LD:
-                yield "rdfa", properties.get(space + key)
-
-
-def _names(value: Any, nodes: Nodes, depth: int = 2) -> list[str]:
-    """Returns the names in the value of a property or tag: a text, a node with a name, a list of them."""
-    if isinstance(value, list):
-        author_names: list[str] = []
-        for part in value[:_MAX_NAMES]:
-            author_names += _names(part, nodes, depth)
-        return author_names
-    if isinstance(value, dict) and depth:
-        value = nodes.dereference(value)
-        properties = value.get("properties", value)
-        for key in (
-            "name",
-            "http://schema.org/name",
-            "https://schema.org/name",
-            "@value",
-            "http://xmlns.com/foaf/0.1/name",
-        ):
-            if names := _names(properties.get(key), nodes, depth - 1):
-                return names
-        return []
-    name = _stated_name(value) if isinstance(value, str) else None
-    return [name] if name else []
+            yield "microdata", item.get(key)
 
 
 def _stated_name(text: str) -> str | None:
     """Returns a property's name without markup, ``By`` and addresses; ``None`` if nothing is left."""
-    if len(text) > 2 * _MAX_CHARS:
-        return None
-    text = collapsed(_TAGS.sub(" ", unescape(text)))
+    text = collapsed(_TAGS.sub(" ", text))
     text = _PREFIX_STATED.sub("", text, count=1) if _PREFIX_STATED.match(text) else text
     text = text.strip(" ,;|")
     if not text or len(text) > _MAX_CHARS or _ADDRESS.match(text) or not _has_letter(text):

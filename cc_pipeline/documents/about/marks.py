@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.about.budget import Reading
-from cc_pipeline.documents.about.microdata import RDFA_ATTRIBUTES, Item, Microdata, Rdfa, written
+from cc_pipeline.documents.about.microdata import Microdata, written
+from cc_pipeline.documents.about.nodes import Node as Item
+from cc_pipeline.documents.about.nodes import Nodes, plain_text
 from cc_pipeline.documents.html.scan import Node, Rule, Selection, selected
 from cc_pipeline.documents.html.urls import Resolved
 from cc_pipeline.documents.page import Limits
@@ -30,7 +32,6 @@ _MARKED_ELEMENTS = Selection(
         Rule("itemscope"),
         Rule("itemprop"),
         Rule("http-equiv", "=", "refresh"),
-        *(Rule(name) for name in RDFA_ATTRIBUTES),
     ),
 )
 
@@ -60,6 +61,14 @@ class Metas:
                 if key := attributes.get(attribute):
                     _put(self.names, key, content)
 
+    def first_text(self, keys: Iterable[str]) -> str | None:
+        """Returns the text of the first key that has one."""
+        for key in keys:
+            for content in (*self.graph.get(key, ()), *self.names.get(key, ())):
+                if text := plain_text(content):
+                    return text
+        return None
+
 
 def _put(contents_by_key: dict[str, list[str]], key: str, content: str) -> None:
     contents = contents_by_key.setdefault(plain(key[:100]), [])
@@ -68,15 +77,18 @@ def _put(contents_by_key: dict[str, list[str]], key: str, content: str) -> None:
 
 
 class Time(NamedTuple):
-    """A ``time`` element: its value, its class names, and the number of level-one headings before it."""
+    """A ``time`` element: its value, and its names of class, property and element."""
 
     datetime: str
     kind: str
-    headings: int
+
+    def has(self, words: Iterable[str]) -> bool:
+        """Whether one of its names has one of the words in it."""
+        return any(word in self.kind for word in words)
 
 
 class Structured(NamedTuple):
-    """An item of microdata or RDFa, or a JSON-LD document, as compact JSON."""
+    """An item of microdata, or a JSON-LD document, as compact JSON."""
 
     syntax: str
     types: list[str]
@@ -92,14 +104,12 @@ class Marks:
         self.times: list[Time] = []
         self.refresh: str | None = None
         self.microdata: list[Item] = []
-        self.rdfa: list[Item] = []
         self.loose: dict[str, list[Any]] = {}
-        self.loose_rdfa: dict[str, list[Any]] = {}
 
     def collect(self, tree: LexborHTMLParser, resolve: Callable[[str], Resolved]) -> None:
         """Reads the tree."""
         reading = self.reading
-        items, subjects = Microdata(reading, resolve), Rdfa(reading, resolve)
+        items = Microdata(reading, resolve)
         marked_nodes = []
         for node in selected(tree, _MARKED_ELEMENTS):
             if not reading.node():
@@ -108,35 +118,26 @@ class Marks:
             marked_nodes.append((node, node.tag or "", attributes))
             if "itemscope" in attributes:
                 items.refer(attributes, node)
-        level_one = 0
         for node, tag, attributes in marked_nodes:
             if tag in _HEADINGS:
-                level_one += tag == "h1"
                 self._heading(node, _HEADINGS[tag])
             elif tag == "time":
-                self._time(node, attributes, level_one)
+                self._time(node, attributes)
             elif tag == "meta" and self.refresh is None and (attributes.get("http-equiv") or "").lower() == "refresh":
                 self._refresh(node, attributes)
             if "itemprop" in attributes or "itemscope" in attributes:
                 items.add(node, tag, attributes)
-            if not attributes.keys().isdisjoint(RDFA_ATTRIBUTES) and not _is_page_meta(node, tag, attributes):
-                subjects.add(node, tag, attributes)
         self.microdata, self.loose = items.items[:_MAX_ITEMS], items.loose
-        rdfa_items = subjects.items()
-        self.rdfa, self.loose_rdfa = rdfa_items[:_MAX_ITEMS], subjects.loose
-        reading.cut |= len(items.items) > _MAX_ITEMS or len(rdfa_items) > _MAX_ITEMS
+        reading.cut |= len(items.items) > _MAX_ITEMS
 
     def structured(self) -> list[Structured]:
-        """Returns microdata and RDFa items as JSON texts, in the order of the page."""
+        """Returns the items of microdata as JSON texts, in the order of the page."""
         structured_items = []
-        for syntax, items in (("microdata", self.microdata), ("rdfa", self.rdfa)):
-            seen: set[int] = set()
-            for item in items:
-                if item["properties"] or "type" in item:
-                    value = json.dumps(
-                        written(item, _DEPTH, seen, self.reading), ensure_ascii=False, separators=(",", ":")
-                    )
-                    structured_items.append(Structured(syntax, item.get("type", []), value))
+        seen: set[int] = set()
+        for item in self.microdata:
+            if item.keys() - {"@id"}:
+                value = json.dumps(written(item, _DEPTH, seen, self.reading), ensure_ascii=False, separators=(",", ":"))
+                structured_items.append(Structured("microdata", item.get("@type", []), value))
         return structured_items
 
     def _heading(self, node: Node, level: int) -> None:
@@ -145,14 +146,14 @@ class Marks:
         elif text := self.reading.text(node, _HEADING_CHARS):
             self.headings.append({"level": level, "text": text})
 
-    def _time(self, node: Node, attributes: dict[str, str | None], level_one: int) -> None:
+    def _time(self, node: Node, attributes: dict[str, str | None]) -> None:
         if len(self.times) >= _MAX_TIMES:
             return
         kind = " ".join(attributes.get(name) or "" for name in ("class", "itemprop", "id"))[:200].lower()
         if "pubdate" in attributes:
             kind += " published"
         if value := attributes.get("datetime") or self.reading.text(node, 100, is_spaced=True):
-            self.times.append(Time(value, kind, level_one))
+            self.times.append(Time(value, kind))
 
     def _refresh(self, node: Node, attributes: dict[str, str | None]) -> None:
         parent = node.parent
@@ -161,9 +162,11 @@ class Marks:
             self.refresh = attributes.get("content")
 
 
-def _is_page_meta(node: Node, tag: str, attributes: dict[str, str | None]) -> bool:
-    """Whether the node is a tag of the head about the page: OpenGraph and the like are read with all other tags."""
-    if tag != "meta" or "about" in attributes or "typeof" in attributes:
-        return False
-    parent = node.parent
-    return parent is not None and parent.tag == "head"
+class Statements(NamedTuple):
+    """Where a page states dates and authors: JSON-LD, microdata (items about the page, then properties outside of
+    items), ``meta`` tags and ``time`` elements."""
+
+    nodes: Nodes
+    items: list[Item]
+    metas: Metas
+    times: list[Time]

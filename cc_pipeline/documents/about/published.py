@@ -7,38 +7,14 @@ Readers are tried from the most to the least certain; after an unreadable text t
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-from lxml import html
-
-from cc_pipeline.documents.about.marks import Marks, Metas, Time
-from cc_pipeline.documents.about.microdata import Item, about_page
-from cc_pipeline.documents.about.nodes import Nodes
+from cc_pipeline.documents.about.marks import Metas, Statements, Time
+from cc_pipeline.documents.about.nodes import Node, bare, listed
 from cc_pipeline.documents.dates import Precision, parse_date, read_date
-
-#: Characters of a page that htmldate gets: its regular expressions take a second for a few megabytes.
-_MAX_CHARS = 256 * 1024
-#: Short texts with digits that htmldate may try to read in every language, five milliseconds each.
-_MAX_TEXTS = 50
-_SHORT = 64
-_FIRST_GUESS = "1995-01-01"
-_LAST_GUESS = "2099-12-31"
-_GUESSES_AHEAD = timedelta(days=1)
-
-
-_DIGIT = re.compile(r"\d")
-#: The source of a guessed date.
-MARKUP, TEXT = "htmldate", "htmldate-text"
-#: Languages whose dates are read in texts. htmldate asks dateparser for all of its 205, whose tables take three
-#: seconds and 40 MB in every process.
-LANGUAGES = """
-en de fr es it pt nl pl ru uk cs sv da nb fi hu ro el tr ar fa hi id vi zh ja ko
-"""
 
 _DAY_AS_WRITTEN = re.compile(
     r"(?<!\d)(\d{4}-?\d\d-?\d\d)(?!\d)|\b([a-z]{3,9}\.? {0,2}\d{1,2}(?:st|nd|rd|th)?,? {1,2}\d{4})\b"
@@ -59,6 +35,7 @@ _IN_URL = re.compile(
     re.IGNORECASE,
 )
 _URL_CHARS = 2_000
+_FARTHEST_WEST, _FARTHEST_EAST = timedelta(hours=12), timedelta(hours=14)
 
 #: Plain keys of ``meta`` tags (``Metas``), the most certain first.
 _PUBLISHED_GRAPH = """
@@ -87,57 +64,10 @@ rbmoddate btmoddate ogupdatedtime utime
 """.split()
 _PUBLISHED_LD = ("datePublished", "uploadDate", "dateCreated")
 _MODIFIED_LD = ("dateModified",)
-_IN_DC = ("http://purl.org/dc/terms/", "http://purl.org/dc/elements/1.1/")
 _PUBLISHED_KIND = ("publish", "pubdate", "posted", "entry-date", "post-date", "datecreated", "issued")
 _MODIFIED_KIND = ("modif", "updated", "update")
 #: ``time`` elements outside the page's own article.
 _OTHER_KIND = ("comment", "related", "event")
-#: A page with more ``time`` elements is a list of other pages.
-_MAX_TIMES = 12
-
-
-@lru_cache(maxsize=1)
-def _find_date() -> Any:
-    import htmldate  # noqa: PLC0415 - slow to import, for pages without a date only
-    from htmldate import extractors  # noqa: PLC0415
-
-    for name in ("htmldate", "dateparser"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    with contextlib.suppress(AttributeError):  # a version without this parser reads all languages
-        extractors.get_external_parser().languages = LANGUAGES.split()
-    return htmldate.find_date
-
-
-def guessed_date(markup: str, url: str, fetched: datetime | None, *, article: bool) -> tuple[date, str] | None:
-    """Returns a day and its source: ``htmldate`` for the markup, ``htmldate-text`` for the text.
-
-    The text is searched only if ``article`` is true: other pages are full of dates of other pages. Never raises.
-    """
-    parser = html.HTMLParser(encoding="utf-8", collect_ids=False, remove_comments=True, remove_pis=True)
-    latest = _LAST_GUESS if fetched is None else (fetched + _GUESSES_AHEAD).date().isoformat()
-    with contextlib.suppress(Exception):  # htmldate and lxml raise many errors on hostile pages
-        tree = html.document_fromstring(markup[:_MAX_CHARS].encode("utf-8", "replace"), parser=parser)
-        for source, extensive in ((MARKUP, False), (TEXT, True))[: 1 + article]:
-            if extensive:
-                bound_texts(tree)
-            iso_day = _find_date()(
-                tree, extensive_search=extensive, original_date=True, url=url, min_date=_FIRST_GUESS, max_date=latest
-            )
-            if iso_day:
-                return date.fromisoformat(iso_day), source
-    return None
-
-
-def bound_texts(tree: html.HtmlElement) -> None:
-    """Removes all but the first ``_MAX_TEXTS`` short texts with digits."""
-    count = 0
-    for element in tree.iter():
-        for place in ("text", "tail"):
-            text = getattr(element, place)
-            if text and len(text.strip()) <= _SHORT and _DIGIT.search(text):
-                count += 1
-                if count > _MAX_TEXTS:
-                    setattr(element, place, None)
 
 
 class StatedDate(NamedTuple):
@@ -175,22 +105,23 @@ def _day_as_written(text: str) -> date | None:
     return moment.date() if moment else None
 
 
-def read_url_date(url: str, fetched: datetime | None) -> StatedDate | None:
+def _on_day_of_url(date_: StatedDate, url: str) -> StatedDate:
+    """Gives a moment that is stated in UTC the day in the page's address, if it is that day in some time zone."""
+    moment, day = date_.moment, read_url_day(url)
+    in_utc = date_.precision == "moment" and date_.day == moment.date()
+    if day and in_utc and (moment - _FARTHEST_WEST).date() <= day <= (moment + _FARTHEST_EAST).date():
+        return date_._replace(day=day)
+    return date_
+
+
+def read_url_day(url: str) -> date | None:
     """Returns the day in a URL's path, as news sites write it."""
     _, _, path = url[:_URL_CHARS].partition("://")
     for year, _, month, day in _IN_URL.findall(path):
-        day_in_path = f"{year}-{month:0>2}-{day:0>2}" if month.isdigit() else f"{day} {month} {year}"
-        if url_date := read_stated_date(day_in_path, fetched):
-            return url_date
+        moment = parse_date(f"{year}-{month:0>2}-{day:0>2}" if month.isdigit() else f"{day} {month} {year}")
+        if moment:
+            return moment.date()
     return None
-
-
-def on_day(day: date, guessed: bool) -> StatedDate:
-    """Returns a day as midnight in UTC. If it is ``guessed``, the first of a month means the month or the year."""
-    precision: Precision = "day"
-    if guessed and day.day == 1:
-        precision = "year" if day.month == 1 else "month"
-    return StatedDate(datetime(day.year, day.month, day.day, tzinfo=UTC), precision, day)
 
 
 class SourcedDate(NamedTuple):
@@ -200,50 +131,44 @@ class SourcedDate(NamedTuple):
     source: str
 
 
-def published(nodes: Nodes, metas: Metas, marks: Marks, url: str, fetched: datetime | None) -> SourcedDate | None:
-    """Returns the first date of publication that is readable and possible for a page fetched at ``fetched``.
-
-    A page gets its address when it is published. So a day in the address overrules dates more than a day from it: they
-    belong to another page, a later edition, or the template.
-    """
-    day = read_url_date(url, fetched)
-    for source, text in _published(nodes, metas, marks):
-        stated_date = read_stated_date(text, fetched)
-        if stated_date and (day is None or abs((stated_date.day - day.day).days) <= 1):
-            # the moment may be stated in another zone than the page's own
-            return SourcedDate(stated_date if day is None else stated_date._replace(day=day.day), source)
-    return SourcedDate(day, "url") if day else None
+def published(statements: Statements, url: str, fetched: datetime | None) -> SourcedDate | None:
+    """Returns the first date of publication that is readable and possible for a page fetched at ``fetched``."""
+    publication = _first_possible(_published(statements, fetched), fetched)
+    return publication and publication._replace(stated_date=_on_day_of_url(publication.stated_date, url))
 
 
-def modified(nodes: Nodes, metas: Metas, marks: Marks, fetched: datetime | None) -> SourcedDate | None:
+def modified(statements: Statements, fetched: datetime | None) -> SourcedDate | None:
     """Returns the first date of the last change that is readable and possible."""
-    for source, text in _modified(nodes, metas, marks):
+    return _first_possible(_modified(statements, fetched), fetched)
+
+
+def _first_possible(stated_texts: Iterable[tuple[str, Any]], fetched: datetime | None) -> SourcedDate | None:
+    for source, text in stated_texts:
         if stated_date := read_stated_date(text, fetched):
             return SourcedDate(stated_date, source)
     return None
 
 
-def _published(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any]]:
-    yield from _read_node_dates(nodes, _PUBLISHED_LD)
-    yield from _read_meta_dates(metas, _PUBLISHED_GRAPH, _PUBLISHED_NAMES)
-    yield from _read_item_dates(marks, _PUBLISHED_LD, ("issued", "created", "date", "published"))
-    yield from _read_time_dates(marks.times, _PUBLISHED_KIND)
-    yield from _near_heading(marks.times)
+def _published(statements: Statements, fetched: datetime | None) -> Iterator[tuple[str, Any]]:
+    yield from _read_node_dates("json-ld", statements.nodes.about_page, _PUBLISHED_LD)
+    yield from _read_meta_dates(statements.metas, _PUBLISHED_GRAPH, _PUBLISHED_NAMES)
+    yield from _read_node_dates("microdata", statements.items, _PUBLISHED_LD)
+    yield from _read_times((time for time in statements.times if time.has(_PUBLISHED_KIND)), fetched)
+    yield from _read_times((time for time in statements.times if not time.has(_MODIFIED_KIND)), fetched)
 
 
-def _modified(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any]]:
-    yield from _read_node_dates(nodes, _MODIFIED_LD)
-    yield from _read_meta_dates(metas, _MODIFIED_GRAPH, _MODIFIED_NAMES)
-    yield from _read_item_dates(marks, _MODIFIED_LD, ("modified",))
-    yield from _read_time_dates(marks.times, _MODIFIED_KIND)
+def _modified(statements: Statements, fetched: datetime | None) -> Iterator[tuple[str, Any]]:
+    yield from _read_node_dates("json-ld", statements.nodes.about_page, _MODIFIED_LD)
+    yield from _read_meta_dates(statements.metas, _MODIFIED_GRAPH, _MODIFIED_NAMES)
+    yield from _read_node_dates("microdata", statements.items, _MODIFIED_LD)
+    yield from _read_times((time for time in statements.times if time.has(_MODIFIED_KIND)), fetched)
 
 
-def _read_node_dates(nodes: Nodes, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    for node in nodes.about_page:
+def _read_node_dates(source: str, nodes: Iterable[Node], names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    for node in nodes:
         for name in names:
-            value = node.get(name)
-            for date_value in value[:4] if isinstance(value, list) else [value]:
-                yield "json-ld", date_value.get("@value") if isinstance(date_value, dict) else date_value
+            for value in listed(node.get(name)):
+                yield source, bare(value)
 
 
 def _read_meta_dates(metas: Metas, graph: list[str], names: list[str]) -> Iterator[tuple[str, Any]]:
@@ -255,30 +180,8 @@ def _read_meta_dates(metas: Metas, graph: list[str], names: list[str]) -> Iterat
             yield "meta", text
 
 
-def _read_item_dates(marks: Marks, names: tuple[str, ...], dublin: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    yield from (("microdata", text) for text in _read_properties(marks.microdata, marks.loose, names))
-    if marks.rdfa or marks.loose_rdfa:
-        property_iris = [f"{scheme}://schema.org/{name}" for name in names for scheme in ("http", "https")]
-        property_iris += [space + name for name in dublin for space in _IN_DC]
-        yield from (("rdfa", text) for text in _read_properties(marks.rdfa, marks.loose_rdfa, tuple(property_iris)))
-
-
-def _read_properties(items: list[Item], loose: dict[str, list[Any]], names: tuple[str, ...]) -> Iterator[Any]:
-    for properties in (*(item["properties"] for item in about_page(items)), loose):
-        for name in names:
-            yield from properties.get(name, ())
-
-
-def _read_time_dates(times: list[Time], kind_words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    for time in times:
-        if any(word in time.kind for word in kind_words) and not any(word in time.kind for word in _OTHER_KIND):
-            yield "time", time.datetime
-
-
-def _near_heading(times: list[Time]) -> Iterator[tuple[str, Any]]:
-    """Yields the ``time`` elements by their distance from the page's main heading."""
-    article_times = [time for time in times if not any(word in time.kind for word in (*_OTHER_KIND, *_MODIFIED_KIND))]
-    if len(article_times) <= _MAX_TIMES:
-        after_heading = [time for time in article_times if time.headings == 1]
-        for time in (*after_heading, *reversed([time for time in article_times if time.headings == 0])):
-            yield "time", time.datetime
+def _read_times(times: Iterable[Time], fetched: datetime | None) -> Iterator[tuple[str, Any]]:
+    """Yields the ``time`` elements if they name one day: those of a list name the days of other pages."""
+    own_times = [time for time in times if not time.has(_OTHER_KIND)]
+    if len({date.day for time in own_times if (date := read_stated_date(time.datetime, fetched))}) == 1:
+        yield from (("time", time.datetime) for time in own_times)

@@ -22,7 +22,7 @@ from cc_pipeline.documents.headers import (
     original_length,
     was_gzip,
 )
-from cc_pipeline.documents.html.urls import resolve_header, resolver
+from cc_pipeline.documents.html.urls import resolve_header
 from cc_pipeline.documents.page import Link, PageInput, ParsedPage
 from cc_pipeline.documents.schemas import PARSER, PARSER_VERSION
 
@@ -107,17 +107,12 @@ def page_keys(page: PageInput) -> dict[str, Any]:
     }
 
 
-def exchange_row(page: PageInput, *, as_written: bool = False) -> dict[str, Any]:
-    """Returns the metadata of every readable response: verdict, exchange, sizes, pointer. No content.
-
-    A redirect's address is resolved as browsers do, or with ``as_written`` as in 2012.
-    """
+def exchange_row(page: PageInput) -> dict[str, Any]:
+    """Returns the metadata of every readable response: verdict, exchange, sizes, pointer. No content."""
     status = page.http_status
     location = header(page.http_headers, "location")
     redirected = status is not None and 300 <= status <= 399 and location
-    redirect_to = None
-    if redirected and location:
-        redirect_to = resolver(page.url)(location)[0] if as_written else resolve_header(page.url, location)
+    redirect_to = resolve_header(page.url, location) if redirected and location else None
     verdict = judge(page.url, status, redirect_to, page.record_type)
     mime, _ = content_type(page.content_headers)
     size = len(page.payload)

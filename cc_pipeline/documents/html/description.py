@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
-from cc_pipeline.documents.about.nodes import Node, word
+from cc_pipeline.documents.about.marks import Metas
+from cc_pipeline.documents.about.nodes import Nodes, plain_text, text_of
 from cc_pipeline.documents.page import Limits
 
 #: Characters that may begin something that is no JSON, or that decide whether a comma stays.
@@ -24,14 +25,17 @@ _COMMENT_CHARS = 500
 
 _OPEN_GRAPH = ("og:", "article:", "book:", "profile:", "video:", "music:", "fb:", "product:")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_DECODER = json.JSONDecoder(strict=False)
 _MAX_TYPES = 64
 #: Objects and lists in a page's scripts: in memory, empty ones take fifty times their text.
 _MAX_VALUES = 200_000
 
-_TITLE = tuple("dc:title dcterm:title dcterms:title og:title weibo:article:title parsely-title twitter:title".split())
-_DESCRIPTION = ("dc:description", "dcterm:description", "dcterms:description", "og:description", "description")
-_DESCRIPTION_LAST = ("weibo:article:description", "twitter:description")
-_SITE = ("og:site_name", "application-name")
+#: Plain keys of ``meta`` tags (``Metas``), the most certain first.
+_TITLE = "dctitle dctermtitle dctermstitle ogtitle weiboarticletitle parselytitle twittertitle".split()
+_DESCRIPTION = """
+dcdescription dctermdescription dctermsdescription ogdescription description weiboarticledescription twitterdescription
+""".split()
+_SITE = ("ogsitename",)
 _TITLE_CHARS = 1_000
 _SEPARATED = re.compile(r"(.+?)\s+[|\-\u2013\u2014\\/>\u00bb]\s+([^|]*)\Z", re.DOTALL)
 
@@ -113,11 +117,15 @@ def open_graph(meta_tags: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 
 class JsonLd(NamedTuple):
-    """A page's JSON-LD: each script as compact JSON, every distinct ``@type`` in order, and the values."""
+    """A page's JSON-LD: each script as compact JSON, its distinct ``@type`` names in order, and its value."""
 
     documents: list[str]
-    types: list[str]
+    types: list[list[str]]
     values: list[Any]
+
+    def all_types(self) -> list[str]:
+        """Returns the distinct names of all scripts."""
+        return list(dict.fromkeys(chain.from_iterable(self.types)))[:_MAX_TYPES]
 
 
 def json_ld(scripts: Iterable[str], limits: Limits, flags: set[str]) -> JsonLd:
@@ -147,14 +155,14 @@ def json_ld(scripts: Iterable[str], limits: Limits, flags: set[str]) -> JsonLd:
             continue
         documents.append(_storable(compact))
         values.append(value)
-    return JsonLd(documents, types_of(values), values)
+    return JsonLd(documents, [_types_of(value) for value in values], values)
 
 
 def _loads(text: str) -> Any:
     try:
-        return json.loads(text, strict=False)
+        return _DECODER.decode(text)
     except ValueError:
-        return json.loads(repaired(text), strict=False)
+        return _DECODER.decode(repaired(text))
 
 
 def _storable(text: str) -> str:
@@ -162,7 +170,7 @@ def _storable(text: str) -> str:
     return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
 
 
-def types_of(value: Any) -> list[str]:
+def _types_of(value: Any) -> list[str]:
     """Returns the distinct ``@type`` names in a JSON-LD value, in order, at most ``_MAX_TYPES``."""
     types: dict[str, None] = {}
     waiting = [value]
@@ -187,63 +195,28 @@ class PageFacts(NamedTuple):
     site_name: str | None
 
 
-def page_facts(title: str | None, meta_tags: Iterable[Mapping[str, Any]], article: Node) -> PageFacts:
-    """Chooses the facts. ``title`` is the title element's text, ``article`` the JSON-LD node of the page's article."""
-    meta = _index(meta_tags)
-    site = _first(meta, _SITE) or _name(article.get("publisher"))
+def page_facts(title: str | None, metas: Metas, nodes: Nodes) -> PageFacts:
+    """Chooses the facts. ``title`` is the title element's text."""
+    article = nodes.article
+    site = metas.first_text(_SITE) or ", ".join(nodes.names(article.get("publisher"))) or None
     return PageFacts(
-        word(article.get("headline")) or word(article.get("name")) or _first(meta, _TITLE) or _own_title(title, site),
-        word(article.get("description")) or _first(meta, _DESCRIPTION) or _first(meta, _DESCRIPTION_LAST),
+        text_of(article.get("headline"))
+        or text_of(article.get("name"))
+        or metas.first_text(_TITLE)
+        or _own_title(plain_text(title), site),
+        text_of(article.get("description")) or metas.first_text(_DESCRIPTION),
         site,
     )
 
 
-def _index(meta_tags: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Returns the first non-empty content by key, ``property`` before ``name``. A ``property`` may hold several keys;
-    names may have dots for colons."""
-    properties: dict[str, str] = {}
-    names: dict[str, str] = {}
-    for tag in meta_tags:
-        content = tag["content"]
-        if not content or content.isspace():
-            continue
-        attributes = tag["attributes"]
-        if property_keys := attributes.get("property"):
-            for key in property_keys.lower().split():
-                properties.setdefault(key, content)
-        if name := attributes.get("name"):
-            names.setdefault(_key(name), content)
-    return names | properties
-
-
-@lru_cache(maxsize=1024)
-def _key(name: str) -> str:
-    return "".join(name.lower().split()).replace(".", ":")
-
-
-def _first(meta: Mapping[str, str], keys: Iterable[str]) -> str | None:
-    for key in keys:
-        if key in meta and (text := word(meta[key])):
-            return text
-    return None
-
-
-def _name(value: Any) -> str | None:
-    """Returns the name of a person or organisation, or the names of several."""
-    if isinstance(value, list):
-        return ", ".join(name for person in value[:20] if (name := _name(person))) or None
-    return word(value.get("name")) if isinstance(value, dict) else word(value)
-
-
 def _own_title(title: str | None, site: str | None) -> str | None:
     """Returns the title element without the site's name after a separator."""
-    tidy = word(title)
     # an unclosed title is the rest of the page, and each of its separators is tried with all text after it
-    match = _SEPARATED.match(tidy) if tidy and len(tidy) <= _TITLE_CHARS else None
-    if tidy is None or match is None:
-        return tidy
+    match = _SEPARATED.match(title) if title and len(title) <= _TITLE_CHARS else None
+    if title is None or match is None:
+        return title
     head, tail = match.group(1), match.group(2)
     if site and tail.lower() == site.lower():
         return head
     few_words = 3
-    return head if len(head.split()) > few_words and len(tail.split()) <= few_words else tidy
+    return head if len(head.split()) > few_words and len(tail.split()) <= few_words else title

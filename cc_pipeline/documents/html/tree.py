@@ -17,7 +17,7 @@ from cc_pipeline.documents.html.bounds import bounded
 from cc_pipeline.documents.html.scan import body_text, collected, links_of
 from cc_pipeline.documents.html.scan_py import Collected, Place, ScanLimits
 from cc_pipeline.documents.html.tree_builder import build_shallow_tree, build_tree
-from cc_pipeline.documents.html.urls import Resolved, browser_resolver, domain_of, resolver, shown_host
+from cc_pipeline.documents.html.urls import Resolved, browser_resolver, domain_of, shown_host
 from cc_pipeline.documents.page import Limits, Link
 
 _VOID = "area|base|basefont|bgsound|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr"
@@ -115,16 +115,15 @@ def parse_html(
     item_index: int | None = None,
     links: bool = True,
     charset: str = "UTF-8",
-    as_written: bool = False,
     read_tree: TreeReader | None = None,
 ) -> HtmlDocument:
     """Reads a page or a fragment of one.
 
     ``url`` is the base of relative links, unless the page has a ``base``. Links are resolved as browsers do
-    (``charset`` is the page's, by the standard's name), or with ``as_written`` as in 2012. ``utf8`` is the text as
-    UTF-8, if the caller has it. Content beyond ``limits`` is left out and flagged, before the tree is built if it would
-    cost the builder too much. ``read_tree`` is called once with the tree (only scripts and styles are removed by then),
-    the document so far, and the resolver of the page's references."""
+    (``charset`` is the page's, by the standard's name). ``utf8`` is the text as UTF-8, if the caller has it. Content
+    beyond ``limits`` is left out and flagged, before the tree is built if it would cost the builder too much.
+    ``read_tree`` is called once with the tree (only scripts and styles are removed by then), the document so far, and
+    the resolver of the page's references."""
     document = HtmlDocument()
     full_markup = text.encode("utf-8", "replace") if utf8 is None else utf8
     markup, document.work, is_small = bounded(full_markup, limits, document.flags)
@@ -145,9 +144,7 @@ def parse_html(
         tree, document.cut = build_shallow_tree(markup, limits, document.flags, _measure_depth)
         tags = collected(tree, scan_limits, within_bounds)
     _finish_tags(tags, document, limits)
-    make_resolver = resolver if as_written else partial(browser_resolver, charset=charset)
-    roots = {} if as_written else _ROOTS
-    resolve = _finish_links(tags, document, make_resolver, roots, url, limits, item_index, links=links)
+    resolve = _finish_links(tags, document, charset, url, limits, item_index, links=links)
     if read_tree is not None:
         read_tree(tree, document, resolve)
     document.body_text = body_text(tree)
@@ -210,8 +207,7 @@ def _bounded(attributes: dict[str, str], limits: Limits, flags: set[str]) -> dic
 def _finish_links(
     tags: Collected,
     document: HtmlDocument,
-    resolver: Callable[[str], Callable[[str], Resolved]],
-    roots: dict[str, Place],
+    charset: str,
     url: str,
     limits: Limits,
     item_index: int | None,
@@ -219,11 +215,11 @@ def _finish_links(
     links: bool,
 ) -> Callable[[str], Resolved]:
     """Makes the links of the collected tags. Returns the resolver of the page's references."""
-    resolve = resolver(url)
+    resolve = browser_resolver(url, charset)
     if written := next((attributes["href"] for attributes in tags.bases if "href" in attributes), ""):
         base, base_host = resolve(written) if len(written) <= _BASE_CHARS else (None, None)
         if base and base_host:
-            resolve = resolver(base)
+            resolve = browser_resolver(base, charset)
         else:
             document.flags.add("base_unusable")
     places: dict[str, Place] = {}
@@ -233,16 +229,16 @@ def _finish_links(
         domain, display_host = (domain_of(host), shown_host(host)) if host else (None, None)
         places[href] = resolved = absolute, host, domain, display_host
         if absolute == href and (root := _ROOT.match(href)):
-            if len(roots) >= _MAX_ROOTS:
-                roots.clear()
-            roots[root[0]] = resolved
+            if len(_ROOTS) >= _MAX_ROOTS:
+                _ROOTS.clear()
+            _ROOTS[root[0]] = resolved
         return resolved
 
     top, host, domain, display_host = place("/")
     page_root = (top.removesuffix("/"), host, domain, display_host) if top and _ROOT.match(top) else None
     link_limits = (limits.links, limits.attribute_chars)
     document.links, is_truncated, text_cut = links_of(
-        tags.links, places, place, page_root, roots, _split_srcset, item_index, *link_limits
+        tags.links, places, place, page_root, _ROOTS, _split_srcset, item_index, *link_limits
     )
     if text_cut:
         document.flags.add("text_cut")

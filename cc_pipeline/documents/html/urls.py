@@ -1,7 +1,7 @@
 """Absolute URLs for links, and the host and registered domain they point to.
 
-``browser_resolver`` resolves as browsers do (the WHATWG URL Standard, by ada): hosts in ASCII, characters escaped, as
-in a crawler's index. ``resolver`` gives the same address with characters as written, as the writer of 2012 did.
+They are what browsers would open (the WHATWG URL Standard, by ada): hosts in ASCII, characters escaped, as in the index
+of a crawl.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ import endec
 from cc_pipeline.documents.charset import QUERY_ENCODINGS
 from cc_pipeline.public_suffixes import registry_list
 
-_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*:)(.*)", re.DOTALL)
 _AUTHORITY = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#]*)")
-_PARTS = re.compile(r"([^/?#]*)([^?#]*)(\?[^#]*)?")
 _NOISE = re.compile(r"[\t\r\n]")
 _TRIM = "".join(map(chr, range(0x21)))
 _IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
@@ -29,7 +27,6 @@ _QUERY_SCHEMES = ("http:", "https:", "ftp:", "file:")
 _UNENCODABLE = re.compile(rb"\x1b\$B[^\x1b]*|&#(\d+);")
 #: Characters, besides letters and digits, that stay in a query or that ada escapes.
 _UNESCAPED = " !\"$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-_HIERARCHICAL = ("http:", "https:", "ftp:", "ws:", "wss:")
 
 
 #: An absolute URL and its host; ``None`` if there is none.
@@ -100,101 +97,6 @@ def _with_query(value: str, charset: str) -> str:
     data = endec.encode(query, charset, "xmlcharrefreplace")
     data = _UNENCODABLE.sub(lambda match: b"%%26%%23%b%%3B" % match[1] if match[1] else match[0], data)
     return f"{address}{mark}{quote_from_bytes(data, _UNESCAPED)}{sign}{fragment}"
-
-
-def resolver(base: str) -> Callable[[str], Resolved]:
-    """Returns a function from an attribute's value to its absolute URL and that URL's host."""
-    scheme_match = _SCHEME.match(base)
-    if (
-        scheme_match is None
-        or scheme_match.group(1).lower() not in _HIERARCHICAL
-        or not scheme_match.group(2).startswith("//")
-    ):
-        return _absolute_only
-    scheme = scheme_match.group(1).lower()
-    parts = _PARTS.match(scheme_match.group(2)[2:])
-    authority, path, query = parts.groups() if parts else ("", "", "")
-    origin = f"{scheme}//{authority}"
-    page = origin + (path or "/")
-    page_with_query = page + (query or "")
-    folder = page[: page.rfind("/") + 1]
-    page_host = _host(authority)
-    hosts: dict[str, str | None] = {}
-
-    def resolve(value: str) -> Resolved:
-        # the fast path of most links
-        if "/." not in value and not (" " in value or "\n" in value or "\t" in value or "\r" in value or "\\" in value):
-            if value[:1] == "/" and value[-1] > " ":
-                if value[1:2] != "/":
-                    return origin + value, page_host
-                value = scheme + value
-            if (value[:8] == "https://" or value[:7] == "http://") and value[-1] > " ":
-                end = value.find("/", 8)
-                site = value[:end] if end > 0 else value
-                if site not in hosts:
-                    hosts[site] = host_of(value)
-                return value, hosts[site]
-        value = _clean(value)
-        first = value[:1]
-        if first in ("/", "\\"):
-            if value[1:2] in ("/", "\\"):
-                return _finish_absolute(f"{scheme}//{value[2:]}")
-            return _finish(origin + value), page_host
-        if first in ("", "#"):
-            return page_with_query + value, page_host
-        if first == "?":
-            return page + value, page_host
-        if absolute := _SCHEME.match(value):
-            target_scheme, tail = absolute.group(1).lower(), absolute.group(2)
-            if target_scheme not in _HIERARCHICAL:
-                return _finish_absolute(value)
-            if tail[:1] in ("/", "\\") and tail[1:2] in ("/", "\\"):
-                return _finish_absolute(f"{target_scheme}//{tail[2:]}")
-            if target_scheme != scheme or tail[:1] in ("/", "\\"):
-                return None, None
-            value = tail
-        return _finish(folder + value), page_host
-
-    return resolve
-
-
-def _finish_absolute(url: str) -> Resolved:
-    url = _finish(url)
-    return url, host_of(url)
-
-
-def _absolute_only(value: str) -> Resolved:
-    value = _clean(value)
-    return (value, host_of(value)) if _SCHEME.match(value) else (None, None)
-
-
-def _clean(value: str) -> str:
-    value = value.strip(_TRIM)
-    if not value.isprintable():
-        value = _NOISE.sub("", value)
-    return value.replace(" ", "%20") if " " in value else value
-
-
-def _finish(url: str) -> str:
-    """Normalizes backslashes and dot segments of the path; scheme, query and fragment stay unchanged."""
-    if "\\" not in url and "/." not in url:
-        return url
-    end = min((position for position in (url.find("?"), url.find("#")) if position >= 0), default=len(url))
-    head, tail = url[:end].replace("\\", "/"), url[end:]
-    start = head.find("/", head.find("//") + 2)
-    if start < 0 or "/." not in head[start:]:
-        return head + tail
-    path_parts: list[str] = []
-    segments = head[start + 1 :].split("/")
-    for segment in segments:
-        if segment == "..":
-            if path_parts:
-                path_parts.pop()
-        elif segment != ".":
-            path_parts.append(segment)
-    if segments[-1] in (".", ".."):
-        path_parts.append("")
-    return head[: start + 1] + "/".join(path_parts) + tail
 
 
 def host_of(url: str) -> str | None:

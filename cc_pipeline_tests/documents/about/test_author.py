@@ -53,12 +53,6 @@ SITE = '<meta property="og:site_name" content="The Site">'
             '<div itemscope itemtype="http://a.b/Article"><p itemprop=author itemscope><b itemprop=name>Jane Doe</b>',
         ),
         ("Jane Doe", "microdata", "", "<span itemprop=author>Jane Doe</span>"),
-        (
-            "Jane Doe",
-            "rdfa",
-            "",
-            '<p vocab="http://schema.org/" typeof=Article><b property=author typeof=Person><i property=name>Jane Doe',
-        ),
         ("Jane Doe", "rel-author", "", '<p>By <a rel="author" href="/jane">Jane Doe</a> on Monday</p>'),
         ("Jane Doe", "byline", "", '<p class="article-byline">By Jane Doe<br>March 5, 2024</p>'),
         ("Jane Doe", "byline", SITE + '<meta name="author" content="The Site">', '<p class="byline">By Jane Doe</p>'),

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline.documents.about.published import read_stated_date, read_url_date
+from cc_pipeline.documents.about.published import read_stated_date, read_url_day
+from cc_pipeline.documents.dates import parse_date
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.documents.pages import WHEN, page
 
@@ -49,17 +50,9 @@ PUBLISHED = [
         '<div itemscope itemtype="http://schema.org/Article"><meta itemprop=datePublished content=2024-03-05>',
     ),
     ("microdata", "", '<span itemprop="datePublished" content="2024-03-05">yesterday</span>'),
-    (
-        "rdfa",
-        "",
-        '<p vocab="http://schema.org/" typeof=Article><span property=datePublished content=2024-03-05>x</span>',
-    ),
-    ("rdfa", "", '<span property="dcterms:issued" content="2024-03-05">x</span>'),
     ("time", "", '<time pubdate datetime="2024-03-05T10:00">5 March</time>'),
     ("time", "", '<time class="entry-date published updated" datetime="2024-03-05">5 March</time>'),
     ("time", "", "<time>March 5, 2024</time>"),
-    ("htmldate", "", '<p class="post-meta"><span class="date">05.03.2024</span></p>'),
-    ("htmldate-text", "", "<p>Geschrieben am 5. März 2024</p>"),
 ]
 
 
@@ -84,9 +77,8 @@ def test_every_reader_finds_the_day_and_says_who_it_is(source: str, head: str, b
     ],
 )
 def test_a_day_in_the_address(path: str, day: date | None) -> None:
-    found = read_url_date("https://example.com" + path, WHEN)
-    assert (found.day if found else None) == day
-    assert (row(url="https://example.com" + path)["published_from"] == "url") is (day is not None)
+    assert read_url_day("https://example.com" + path) == day
+    assert row(url="https://example.com" + path)["published"] is None
 
 
 @pytest.mark.parametrize(
@@ -97,12 +89,27 @@ def test_what_cannot_be_read_or_be_true_gives_way_to_the_next_reader(bad: str) -
     assert (found["published_from"], found["published_day"]) == ("meta", DAY)
 
 
-def test_an_address_overrules_dates_of_other_days_but_not_of_other_zones() -> None:
-    url = "https://example.com/2024/03/05/x"
-    assert row(ld(article(datePublished=FAR)), url=url)["published_from"] == "url"
-    evening = row(ld(article(datePublished="2024-03-06T02:00:00Z")), url=url)
-    assert evening["published"] == datetime(2024, 3, 6, 2, tzinfo=UTC)
-    assert (evening["published_from"], evening["published_day"]) == ("json-ld", DAY)
+@pytest.mark.parametrize(
+    ("stated", "day"),
+    [
+        (FAR, date(2023, 1, 2)),
+        ("2024-03-06", date(2024, 3, 6)),
+        ("2024-03-06T02:00:00", date(2024, 3, 6)),
+        ("2024-03-06T02:00:00Z", DAY),
+        ("2024-03-04T22:00:00Z", DAY),
+        ("2024-03-06T15:00:00Z", date(2024, 3, 6)),
+        ("2024-03-06T02:00:00+05:00", date(2024, 3, 6)),
+    ],
+)
+def test_an_address_says_the_day_of_a_moment_in_utc_and_overrules_nothing(stated: str, day: date) -> None:
+    found = row(ld(article(datePublished=stated)), url="https://example.com/2024/03/05/x")
+    assert (found["published"], found["published_from"]) == (parse_date(stated), "json-ld")
+    assert found["published_day"] == day
+
+
+def test_a_number_in_an_address_is_not_the_day() -> None:
+    found = row(ld(article(datePublished="2019-12-27")), url="https://example.com/2019/12/10-best-phones/")
+    assert (found["published_from"], found["published_day"]) == ("json-ld", date(2019, 12, 27))
 
 
 def test_the_day_is_the_one_that_is_written_and_the_moment_is_utc() -> None:
@@ -132,14 +139,17 @@ def test_dates_of_comments_reviews_lists_and_other_pages_are_not_the_pages() -> 
     )
 
 
-def test_the_time_beside_the_main_heading_is_the_pages() -> None:
-    markup = '<time datetime="2024-01-01">a</time><h1>H</h1><time datetime="2024-03-05">b</time><time>2024-02-02'
-    assert parse_page(page(markup)).metadata["published_day"] == DAY
+def times(*values: str, name: str = "") -> str:
+    return "".join(f'<p><time class="{name}" datetime="{value}">x</time>' for value in values)
 
 
-def test_a_list_of_other_pages_has_no_date_of_its_own() -> None:
-    times = "".join(f'<p><time datetime="2024-03-{day:02}">x</time>' for day in range(1, 20))
-    assert row(body=times)["published_from"] != "time"
+def test_times_of_several_days_are_those_of_other_pages() -> None:
+    days = ("2024-03-05", "2024-02-01")
+    for name in ("", "entry-date published"):
+        assert row(body=times(*days, name=name))["published"] is None
+        assert row(body=times("2024-03-05T10:00", "2024-03-05", "soon", name=name))["published_day"] == DAY
+    assert row(body=times("2024-03-05", name="published") + times(*days))["published_day"] == DAY
+    assert row(body=times(*days, name="updated"))["modified"] is None
 
 
 @pytest.mark.parametrize(
@@ -157,28 +167,15 @@ def test_a_list_of_other_pages_has_no_date_of_its_own() -> None:
 def test_modified(source: str, head: str, body: str) -> None:
     found = row(head, body)
     assert (found["modified_from"], found["modified_day"]) == (source, DAY)
-    assert found["published_from"] not in ("json-ld", "open-graph", "meta", "microdata", "time")
-
-
-def test_texts_are_searched_for_articles_only() -> None:
-    text = "<p>" + "word " * 300 + "It was on March 5, 2024 that we met.</p>"
-    assert row(body=text)["published"] is None
-    found = row('<meta property="og:type" content="article">', text)
-    assert (found["published_from"], found["published_day"]) == ("htmldate-text", DAY)
-
-
-def test_a_guess_of_a_month_says_so() -> None:
-    found = row('<meta property="og:type" content="article">', "<p>Written in 2021, somewhere.</p>")
-    assert (found["published_from"], found["published_precision"]) == ("htmldate-text", "year")
+    assert found["published"] is None
 
 
 @pytest.mark.parametrize(
-    "note", ["© 2008 – Imprint", "2005 - 2008 © Example", "Copyright (c) 2008 Example", "(C) 2008"]
+    "body",
+    ['<p class="post-meta"><span class="date">05.03.2024</span></p>', "<p>Written on March 5, 2024</p>", "© 2024"],
 )
-def test_a_year_of_copyright_is_no_date(note: str) -> None:
-    article = '<meta property="og:type" content="article">'
-    assert row(article, f"<p>Some words.</p><p>{note}</p>")["published"] is None
-    assert row(article, f"<p>Written in 2008.</p><p>{note}</p>")["published_precision"] == "year"
+def test_a_date_in_the_text_is_not_stated(body: str) -> None:
+    assert row('<meta property="og:type" content="article">', body)["published"] is None
 
 
 def test_nothing_is_later_than_the_fetch() -> None:

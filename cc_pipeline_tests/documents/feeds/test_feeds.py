@@ -175,8 +175,8 @@ def test_items_without_an_author_have_those_of_their_source_or_feed() -> None:
 
 
 def test_metadata_json_column_holds_the_document() -> None:
-    parsed = parse_page(page(RSS, mime="text/xml"), ParseOptions(metadata_json=True, compat="2012"))
-    assert json.loads(parsed.metadata["metadata_json"]) == metadata_object(parsed.metadata, parsed.links, compat="2012")
+    parsed = parse_page(page(RSS, mime="text/xml"), ParseOptions(metadata_json=True))
+    assert json.loads(parsed.metadata["metadata_json"]) == metadata_object(parsed.metadata, parsed.links)
 
 
 @pytest.mark.parametrize(

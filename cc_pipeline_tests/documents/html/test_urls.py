@@ -3,67 +3,16 @@
 from __future__ import annotations
 
 import html
-from urllib.parse import urljoin
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.documents.html.tree import parse_html
-from cc_pipeline.documents.html.urls import browser_resolver, domain_of, host_of, resolve_header, resolver, shown_host
+from cc_pipeline.documents.html.urls import browser_resolver, domain_of, host_of, resolve_header, shown_host
 from cc_pipeline.documents.page import Limits
 
 BASE = "http://User@Example.com:8080/a/b/c.html?q=1#f"
-
-
-@pytest.mark.parametrize(
-    ("value", "url"),
-    [
-        ("d.html", "http://User@Example.com:8080/a/b/d.html"),
-        ("./d.html", "http://User@Example.com:8080/a/b/d.html"),
-        ("../d.html", "http://User@Example.com:8080/a/d.html"),
-        ("../../../../d", "http://User@Example.com:8080/d"),
-        ("/x/./y/../z", "http://User@Example.com:8080/x/z"),
-        ("..", "http://User@Example.com:8080/a/"),
-        ("?p=2", "http://User@Example.com:8080/a/b/c.html?p=2"),
-        ("#top", "http://User@Example.com:8080/a/b/c.html?q=1#top"),
-        ("", "http://User@Example.com:8080/a/b/c.html?q=1"),
-        ("//other.org/x", "http://other.org/x"),
-        ("\\\\other.org\\x", "http://other.org/x"),
-        (" \n/a b\tc ", "http://User@Example.com:8080/a%20bc"),
-        ("HTTPS://Other.org/a/../b", "https://Other.org/b"),
-        ("http:same.html", "http://User@Example.com:8080/a/b/same.html"),
-        ("https:other.html", None),
-        ("mailto:a@example.com", "mailto:a@example.com"),
-        ("javascript:void(0)", "javascript:void(0)"),
-        ("a/b?x=/../y", "http://User@Example.com:8080/a/b/a/b?x=/../y"),
-    ],
-)
-def test_resolution(value: str, url: str | None) -> None:
-    assert resolver(BASE)(value)[0] == url
-
-
-def test_a_page_without_a_usable_url_resolves_only_absolute_links() -> None:
-    resolve = resolver("about:blank")
-    assert resolve("x.html") == (None, None)
-    assert resolve("http://example.com/")[1] == "example.com"
-
-
-@given(
-    st.from_regex(r"https?://[a-z]{1,8}\.(com|org)(/[a-z]{1,6}){1,4}/?(\?[a-z=&]{1,6})?", fullmatch=True),
-    st.from_regex(r"((\.\.?|[a-z]{1,4})/){0,4}[a-z]{1,4}(\?[a-z]{1,3})?(#[a-z]{1,3})?", fullmatch=True),
-)
-def test_agrees_with_the_standard_library_on_ordinary_urls(base: str, value: str) -> None:
-    assert resolver(base)(value)[0] == urljoin(base, value)
-
-
-@given(st.text(max_size=60), st.text(max_size=60))
-def test_never_raises_and_hosts_agree(base: str, value: str) -> None:
-    url, host = resolver(base)(value)
-    if url is not None:
-        assert host == host_of(url)
-    if host is not None:
-        assert domain_of(host)
 
 
 _PIECES = (
@@ -90,11 +39,10 @@ _PIECES = (
 )
 def test_links_that_need_no_parser_are_what_the_parser_says(base: str, values: list[str]) -> None:
     markup = "".join(f"<a href='{html.escape(value)}'>" for value in [*values, *values])
-    for as_written in (False, True):
-        resolve = (resolver if as_written else browser_resolver)(base)
-        links = parse_html(markup, base, Limits(), as_written=as_written).links
-        assert [(link.url, link.host) for link in links] == [resolve(link.href or "") for link in links]
-        assert [link.href for link in links] == [value for value in [*values, *values] if value and value[0] != "#"]
+    resolve = browser_resolver(base)
+    links = parse_html(markup, base, Limits()).links
+    assert [(link.url, link.host) for link in links] == [resolve(link.href or "") for link in links]
+    assert [link.href for link in links] == [value for value in [*values, *values] if value and value[0] != "#"]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +107,7 @@ def test_queries_are_escaped_in_the_page_s_charset_as_browsers_do(charset: str, 
 
 @pytest.mark.parametrize("href", ["http://\u65e5\u672c.jp/", "http://user@\u65e5\u672c.JP:8080/x", "//\u65e5\u672c.jp"])
 def test_hosts_are_in_the_index_s_form_however_they_are_found(href: str) -> None:
-    assert resolver("http://a.example/")(href)[1] == browser_resolver("http://a.example/")(href)[1] == "xn--wgv71a.jp"
+    assert browser_resolver("http://a.example/")(href)[1] == "xn--wgv71a.jp"
     assert shown_host("xn--wgv71a.jp") == "\u65e5\u672c.jp"
 
 
