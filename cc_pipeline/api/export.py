@@ -3,7 +3,7 @@ program."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,8 +19,8 @@ from cc_pipeline.api.user_input import (
     refuse_unknown,
 )
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.export.format import ExportFormat, RecordFormat, RowFormat, Written
-from cc_pipeline.export.formats import find_formats
+from cc_pipeline.export.format import RecordFormat, RowFormat, Written
+from cc_pipeline.export.formats import FORMATS
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 
@@ -103,12 +103,11 @@ def export(
             "--out - is not supported: export writes a file or folder. To write rows to standard output: "
             "cc-pipeline sql --csv"
         )
-    formats = find_formats()
-    format_name = format or _guess_format(out, formats)
-    check_format(format_name, tuple(formats))
+    format_name = format or _guess_format(out)
+    check_format(format_name, tuple(FORMATS))
     if sum(bool(choice) for choice in (tables, query, folder)) > 1:
         raise UserInputError("choose one of --table, --query and --folder")
-    export_format = formats[format_name]
+    export_format = FORMATS[format_name]
     if isinstance(export_format, RecordFormat):
         if tables or query or folder:
             raise UserInputError(f"--format {format_name} exports records; it takes no --table, --query or --folder")
@@ -140,12 +139,12 @@ def export(
     )
 
 
-def _guess_format(out: Path, formats: Mapping[str, ExportFormat]) -> str:
-    for name, export_format in formats.items():
+def _guess_format(out: Path) -> str:
+    for name, export_format in FORMATS.items():
         if out.suffix.lower() in export_format.suffixes:
             return name
     raise UserInputError(
-        f"no export format follows from the name {out.name!r}; add --format with one of: {', '.join(formats)}"
+        f"no export format follows from the name {out.name!r}; add --format with one of: {', '.join(FORMATS)}"
     )
 
 

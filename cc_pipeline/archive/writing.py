@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import io
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 from urllib.parse import quote
 
 from warcio.recordloader import ArcWarcRecord
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
+from cc_pipeline.archive import arc
+from cc_pipeline.archive.gzip_members import inflate_member
 from cc_pipeline.archive.record import ArchivedRecord, Headers, decoded_payload, sha1_base32
 from cc_pipeline.errors import DataFault, DataKind
 
@@ -24,6 +26,8 @@ _HOP_FIELDS: Final = {
     "transfer-encoding": "X-Crawler-Transfer-Encoding",
 }
 URI_SAFE: Final = "".join(map(chr, range(0x21, 0x7F)))
+#: Returns the address at the source for the key of an archive file.
+Address = Callable[[str], str]
 
 
 def warcinfo_record(filename: str | None, fields: Mapping[str, str], created_at: datetime) -> ArcWarcRecord:
@@ -84,6 +88,21 @@ def arc_as_warc_member(record: ArchivedRecord, source: str, offset: int, length:
     out = io.BytesIO()
     write_records(out, [arc_as_warc(record, source, offset, extra)])
     return out.getvalue()
+
+
+def delivered_member(kind: str, row: Mapping[str, Any], member: bytes, address: Address) -> bytes:
+    """Returns a stored record in the form of a file of ``kind`` (warc or arc). An ARC record in a WARC file is
+    converted.
+
+    ``row`` is the record's row of the records table. Raises ``DataFault`` for damaged gzip members, and for a record
+    that has no WARC form.
+    """
+    source, offset = row["warc_filename"], row["warc_record_offset"]
+    if kind == "warc" and row["archive_format"] == "arc":
+        return arc_as_warc_member(arc.read_record(member, source, offset), source, offset, len(member), address(source))
+    # The bytes were sound when they were stored; the disk may have changed them since.
+    inflate_member(member, source, offset)
+    return member
 
 
 def write_records(stream: BinaryIO, records: Iterable[ArcWarcRecord]) -> None:

@@ -1,5 +1,4 @@
-"""The formats of ``export``: those of the core and those of extensions. Nothing heavy is loaded before a format
-writes."""
+"""The formats of ``export``. Nothing heavy is loaded before a format writes."""
 
 from __future__ import annotations
 
@@ -8,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.export.format import ExportFormat, RecordFormat, RecordsRequest, RowFormat, RowsRequest, Written
-from cc_pipeline.extension import collect, refuse
 
 if TYPE_CHECKING:
     from cc_pipeline.documents.document2012.json import Compat
@@ -38,6 +36,12 @@ def _write_sequencefiles(request: RecordsRequest) -> Written:
     return write_sequencefiles(request)
 
 
+def _write_wacz(request: RecordsRequest) -> Written:
+    from cc_pipeline.export.wacz_export import write_wacz_export
+
+    return write_wacz_export(request)
+
+
 _TABLES: Final = "a file for one table or query, a folder for several"
 FORMATS: Final[dict[str, ExportFormat]] = {
     "duckdb": RowFormat(
@@ -57,23 +61,17 @@ FORMATS: Final[dict[str, ExportFormat]] = {
         write=partial(_write_documents, compat="2012"),
         only_table="page_metadata",
     ),
+    "wacz": RecordFormat(
+        summary="the stored records with an index and a list of pages, for ReplayWeb.page and other archive tools",
+        write=_write_wacz,
+        suffixes=(".wacz",),
+    ),
 }
-
-
-def find_formats() -> dict[str, ExportFormat]:
-    """Returns all formats by name. An extension with an invalid format, or a name that is taken, is refused."""
-    all_formats = dict(FORMATS)
-    for extension, added_formats in collect("export_formats", reserved_names=FORMATS).items():
-        if invalid_names := [name for name, value in added_formats.items() if not isinstance(value, ExportFormat)]:
-            refuse(extension, f"export_formats: {', '.join(invalid_names)} is neither a RowFormat nor a RecordFormat")
-        else:
-            all_formats |= added_formats
-    return all_formats
 
 
 def describe_formats() -> str:
     """Describes the formats in sentences, for the help; formats with the same summary share one."""
     names: dict[str, list[str]] = defaultdict(list)
-    for name, export_format in find_formats().items():
+    for name, export_format in FORMATS.items():
         names[export_format.summary].append(name)
     return " ".join(f"[bold]{', '.join(group)}[/]: {summary}." for summary, group in names.items())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,14 +18,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cc_pipeline import SOFTWARE
-from cc_pipeline.archive import arc
-from cc_pipeline.archive.gzip_members import inflate_member
-from cc_pipeline.archive.writing import arc_as_warc_member, warcinfo_record, write_records
+from cc_pipeline.archive.writing import Address, delivered_member, warcinfo_record, write_records
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.commoncrawl.index_schema import distinct_captures
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.extensions.delivery.manifest import FileEntry, PartEntry, list_name, part_name
-from cc_pipeline.records.reading import Row, read_members
+from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import file_description
 from cc_pipeline.records.storage import RecordStorage
@@ -42,8 +40,6 @@ _LIST_SCHEMA = pa.schema(
     pa.field("file", pa.string()), pa.field("offset", pa.int64()),
      pa.field("length", pa.int64())]
 )  # fmt: skip
-#: Returns the address at the source for the key of an archive file.
-Address = Callable[[str], str]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -168,19 +164,6 @@ def _members(part: Part, storage: RecordStorage, address: Address) -> Iterator[t
             yield number, delivered_member(part.kind, row, member, address)
         except DataFault as fault:
             yield number, fault
-
-
-def delivered_member(kind: str, row: Row, member: bytes, address: Address) -> bytes:
-    """A stored record in the form of a file of ``kind`` (warc or arc). An ARC record in a WARC file is converted.
-
-    Raises ``DataFault`` for damaged gzip members, and for a record that has no WARC form.
-    """
-    source, offset = row["warc_filename"], row["warc_record_offset"]
-    if kind == "warc" and row["archive_format"] == "arc":
-        return arc_as_warc_member(arc.read_record(member, source, offset), source, offset, len(member), address(source))
-    # The bytes were sound when they were stored; the disk may have changed them since.
-    inflate_member(member, source, offset)
-    return member
 
 
 def _encode_list(rows: pa.Table, name: str, offsets: list[int], lengths: list[int]) -> bytes:

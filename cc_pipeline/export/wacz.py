@@ -21,10 +21,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from cc_pipeline import SOFTWARE
-from cc_pipeline.archive.writing import warcinfo_record, write_records
+from cc_pipeline.archive.writing import Address, delivered_member, warcinfo_record, write_records
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import DataFault, UserInputError
-from cc_pipeline.extensions.delivery.parts import Address, delivered_member
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import RecordStorage

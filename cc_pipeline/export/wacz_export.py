@@ -15,7 +15,7 @@ from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.export.files import ExportedTable, open_scratch_folder, whole_file, write_export_documents
 from cc_pipeline.export.format import RecordsRequest, Written
 from cc_pipeline.export.records import OutcomeCounts, rows_of_targets, written_records
-from cc_pipeline.extensions.delivery.wacz import Page, Wacz, write_wacz
+from cc_pipeline.export.wacz import Page, Wacz, write_wacz
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.streaming import stream_rows, stream_slices
 from cc_pipeline.progress import format_count
