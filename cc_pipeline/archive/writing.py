@@ -25,23 +25,20 @@ _HOP_FIELDS: Final = {
     "content-encoding": "X-Crawler-Content-Encoding",
     "transfer-encoding": "X-Crawler-Transfer-Encoding",
 }
-URI_SAFE: Final = "".join(map(chr, range(0x21, 0x7F)))
+_URI_SAFE: Final = "".join(map(chr, range(0x21, 0x7F)))
 #: Returns the address at the source for the key of an archive file.
 Address = Callable[[str], str]
 
 
-def warcinfo_record(filename: str | None, fields: Mapping[str, str], created_at: datetime) -> ArcWarcRecord:
+def warcinfo_record(filename: str, fields: Mapping[str, str], created_at: datetime) -> ArcWarcRecord:
     """Returns the ``warcinfo`` record that opens a WARC file: ``fields`` such as software, format, isPartOf.
 
-    ``created_at`` is aware; line breaks inside a value become blanks. ``filename`` is ``None`` for a file that is named
-    after its bytes, which cannot contain their own name; then ``fields`` must differ from those of any other file.
+    ``created_at`` is aware; line breaks inside a value become blanks.
     """
     lines = (f"{name}: {' '.join(value.split())}\r\n" for name, value in fields.items())
     block = "".join(lines).encode("utf-8")
-    headers = [("WARC-Type", "warcinfo"), ("WARC-Date", _date(created_at))]
-    if filename is not None:
-        headers.append(("WARC-Filename", filename))
-    identity = f"{filename or block.decode()}\n{_date(created_at)}"
+    headers = [("WARC-Type", "warcinfo"), ("WARC-Date", _date(created_at)), ("WARC-Filename", filename)]
+    identity = f"{filename}\n{_date(created_at)}"
     return _record("warcinfo", headers, block, block, "application/warc-fields", identity)
 
 
@@ -68,7 +65,7 @@ def arc_as_warc(
             record.declared_mime or "application/octet-stream",
         )
     headers = [("WARC-Type", record_type), ("WARC-Date", _date(record.fetch_time))]
-    headers.append(("WARC-Target-URI", quote(record.url, safe=URI_SAFE)))
+    headers.append(("WARC-Target-URI", quote(record.url, safe=_URI_SAFE)))
     if record.server_ip is not None:
         headers.append(("WARC-IP-Address", record.server_ip))
     if record.truncated is not None:

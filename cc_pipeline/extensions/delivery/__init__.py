@@ -1,4 +1,4 @@
-"""Proofs: deliveries of records that say what is in them, certificates, and archives for other tools."""
+"""Copies of records: standard WARC files in a bucket or folder of the user's own, with a manifest."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def _commands() -> Mapping[str, Command]:
 
 EXTENSION = Extension(
     name="delivery",
-    summary="deliveries of records with a manifest, certificates, WACZ files",
+    summary="copies of records as WARC files, with a manifest",
     commands=_commands,
 )
