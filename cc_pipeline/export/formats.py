@@ -30,12 +30,6 @@ def _write_documents(request: RowsRequest, *, compat: Compat) -> Written:
     return write_documents(request, compat)
 
 
-def _write_sequencefiles(request: RecordsRequest) -> Written:
-    from cc_pipeline.export.sequencefiles import write_sequencefiles
-
-    return write_sequencefiles(request)
-
-
 def _write_wacz(request: RecordsRequest) -> Written:
     from cc_pipeline.export.wacz_export import write_wacz_export
 
@@ -50,7 +44,6 @@ FORMATS: Final[dict[str, ExportFormat]] = {
     "parquet": RowFormat(summary=_TABLES, write=_write_tables, suffixes=(".parquet",)),
     "jsonl": RowFormat(summary=_TABLES, write=_write_tables, suffixes=(".jsonl", ".ndjson")),
     "csv": RowFormat(summary=_TABLES, write=_write_tables, suffixes=(".csv",)),
-    "sequencefile": RecordFormat(summary="the text and metadata files of 2012", write=_write_sequencefiles),
     "metadata-json": RowFormat(
         summary="the metadata document of 2012 of each page, one a line (URL, tab, JSON)",
         write=partial(_write_documents, compat=None),

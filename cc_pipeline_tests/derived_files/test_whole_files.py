@@ -11,14 +11,14 @@ from typing import Any
 import duckdb
 import pytest
 
-from cc_pipeline.derived_files.export import ExportOptions, export_slices
 from cc_pipeline.derived_files.files import identify
 from cc_pipeline.derived_files.stage import read_sources, register
+from cc_pipeline.documents.document2012.json import metadata_json
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.publish.publish import find_partial_slices, publish_warehouse
 from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS, SourceFile, read_source_files
-from cc_pipeline.workspace.workspace import Workspace, export_prefix
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.derived_files.written_whole import (
     DOCUMENT,
@@ -291,20 +291,14 @@ def test_an_interrupted_reading_is_held_back_until_it_is_done_again(workspace: W
     assert published(workspace, "SELECT count(*) FROM page_metadata") == [[(1,)]]
 
 
-def test_an_export_read_back_gives_the_same_metadata(workspace: Workspace, tmp_path: Path) -> None:
-    commit_pages(workspace, [page(number) for number in range(20)])
-    export_slices(workspace, CRAWL, ["example.com"], options=ExportOptions(records_per_file=8))
-    folder = Path(workspace.settings.lake) / export_prefix(CRAWL, "example.com")
-    found = [identify(workspace.transport, str(path), "sequencefile") for path in sorted(folder.glob("metadata-*"))]
-    assert {file.crawl for file in found} == {CRAWL}
-    register(workspace, found)
-    read_sources(workspace, [file.slug for file in found])
-    names = ["url", "disposition", "failure_reason", "mime_type", "md5", "text_simhash", "attempt_time"]
-    back = [row for file in found for row in rows(workspace, "page_metadata", file)]
-    own = workspace.lake.read("page_metadata", {"target": "example.com"}).to_pylist()
-    assert len(own) == len(back) == 20
-    by_url = {row["url"]: row for row in back}
-    for row in own:
+def test_documents_read_back_give_the_same_metadata(workspace: Workspace, tmp_path: Path) -> None:
+    own = [page(number) for number in range(20)]
+    pairs = [(one.keys["url"], metadata_json(one.metadata, one.links)) for one in own]
+    file = read(workspace, sequencefile(tmp_path / "metadata-00000", pairs), "sequencefile")
+    names = ["disposition", "failure_reason", "mime_type", "md5", "text_simhash", "attempt_time"]
+    by_url = {row["url"]: row for row in rows(workspace, "page_metadata", file)}
+    assert len(by_url) == 20
+    for one in own:
         # the document of 2012 says of failures only that and why
-        kept = names if row["disposition"] == "SUCCESS" else names[:3]
-        assert [by_url[row["url"]][name] for name in kept] == [row[name] for name in kept]
+        kept = names if one.metadata["disposition"] == "SUCCESS" else names[:2]
+        assert [by_url[one.keys["url"]][name] for name in kept] == [one.metadata.get(name) for name in kept]
