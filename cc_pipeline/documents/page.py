@@ -45,7 +45,7 @@ class ParseOptions:
     """Options of a parser. ``main_content`` chooses the extractor (``quality`` is trafilatura alone; ``auto`` asks
     trafilatura if ``fast`` is uncertain), ``none`` switches it off; ``markdown`` adds the main content as Markdown.
 
-    ``metadata_json`` fills the column of that name; ``compat="2012"`` writes it with the 2012 writer's bugs.
+    ``metadata_json`` fills the column of that name.
     """
 
     main_content: Literal["fast", "auto", "quality", "none"] = "fast"
@@ -54,7 +54,6 @@ class ParseOptions:
     text_simhash: bool = True
     links: bool = True
     metadata_json: bool = False
-    compat: Literal["2012"] | None = None
     limits: Limits = field(default_factory=Limits)
 
 
@@ -94,7 +93,7 @@ FLAGS: tuple[str, ...] = (
     "unknown_keys",  # a 2012 document with keys nobody has described
 )
 
-SourceKind = Literal["records", "sequencefile", "wat", "wet"]
+SourceKind = Literal["records", "sequencefile"]
 Headers = tuple[tuple[str, str], ...]
 
 

@@ -59,14 +59,14 @@ def parse_page(page: PageInput, options: ParseOptions = _DEFAULT) -> ParsedPage:
 
 
 def _parse(page: PageInput, options: ParseOptions) -> ParsedPage:
-    row = exchange_row(page, as_written=options.compat is not None)
+    row = exchange_row(page)
     parsed = ParsedPage(page_keys(page), row)
     if row["disposition"] == "SUCCESS" and page.payload:
         parsed = _parse_content(page, row, options)
     if row.get("parsed_as") != "html":  # a page's own columns have these too
         row.update(header_columns(page))
     if options.metadata_json:
-        row["metadata_json"] = metadata_json(row, parsed.links, compat=options.compat)
+        row["metadata_json"] = metadata_json(row, parsed.links)
     return parsed
 
 
@@ -190,7 +190,6 @@ def _html(
         utf8=utf8,
         links=options.links,
         charset=decoded.charset,
-        as_written=options.compat is not None,
         read_tree=read_tree,
     )
     row["parsed_as"] = "html"

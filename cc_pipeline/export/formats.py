@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cc_pipeline.export.format import ExportFormat, RecordFormat, RecordsRequest, RowFormat, RowsRequest, Written
-
-if TYPE_CHECKING:
-    from cc_pipeline.documents.document2012.json import Compat
 
 
 def _write_duckdb(request: RowsRequest) -> Written:
@@ -24,10 +20,10 @@ def _write_tables(request: RowsRequest) -> Written:
     return write_table_files(request)
 
 
-def _write_documents(request: RowsRequest, *, compat: Compat) -> Written:
+def _write_documents(request: RowsRequest) -> Written:
     from cc_pipeline.export.documents import write_documents
 
-    return write_documents(request, compat)
+    return write_documents(request)
 
 
 def _write_wacz(request: RecordsRequest) -> Written:
@@ -46,12 +42,7 @@ FORMATS: Final[dict[str, ExportFormat]] = {
     "csv": RowFormat(summary=_TABLES, write=_write_tables, suffixes=(".csv",)),
     "metadata-json": RowFormat(
         summary="the metadata document of 2012 of each page, one a line (URL, tab, JSON)",
-        write=partial(_write_documents, compat=None),
-        only_table="page_metadata",
-    ),
-    "metadata-json-2012": RowFormat(
-        summary="the same with the bugs of the writer of 2012",
-        write=partial(_write_documents, compat="2012"),
+        write=_write_documents,
         only_table="page_metadata",
     ),
     "wacz": RecordFormat(

@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from cc_pipeline.cli.app import app
-from cc_pipeline.derived_files.sequencefile import SequenceFileWriter
 from cc_pipeline.documents.document2012.json import metadata_json
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.archive.sequencefile_writer import SequenceFileWriter
 from cc_pipeline_tests.defs.published import query
-from cc_pipeline_tests.derived_files.written_whole import sequencefile
+from cc_pipeline_tests.extraction.written_whole import sequencefile
 from cc_pipeline_tests.publish.lake_pages import commit_pages, make_workspace, page
 
 PAGES = [page(number) for number in range(50)]

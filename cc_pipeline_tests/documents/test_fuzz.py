@@ -94,7 +94,7 @@ def check(payload: bytes, mime: str | None, **more: object) -> None:
     parsed = parse_page(page(payload, mime=mime, **more), OPTIONS)
     batches = to_record_batches([parsed])
     assert batches["page_metadata"].num_rows == 1
-    assert json.loads(metadata_json(parsed.metadata, parsed.links, compat="2012"))["disposition"] == "SUCCESS"
+    assert json.loads(metadata_json(parsed.metadata, parsed.links))["disposition"] == "SUCCESS"
     for batch in batches.values():
         batch.validate(full=True)
 

@@ -12,11 +12,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from cc_pipeline.commoncrawl.domains import registered_domain
-from cc_pipeline.derived_files.sequencefile import SequenceFileWriter
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import spec_for
+from cc_pipeline_tests.archive.sequencefile_writer import SequenceFileWriter
 from cc_pipeline_tests.corpus import CORPUS
-from cc_pipeline_tests.derived_files.written_whole import DOCUMENT
+from cc_pipeline_tests.extraction.written_whole import DOCUMENT
 from cc_pipeline_tests.oracles.additions import find_additions
 from cc_pipeline_tests.oracles.commands import run_command
 from cc_pipeline_tests.oracles.sources import digest_source

@@ -123,13 +123,13 @@ def add_source(
     files: Annotated[
         list[str], typer.Argument(help="Local files, or keys in the source; for kind warc also addresses.")
     ],
-    kind: Annotated[str, typer.Option("--kind", help="sequencefile, wat, wet, or warc (ARC too).")],
+    kind: Annotated[str, typer.Option("--kind", help="sequencefile, or warc (ARC too).")],
     crawl: Annotated[
         str | None,
         typer.Option(
             "--crawl",
             "-c",
-            help="Crawl of the files, if they do not name it; for kind warc the collection to add them to.",
+            help="Crawl of the files (default: 2012); for kind warc the collection to add them to.",
         ),
     ] = None,
     register_only: Annotated[
@@ -139,7 +139,7 @@ def add_source(
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    r"""Read whole SequenceFiles of 2012, WAT or WET files, and publish cc.duckdb with their pages.
+    r"""Read whole SequenceFiles of 2012, and publish cc.duckdb with their pages.
 
     For WARC and ARC files an index is built instead. They become a collection that every command accepts as a crawl.
     Records are fetched from the files where they are.
@@ -148,27 +148,23 @@ def add_source(
 
       cc-pipeline files add metadata-00000 textData-00000 --kind sequencefile
 
-      cc-pipeline files add crawl-data/CC-MAIN-2024-22/…/….warc.wat.gz --kind wat
-
-      cc-pipeline files add texts.warc.wet.gz --kind wet --crawl CC-MAIN-2024-22
-
       cc-pipeline files add *.warc.gz https://example.org/more.warc.gz \
         --kind warc --crawl press
 
       cc-pipeline run example.com --crawl LOCAL-press  (the pages of a site)
     """
     from cc_pipeline.defs.launcher import Launcher
-    from cc_pipeline.derived_files.files import identify
-    from cc_pipeline.derived_files.stage import register
-    from cc_pipeline.workspace.source_files import ARCHIVE
+    from cc_pipeline.workspace.source_files import ARCHIVE, SEQUENCEFILE, identify, register
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(source=source, home=home)
     if kind == ARCHIVE:
         _add_archives(settings, files, crawl, register_only, yes)
         return
+    if kind != SEQUENCEFILE:
+        raise UserInputError(f"--kind is {kind!r}; choose {SEQUENCEFILE} or {ARCHIVE}")
     with open_workspace(settings) as workspace:
-        source_files = [identify(workspace.transport, location, kind, crawl) for location in files]
+        source_files = [identify(workspace.transport, location, crawl) for location in files]
         new = register(workspace, source_files)
         slugs = list(dict.fromkeys(file.slug for file in source_files))
         show_table(

@@ -1,4 +1,4 @@
-"""Pages from files that are read whole: 2012 SequenceFiles, WAT and WET."""
+"""Pages from files that are read whole: SequenceFiles of 2012."""
 
 import dagster as dg
 
@@ -6,7 +6,7 @@ from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.metadata import row_counts, stage_metadata, to_metadata
 from cc_pipeline.defs.partition_runs import Yielded, run_each
 from cc_pipeline.defs.recording import Described, PartitionRun, read_planned_keys
-from cc_pipeline.derived_files.stage import read_sources
+from cc_pipeline.extraction.whole_files import read_sources
 from cc_pipeline.workspace.source_files import read_source_files
 from cc_pipeline.workspace.workspace import Workspace
 

@@ -241,11 +241,11 @@ def extraction() -> list[Step]:
 
 
 def sources() -> list[Step]:
-    """Returns the step of pages from files that are read whole: 2012 SequenceFiles, WAT and WET."""
+    """Returns the step of pages from files that are read whole: SequenceFiles of 2012."""
     files = {
-        "source_metadata": ("page_metadata", "Rows of page_metadata from SequenceFiles of 2012 and WAT files."),
-        "source_text": ("page_text", "Rows of page_text from SequenceFiles of 2012 and WET files."),
-        "source_links": ("page_links", "Rows of page_links from SequenceFiles of 2012 and WAT files."),
+        "source_metadata": ("page_metadata", "Rows of page_metadata from SequenceFiles of 2012."),
+        "source_text": ("page_text", "Rows of page_text from SequenceFiles of 2012."),
+        "source_links": ("page_links", "Rows of page_links from SequenceFiles of 2012."),
         "source_feed_items": ("feed_items", "Rows of feed_items from SequenceFiles of 2012."),
         "source_faults": (
             "source_faults",
@@ -366,7 +366,7 @@ def common_crawl() -> list[ExternalAsset]:
         ),
         spec(
             WHOLE_FILES,
-            "Files that are read whole: SequenceFiles of 2012, WAT and WET files.",
+            "Files that are read whole: SequenceFiles of 2012.",
             f"{_SITE}/the-data/get-started",
             "all",
             "hadoop",

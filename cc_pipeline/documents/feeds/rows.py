@@ -106,7 +106,6 @@ def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> Fe
     _add_words(words, content["description"])
     content["published"] = feed.published
     content["updated"] = feed.updated
-    content["last_build_date"] = feed.last_build_date  # no column; the 2012 writer put it into updated
     content["categories"] = feed.categories or None
     for category in feed.categories:
         _add_words(words, category)

@@ -89,30 +89,19 @@ def test_hosts_have_the_index_s_form_beside_the_one_that_is_shown() -> None:
     assert (second["link_host"], second["link_host_shown"]) == ("www.example.com", None)
 
 
-def test_the_document_of_2012_has_addresses_as_written() -> None:
-    markup = "<a href='http://Other.example'>x</a><a href='/a|b'>y</a>"
-    written = parse_page(page(markup), ParseOptions(compat="2012")).links
-    assert [link.url for link in written] == ["http://Other.example", "https://www.example.com/a|b"]
-    assert [link.host for link in written] == ["other.example", "www.example.com"]
-
-
 def test_links_are_the_same_whatever_pages_were_read_before() -> None:
     hosts = ("http://a.example", "https://1.2.3.4.5", "http://0x7f.1", "http://b.example", "//a.example", "")
     markup = "".join(f"<a href='{host}/{path}'>x</a>" for path in ("x", "y?z", "./w") for host in hosts)
-    kinds = (ParseOptions(), ParseOptions(compat="2012"))
 
-    def links(options: ParseOptions) -> tuple[Link, ...]:
-        return parse_page(page(markup), options).links
+    def links() -> tuple[Link, ...]:
+        return parse_page(page(markup)).links
 
-    alone = []
-    for options in kinds:
-        tree._ROOTS.clear()
-        alone.append(links(options))
-    assert alone[0] != alone[1]
-    assert [links(options) for options in (*kinds, *kinds)] == alone * 2
+    tree._ROOTS.clear()
+    alone = links()
+    assert links() == alone
     tree._ROOTS.update({str(number): ("", None, None, None) for number in range(tree._MAX_ROOTS)})
     tree._ROOTS.pop("http://a.example")
-    assert links(kinds[0]) == alone[0]
+    assert links() == alone
     assert len(tree._ROOTS) < 10, "those of before make room"
 
 

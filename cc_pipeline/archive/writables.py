@@ -4,7 +4,6 @@ them."""
 from __future__ import annotations
 
 import bz2
-import gzip
 import mmap
 import struct
 import zlib
@@ -45,20 +44,6 @@ def damage_fault(error: ValueError, source: str, offset: int | None, where: str 
     return DataFault(kind, source, offset, f"{where}{error}")
 
 
-def encode_vint(value: int) -> bytes:
-    """Encodes a signed 64-bit number as one to nine bytes. Raises ``OverflowError`` beyond 64 bits."""
-    if -112 <= value <= 127:
-        return (value & 0xFF).to_bytes(1)
-    if not -(1 << 63) <= value < 1 << 63:
-        raise OverflowError(f"{value} does not fit 64 bits")
-    first = -112
-    if value < 0:
-        value = ~value
-        first = -120
-    size = (value.bit_length() + 7) // 8
-    return (first - size & 0xFF).to_bytes(1) + value.to_bytes(size)
-
-
 def decode_vint(data: bytes, position: int) -> tuple[int, int]:
     """Returns the number at ``position`` and the position after it. Raises ``ValueError`` if ``data`` ends before."""
     if position >= len(data):
@@ -82,12 +67,6 @@ def decode(class_name: str, data: bytes) -> Value:
     """
     decoder = _DECODERS.get(class_name)
     return data if decoder is None else decoder(data)
-
-
-def encode_text(value: str) -> bytes:
-    """Encodes a ``Text``: its length in UTF-8 bytes, then these. Lone surrogates become ``?``, as in Hadoop."""
-    data = value.encode("utf-8", "replace")
-    return encode_vint(len(data)) + data
 
 
 def _text(data: bytes) -> str:
@@ -160,15 +139,6 @@ def decompress(codec: str, data: bytes, limit: int) -> bytes:
         return decoder(data, limit)
     except (zlib.error, OSError, EOFError, cramjam.DecompressionError) as error:
         raise Damage(DataKind.MALFORMED, f"{codec.rpartition('.')[2]}: {str(error)[:80]}") from None
-
-
-def compress(codec: str, data: bytes) -> bytes:
-    """Deflates with ``DEFAULT_CODEC`` or ``GZIP_CODEC``. The same input always gives the same output."""
-    if codec == DEFAULT_CODEC:
-        return zlib.compress(data)
-    if codec == GZIP_CODEC:
-        return gzip.compress(data, compresslevel=6, mtime=0)
-    raise Damage(DataKind.UNSUPPORTED, f"cannot write with codec {codec[:80]}")
 
 
 class _Engine(Protocol):

@@ -1,35 +1,24 @@
-"""Files read whole: 2012 SequenceFiles, WAT and WET as rows of the page tables."""
+"""SequenceFiles of 2012, read whole into the page tables."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
-from cc_pipeline.derived_files.files import identify
-from cc_pipeline.derived_files.stage import read_sources, register
 from cc_pipeline.documents.document2012.json import metadata_json
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extraction.whole_files import read_sources
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.publish.publish import find_partial_slices, publish_warehouse
-from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS, SourceFile, read_source_files
+from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS, SourceFile, identify, read_source_files, register
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.archive import builders
-from cc_pipeline_tests.derived_files.written_whole import (
-    DOCUMENT,
-    WARC_NAME,
-    WAT_KEY,
-    WET_KEY,
-    sequencefile,
-    warcinfo,
-    wat_record,
-    wet_record,
-)
+from cc_pipeline_tests.extraction.written_whole import DOCUMENT, sequencefile
 from cc_pipeline_tests.publish.lake_pages import CRAWL, commit_pages, make_workspace, page
 
 
@@ -38,8 +27,8 @@ def workspace(tmp_path: Path) -> Workspace:
     return make_workspace(tmp_path)
 
 
-def read(workspace: Workspace, named: Path | str, kind: str, crawl: str | None = None) -> SourceFile:
-    file = identify(workspace.transport, str(named), kind, crawl)
+def read(workspace: Workspace, named: Path | str, crawl: str | None = None) -> SourceFile:
+    file = identify(workspace.transport, str(named), crawl)
     register(workspace, [file])
     read_sources(workspace, [file.slug])
     return file
@@ -51,7 +40,7 @@ def rows(workspace: Workspace, table: str, file: SourceFile) -> list[dict[str, A
 
 def test_metadata_of_2012_becomes_metadata_and_links(workspace: Workspace, tmp_path: Path) -> None:
     path = sequencefile(tmp_path / "metadata-00003", [("http://www.example.com/a", json.dumps(DOCUMENT))])
-    file = read(workspace, path, "sequencefile")
+    file = read(workspace, path)
     (row,) = rows(workspace, "page_metadata", file)
     assert file.crawl == row["crawl"] == "CC-MAIN-2012"
     assert (row["source_kind"], row["source_file"], row["parser"]) == ("sequencefile", str(path), "commoncrawl-2012")
@@ -67,7 +56,7 @@ def test_metadata_of_2012_becomes_metadata_and_links(workspace: Workspace, tmp_p
 def test_texts_of_2012_become_texts_and_empty_ones_nothing(workspace: Workspace, tmp_path: Path) -> None:
     spanish = "Este es un texto bastante largo en español para que se reconozca el idioma sin ninguna duda."
     pairs = [("http://www.example.com/a", spanish), ("http://www.example.com/b", "")]
-    file = read(workspace, sequencefile(tmp_path / "textData-00003", pairs), "sequencefile")
+    file = read(workspace, sequencefile(tmp_path / "textData-00003", pairs))
     (row,) = rows(workspace, "page_text", file)
     assert (row["url"], row["text"], row["content_languages"]) == ("http://www.example.com/a", spanish, "spa")
     assert rows(workspace, "page_metadata", file) == []
@@ -77,7 +66,7 @@ def test_texts_of_2012_become_texts_and_empty_ones_nothing(workspace: Workspace,
 def test_a_sequencefile_of_any_name_is_known_by_its_first_value(
     workspace: Workspace, tmp_path: Path, value: str, table: str
 ) -> None:
-    file = read(workspace, sequencefile(tmp_path / "part-r-00000", [("http://example.com/", value)]), "sequencefile")
+    file = read(workspace, sequencefile(tmp_path / "part-r-00000", [("http://example.com/", value)]))
     assert len(rows(workspace, table, file)) == 1
 
 
@@ -86,7 +75,7 @@ def test_what_cannot_be_read_is_told_and_keeps_nothing_else_out(workspace: Works
     huge = json.dumps(DOCUMENT | {"content_len": 10**30})
     pairs = [("http://a.com/", good), ("http://b.com/", "{"), ("http://c.com/", huge), ("http://d.com/", good)]
     path = sequencefile(tmp_path / "metadata-00000", pairs)
-    file = identify(workspace.transport, str(path), "sequencefile")
+    file = identify(workspace.transport, str(path))
     register(workspace, [file])
     report = read_sources(workspace, [file.slug])
     assert [row["url"] for row in rows(workspace, "page_metadata", file)] == ["http://a.com/", "http://d.com/"]
@@ -100,62 +89,14 @@ def test_what_cannot_be_read_is_told_and_keeps_nothing_else_out(workspace: Works
 
 def test_a_file_of_nothing_but_damage_is_bounded(workspace: Workspace, tmp_path: Path) -> None:
     pairs = [(f"http://a.com/{number}", "{broken") for number in range(MAX_FAULT_ROWS + 500)]
-    file = identify(workspace.transport, str(sequencefile(tmp_path / "metadata-00000", pairs)), "sequencefile")
+    file = identify(workspace.transport, str(sequencefile(tmp_path / "metadata-00000", pairs)))
     register(workspace, [file])
     report = read_sources(workspace, [file.slug])
     assert len(rows(workspace, "source_faults", file)) == MAX_FAULT_ROWS
     assert f"{MAX_FAULT_ROWS + 500:,} byte ranges could not be read" in report.notes[0]
-    (tmp_path / "noise.wat.gz").write_bytes(b"noise" * 100)
-    noise = read(workspace, tmp_path / "noise.wat.gz", "wat", CRAWL)
+    (tmp_path / "noise").write_bytes(b"noise" * 100)
+    noise = read(workspace, tmp_path / "noise")
     assert len(rows(workspace, "source_faults", noise)) >= 1
-
-
-def test_wat_becomes_metadata_and_links_by_capture(workspace: Workspace) -> None:
-    bucket = Path(workspace.settings.source)
-    (bucket / WAT_KEY).parent.mkdir(parents=True)
-    records = [warcinfo(), wat_record("http://www.example.com/a?b", 4711), wat_record("http://x.com/", 5, "request")]
-    (bucket / WAT_KEY).write_bytes(builders.members(records))
-    file = read(workspace, f"https://data.commoncrawl.org/{WAT_KEY}", "wat")
-    assert (file.location, file.crawl) == (WAT_KEY, CRAWL)
-    (row,) = rows(workspace, "page_metadata", file)
-    assert row["warc_filename"] == WAT_KEY.replace("/wat/", "/warc/").replace(".wat.", ".")
-    assert (row["warc_record_offset"], row["warc_record_length"]) == (4711, 423)
-    assert (row["disposition"], row["http_result"], row["server_ip"]) == ("SUCCESS", 200, "203.0.113.7")
-    assert row["content_digest"] == "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-    assert (row["content_len"], row["download_size"], row["gunzip_content_len"]) == (1234, 1234, 4096)
-    assert dict(row["http_headers"]) == {
-        "response": "HTTP/1.1 200 OK",
-        "content-type": "text/html",
-        "content-encoding": "gzip",
-        "content-length": "1234",
-    }
-    assert (row["parsed_as"], row["content"]["title"]) == ("html", "T")
-    assert row["content"]["meta_tags"][0]["name"] == "description"
-    links = rows(workspace, "page_links", file)
-    assert [(link["type"], link["href"], link["link_url"]) for link in links] == [
-        ("link", "/f.ico", "http://www.example.com/f.ico"),
-        ("a", "b", "http://www.example.com/base/b"),
-        ("style", "/c.css", "http://www.example.com/c.css"),
-    ]
-    assert dict(links[1]["attributes"]) == {"title": "t"}
-    assert links[1]["text"] == "B"
-    assert not list(workspace.scratch.iterdir()), "the copy is gone"
-
-
-def test_wet_becomes_texts(workspace: Workspace, tmp_path: Path) -> None:
-    path = tmp_path / WET_KEY
-    path.parent.mkdir(parents=True)
-    texts = [wet_record("http://www.example.com/a", "Ménü 文字\n", "spa,eng"), builders.response(b"x")]
-    path.write_bytes(builders.members([warcinfo(), *texts]))
-    file = read(workspace, path, "wet")
-    (row,) = rows(workspace, "page_text", file)
-    assert (row["text"], row["content_languages"], row["source_kind"]) == ("Ménü 文字\n", "spa,eng", "wet")
-    assert (row["warc_filename"], row["warc_record_offset"]) == (
-        WET_KEY.replace("/wet/", "/warc/").replace(".wet.", "."),
-        None,
-    )
-    (fault,) = rows(workspace, "source_faults", file)
-    assert fault["reason"] == "a response record in a WET file"
 
 
 @pytest.mark.parametrize("at_source", [False, True])
@@ -163,7 +104,7 @@ def test_the_same_bytes_are_the_same_file(workspace: Workspace, tmp_path: Path, 
     folder = Path(workspace.settings.source) if at_source else tmp_path
     pairs = [(f"http://a.com/{number}", json.dumps(DOCUMENT)) for number in range(200)]
     path = sequencefile(folder / "metadata-00000", pairs)
-    file = read(workspace, path.name if at_source else path, "sequencefile")
+    file = read(workspace, path.name if at_source else path)
     data = path.read_bytes()
 
     def again(content: bytes, at: int) -> int:
@@ -185,7 +126,7 @@ def test_the_same_bytes_are_the_same_file(workspace: Workspace, tmp_path: Path, 
 
 def test_files_are_read_once_until_they_change(workspace: Workspace, tmp_path: Path) -> None:
     path = sequencefile(tmp_path / "metadata-00000", [("http://a.com/", json.dumps(DOCUMENT))])
-    file = read(workspace, path, "sequencefile")
+    file = read(workspace, path)
     again = read_sources(workspace, [file.slug])
     assert (again.written, again.reused_slices, again.rows) == (0, 1, 2)
     sequencefile(path, [(f"http://a.com/{number}", json.dumps(DOCUMENT)) for number in range(3)])
@@ -196,45 +137,33 @@ def test_files_are_read_once_until_they_change(workspace: Workspace, tmp_path: P
         read_sources(workspace, [file.slug])
 
 
-def test_the_crawl_is_read_off_key_header_or_warcinfo(workspace: Workspace, tmp_path: Path) -> None:
-    marked = sequencefile(tmp_path / "metadata-1", [], **{"cc_pipeline.crawl": "CC-MAIN-2018-05"})
-    assert identify(workspace.transport, str(marked), "sequencefile").crawl == "CC-MAIN-2018-05"
-    damaged = tmp_path / "metadata-2"
-    damaged.write_bytes(b"no SequenceFile")
-    assert identify(workspace.transport, str(damaged), "sequencefile").crawl == "CC-MAIN-2012"
-    texts = tmp_path / "a.wet.gz"
-    texts.write_bytes(gzip.compress(warcinfo(), mtime=0))
-    assert identify(workspace.transport, str(texts), "wet").crawl == "CC-MAIN-2016-50"
-    assert identify(workspace.transport, str(texts), "wet", "2017-04").crawl == "CC-MAIN-2017-04"
-    silent = tmp_path / "b.wat"
-    silent.write_bytes(warcinfo(b"software: x\r\n"))
-    with pytest.raises(UserInputError, match="--crawl"):
-        identify(workspace.transport, str(silent), "wat")
+def test_the_crawl_is_that_of_2012_unless_it_is_named(workspace: Workspace, tmp_path: Path) -> None:
+    path = sequencefile(tmp_path / "metadata-1", [])
+    assert identify(workspace.transport, str(path)).crawl == "CC-MAIN-2012"
+    assert identify(workspace.transport, str(path), "2017-04").crawl == "CC-MAIN-2017-04"
 
 
 def test_keys_are_slugs_and_the_same_file_has_one(workspace: Workspace, tmp_path: Path) -> None:
     odd = sequencefile(tmp_path / "Métadata 00|00..x", [])
-    file = identify(workspace.transport, str(odd), "sequencefile")
+    file = identify(workspace.transport, str(odd))
     assert set(file.slug) <= set("abcdefghijklmnopqrstuvwxyz0123456789._-")
     assert ".." not in file.slug
     assert register(workspace, [file, file]) == [file]
     assert register(workspace, [file]) == []
     assert read_source_files(workspace) == {file.slug: file}
-    other = identify(workspace.transport, str(odd), "sequencefile", "CC-MAIN-2009-2010")
+    other = identify(workspace.transport, str(odd), "CC-MAIN-2009-2010")
     assert other.slug != file.slug
 
 
-@pytest.mark.parametrize(
-    ("named", "kind"), [("a.warc.gz", "warc"), ("crawl-data/none.wat.gz", "wat"), ("/none", "wet")]
-)
-def test_what_cannot_be_a_source_is_refused(workspace: Workspace, named: str, kind: str) -> None:
+@pytest.mark.parametrize("named", ["parse-output/segment/1/metadata-00000", "/none"])
+def test_what_is_not_there_is_refused(workspace: Workspace, named: str) -> None:
     with pytest.raises(UserInputError):
-        identify(workspace.transport, named, kind)
+        identify(workspace.transport, named)
 
 
 def test_keys_nobody_registered_are_refused(workspace: Workspace) -> None:
     with pytest.raises(UserInputError, match="files add"):
-        read_sources(workspace, ["wat_nothing"])
+        read_sources(workspace, ["sequencefile_nothing"])
 
 
 def published(workspace: Workspace, *queries: str) -> list[list[tuple[Any, ...]]]:
@@ -244,18 +173,15 @@ def published(workspace: Workspace, *queries: str) -> list[list[tuple[Any, ...]]
 
 
 def test_published_views_show_a_capture_once_and_prefer_its_own_record(workspace: Workspace, tmp_path: Path) -> None:
-    parsed = [page(0), page(5)]
-    commit_pages(workspace, parsed)
-    keys = [one.keys for one in parsed]
-    # a WAT file whose place tells the whole key of the WARC file it describes
-    key = keys[0]["warc_filename"].replace("/warc/", "/wat/").replace(".warc.gz", ".warc.wat.gz")
-    place = tmp_path / key
-    place.parent.mkdir(parents=True)
-    described = keys[0]["warc_filename"].rpartition("/")[2].encode()
-    record = wat_record("http://www.example.com/0", keys[0]["warc_record_offset"])
-    beside = wat_record("http://www.example.com/beside", 99)
-    place.write_bytes((record + beside).replace(f"{WARC_NAME}.warc.gz".encode(), described))
-    read(workspace, place, "wat")
+    place = {
+        "warc_filename": "parse-output/segment/1341690147253/1341708194671_0.arc.gz",
+        "warc_record_offset": 156,
+    }
+    parsed, other = page(0), page(5)
+    commit_pages(workspace, [replace(parsed, keys=parsed.keys | place), other])
+    beside = DOCUMENT | {"archiveInfo": DOCUMENT["archiveInfo"] | {"arcFileOffset": 99}}
+    pairs = [("http://www.example.com/0", json.dumps(DOCUMENT)), ("http://www.example.com/beside", json.dumps(beside))]
+    read(workspace, sequencefile(tmp_path / "metadata-00000", pairs), CRAWL)
     shown, kinds, files = published(
         workspace,
         "SELECT source_kind, url, warc_record_offset FROM page_metadata ORDER BY ALL",
@@ -263,24 +189,25 @@ def test_published_views_show_a_capture_once_and_prefer_its_own_record(workspace
         "SELECT source_kind, crawl FROM source_files",
     )
     assert shown == [
-        *sorted(("records", one["url"], one["warc_record_offset"]) for one in keys),
-        ("wat", "http://www.example.com/beside", 99),
+        *sorted(
+            [("records", parsed.keys["url"], 156), ("records", other.keys["url"], other.keys["warc_record_offset"])]
+        ),
+        ("sequencefile", "http://www.example.com/beside", 99),
     ]
-    assert kinds == [("records", 1), ("wat", 3)]
-    assert files == [("wat", CRAWL)]
+    assert kinds == [("records", 1), ("sequencefile", 1)]
+    assert files == [("sequencefile", CRAWL)]
 
 
 def test_texts_without_a_place_are_all_published(workspace: Workspace, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        path = tmp_path / f"{name}.wet"
-        path.write_bytes(warcinfo() + b"".join(wet_record(f"http://{name}.com/{n}", "text") for n in range(3)))
-        read(workspace, path, "wet")
+        pairs = [(f"http://{name}.com/{number}", "text") for number in range(3)]
+        read(workspace, sequencefile(tmp_path / f"textData-{name}", pairs))
     assert published(workspace, "SELECT count(*), count(DISTINCT url) FROM page_text") == [[(6, 6)]]
 
 
 def test_an_interrupted_reading_is_held_back_until_it_is_done_again(workspace: Workspace, tmp_path: Path) -> None:
     path = sequencefile(tmp_path / "metadata-00000", [("http://a.com/", json.dumps(DOCUMENT))])
-    file = read(workspace, path, "sequencefile")
+    file = read(workspace, path)
     empty = workspace.lake.specs["page_links"].schema.empty_table()
     where = [{"crawl": file.crawl, "target": file.slug}]
     workspace.lake.commit("page_links", empty, where, {f"source:{file.slug}": "abc"})
@@ -294,7 +221,7 @@ def test_an_interrupted_reading_is_held_back_until_it_is_done_again(workspace: W
 def test_documents_read_back_give_the_same_metadata(workspace: Workspace, tmp_path: Path) -> None:
     own = [page(number) for number in range(20)]
     pairs = [(one.keys["url"], metadata_json(one.metadata, one.links)) for one in own]
-    file = read(workspace, sequencefile(tmp_path / "metadata-00000", pairs), "sequencefile")
+    file = read(workspace, sequencefile(tmp_path / "metadata-00000", pairs))
     names = ["disposition", "failure_reason", "mime_type", "md5", "text_simhash", "attempt_time"]
     by_url = {row["url"]: row for row in rows(workspace, "page_metadata", file)}
     assert len(by_url) == 20

@@ -12,18 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.derived_files import writables
-from cc_pipeline.derived_files import writables as hadoopcodecs
-from cc_pipeline.derived_files.sequencefile import (
+from cc_pipeline.archive import writables
+from cc_pipeline.archive import writables as hadoopcodecs
+from cc_pipeline.archive.sequencefile import (
     Compression,
-    SequenceFileWriter,
     SequencePair,
     iter_pairs,
-    read_header,
-    write_header,
+    parse_header,
 )
-from cc_pipeline.derived_files.writables import decode_vint, encode_vint
-from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.archive.writables import decode_vint
+from cc_pipeline.errors import DataFault
+from cc_pipeline_tests.archive.sequencefile_writer import SequenceFileWriter, encode_vint, write_header
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
 ROWS = [(f"http://example.com/{number}", "tëxt \U0001f600\n" * (number % 50)) for number in range(400)]
@@ -64,7 +63,7 @@ def test_many_records_from_any_kind_of_source(how: Compression, codec: str, tmp_
 def test_the_header_says_what_was_written() -> None:
     stream = io.BytesIO()
     SequenceFileWriter(stream, "block", "gzip", seed="x", metadata=[("creator", "cc-pipeline")])
-    header = read_header(stream.getvalue(), "s")
+    header = parse_header(stream.getvalue(), "s")
     assert (header.version, header.key_class, header.value_class) == (6, writables.TEXT, writables.TEXT)
     assert (header.compression, header.codec) == ("block", hadoopcodecs.GZIP_CODEC)
     assert (header.metadata, header.length) == ((("creator", "cc-pipeline"),), len(stream.getvalue()))
@@ -89,12 +88,6 @@ def test_a_run_that_fails_leaves_no_half_block() -> None:
 
 def test_lone_surrogates_become_question_marks() -> None:
     assert rows_of(written([("a\ud800", "b")], "none", "default")) == ([("a?", "b")], [])
-
-
-@pytest.mark.parametrize(("how", "codec"), [("bulk", "gzip"), ("block", "lzo")])
-def test_unknown_forms_are_refused(how: Any, codec: str) -> None:
-    with pytest.raises(UserInputError):
-        SequenceFileWriter(io.BytesIO(), how, codec)
 
 
 @pytest.mark.parametrize(("how", "codec"), FORMS)
@@ -192,11 +185,6 @@ def test_variable_length_numbers_as_hadoop_writes_them(number: int, data: str) -
     assert encode_vint(number).hex() == data
 
 
-def test_a_number_beyond_64_bits_is_refused() -> None:
-    with pytest.raises(OverflowError):
-        encode_vint(1 << 63)
-
-
 @pytest.mark.parametrize("count", [-1, 1 << 40])
 def test_lengths_are_checked_before_anything_is_allocated(count: int) -> None:
     header = write_header(writables.TEXT, writables.TEXT, "block", hadoopcodecs.DEFAULT_CODEC, (), SYNC)
@@ -243,8 +231,6 @@ def test_codecs_that_are_only_read(name: str) -> None:
     for bad, limit in ((packed, len(data) - 1), (packed[:-1], len(data)), (b"\x01" + packed, len(data))):
         with pytest.raises(hadoopcodecs.Damage):
             hadoopcodecs.decompress(codec, bad, limit)
-    with pytest.raises(hadoopcodecs.Damage):
-        hadoopcodecs.compress(codec, data)
 
 
 def test_an_unknown_codec_is_a_fault() -> None:

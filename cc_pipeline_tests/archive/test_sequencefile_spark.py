@@ -10,7 +10,8 @@ from typing import get_args
 
 import pytest
 
-from cc_pipeline.derived_files.sequencefile import Compression, SequenceFileWriter, SequencePair, iter_pairs
+from cc_pipeline.archive.sequencefile import Compression, SequencePair, iter_pairs
+from cc_pipeline_tests.archive.sequencefile_writer import SequenceFileWriter
 
 pytestmark = pytest.mark.process
 

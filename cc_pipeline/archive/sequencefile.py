@@ -1,31 +1,23 @@
-"""Reads and writes Hadoop SequenceFiles, the format of the 2012 crawl's texts and metadata: header, pairs of key and
-value, and a writer."""
+"""Reads Hadoop SequenceFiles, the format of the 2012 crawl's texts and metadata: header, and pairs of key and value."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, Final, Literal, Self
+from typing import Final, Literal
 
 from cc_pipeline.archive.gzip_members import DEFAULT_LIMIT, ByteSource, Window, open_window
-from cc_pipeline.derived_files.writables import (
+from cc_pipeline.archive.writables import (
     DEFAULT_CODEC,
-    GZIP_CODEC,
-    TEXT,
     Damage,
     Value,
-    compress,
     damage_fault,
     decode,
     decode_vint,
     decompress,
-    encode_text,
-    encode_vint,
 )
-from cc_pipeline.errors import DataFault, DataKind, UserInputError
+from cc_pipeline.errors import DataFault, DataKind
 
 Compression = Literal["none", "record", "block"]
 
@@ -45,13 +37,6 @@ MAX_BLOCK_RECORDS: Final = 1 << 22
 _MAX_VINT: Final = 9
 #: Bytes of bad records that may be examined in one file before the rest is skipped.
 _VAIN_WORK: Final = 16 << 30
-
-#: Serialized bytes after which a block is written (``io.seqfile.compress.blocksize``).
-BLOCK_BYTES: Final = 1_000_000
-#: Bytes between two sync markers if records are not in blocks.
-SYNC_INTERVAL: Final = 100 * (SYNC_LENGTH + 4)
-
-_CODECS: Final = {"default": DEFAULT_CODEC, "gzip": GZIP_CODEC}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,24 +97,6 @@ def _parse(data: bytes, version: int) -> SequenceHeader:
     return SequenceHeader(version, key_class, value_class, compression, codec, tuple(metadata), sync, length)
 
 
-def write_header(
-    key_class: str,
-    value_class: str,
-    compression: Compression,
-    codec: str | None,
-    metadata: tuple[tuple[str, str], ...],
-    sync: bytes,
-) -> bytes:
-    """Returns a version 6 header."""
-    parts = [MAGIC, b"\x06", encode_text(key_class), encode_text(value_class)]
-    parts += [bytes((compression != "none", compression == "block"))]
-    if codec is not None:
-        parts.append(encode_text(codec))
-    parts.append(len(metadata).to_bytes(4))
-    parts += [encode_text(text) for entry in metadata for text in entry]
-    return b"".join((*parts, sync))
-
-
 def _text(data: bytes, position: int) -> tuple[str, int]:
     length, start = decode_vint(data, position)
     if not 0 <= length <= len(data) - start:
@@ -150,12 +117,6 @@ class SequencePair:
     offset: int
     key: Value
     value: Value
-
-
-def read_header(stream: ByteSource, source: str) -> SequenceHeader:
-    """Reads the header of a SequenceFile (a path, bytes, or a binary stream). Raises ``DataFault``."""
-    with open_window(stream) as window:
-        return parse_header(window.slice(window.begin, MAX_HEADER), source)
 
 
 def iter_pairs(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[SequencePair | DataFault]:
@@ -314,79 +275,3 @@ def _lengths(encoded: bytes, count: int, total: int, name: str) -> array[int]:
     if missing != total or place != len(encoded):
         raise ValueError(f"a block's {name} do not fit their lengths")
     return lengths
-
-
-class SequenceFileWriter:
-    """Appends (key, value) texts to a binary stream; a context manager that finishes only its own blocks.
-
-    ``compression`` is ``none``, ``record`` or ``block``; ``codec`` is ``default`` (zlib) or ``gzip``. With a
-    ``seed`` the sync marker depends on it and the same records give the same bytes; else it is random.
-    Raises ``UserInputError`` for another compression or codec.
-    """
-
-    def __init__(
-        self,
-        stream: BinaryIO,
-        compression: Compression = "block",
-        codec: str = "gzip",
-        seed: str | None = None,
-        metadata: Iterable[tuple[str, str]] = (),
-        block_bytes: int = BLOCK_BYTES,
-    ) -> None:
-        if compression not in ("none", "record", "block"):
-            raise UserInputError(f"unknown compression {compression!r} (none, record or block)")
-        if codec not in _CODECS:
-            raise UserInputError(f"unknown codec {codec!r} (default or gzip)")
-        self._stream = stream
-        self._compression = compression
-        self._codec = None if compression == "none" else _CODECS[codec]
-        sync = os.urandom(SYNC_LENGTH) if seed is None else hashlib.sha256(seed.encode()).digest()[:SYNC_LENGTH]
-        self._marker = SYNC_ESCAPE + sync
-        self._block_bytes = block_bytes
-        self._keys: list[bytes] = []
-        self._values: list[bytes] = []
-        self._buffered = 0
-        header = write_header(TEXT, TEXT, compression, self._codec, tuple(metadata), sync)
-        stream.write(header)
-        self._since_sync = 0
-        #: Records appended so far.
-        self.count = 0
-
-    def append(self, key: str, value: str) -> None:
-        """Adds one record."""
-        key_bytes, value_bytes = encode_text(key), encode_text(value)
-        self.count += 1
-        if self._compression == "block":
-            self._keys.append(key_bytes)
-            self._values.append(value_bytes)
-            self._buffered += len(key_bytes) + len(value_bytes)
-            if self._buffered >= self._block_bytes:
-                self.flush()
-            return
-        if self._codec is not None:
-            value_bytes = compress(self._codec, value_bytes)
-        if self._since_sync >= SYNC_INTERVAL:
-            self._stream.write(self._marker)
-            self._since_sync = 0
-        length = len(key_bytes) + len(value_bytes)
-        self._stream.write(length.to_bytes(4) + len(key_bytes).to_bytes(4) + key_bytes + value_bytes)
-        self._since_sync += 8 + length
-
-    def flush(self) -> None:
-        """Writes the current block."""
-        if not self._keys or self._codec is None:
-            return
-        parts = [self._marker, encode_vint(len(self._keys))]
-        for items in (self._keys, self._values):
-            for data in (b"".join(encode_vint(len(item)) for item in items), b"".join(items)):
-                packed = compress(self._codec, data)
-                parts += (encode_vint(len(packed)), packed)
-        self._stream.write(b"".join(parts))
-        self._keys, self._values, self._buffered = [], [], 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.flush()
