@@ -215,7 +215,7 @@ def _export_records(
     from cc_pipeline.export.cards import DatasetDescription
     from cc_pipeline.export.format import RecordsRequest
     from cc_pipeline.export.provenance import gather_provenance
-    from cc_pipeline.export.records import crawls_with_records
+    from cc_pipeline.export.wacz_export import find_crawls
     from cc_pipeline.workspace.workspace import open_workspace
 
     targets = chosen_targets(domains)
@@ -225,7 +225,7 @@ def _export_records(
             "Run the target first: cc-pipeline run … --crawl …",
         )
     with open_workspace(settings) as workspace, get_reporter().bars():
-        chosen_crawls = crawl_ids(crawls) or crawls_with_records(workspace, targets)
+        chosen_crawls = crawl_ids(crawls) or find_crawls(workspace, "records", targets)
         if not chosen_crawls:
             raise _no_records(workspace, targets, domains)
         card = DatasetDescription(f"{out.name}: records of Common Crawl", attribution.creator, attribution.url)
@@ -240,15 +240,15 @@ def _export_records(
 
 def _no_records(workspace: Workspace, targets: Sequence[Target], domains: Sequence[str]) -> EnvironmentFault:
     """The fault for targets without records in this home: not fetched, without captures, or never run."""
-    from cc_pipeline.export.records import crawls_looked_up, crawls_with_captures
+    from cc_pipeline.export.wacz_export import find_crawls
 
     names = ", ".join(domains)
-    if located_crawls := crawls_with_captures(workspace, targets):
+    if located_crawls := find_crawls(workspace, "captures", targets):
         return EnvironmentFault(
             f"the captures of {names} in {', '.join(located_crawls)} are located and not fetched yet",
             f"Run it again: cc-pipeline run {domains[0]} --crawl {located_crawls[0]}",
         )
-    if crawls := crawls_looked_up(workspace, targets):
+    if crawls := find_crawls(workspace, "lookups", targets):
         return EnvironmentFault(
             f"{', '.join(crawls)} has no captures of {names}, so there are no records to export",
             f"Run it for another crawl: cc-pipeline run {domains[0]} --crawl …",

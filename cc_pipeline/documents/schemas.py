@@ -223,7 +223,6 @@ _METADATA: Final = (
     ),
     # anomalies of readable pages, words of documents/page.py's FLAGS
     Column("flags", _STRINGS, "Anomalies of a readable page"),
-    Column("metadata_json", pa.string(), "Always null; cc-pipeline export --format metadata-json writes the document"),
     Column("feed", FEED, "Fields of a feed that the 2012 document lacks: version, language, pictures, links, podcast"),
     # the page's own metadata: documents/about/
     Column("published", TIMESTAMP, "Publication time, as the page, feed or item states; null if no date was found"),

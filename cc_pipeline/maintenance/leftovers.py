@@ -38,13 +38,15 @@ class Leftovers:
     @property
     def sentences(self) -> tuple[str, ...]:
         """A sentence for each kind of leftovers, or one that there are none."""
+        if self.is_clean:
+            return ("no leftovers in any table, file of a table, or cc.duckdb",)
         lines = [f"LEFT: {format_count(count, 'row')} in {table}" for table, count in self.rows.items()]
         counts = [
             (self.superseded, "superseded file", "of tables with its rows; a reader may have them open"),
             (self.published, "row", "in cc.duckdb, which the next run or cc-pipeline automation maintenance removes"),
         ]
         lines += [f"LEFT: {format_count(count, noun)} {relation}" for count, noun, relation in counts if count]
-        return tuple(lines) or ("no leftovers in any table, file of a table, or cc.duckdb",)
+        return tuple(lines)
 
 
 def find_leftovers(workspace: Workspace, slug: str, crawls: Iterable[str]) -> Leftovers:

@@ -27,7 +27,7 @@ from cc_pipeline_tests.documents.pages import page
 from cc_pipeline_tests.documents.test_parse_page import HTML
 from cc_pipeline_tests.fuzzing import bounded, fuzz
 
-OPTIONS = ParseOptions(metadata_json=True, limits=Limits(links=200, feed_items=200))
+OPTIONS = ParseOptions(limits=Limits(links=200, feed_items=200))
 
 TOKENS = (
     b'<a href=', b"<base href='", b'<meta charset=', b'<![CDATA[', b']]>', b'<!--', b'-->', b'<script>',

@@ -39,20 +39,13 @@ def add_captures(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the existing captures of this name with those of the file.")
     ] = False,
-    via: options.Via = None,
-    subset: options.Subsets = None,
-    harvest: Annotated[
-        bool, typer.Option("--harvest", help="First harvest the crawls in which URLs are looked up.")
-    ] = False,
-    yes: options.Yes = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
     r"""Make captures that you name one by one a target: captures:NAME.
 
-    A row has a location (warc_filename, warc_record_offset, and warc_record_length if it is known), or a URL with the
-    time or the crawl of its capture, which is looked up in the index first. Columns may have the names of Athena, of
-    CDX servers and clients, of FineWeb or C4; map others with --column warc_filename=path.
+    A row has a location: warc_filename, warc_record_offset, and warc_record_length if it is known. Columns may have the
+    names of Athena, or of CDX servers and clients; map others with --column warc_filename=path.
 
     No capture is fetched yet: run them like any target. Rows that cannot be used are printed with their numbers, and
     the command ends with status 3. The same file given again adds nothing.
@@ -84,8 +77,8 @@ def add_captures(
             f"--column {unknown_columns[0]} is not understood: write COLUMN=NAME, with COLUMN one of "
             f"{', '.join(COLUMN_ALIASES)}"
         )
-    settings = load_settings(source=source, home=home, index=via, subsets=tuple(subset) if subset else None)
-    added = add(settings, file, name, columns=columns, extend=extend, replace=replace, harvest=harvest, yes=yes)
+    settings = load_settings(source=source, home=home)
+    added = add(settings, file, name, columns=columns, extend=extend, replace=replace)
     for row, reason in sorted(added.wrong.first):
         warn(f"row {row:,}: {reason}")
     counts = added.counts
@@ -114,7 +107,7 @@ def add_captures(
         raise Incomplete(
             f"{format_count(added.wrong.count, 'row')} of {file} could not be used",
             f"The first {len(added.wrong.first)} are printed above with the reason; all other rows were added. Correct "
-            "these rows (or harvest the crawls that a note names), then give the file again with --add.",
+            "these rows, then give the file again with --add.",
         )
 
 

@@ -117,11 +117,6 @@ def test_text_of_a_feed_is_what_it_says_in_order() -> None:
     assert text["text"] == "The & Feed About News First Short A B Long link"
 
 
-def test_metadata_json_column_holds_the_document() -> None:
-    parsed = parse_page(page(RSS, mime="text/xml"), ParseOptions(metadata_json=True))
-    assert json.loads(parsed.metadata["metadata_json"]) == metadata_object(parsed.metadata, parsed.links)
-
-
 @pytest.mark.parametrize(
     "bomb",
     [
