@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.archive import arc, sequencefile, warc
-from cc_pipeline.archive.writables import DEFAULT_CODEC, TEXT
+from cc_pipeline.archive.sequencefile import DEFAULT_CODEC, TEXT
 from cc_pipeline.commoncrawl.crawls import parse_collinfo
 from cc_pipeline.commoncrawl.paths import parse_path_list
 from cc_pipeline.documents import parse

@@ -10,12 +10,11 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import pyarrow as pa
@@ -32,9 +31,8 @@ from cc_pipeline.documents.page import PageInput, ParsedPage
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
-from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.ordered import spilled_batches
-from cc_pipeline.lake.slice import PAGE_TABLES, READ_FILES, Metrics, Slice, Stage, StageReport
+from cc_pipeline.lake.slice import PAGE_TABLES, READ_FILES, Metrics, Slice, StageReport
 from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.source_files import (
     FAULTS,
@@ -43,7 +41,6 @@ from cc_pipeline.workspace.source_files import (
     SourceFile,
     local_copy,
     read_source_files,
-    size_and_tag,
 )
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -55,10 +52,6 @@ VERSION = "1"
 _BATCH_ROWS = 64
 #: The number of faults in a note.
 _SHOWN_FAULTS = 5
-
-#: Names under which a file's tag and content are kept in the log of ``source_faults``.
-_TAG = Stage("tag", (FAULTS,), "source-tag:{target}")
-_CONTENT = Stage("content", (FAULTS,), "source-content:{target}")
 
 
 @dataclass(slots=True)
@@ -112,64 +105,21 @@ def rows_of(workspace: Workspace, slice_: Slice) -> Metrics:
 
 
 def _read_if_changed(workspace: Workspace, file: SourceFile) -> _Tally | None:
-    """Reads ``file`` if its content differs from that of its rows; returns ``None`` if it does not.
-
-    The digest of the rows includes the file's content, so a copy, a mirror or a restored file is the same file. To
-    check that without reading the file each time, the digests of its content and of its tag (length and ETag, or
-    length and time) are stored too: an equal tag means an equal content.
-    """
-    lake, slice_ = workspace.lake, Slice(file.crawl, file.slug)
-    size_and_etag = size_and_tag(workspace.transport, file.location)
-    if size_and_etag is None:
-        raise EnvironmentFault(
-            f"{file.location} does not exist any more, so it cannot be read again; its earlier rows are kept",
-            "Restore the file, or do not run its partition.",
-        )
-    stored_digest = READ_FILES.read_input_digests(lake, [slice_])[slice_]
-    tag = compute_input_digest({"tag": [*size_and_etag]})
-    stored_digests = lake.digests(FAULTS, [_TAG.digest_name(slice_), _CONTENT.digest_name(slice_)])
-    if stored_digests[_TAG.digest_name(slice_)] == tag and stored_digest == _digest(
-        file, stored_digests[_CONTENT.digest_name(slice_)]
-    ):
-        return None
+    """Reads ``file`` if its content differs from that of its rows; returns ``None`` if it does not."""
+    slice_ = Slice(file.crawl, file.slug)
     with local_copy(workspace.transport, file.location, workspace.scratch) as copy:
-        content = _content(copy.path)
-        current_digest = _digest(file, content)
-        extra_digests = {_TAG.digest_name(slice_): tag, _CONTENT.digest_name(slice_): content}
-        if stored_digest == current_digest:
-            lake.commit(FAULTS, lake.read(FAULTS, slice_.where), [slice_.where], extra_digests)
+        with copy.path.open("rb") as stream:
+            content = hashlib.file_digest(stream, "sha256").hexdigest()
+        identity = [file.kind, file.location, file.crawl, content]
+        digests = {slice_: READ_FILES.digest(version=VERSION, parser=PARSER_VERSION, file=identity)}
+        if not READ_FILES.find_stale(workspace.lake, digests):
             return None
-        tally = _read(workspace, file, copy.path, {slice_: current_digest}, extra_digests)
+        with workspace.scratch_folder("sources") as folder:
+            tally = _spill(workspace, file, copy.path, folder)
+            spilled = {table: partial(spilled_batches, folder / f"{table}.arrow") for table in READ_FILES.tables}
+            READ_FILES.commit(workspace.lake, digests, spilled)
     tally.bytes, tally.requests = copy.bytes, copy.requests
     return tally
-
-
-def _digest(file: SourceFile, *content: object) -> str:
-    file_identity = [file.kind, file.location, file.crawl, *content]
-    return READ_FILES.digest(version=VERSION, parser=PARSER_VERSION, file=file_identity)
-
-
-def _content(path: Path) -> str:
-    with path.open("rb") as file:
-        return compute_input_digest({"sha256": hashlib.file_digest(file, "sha256").hexdigest()})
-
-
-def _read(
-    workspace: Workspace,
-    file: SourceFile,
-    path: Path,
-    input_digests: Mapping[Slice, str],
-    extra_digests: Mapping[str, str],
-) -> _Tally:
-    folder = workspace.scratch / f"sources-{time.monotonic_ns()}"
-    folder.mkdir()
-    try:
-        tally = _spill(workspace, file, path, folder)
-        spilled = {table: partial(spilled_batches, folder / f"{table}.arrow") for table in READ_FILES.tables}
-        READ_FILES.commit(workspace.lake, input_digests, spilled, extra_digests={FAULTS: extra_digests})
-        return tally
-    finally:
-        rmtree(folder, ignore_errors=True)
 
 
 def _spill(workspace: Workspace, file: SourceFile, path: Path, folder: Path) -> _Tally:
@@ -295,19 +245,12 @@ def sequencefile_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
     if metadata is None:
         leading_pairs = list(_until_first_pair(pairs))
         first = leading_pairs[-1] if leading_pairs else None
-        value = first.value if isinstance(first, SequencePair) else None
-        metadata = isinstance(value, str) and value.startswith("{") and '"disposition"' in value
+        value = first.value if isinstance(first, SequencePair) else ""
+        metadata = value.startswith("{") and '"disposition"' in value
         pairs = chain(leading_pairs, pairs)
     for pair in pairs:
         if isinstance(pair, DataFault):
             yield pair
-        elif not isinstance(pair.key, str) or not isinstance(pair.value, str):
-            yield DataFault(
-                DataKind.MALFORMED,
-                file.location,
-                pair.offset,
-                "the record's key or value is not of the Hadoop class Text, so the record is skipped",
-            )
         elif metadata:
             yield _metadata_page(file, pair.offset, pair.key, pair.value)
         elif pair.value:

@@ -119,7 +119,7 @@ def _location(transport: Transport, path_or_key: str) -> str:
         raise UserInputError(
             f"{redact_address(path_or_key)!r} is neither a file on this machine nor a key of the source: {fault.reason}"
         ) from None
-    if size_and_tag(transport, key) is None:
+    if _request_size(transport, key) is None:
         raise UserInputError(
             f"{redact_address(path_or_key)!r} is neither a file on this machine nor a key of {transport.source}"
         )
@@ -135,36 +135,13 @@ class LocalCopy:
     requests: int = 0
 
 
-def is_local(location: str) -> bool:
-    """Whether ``location`` is a local path; keys of the source are never absolute."""
-    return location.startswith("/")
-
-
-def size_and_tag(transport: Transport, location: str) -> tuple[int, str] | None:
-    """Returns size in bytes and the ETag (of a local file: its modification time); ``None`` if there is no such file.
-
-    ``transport`` connects to the source; local files do not use it. Raises ``EnvironmentFault`` if the source does not
-    answer.
-    """
-    if is_local(location):
-        try:
-            file_status = Path(location).stat()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise _unreadable(location, error.strerror or str(error)) from error
-        return file_status.st_size, f"{file_status.st_mtime_ns:x}"
-    info = _request_size(transport, location)
-    return None if info is None else (info[0], info[1] or str(info[0]))
-
-
 @contextmanager
 def local_copy(transport: Transport, location: str, scratch: Path) -> Iterator[LocalCopy]:
     """Provides the file on this disk: itself, or a copy in the folder ``scratch`` that is deleted afterwards.
 
     Raises ``EnvironmentFault`` if the file does not exist, cannot be read, or the disk is full.
     """
-    if is_local(location):
+    if location.startswith("/"):  # keys of the source are never absolute
         if not Path(location).is_file():
             raise _unreadable(location, "there is no such file")
         yield LocalCopy(Path(location))

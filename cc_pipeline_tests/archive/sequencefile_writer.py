@@ -9,8 +9,15 @@ import zlib
 from collections.abc import Iterable
 from typing import BinaryIO, Final, Self
 
-from cc_pipeline.archive.sequencefile import MAGIC, SYNC_ESCAPE, SYNC_LENGTH, Compression
-from cc_pipeline.archive.writables import DEFAULT_CODEC, GZIP_CODEC, TEXT
+from cc_pipeline.archive.sequencefile import (
+    DEFAULT_CODEC,
+    GZIP_CODEC,
+    MAGIC,
+    SYNC_ESCAPE,
+    SYNC_LENGTH,
+    TEXT,
+    Compression,
+)
 
 #: Serialized bytes after which a block is written (``io.seqfile.compress.blocksize``).
 BLOCK_BYTES: Final = 1_000_000

@@ -5,14 +5,11 @@ from __future__ import annotations
 import io
 from typing import get_args
 
-from hypothesis import strategies as st
-
 from cc_pipeline.archive.sequencefile import (
     Compression,
     SequencePair,
     iter_pairs,
 )
-from cc_pipeline.archive.writables import _DECODERS, Damage, decompress
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive.sequencefile_writer import SequenceFileWriter
 from cc_pipeline_tests.corpus import CORPUS
@@ -39,12 +36,4 @@ def test_mutated_files(data: bytes) -> None:
     for one in iter_pairs(data, "s", LIMIT):
         assert isinstance(one, SequencePair | DataFault)
         if isinstance(one, SequencePair):
-            assert all(len(part) <= LIMIT for part in (one.key, one.value) if isinstance(part, str | bytes))
-
-
-@fuzz(80, data=st.binary(max_size=300), codec=st.sampled_from(sorted(_DECODERS)))
-def test_noise_in_every_codec(data: bytes, codec: str) -> None:
-    try:
-        assert len(decompress(codec, data, 1000)) <= 1000
-    except Damage as error:
-        assert str(error)
+            assert all(len(part) <= LIMIT for part in (one.key, one.value))

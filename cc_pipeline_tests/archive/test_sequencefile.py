@@ -1,4 +1,4 @@
-"""Hadoop SequenceFiles: every compression, every known class, and what damage costs."""
+"""Hadoop SequenceFiles: every compression, and what damage costs."""
 
 from __future__ import annotations
 
@@ -7,22 +7,29 @@ import struct
 from pathlib import Path
 from typing import Any, get_args
 
-import cramjam
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.archive import writables
-from cc_pipeline.archive import writables as hadoopcodecs
 from cc_pipeline.archive.sequencefile import (
+    DEFAULT_CODEC,
+    GZIP_CODEC,
+    TEXT,
     Compression,
     SequencePair,
+    _inflate,
+    decode_vint,
     iter_pairs,
     parse_header,
 )
-from cc_pipeline.archive.writables import decode_vint
-from cc_pipeline.errors import DataFault
-from cc_pipeline_tests.archive.sequencefile_writer import SequenceFileWriter, encode_vint, write_header
+from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline_tests.archive.sequencefile_writer import (
+    SequenceFileWriter,
+    compress,
+    encode_text,
+    encode_vint,
+    write_header,
+)
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
 ROWS = [(f"http://example.com/{number}", "tëxt \U0001f600\n" * (number % 50)) for number in range(400)]
@@ -64,9 +71,8 @@ def test_the_header_says_what_was_written() -> None:
     stream = io.BytesIO()
     SequenceFileWriter(stream, "block", "gzip", seed="x", metadata=[("creator", "cc-pipeline")])
     header = parse_header(stream.getvalue(), "s")
-    assert (header.version, header.key_class, header.value_class) == (6, writables.TEXT, writables.TEXT)
-    assert (header.compression, header.codec) == ("block", hadoopcodecs.GZIP_CODEC)
-    assert (header.metadata, header.length) == ((("creator", "cc-pipeline"),), len(stream.getvalue()))
+    assert (header.compression, header.codec) == ("block", GZIP_CODEC)
+    assert header.length == len(stream.getvalue())
     assert list(iter_pairs(stream.getvalue(), "s")) == []
 
 
@@ -112,8 +118,9 @@ def test_a_truncated_file_says_so(how: Compression, codec: str) -> None:
     assert len(faults) == 1
 
 
-def custom(key_class: str, value_class: str, key: bytes, value: bytes, version: int = 6) -> bytes:
-    header = bytearray(write_header(key_class, value_class, "none", None, (), SYNC))
+def custom(version: int) -> bytes:
+    key, value = encode_text("a"), encode_text("b")
+    header = bytearray(write_header(TEXT, TEXT, "none", None, (), SYNC))
     header[3] = version
     if version < 6:
         del header[-20:-16]
@@ -122,43 +129,14 @@ def custom(key_class: str, value_class: str, key: bytes, value: bytes, version: 
 
 @pytest.mark.parametrize("version", [4, 5, 6])
 def test_versions(version: int) -> None:
-    data = custom(writables.TEXT, writables.NULL, b"\x01a", b"", version)
-    assert rows_of(data) == ([("a", None)], [])
+    assert rows_of(custom(version)) == ([("a", "b")], [])
 
 
 @pytest.mark.parametrize("version", [0, 3, 7, 255])
 def test_other_versions_are_refused(version: int) -> None:
-    rows, (fault,) = rows_of(custom(writables.TEXT, writables.TEXT, b"\x01a", b"\x01b", version))
+    rows, (fault,) = rows_of(custom(version))
     assert rows == []
     assert str(version) in fault.reason
-
-
-@pytest.mark.parametrize(
-    ("class_name", "data", "value"),
-    [
-        ("Text", b"\x03abc", "abc"),
-        ("Text", b"\x01\xff", "\N{REPLACEMENT CHARACTER}"),
-        ("BytesWritable", b"\0\0\0\x02ab", b"ab"),
-        ("LongWritable", struct.pack(">q", -5), -5),
-        ("IntWritable", struct.pack(">i", 7), 7),
-        ("ShortWritable", struct.pack(">h", 7), 7),
-        ("ByteWritable", b"\xff", -1),
-        ("BooleanWritable", b"\x01", True),
-        ("FloatWritable", struct.pack(">f", 0.5), 0.5),
-        ("DoubleWritable", struct.pack(">d", 0.1), 0.1),
-        ("VIntWritable", encode_vint(-300), -300),
-        ("VLongWritable", encode_vint(1 << 40), 1 << 40),
-        ("NullWritable", b"", None),
-        ("UTF8", b"\0\x02ab", "ab"),
-        ("UnknownWritable", b"raw", b"raw"),
-    ],
-)
-def test_classes(class_name: str, data: bytes, value: object) -> None:
-    name = f"org.apache.hadoop.io.{class_name}"
-    assert rows_of(custom(writables.TEXT, name, b"\x01k", data)) == ([("k", value)], [])
-    if class_name != "UnknownWritable":
-        rows, faults = rows_of(custom(writables.TEXT, name, b"\x01k", data + b"?"))
-        assert (rows, len(faults)) == ([], 1)
 
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
@@ -187,11 +165,11 @@ def test_variable_length_numbers_as_hadoop_writes_them(number: int, data: str) -
 
 @pytest.mark.parametrize("count", [-1, 1 << 40])
 def test_lengths_are_checked_before_anything_is_allocated(count: int) -> None:
-    header = write_header(writables.TEXT, writables.TEXT, "block", hadoopcodecs.DEFAULT_CODEC, (), SYNC)
+    header = write_header(TEXT, TEXT, "block", DEFAULT_CODEC, (), SYNC)
     marker = b"\xff\xff\xff\xff" + SYNC
     assert len(rows_of(header + marker + encode_vint(count))[1]) == 1
     assert len(rows_of(header + marker + b"\x01" + encode_vint(count))[1]) == 1
-    plain = write_header(writables.TEXT, writables.TEXT, "none", None, (), SYNC)
+    plain = write_header(TEXT, TEXT, "none", None, (), SYNC)
     assert len(rows_of(plain + struct.pack(">ii", 1 << 30, 1))[1]) == 1
     assert len(rows_of(plain + struct.pack(">ii", 5, 6) + bytes(20))[1]) == 1
 
@@ -204,66 +182,37 @@ def test_the_bound_holds_for_blocks_and_records(codec: str) -> None:
         assert rows_of(data, limit=200_000)[0] == [("a", "b" * 100_000)]
 
 
-def framed(compress: Any, data: bytes, size: int) -> bytes:
-    parts = [data[at : at + size] for at in range(0, len(data), size)]
-    chunks = [bytes(compress(part)) for part in parts]
-    return struct.pack(">I", len(data)) + b"".join(struct.pack(">I", len(chunk)) + chunk for chunk in chunks)
+@pytest.mark.parametrize("codec", [DEFAULT_CODEC, GZIP_CODEC])
+def test_consecutive_streams_are_one_value(codec: str) -> None:
+    data, tail = b"some bytes, again and again " * 300, b"tail"
+    packed = compress(codec, data) + compress(codec, tail)
+    assert _inflate(codec, packed, len(data) + len(tail)) == data + tail
+    for bad, limit in ((packed, len(data) + len(tail) - 1), (packed[:-1], 1 << 20), (b"\x01" + packed, 1 << 20)):
+        with pytest.raises(ValueError, match=r"beyond the bound|cut off|Codec: "):
+            _inflate(codec, bad, limit)
 
 
-def lz4(data: bytes) -> bytes:
-    return bytes(cramjam.lz4.compress_block(data, store_size=False))
-
-
-CODECS = {
-    "SnappyCodec": lambda data: framed(cramjam.snappy.compress_raw, data, 1000),
-    "Lz4Codec": lambda data: framed(lz4, data, 1000),
-    "ZStandardCodec": lambda data: bytes(cramjam.zstd.compress(data)),
-    "BZip2Codec": lambda data: bytes(cramjam.bzip2.compress(data)),
-}
-
-
-@pytest.mark.parametrize("name", list(CODECS))
-def test_codecs_that_are_only_read(name: str) -> None:
-    codec = f"org.apache.hadoop.io.compress.{name}"
-    data = b"some bytes, again and again " * 300
-    packed = CODECS[name](data)
-    assert hadoopcodecs.decompress(codec, packed, len(data)) == data
-    for bad, limit in ((packed, len(data) - 1), (packed[:-1], len(data)), (b"\x01" + packed, len(data))):
-        with pytest.raises(hadoopcodecs.Damage):
-            hadoopcodecs.decompress(codec, bad, limit)
-
-
-def test_an_unknown_codec_is_a_fault() -> None:
-    with pytest.raises(hadoopcodecs.Damage, match="unknown codec"):
-        hadoopcodecs.decompress("com.example.Codec", b"", 10)
+@pytest.mark.parametrize(
+    ("key_class", "codec", "part"),
+    [
+        ("org.apache.hadoop.io.BytesWritable", None, "only org.apache.hadoop.io.Text is read"),
+        (TEXT, "org.apache.hadoop.io.compress.SnappyCodec", "unknown codec"),
+    ],
+)
+def test_other_classes_and_codecs_are_one_fault(key_class: str, codec: str | None, part: str) -> None:
+    header = write_header(key_class, TEXT, "none" if codec is None else "block", codec, (), SYNC)
+    [fault] = iter_pairs(header + bytes(100), "s")
+    assert isinstance(fault, DataFault) and fault.kind is DataKind.UNSUPPORTED and part in fault.reason
 
 
 @needs_corpus
-@pytest.mark.parametrize("path", sorted((CORPUS / "sequencefile" / "colinmarc").glob("*")), ids=lambda path: path.stem)
-def test_known_content_of_real_files(path: Path) -> None:
-    rows = [(one.key, one.value) for one in iter_pairs(path, path.name) if isinstance(one, SequencePair)]
-    assert rows == [(b"Alice", b"Practice"), (b"Bob", b"Hope")]
-
-
-@needs_corpus
-def test_other_real_files() -> None:
+def test_real_files() -> None:
     folder = CORPUS / "sequencefile"
-    counts = {
-        str(path.relative_to(folder)).partition("/")[2]: len(list(iter_pairs(path, path.name)))
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix != ".crc" and "colinmarc" not in str(path)
-    }
-    assert counts["simple.seq"] == 2
-    assert counts["string.seq"] == 25
-    assert counts["test-segments/20150309101625/crawl_parse/part-00000"] == 101
-    assert counts["deduplication-crawldb/current/part-r-00000/data"] == 10
     strings = [
         (one.key, one.value)
         for one in iter_pairs(folder / "tensorflow-io" / "string.seq", "s")
         if isinstance(one, SequencePair)
     ]
     assert strings == [(f"{number:03}", f"VALUE{number:03}") for number in range(1, 26)]
-    index = list(iter_pairs(folder / "nutch/test-segments/20150309101625/content/part-00000/index", "s"))
-    assert [(one.key, one.value) for one in index if isinstance(one, SequencePair)] == [
-        ("http://nutch.apache.org/", 129)
-    ]
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        assert [*iter_pairs(path, path.name)], path

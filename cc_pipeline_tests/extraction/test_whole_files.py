@@ -114,9 +114,6 @@ def test_the_same_bytes_are_the_same_file(workspace: Workspace, tmp_path: Path, 
         return read_sources(workspace, [file.slug]).fresh_slices
 
     assert again(data, 1) == 0
-    version = workspace.lake.pin("source_faults").version
-    assert read_sources(workspace, [file.slug]).fresh_slices == 0
-    assert workspace.lake.pin("source_faults").version == version, "the new tag is kept"
     middle = len(data) // 2
     assert again(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :], 2) == 1
     assert rows(workspace, "source_faults", file)
@@ -133,7 +130,7 @@ def test_files_are_read_once_until_they_change(workspace: Workspace, tmp_path: P
     assert read_sources(workspace, [file.slug]).fresh_slices == 1
     assert len(rows(workspace, "page_metadata", file)) == 3
     path.unlink()
-    with pytest.raises(EnvironmentFault, match="does not exist any more"):
+    with pytest.raises(EnvironmentFault, match="there is no such file"):
         read_sources(workspace, [file.slug])
 
 
