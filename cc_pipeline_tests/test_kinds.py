@@ -28,7 +28,7 @@ SYNC = bytes(16)
 
 def sequence(codec: str | None = None, *, key: str = TEXT, records: bytes = b"") -> bytes:
     compression = "none" if codec is None else "record"
-    return write_header(key, TEXT, compression, codec, (), SYNC) + records
+    return write_header(compression, codec, SYNC, key_class=key) + records
 
 
 def pair(key: bytes, value: bytes) -> bytes:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import zlib
-from collections.abc import Iterable
-from typing import BinaryIO, Final, Self
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 from cc_pipeline.archive.sequencefile import (
     DEFAULT_CODEC,
@@ -18,21 +17,20 @@ from cc_pipeline.archive.sequencefile import (
     TEXT,
     Compression,
 )
+from cc_pipeline.grouping import group_within
 
-#: Serialized bytes after which a block is written (``io.seqfile.compress.blocksize``).
-BLOCK_BYTES: Final = 1_000_000
 #: Bytes between two sync markers if records are not in blocks.
 SYNC_INTERVAL: Final = 100 * (SYNC_LENGTH + 4)
+
+Pairs: TypeAlias = Sequence[tuple[str, str]]
 
 _CODECS: Final = {"default": DEFAULT_CODEC, "gzip": GZIP_CODEC}
 
 
 def encode_vint(value: int) -> bytes:
-    """Encodes a signed 64-bit number as one to nine bytes. Raises ``OverflowError`` beyond 64 bits."""
+    """Encodes a signed 64-bit number as one to nine bytes."""
     if -112 <= value <= 127:
         return (value & 0xFF).to_bytes(1)
-    if not -(1 << 63) <= value < 1 << 63:
-        raise OverflowError(f"{value} does not fit 64 bits")
     first = -112
     if value < 0:
         value = ~value
@@ -53,15 +51,10 @@ def compress(codec: str, data: bytes) -> bytes:
 
 
 def write_header(
-    key_class: str,
-    value_class: str,
-    compression: Compression,
-    codec: str | None,
-    metadata: tuple[tuple[str, str], ...],
-    sync: bytes,
+    compression: Compression, codec: str | None, sync: bytes, *, key_class: str = TEXT, metadata: Pairs = ()
 ) -> bytes:
     """Returns a version 6 header."""
-    parts = [MAGIC, b"\x06", encode_text(key_class), encode_text(value_class)]
+    parts = [MAGIC, b"\x06", encode_text(key_class), encode_text(TEXT)]
     parts += [bytes((compression != "none", compression == "block"))]
     if codec is not None:
         parts.append(encode_text(codec))
@@ -70,72 +63,31 @@ def write_header(
     return b"".join((*parts, sync))
 
 
-class SequenceFileWriter:
-    """Appends (key, value) texts to a binary stream; a context manager that finishes only its own blocks.
+def write_sequencefile(
+    pairs: Pairs, how: Compression = "block", codec: str = "gzip", *, seed: str = "tests", block_bytes: int = 1_000_000
+) -> bytes:
+    """Returns a file of ``pairs``. ``codec`` is ``default`` or ``gzip``; the sync marker follows from ``seed``."""
+    sync = hashlib.sha256(seed.encode()).digest()[:SYNC_LENGTH]
+    name = None if how == "none" else _CODECS[codec]
+    parts = [write_header(how, name, sync)]
+    encoded = [(encode_text(key), encode_text(value)) for key, value in pairs]
+    if how == "block":
+        parts += _write_blocks(encoded, _CODECS[codec], sync, block_bytes)
+    since_sync = 0
+    for key, value in () if how == "block" else encoded:
+        data = value if name is None else compress(name, value)
+        if since_sync >= SYNC_INTERVAL:
+            parts.append(SYNC_ESCAPE + sync)
+            since_sync = 0
+        parts.append((len(key) + len(data)).to_bytes(4) + len(key).to_bytes(4) + key + data)
+        since_sync += len(parts[-1])
+    return b"".join(parts)
 
-    ``compression`` is ``none``, ``record`` or ``block``; ``codec`` is ``default`` (zlib) or ``gzip``. With a
-    ``seed`` the sync marker depends on it and the same records give the same bytes; else it is random.
-    """
 
-    def __init__(
-        self,
-        stream: BinaryIO,
-        compression: Compression = "block",
-        codec: str = "gzip",
-        seed: str | None = None,
-        metadata: Iterable[tuple[str, str]] = (),
-        block_bytes: int = BLOCK_BYTES,
-    ) -> None:
-        self._stream = stream
-        self._compression = compression
-        self._codec = None if compression == "none" else _CODECS[codec]
-        sync = os.urandom(SYNC_LENGTH) if seed is None else hashlib.sha256(seed.encode()).digest()[:SYNC_LENGTH]
-        self._marker = SYNC_ESCAPE + sync
-        self._block_bytes = block_bytes
-        self._keys: list[bytes] = []
-        self._values: list[bytes] = []
-        self._buffered = 0
-        header = write_header(TEXT, TEXT, compression, self._codec, tuple(metadata), sync)
-        stream.write(header)
-        self._since_sync = 0
-        #: Records appended so far.
-        self.count = 0
-
-    def append(self, key: str, value: str) -> None:
-        """Adds one record."""
-        key_bytes, value_bytes = encode_text(key), encode_text(value)
-        self.count += 1
-        if self._compression == "block":
-            self._keys.append(key_bytes)
-            self._values.append(value_bytes)
-            self._buffered += len(key_bytes) + len(value_bytes)
-            if self._buffered >= self._block_bytes:
-                self.flush()
-            return
-        if self._codec is not None:
-            value_bytes = compress(self._codec, value_bytes)
-        if self._since_sync >= SYNC_INTERVAL:
-            self._stream.write(self._marker)
-            self._since_sync = 0
-        length = len(key_bytes) + len(value_bytes)
-        self._stream.write(length.to_bytes(4) + len(key_bytes).to_bytes(4) + key_bytes + value_bytes)
-        self._since_sync += 8 + length
-
-    def flush(self) -> None:
-        """Writes the current block."""
-        if not self._keys or self._codec is None:
-            return
-        parts = [self._marker, encode_vint(len(self._keys))]
-        for items in (self._keys, self._values):
+def _write_blocks(pairs: Iterable[tuple[bytes, bytes]], codec: str, sync: bytes, block_bytes: int) -> Iterator[bytes]:
+    for block in group_within(pairs, (block_bytes,), lambda pair: (len(pair[0]) + len(pair[1]),)):
+        yield SYNC_ESCAPE + sync + encode_vint(len(block))
+        for items in zip(*block, strict=True):
             for data in (b"".join(encode_vint(len(item)) for item in items), b"".join(items)):
-                packed = compress(self._codec, data)
-                parts += (encode_vint(len(packed)), packed)
-        self._stream.write(b"".join(parts))
-        self._keys, self._values, self._buffered = [], [], 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.flush()
+                packed = compress(codec, data)
+                yield encode_vint(len(packed)) + packed

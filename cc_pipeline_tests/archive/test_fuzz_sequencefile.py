@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import get_args
 
 from cc_pipeline.archive.sequencefile import (
@@ -11,22 +10,19 @@ from cc_pipeline.archive.sequencefile import (
     iter_pairs,
 )
 from cc_pipeline.errors import DataFault
-from cc_pipeline_tests.archive.sequencefile_writer import SequenceFileWriter
+from cc_pipeline_tests.archive.sequencefile_writer import write_sequencefile
 from cc_pipeline_tests.corpus import CORPUS
 from cc_pipeline_tests.fuzzing import edits, fuzz
 
 LIMIT = 1 << 16
 
 
-def written(how: Compression, codec: str) -> bytes:
-    stream = io.BytesIO()
-    with SequenceFileWriter(stream, how, codec, seed="s", block_bytes=1500, metadata=[("a", "b")]) as writer:
-        for number in range(60):
-            writer.append(f"http://example.com/{number}", "text " * (number % 40))
-    return stream.getvalue()
-
-
-BASES = [written(how, codec) for how in get_args(Compression) for codec in ("default", "gzip")]
+PAIRS = [(f"http://example.com/{number}", "text " * (number % 40)) for number in range(60)]
+BASES = [
+    write_sequencefile(PAIRS, how, codec, block_bytes=1500)
+    for how in get_args(Compression)
+    for codec in ("default", "gzip")
+]
 if CORPUS.is_dir():
     BASES += [path.read_bytes() for path in sorted((CORPUS / "sequencefile").rglob("*.seq*"))]
 

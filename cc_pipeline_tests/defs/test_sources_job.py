@@ -12,7 +12,7 @@ from cc_pipeline.cli.app import app
 from cc_pipeline.documents.document2012.json import metadata_json
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.archive.sequencefile_writer import SequenceFileWriter
+from cc_pipeline_tests.archive.sequencefile_writer import write_sequencefile
 from cc_pipeline_tests.defs.published import query
 from cc_pipeline_tests.extraction.written_whole import sequencefile
 from cc_pipeline_tests.publish.lake_pages import commit_pages, make_workspace, page
@@ -30,10 +30,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 def damaged_file(folder: Path) -> str:
     path = folder / "textData-00000"
-    with path.open("wb") as stream, SequenceFileWriter(stream, block_bytes=100) as writer:
-        for number in range(50):
-            writer.append(f"http://www.example.com/{number}", f"text {number} " * 5)
-    damaged = bytearray(path.read_bytes())
+    pairs = [(f"http://www.example.com/{number}", f"text {number} " * 5) for number in range(50)]
+    damaged = bytearray(write_sequencefile(pairs, block_bytes=100))
     damaged[len(damaged) // 2] ^= 0xFF
     path.write_bytes(damaged)
     return str(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cc_pipeline_tests.archive.sequencefile_writer import SequenceFileWriter
+from cc_pipeline_tests.archive.sequencefile_writer import write_sequencefile
 
 #: A metadata document of 2012.
 DOCUMENT: dict[str, Any] = {
@@ -31,7 +31,5 @@ DOCUMENT: dict[str, Any] = {
 
 
 def sequencefile(path: Path, pairs: list[tuple[str, str]]) -> Path:
-    with path.open("wb") as stream, SequenceFileWriter(stream) as writer:
-        for key, value in pairs:
-            writer.append(key, value)
+    path.write_bytes(write_sequencefile(pairs))
     return path

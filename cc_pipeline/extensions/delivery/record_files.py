@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,10 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cc_pipeline import SOFTWARE
-from cc_pipeline.archive.writing import Address, delivered_member, warcinfo_record, write_records
+from cc_pipeline.archive.writing import Address, warcinfo_record, write_records
 from cc_pipeline.errors import DataFault, disk_trouble
 from cc_pipeline.extensions.delivery.manifest import FileEntry, RecordFile
-from cc_pipeline.records.reading import read_members
+from cc_pipeline.records.reading import read_delivered_members
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import file_description
 from cc_pipeline.records.storage import RecordStorage
@@ -89,11 +88,13 @@ def write_file(
     try:
         with disk_trouble(path), path.open("wb") as out:
             out.write(head := _file_head(planned, crawl, name))
-            for row, member in _members(planned, storage, address):
+            rows = (row for batch in planned.rows.to_batches(max_chunksize=1_000) for row in batch.to_pylist())
+            members = read_delivered_members(planned.kind, rows, storage, address, window=_WINDOW)
+            for number, (_, member) in enumerate(members):
                 if isinstance(member, DataFault):
-                    left_out[row] = member
-                else:
-                    lengths[row] = out.write(member)
+                    left_out[number] = member
+                elif member is not None:
+                    lengths[number] = out.write(member)
         if not lengths:
             return WrittenFile(None, left_out)
         data = _encode_list(planned.rows.take([*lengths]), name, len(head), [*lengths.values()])
@@ -121,19 +122,6 @@ def _file_head(planned: PlannedFile, crawl: str, name: str) -> bytes:
     out = io.BytesIO()
     write_records(out, [warcinfo_record(file_name, {"format": "WARC File Format 1.0", **info}, newest)])
     return out.getvalue()
-
-
-def _members(planned: PlannedFile, storage: RecordStorage, address: Address) -> Iterator[tuple[int, bytes | DataFault]]:
-    rows = (row for batch in planned.rows.to_batches(max_chunksize=1_000) for row in batch.to_pylist())
-    for number, (row, member) in enumerate(read_members(rows, storage, window=_WINDOW)):
-        if not isinstance(member, bytes):
-            assert member is not None  # a fetched record has a place
-            yield number, member
-            continue
-        try:
-            yield number, delivered_member(planned.kind, row, member, address)
-        except DataFault as fault:
-            yield number, fault
 
 
 def _encode_list(rows: pa.Table, name: str, first_offset: int, lengths: list[int]) -> bytes:
