@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from cc_pipeline.defs.declarations import HomeDefinitions
     from cc_pipeline.defs.engines import RunEngine
     from cc_pipeline.defs.home_namespace import HomeNamespace
-    from cc_pipeline.export.format import ExportFormat
     from cc_pipeline.index.locators import IndexKind
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
@@ -67,7 +66,6 @@ class Extension:
     - ``settings``: a frozen dataclass.
     - ``locators``: kinds of index, which find captures.
     - ``engines`` extract the partitions of a run, by name.
-    - ``export_formats``: ``RowFormat`` or ``RecordFormat`` of ``export/format.py``, by name.
     - ``rate_sources`` say when the next request may go, by what ``CC_PIPELINE_RATE_SOURCE`` names.
     - ``launchers``: classes of ``run_launcher`` in ``dagster.yaml``, from which Dagster imports them. The core asks the
       one in use for ``host_count``, how many hosts it gives runs to, and for ``hosts``.
@@ -89,7 +87,6 @@ class Extension:
     settings: Callable[[], type | None] = lambda: None
     locators: Callable[[], Sequence[IndexKind]] = _nothing
     engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names
-    export_formats: Callable[[], Mapping[str, ExportFormat]] = _no_names
     rate_sources: Callable[[], Mapping[str, RateSourceOpener]] = _no_names
     launchers: Callable[[], Mapping[str, type]] = _no_names
     commands: Callable[[], Mapping[str, Any]] = _no_names
@@ -130,7 +127,7 @@ JOINTS: Final = tuple(
     if extension_field.name not in ("name", "summary", "needs")
 )
 #: The joints that contribute several values, by name or as a sequence.
-_BY_NAME: Final = ("engines", "export_formats", "rate_sources", "launchers", "commands", "known_hosts")
+_BY_NAME: Final = ("engines", "rate_sources", "launchers", "commands", "known_hosts")
 _IN_A_ROW: Final = ("tables", "views", "macros", "locators", "checks")
 #: The joints that need no arguments.
 COLLECTED: Final = tuple(name for name in JOINTS if name not in ("definitions", "checks", "maintenance", "doctor"))

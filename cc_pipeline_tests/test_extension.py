@@ -11,8 +11,6 @@ from cc_pipeline.checks.extensions import list_extensions
 from cc_pipeline.cli.app import find_commands
 from cc_pipeline.defs.engines import LOCAL, LocalRunEngine, find_engine
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.export.format import RowFormat
-from cc_pipeline.export.formats import find_formats
 from cc_pipeline.extension import Extension, collect, find_extensions
 from cc_pipeline.index.locators import IndexKind, index_kinds
 from cc_pipeline.settings import load_settings
@@ -68,11 +66,9 @@ def shout() -> None:
     """A command."""
 
 
-ROWS = RowFormat(summary="rows", write=lambda request: None, suffixes=())  # type: ignore[arg-type, return-value]
 #: What two extensions hand in under the name ``twice``, by the joint, and how the core asks for it.
 SAME_NAME: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
     "engines": (lambda: {"twice": LocalRunEngine}, lambda: find_engine(LOCAL)),
-    "export_formats": (lambda: {"twice": ROWS}, find_formats),
     "commands": (lambda: {"twice": shout}, find_commands),
     "rate_sources": (
         lambda: {"twice": open_nothing},
@@ -103,10 +99,10 @@ def test_the_second_extension_with_a_name_is_refused_and_the_first_is_used(
     assert states == {"first": "in use", "second": "broken"}
 
 
-@pytest.mark.parametrize(("joint", "name"), [("engines", LOCAL), ("export_formats", "csv"), ("commands", "run")])
+@pytest.mark.parametrize(("joint", "name"), [("engines", LOCAL), ("commands", "run")])
 def test_no_extension_takes_a_name_of_the_core(joint: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    handed_in = {"engines": object, "export_formats": ROWS, "commands": shout}[joint]
+    handed_in = {"engines": object, "commands": shout}[joint]
     install(monkeypatch, Extension(name="greedy", summary="Greedy.", **{joint: lambda: {name: handed_in}}), GOOD)  # type: ignore[arg-type]
     assert isinstance(find_engine(LOCAL), LocalRunEngine)
-    assert find_formats()["csv"] is not ROWS and find_commands()["run"].call is not shout
+    assert find_commands()["run"].call is not shout
     assert problems()["greedy"].startswith(f"{joint}: ") and f"the name {name} is already used" in problems()["greedy"]

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.archive import arc, warc
+from cc_pipeline.archive import arc, sequencefile, warc
+from cc_pipeline.archive.sequencefile import DEFAULT_CODEC, TEXT
 from cc_pipeline.commoncrawl.crawls import parse_collinfo
 from cc_pipeline.commoncrawl.paths import parse_path_list
-from cc_pipeline.derived_files import sequencefile
-from cc_pipeline.derived_files.pages import sequencefile_pages
-from cc_pipeline.derived_files.writables import DEFAULT_CODEC, TEXT, encode_text
 from cc_pipeline.documents import parse
 from cc_pipeline.documents.page import PageInput
 from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.extraction.whole_files import sequencefile_pages
 from cc_pipeline.index.btree.format import read_header, unpack_pointer
 from cc_pipeline.index.btree.locator import ListedNames, unpack_names
 from cc_pipeline.index.footers.decode import footer_length
 from cc_pipeline.workspace.source_files import SourceFile
+from cc_pipeline_tests.archive.sequencefile_writer import encode_text, write_header
 
 GOOD = gzip.compress(b"WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 5\r\n\r\nhello\r\n\r\n", mtime=0)
 SYNC = bytes(16)
@@ -28,7 +28,7 @@ SYNC = bytes(16)
 
 def sequence(codec: str | None = None, *, key: str = TEXT, records: bytes = b"") -> bytes:
     compression = "none" if codec is None else "record"
-    return sequencefile.write_header(key, TEXT, compression, codec, (), SYNC) + records
+    return write_header(compression, codec, SYNC, key_class=key) + records
 
 
 def pair(key: bytes, value: bytes) -> bytes:

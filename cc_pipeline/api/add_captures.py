@@ -1,17 +1,15 @@
-"""Captures that a person lists in a file: checks them, locates those with a URL only, and keeps them as a target."""
+"""Captures that a person lists in a file: checks them, and keeps them as a target."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cc_pipeline.api.lookups import NoIndex, find_index_sources
-from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.api.user_input import STANDARD_INPUT
 from cc_pipeline.commoncrawl.target_text import parse_named_captures
 from cc_pipeline.errors import UserInputError
@@ -21,13 +19,9 @@ from cc_pipeline.terminal import escape_controls
 from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from cc_pipeline.commoncrawl.target import Target
-    from cc_pipeline.lake.ordered import OrderedRows
     from cc_pipeline.named_captures.adding import Counts
     from cc_pipeline.named_captures.reading import RejectedRows
-    from cc_pipeline.named_captures.url_requests import CaptureLookup, UrlRequests
     from cc_pipeline.workspace.workspace import Workspace
 
 #: The most crawls that a suggested command names one by one.
@@ -77,24 +71,18 @@ def add_captures(
     columns: Mapping[str, str] | None = None,
     extend: bool = False,
     replace: bool = False,
-    harvest: bool = False,
-    yes: bool = False,
 ) -> AddedCaptures:
     """Makes the captures that a file lists (``-``: standard input) the target ``captures:NAME``; the default name is
     that of the file. ``columns`` maps columns of a capture to the file's if they have other names.
 
     If the target has other captures already, ``extend`` adds to them and ``replace`` also removes those that the file
-    does not list; without either nothing is changed. Rows with a URL and a time are looked up first: ``harvest`` allows
-    harvesting crawls for it, ``yes`` agrees to the cost. Raises ``UserInputError``, ``EnvironmentFault``, and
-    ``DataFault`` for an index that cannot be read.
+    does not list; without either nothing is changed. Raises ``UserInputError`` and ``EnvironmentFault``.
     """
     from cc_pipeline.extraction.blocklist import read_blocklist
-    from cc_pipeline.harvesting.crawls import known_crawls
     from cc_pipeline.lake.target_definitions import read_definitions
     from cc_pipeline.named_captures.adding import Adding, Counts
     from cc_pipeline.named_captures.capture_rows import CaptureRowParser
     from cc_pipeline.named_captures.reading import RejectedRows, read_chunks
-    from cc_pipeline.named_captures.url_requests import UrlRequests
     from cc_pipeline.workspace.workspace import open_workspace
 
     target = parse_named_captures(_derive_name(str(file)) if name is None else name)
@@ -105,29 +93,15 @@ def add_captures(
         wrong, block, out = RejectedRows(), read_blocklist(workspace), 0
         places = CaptureRowParser(_make_crawl_test(workspace), wrong)
         adding = Adding(workspace.lake, target, scratch, replace=replace)
-        by_url = UrlRequests(known_crawls(workspace).crawls, settings.subsets, scratch)
-
-        def take(captures: pa.Table) -> None:
-            nonlocal out
+        for chunk in read_chunks(path, columns or {}, wrong):
+            captures = places.parse(chunk)
             out += captures.num_rows - block.exclude_blocked(captures).num_rows
             adding.add(captures)
-
-        for chunk in read_chunks(path, columns or {}, wrong):
-            captures, unlocated = places.parse(chunk)
-            take(captures)
-            by_url.add(unlocated)
-        if by_url.rows:
-            rows = by_url.by_crawl(wrong)
-            _confirm_cost(workspace, by_url, rows, harvest=harvest, yes=yes)
-            for captures in by_url.locate(rows, _make_lookup(workspace, harvest=harvest), wrong):
-                take(captures)
         by_crawl = adding.counts()
         counts = sum(by_crawl.values(), Counts())
         if not counts.matched + counts.new:
             problems = "".join(f"; row {row}: {reason}" for row, reason in wrong.first[:3])
-            raise UserInputError(
-                f"nothing was added: no row of {file} has a usable location or a URL that the index lists{problems}"
-            )
+            raise UserInputError(f"nothing was added: no row of {file} has a usable location{problems}")
         is_defined = bool(read_definitions(workspace.lake, [target.slug]))
         if is_defined and (counts.new or counts.unmatched or counts.changed) and not (extend or replace):
             raise UserInputError(
@@ -173,50 +147,3 @@ def _make_crawl_test(workspace: Workspace) -> Callable[[str], bool]:
         return True
 
     return knows
-
-
-def _make_lookup(workspace: Workspace, *, harvest: bool) -> CaptureLookup:
-    from cc_pipeline.index.lookup import look_up
-
-    settings = workspace.settings
-
-    def ask(crawl: str, targets: Sequence[Target]) -> Iterable[pa.Table]:
-        try:
-            sources = find_index_sources(workspace, crawl, settings.index, harvest=harvest)
-        except NoIndex as fault:
-            get_reporter().note(f"{crawl} is skipped: {fault.problem}. {fault.advice}")
-            return ()
-        with get_reporter().bars():
-            answer = look_up(crawl, settings.subsets, targets, sources, via=settings.index)
-        get_reporter().notice(
-            f"{crawl}: {format_count(answer.requests, 'request')} for "
-            f"{format_count(len(targets[0].members), 'URL')}; {answer.notes[0]}"
-        )
-        return answer.captures.values()
-
-    return ask
-
-
-def _confirm_cost(workspace: Workspace, by_url: UrlRequests, rows: OrderedRows, *, harvest: bool, yes: bool) -> None:
-    """Asks whether the lookups may cost so much. Raises ``UserInputError`` above the limit if nobody agrees."""
-    from cc_pipeline.index.lookup import price_lookup
-    from cc_pipeline.named_captures.url_requests import group_by_lookup, target_of
-
-    settings = workspace.settings
-    requests = 0
-    for crawl, group in group_by_lookup(rows):
-        try:
-            sources = find_index_sources(workspace, crawl, settings.index, harvest=harvest)
-        except NoIndex:
-            continue
-        price = price_lookup(crawl, settings.subsets, [target_of(group)], sources, via=settings.index)
-        requests += price.requests
-    estimate = (
-        f"looking up {format_count(by_url.rows, 'URL')} takes at most {format_count(requests, 'request')} to the source"
-    )
-    get_reporter().notice(estimate)
-    if requests > settings.max_requests and not yes and not get_reporter().agrees("Go on?"):
-        raise UserInputError(
-            f"{estimate}, more than CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}), so nothing was looked up. "
-            "Confirm the cost with --yes"
-        )

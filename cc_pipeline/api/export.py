@@ -3,7 +3,7 @@ program."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,8 +19,8 @@ from cc_pipeline.api.user_input import (
     refuse_unknown,
 )
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.export.format import ExportFormat, RecordFormat, RowFormat, Written
-from cc_pipeline.export.formats import find_formats
+from cc_pipeline.export.format import RecordFormat, RowFormat, Written
+from cc_pipeline.export.formats import FORMATS
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 
@@ -103,12 +103,11 @@ def export(
             "--out - is not supported: export writes a file or folder. To write rows to standard output: "
             "cc-pipeline sql --csv"
         )
-    formats = find_formats()
-    format_name = format or _guess_format(out, formats)
-    check_format(format_name, tuple(formats))
+    format_name = format or _guess_format(out)
+    check_format(format_name, tuple(FORMATS))
     if sum(bool(choice) for choice in (tables, query, folder)) > 1:
         raise UserInputError("choose one of --table, --query and --folder")
-    export_format = formats[format_name]
+    export_format = FORMATS[format_name]
     if isinstance(export_format, RecordFormat):
         if tables or query or folder:
             raise UserInputError(f"--format {format_name} exports records; it takes no --table, --query or --folder")
@@ -140,12 +139,12 @@ def export(
     )
 
 
-def _guess_format(out: Path, formats: Mapping[str, ExportFormat]) -> str:
-    for name, export_format in formats.items():
+def _guess_format(out: Path) -> str:
+    for name, export_format in FORMATS.items():
         if out.suffix.lower() in export_format.suffixes:
             return name
     raise UserInputError(
-        f"no export format follows from the name {out.name!r}; add --format with one of: {', '.join(formats)}"
+        f"no export format follows from the name {out.name!r}; add --format with one of: {', '.join(FORMATS)}"
     )
 
 
@@ -216,7 +215,7 @@ def _export_records(
     from cc_pipeline.export.cards import DatasetDescription
     from cc_pipeline.export.format import RecordsRequest
     from cc_pipeline.export.provenance import gather_provenance
-    from cc_pipeline.export.records import crawls_with_records
+    from cc_pipeline.export.wacz_export import find_crawls
     from cc_pipeline.workspace.workspace import open_workspace
 
     targets = chosen_targets(domains)
@@ -226,7 +225,7 @@ def _export_records(
             "Run the target first: cc-pipeline run … --crawl …",
         )
     with open_workspace(settings) as workspace, get_reporter().bars():
-        chosen_crawls = crawl_ids(crawls) or crawls_with_records(workspace, targets)
+        chosen_crawls = crawl_ids(crawls) or find_crawls(workspace, "records", targets)
         if not chosen_crawls:
             raise _no_records(workspace, targets, domains)
         card = DatasetDescription(f"{out.name}: records of Common Crawl", attribution.creator, attribution.url)
@@ -241,15 +240,15 @@ def _export_records(
 
 def _no_records(workspace: Workspace, targets: Sequence[Target], domains: Sequence[str]) -> EnvironmentFault:
     """The fault for targets without records in this home: not fetched, without captures, or never run."""
-    from cc_pipeline.export.records import crawls_looked_up, crawls_with_captures
+    from cc_pipeline.export.wacz_export import find_crawls
 
     names = ", ".join(domains)
-    if located_crawls := crawls_with_captures(workspace, targets):
+    if located_crawls := find_crawls(workspace, "captures", targets):
         return EnvironmentFault(
             f"the captures of {names} in {', '.join(located_crawls)} are located and not fetched yet",
             f"Run it again: cc-pipeline run {domains[0]} --crawl {located_crawls[0]}",
         )
-    if crawls := crawls_looked_up(workspace, targets):
+    if crawls := find_crawls(workspace, "lookups", targets):
         return EnvironmentFault(
             f"{', '.join(crawls)} has no captures of {names}, so there are no records to export",
             f"Run it for another crawl: cc-pipeline run {domains[0]} --crawl …",

@@ -236,7 +236,6 @@ class Home:
         columns: Mapping[str, str] | None = None,
         extend: bool = False,
         replace: bool = False,
-        yes: bool = False,
     ) -> AddedCaptures:
         """Makes the captures that a file lists the target ``captures:NAME``, as the command ``files captures`` does
         (``extend`` is its ``--add``). The result has rows that cannot be used in ``wrong``. Raises as the command
@@ -245,7 +244,7 @@ class Home:
 
         settings = load_settings(home=self._home_folder, **self._overrides)
         with use_reporter(self.reporter):
-            return add_captures(settings, file, name, columns=columns, extend=extend, replace=replace, yes=yes)
+            return add_captures(settings, file, name, columns=columns, extend=extend, replace=replace)
 
     @public
     def sql(self, query: str, parameters: Sequence[object] = ()) -> Answer:

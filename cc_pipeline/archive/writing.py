@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import io
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 from urllib.parse import quote
 
 from warcio.recordloader import ArcWarcRecord
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
+from cc_pipeline.archive import arc
+from cc_pipeline.archive.gzip_members import inflate_member
 from cc_pipeline.archive.record import ArchivedRecord, Headers, decoded_payload, sha1_base32
 from cc_pipeline.errors import DataFault, DataKind
 
@@ -23,21 +25,20 @@ _HOP_FIELDS: Final = {
     "content-encoding": "X-Crawler-Content-Encoding",
     "transfer-encoding": "X-Crawler-Transfer-Encoding",
 }
-URI_SAFE: Final = "".join(map(chr, range(0x21, 0x7F)))
+_URI_SAFE: Final = "".join(map(chr, range(0x21, 0x7F)))
+#: Returns the address at the source for the key of an archive file.
+Address = Callable[[str], str]
 
 
-def warcinfo_record(filename: str | None, fields: Mapping[str, str], created_at: datetime) -> ArcWarcRecord:
+def warcinfo_record(filename: str, fields: Mapping[str, str], created_at: datetime) -> ArcWarcRecord:
     """Returns the ``warcinfo`` record that opens a WARC file: ``fields`` such as software, format, isPartOf.
 
-    ``created_at`` is aware; line breaks inside a value become blanks. ``filename`` is ``None`` for a file that is named
-    after its bytes, which cannot contain their own name; then ``fields`` must differ from those of any other file.
+    ``created_at`` is aware; line breaks inside a value become blanks.
     """
     lines = (f"{name}: {' '.join(value.split())}\r\n" for name, value in fields.items())
     block = "".join(lines).encode("utf-8")
-    headers = [("WARC-Type", "warcinfo"), ("WARC-Date", _date(created_at))]
-    if filename is not None:
-        headers.append(("WARC-Filename", filename))
-    identity = f"{filename or block.decode()}\n{_date(created_at)}"
+    headers = [("WARC-Type", "warcinfo"), ("WARC-Date", _date(created_at)), ("WARC-Filename", filename)]
+    identity = f"{filename}\n{_date(created_at)}"
     return _record("warcinfo", headers, block, block, "application/warc-fields", identity)
 
 
@@ -64,7 +65,7 @@ def arc_as_warc(
             record.declared_mime or "application/octet-stream",
         )
     headers = [("WARC-Type", record_type), ("WARC-Date", _date(record.fetch_time))]
-    headers.append(("WARC-Target-URI", quote(record.url, safe=URI_SAFE)))
+    headers.append(("WARC-Target-URI", quote(record.url, safe=_URI_SAFE)))
     if record.server_ip is not None:
         headers.append(("WARC-IP-Address", record.server_ip))
     if record.truncated is not None:
@@ -84,6 +85,21 @@ def arc_as_warc_member(record: ArchivedRecord, source: str, offset: int, length:
     out = io.BytesIO()
     write_records(out, [arc_as_warc(record, source, offset, extra)])
     return out.getvalue()
+
+
+def delivered_member(kind: str, row: Mapping[str, Any], member: bytes, address: Address) -> bytes:
+    """Returns a stored record in the form of a file of ``kind`` (warc or arc). An ARC record in a WARC file is
+    converted.
+
+    ``row`` is the record's row of the records table. Raises ``DataFault`` for damaged gzip members, and for a record
+    that has no WARC form.
+    """
+    source, offset = row["warc_filename"], row["warc_record_offset"]
+    if kind == "warc" and row["archive_format"] == "arc":
+        return arc_as_warc_member(arc.read_record(member, source, offset), source, offset, len(member), address(source))
+    # The bytes were sound when they were stored; the disk may have changed them since.
+    inflate_member(member, source, offset)
+    return member
 
 
 def write_records(stream: BinaryIO, records: Iterable[ArcWarcRecord]) -> None:

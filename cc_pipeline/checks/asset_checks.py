@@ -199,14 +199,6 @@ def texts_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
     return texts_verdict(workspace, scope)
 
 
-@check("source_faults", step="source_checks", unit="file")
-def files_are_readable(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Every byte range of every file could be read, and gave pages."""
-    from cc_pipeline.checks.page_files import faults_verdict
-
-    return faults_verdict(workspace, scope)
-
-
 @check("url_index", step="url_index_checks", unit="crawl")
 def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
     """Every URL index built in this home has the files, sizes and counts that it was built with."""
@@ -295,17 +287,5 @@ def files_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
     return published_files_verdict(workspace, scope)
 
 
-def _make_export_check(asset: str) -> Check:
-    @check(asset, step="export_checks", unit="partition")
-    def files_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
-        """The files of every export exist, are complete, and have the current pages."""
-        from cc_pipeline.checks.page_files import EXPORTS, exports_verdict
-
-        return exports_verdict(workspace, EXPORTS[asset], scope)
-
-    return files_are_there
-
-
-_EXPORT_CHECKS: Final = tuple(map(_make_export_check, ("text_sequencefile", "metadata_sequencefile")))
 #: All checks, in the order of the module.
 CHECKS: Final = checks_in(globals())

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     Verdict: TypeAlias = Callable[[Workspace, Scope], CheckResult]
 
-#: The item of one evaluation: a partition of crawl × target, a crawl, a file read whole, or everything together.
-Unit = Literal["partition", "crawl", "file", "whole"]
+#: The item of one evaluation: a partition of crawl × target, a crawl, or everything together.
+Unit = Literal["partition", "crawl", "whole"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ _CRAWL_OF_FOLDER: Final = {folder: crawl for crawl, folder in ARC_CRAWLS.items()
 _MAX_MS: Final = 4_102_444_800_000  # the year 2100
 
 #: The lists of every crawl since 2013; ``non200responses`` lists the files of subset ``crawldiagnostics``.
-PathList = Literal["segment", "warc", "wat", "wet", "robotstxt", "non200responses", "cc-index", "cc-index-table"]
+PathList = Literal["segment", "warc", "robotstxt", "non200responses", "cc-index", "cc-index-table"]
 
 #: The longest real lists have some 100,000 paths in 15 MB, the list of ARC files of crawl 002 has 323,694 in 16 MB.
 MAX_LIST_BYTES: Final = 1 << 28

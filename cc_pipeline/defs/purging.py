@@ -150,9 +150,7 @@ def purge_one_target(
     require_plan_digest(workspace.place, [plan], config.plan)
     with logged_progress(context.log):
         report = purge_target(workspace, context.instance, plan, namespace, now=config.now, own_run=context.run_id)
-    deletion_text = (
-        "its rows and bytes are deleted"
-        if report.deleted_after is None
-        else f"its rows and bytes are deleted after {report.deleted_after:%Y-%m-%d}"
-    )
-    context.log.info(f"hidden: {slug}; {deletion_text}")
+    if report.leftovers is None:
+        context.log.info(f"hidden: {slug}; its rows and bytes are deleted after {report.deleted_after:%Y-%m-%d}")
+    else:
+        context.log.info("\n".join((f"purged: {slug}; its rows and bytes are deleted", *report.leftovers.sentences)))

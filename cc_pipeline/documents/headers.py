@@ -53,13 +53,6 @@ _SPACE = re.compile(rb"\s*")
 _PROLOGUE = ((b"<?", b"?>"), (b"<!--", b"-->"), (b"<!", b">"))
 _PROLOGUE_BYTES = 8192
 
-#: Headers that the 2012 writer left out of its headers object.
-DROPPED_IN_2012 = frozenset(
-    """
-proxy-connection connection keep-alive transfer-encoding te trailer proxy-authorization proxy-authenticate upgrade
-set-cookie content-encoding
-""".split()
-)
 _REWRITTEN = "x-crawler-"
 _MAX_LENGTH_DIGITS = 18
 

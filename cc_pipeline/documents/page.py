@@ -44,8 +44,6 @@ class Limits:
 class ParseOptions:
     """Options of a parser. ``main_content`` chooses the extractor (``quality`` is trafilatura alone; ``auto`` asks
     trafilatura if ``fast`` is uncertain), ``none`` switches it off; ``markdown`` adds the main content as Markdown.
-
-    ``metadata_json`` fills the column of that name.
     """
 
     main_content: Literal["fast", "auto", "quality", "none"] = "fast"
@@ -53,7 +51,6 @@ class ParseOptions:
     language: bool = True
     text_simhash: bool = True
     links: bool = True
-    metadata_json: bool = False
     limits: Limits = field(default_factory=Limits)
 
 
@@ -91,7 +88,7 @@ FLAGS: tuple[str, ...] = (
     "unknown_keys",  # a 2012 document with keys nobody has described
 )
 
-SourceKind = Literal["records", "sequencefile", "wat", "wet"]
+SourceKind = Literal["records", "sequencefile"]
 Headers = tuple[tuple[str, str], ...]
 
 

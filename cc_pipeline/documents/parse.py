@@ -12,7 +12,7 @@ from selectolax.lexbor import LexborHTMLParser
 from cc_pipeline.documents.about.page import PageMetadata, header_columns, read_page_metadata, text_columns
 from cc_pipeline.documents.body import is_mislabelled_binary, is_unread_text, uncoded
 from cc_pipeline.documents.charset import Decoded, decode, narrowed, without_mark
-from cc_pipeline.documents.document2012.json import exchange_row, is_robots_txt, metadata_json, page_keys
+from cc_pipeline.documents.document2012.json import exchange_row, is_robots_txt, page_keys
 from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
 from cc_pipeline.documents.headers import Kind, choose_kind, content_type, header, is_xml, root_element
@@ -55,8 +55,6 @@ def _parse(page: PageInput, options: ParseOptions) -> ParsedPage:
         parsed = _parse_content(page, row, options)
     if row.get("parsed_as") != "html":  # a page's own columns have these too
         row.update(header_columns(page))
-    if options.metadata_json:
-        row["metadata_json"] = metadata_json(row, parsed.links)
     return parsed
 
 

@@ -30,13 +30,13 @@ def _struct(**fields: pa.DataType) -> pa.DataType:
     return pa.struct([pa.field(name, kind) for name, kind in fields.items()])
 
 
-#: ``parser`` and ``parser_version`` name the row's maker; ``source_kind`` is ``records``, ``sequencefile``,
-#: ``wat`` or ``wet``; ``source_file`` is the archive file, or the file read whole for the other kinds.
+#: ``parser`` and ``parser_version`` name the row's maker; ``source_kind`` is ``records`` or ``sequencefile``;
+#: ``source_file`` is the archive file, or the file read whole.
 PROVENANCE_COLUMNS: Final = (
     Column(
         "parser",
         pa.string(),
-        "Maker of the row: cc_pipeline.documents, or Common Crawl (commoncrawl-2012, -wat, -wet)",
+        "Maker of the row: cc_pipeline.documents, or Common Crawl (commoncrawl-2012)",
         nullable=False,
     ),
     Column(
@@ -45,7 +45,7 @@ PROVENANCE_COLUMNS: Final = (
         "Version of the parser; rows of an older one are stale and parsed again without refetching",
         nullable=False,
     ),
-    Column("source_kind", pa.string(), "records, sequencefile, wat or wet", nullable=False),
+    Column("source_kind", pa.string(), "records or sequencefile", nullable=False),
     Column("source_file", pa.string(), "The archive file, or the file that was read whole"),
 )
 
@@ -223,7 +223,6 @@ _METADATA: Final = (
     ),
     # anomalies of readable pages, words of documents/page.py's FLAGS
     Column("flags", _STRINGS, "Anomalies of a readable page"),
-    Column("metadata_json", pa.string(), "Always null; cc-pipeline export --format metadata-json writes the document"),
     Column("feed", FEED, "Fields of a feed that the 2012 document lacks: version, language, pictures, links, podcast"),
     # the page's own metadata: documents/about/
     Column("published", TIMESTAMP, "Publication time, as the page, feed or item states; null if no date was found"),
@@ -313,7 +312,7 @@ _TEXT: Final = (
     Column(
         "text_type",
         pa.string(),
-        "Kind of document: html, feed, text, json, xml, sitemap, pdf; null for files of 2012, WAT and WET",
+        "Kind of document: html, feed, text, json, xml, sitemap, pdf; null for files of 2012",
     ),
     # of the main content: documents/signals/
     Column("content_simhash", pa.int64(), "Simhash of main_content; similar texts differ in few bits"),

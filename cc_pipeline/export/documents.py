@@ -7,7 +7,7 @@ from typing import Final
 
 from duckdb import DuckDBPyConnection
 
-from cc_pipeline.documents.document2012.json import Compat, metadata_json
+from cc_pipeline.documents.document2012.json import metadata_json
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.export.files import ExportedTable, whole_file, write_export_documents
 from cc_pipeline.export.format import RowsRequest, Written
@@ -20,18 +20,18 @@ _BATCH: Final = 200
 _ESCAPED: Final = {ord(character): f"%{ord(character):02X}" for character in "\t\r\n"}
 
 
-def write_documents(request: RowsRequest, compat: Compat) -> Written:
+def write_documents(request: RowsRequest) -> Written:
     """Writes the metadata document of each row to a file, one per line: URL, tab, JSON. Raises ``UserInputError`` for a
     query that does not return complete rows of ``page_metadata``."""
     with whole_file(request.out) as path:
-        exported_tables = [_write_lines(request.connection, request.selections[0], compat, path)]
+        exported_tables = [_write_lines(request.connection, request.selections[0], path)]
     return written_tables(
         exported_tables,
         write_export_documents(request.out, request.description, request.provenance, exported_tables, [request.out]),
     )
 
 
-def _write_lines(connection: DuckDBPyConnection, selection: Selection, compat: Compat, path: Path) -> ExportedTable:
+def _write_lines(connection: DuckDBPyConnection, selection: Selection, path: Path) -> ExportedTable:
     order = "" if selection.table is None else " ORDER BY crawl, warc_filename, warc_record_offset, url"
     rows = 0
     with translate_errors(path), path.open("w", encoding="utf-8") as stream:
@@ -46,6 +46,6 @@ def _write_lines(connection: DuckDBPyConnection, selection: Selection, compat: C
             for values in page:
                 row = dict(zip(columns, values, strict=True))
                 url = (row["url"] or "").translate(_ESCAPED)
-                stream.write(f"{url}\t{metadata_json(row, compat=compat)}\n")
+                stream.write(f"{url}\t{metadata_json(row)}\n")
             rows += len(page)
     return ExportedTable(selection.name, rows)

@@ -1,17 +1,11 @@
-"""The formats of ``export``: those of the core and those of extensions. Nothing heavy is loaded before a format
-writes."""
+"""The formats of ``export``. Nothing heavy is loaded before a format writes."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cc_pipeline.export.format import ExportFormat, RecordFormat, RecordsRequest, RowFormat, RowsRequest, Written
-from cc_pipeline.extension import collect, refuse
-
-if TYPE_CHECKING:
-    from cc_pipeline.documents.document2012.json import Compat
 
 
 def _write_duckdb(request: RowsRequest) -> Written:
@@ -26,16 +20,16 @@ def _write_tables(request: RowsRequest) -> Written:
     return write_table_files(request)
 
 
-def _write_documents(request: RowsRequest, *, compat: Compat) -> Written:
+def _write_documents(request: RowsRequest) -> Written:
     from cc_pipeline.export.documents import write_documents
 
-    return write_documents(request, compat)
+    return write_documents(request)
 
 
-def _write_sequencefiles(request: RecordsRequest) -> Written:
-    from cc_pipeline.export.sequencefiles import write_sequencefiles
+def _write_wacz(request: RecordsRequest) -> Written:
+    from cc_pipeline.export.wacz_export import write_wacz_export
 
-    return write_sequencefiles(request)
+    return write_wacz_export(request)
 
 
 _TABLES: Final = "a file for one table or query, a folder for several"
@@ -46,34 +40,22 @@ FORMATS: Final[dict[str, ExportFormat]] = {
     "parquet": RowFormat(summary=_TABLES, write=_write_tables, suffixes=(".parquet",)),
     "jsonl": RowFormat(summary=_TABLES, write=_write_tables, suffixes=(".jsonl", ".ndjson")),
     "csv": RowFormat(summary=_TABLES, write=_write_tables, suffixes=(".csv",)),
-    "sequencefile": RecordFormat(summary="the text and metadata files of 2012", write=_write_sequencefiles),
     "metadata-json": RowFormat(
         summary="the metadata document of 2012 of each page, one a line (URL, tab, JSON)",
-        write=partial(_write_documents, compat=None),
+        write=_write_documents,
         only_table="page_metadata",
     ),
-    "metadata-json-2012": RowFormat(
-        summary="the same with the bugs of the writer of 2012",
-        write=partial(_write_documents, compat="2012"),
-        only_table="page_metadata",
+    "wacz": RecordFormat(
+        summary="the stored records with an index and a list of pages, for ReplayWeb.page and other archive tools",
+        write=_write_wacz,
+        suffixes=(".wacz",),
     ),
 }
-
-
-def find_formats() -> dict[str, ExportFormat]:
-    """Returns all formats by name. An extension with an invalid format, or a name that is taken, is refused."""
-    all_formats = dict(FORMATS)
-    for extension, added_formats in collect("export_formats", reserved_names=FORMATS).items():
-        if invalid_names := [name for name, value in added_formats.items() if not isinstance(value, ExportFormat)]:
-            refuse(extension, f"export_formats: {', '.join(invalid_names)} is neither a RowFormat nor a RecordFormat")
-        else:
-            all_formats |= added_formats
-    return all_formats
 
 
 def describe_formats() -> str:
     """Describes the formats in sentences, for the help; formats with the same summary share one."""
     names: dict[str, list[str]] = defaultdict(list)
-    for name, export_format in find_formats().items():
+    for name, export_format in FORMATS.items():
         names[export_format.summary].append(name)
     return " ".join(f"[bold]{', '.join(group)}[/]: {summary}." for summary, group in names.items())

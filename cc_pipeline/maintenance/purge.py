@@ -1,10 +1,10 @@
 """Purging: the rows of a target are hidden at once; its rows and the bytes that no other target has are deleted later.
 
-The order of the steps makes a purge safe to be killed: first a note (``purge_plan.py``) and a receipt with the
-inventory (``receipts.py``), then the rows, in one commit per table, then the stored files. A file that no row names is
-noted as superseded. A file that rows of other targets name is rewritten without the other records: first the new file,
-then a commit that updates the rows, then the note of the old file. Noted files are swept a week later, as all
-superseded files. The definition is deleted last, the note when nothing is left.
+The order of the steps makes a purge safe to be killed: first a note (``purge_plan.py``), then the rows, in one commit
+per table, then the stored files. A file that no row names is noted as superseded. A file that rows of other targets
+name is rewritten without the other records: first the new file, then a commit that updates the rows, then the note of
+the old file. Noted files are swept a week later, as all superseded files. The definition is deleted last, the note when
+nothing is left.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.lake.streaming import count_rows, list_crawl_files
 from cc_pipeline.lake.vacuum import find_uncommitted_files, vacuum
 from cc_pipeline.locks import is_plausible
+from cc_pipeline.maintenance.leftovers import Leftovers, find_leftovers
 from cc_pipeline.maintenance.purge_plan import (
     PurgeNote,
     PurgePlan,
@@ -57,7 +58,6 @@ from cc_pipeline.maintenance.purge_plan import (
     slices_of_target,
     write_note,
 )
-from cc_pipeline.maintenance.receipts import record_inventory, update_receipt
 from cc_pipeline.maintenance.record_moves import find_killed_run_files, move_records
 from cc_pipeline.maintenance.stored_files import list_named_files
 from cc_pipeline.publish.publish import publish_warehouse
@@ -66,7 +66,7 @@ from cc_pipeline.records.segments import delete_committed
 from cc_pipeline.records.storage import PLANS
 from cc_pipeline.records.sweep import RETENTION_SECONDS, find_orphan_files, sweep
 from cc_pipeline.records.sweep import note as note_superseded
-from cc_pipeline.workspace.workspace import Workspace, export_prefix
+from cc_pipeline.workspace.workspace import Workspace
 
 #: The id of a job's commit in the names of files that its tasks write.
 _COMMIT: Final = re.compile(r"-([0-9a-f]{32})-")
@@ -84,13 +84,15 @@ _RUN_STAGES: Final = (PARSE, FETCH, LOCATE)
 @dataclass(frozen=True, slots=True)
 class PurgeReport:
     """The outcome of a purge. ``waiting`` stored files, with the records, are deleted after ``deleted_after``
-    (``None``: everything is deleted). ``fetching_crawls`` crawls have a running fetch that still uses some of them."""
+    (``None``: everything is deleted, and ``leftovers`` are what a search found). ``fetching_crawls`` crawls have a
+    running fetch that still uses some of them."""
 
     plan: PurgePlan
     moved: int
     waiting: int
     fetching_crawls: tuple[str, ...]
     deleted_after: datetime | None
+    leftovers: Leftovers | None
 
 
 def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeReport:
@@ -110,7 +112,6 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
 
 def _purge(workspace: Workspace, plan: PurgePlan, *, now: bool) -> PurgeReport:
     note = _begin_note(workspace, plan)
-    record_inventory(workspace, note, plan)
     for crawl, files in note.files.items():
         # before any row is deleted: the time of an earlier note must not count for files that are superseded now
         note_superseded(workspace.storage, crawl, files, time.time())
@@ -119,9 +120,6 @@ def _purge(workspace: Workspace, plan: PurgePlan, *, now: bool) -> PurgeReport:
     note = replace(note, removed_at=note.removed_at or datetime.now(UTC))
     write_note(workspace.place, note)
     publish_warehouse(workspace)
-    for crawl in note.crawls:
-        for export_file in workspace.place.listing(export_prefix(crawl, plan.slug)):
-            workspace.place.delete(export_file.key)
     delete_job_leftovers(workspace, note.crawls)
     note, moved = _clean_files(workspace, note)
     if moved:
@@ -281,7 +279,6 @@ def _begin_note(workspace: Workspace, plan: PurgePlan) -> PurgeNote:
     note = earlier_note or PurgeNote(plan.slug, plan.definition)
     if note.removed_at is not None or not note.plan:
         note = replace(note, plan=plan.digest)
-    note = replace(note, begun=note.begun or datetime.now(UTC).isoformat(timespec="milliseconds"))
     note = note.with_files({crawl: file_names for crawl, file_names in files.items() if file_names})
     # a new purge of a target that was fetched again: its rows are not deleted yet
     hidden_at = (
@@ -399,8 +396,6 @@ def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, 
             vacuum(lake, table, keep=pinned.get(table, ()))
     waiting = _find_remaining(workspace, note)
     ended = _end_purge(workspace, note, retention)
-    if not ended:
-        update_receipt(workspace, note, ended=False)
     named_by_crawl = {crawl: {*list_named_files(lake, crawl).files} & {*files} for crawl, files in waiting.items()}
     removed = note.removed_at or datetime.now(UTC)
     return PurgeReport(
@@ -409,6 +404,7 @@ def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, 
         sum(map(len, waiting.values())),
         tuple(crawl for crawl, files in named_by_crawl.items() if files),
         None if ended else datetime.fromtimestamp(removed.timestamp() + RETENTION_SECONDS, UTC),
+        find_leftovers(workspace, plan.slug, note.crawls) if ended else None,
     )
 
 
@@ -416,7 +412,6 @@ def _end_purge(workspace: Workspace, note: PurgeNote, retention: float) -> bool:
     """Removes the note once all its files are deleted; returns whether it did."""
     if not _is_past(note, retention) or _find_remaining(workspace, note):
         return False
-    update_receipt(workspace, note, ended=True)
     end_note(workspace.place, note.slug)
     return True
 

@@ -1,4 +1,4 @@
-"""The plan of a purge: what it deletes (rows, stored bytes that no other target has, exports), and what it leaves.
+"""The plan of a purge: what it deletes (rows, stored bytes that no other target has), and what it leaves.
 
 A purge writes a note to the lake (``PurgeNote``), so that a killed purge can be continued.
 """
@@ -6,10 +6,10 @@ A purge writes a note to the lake (``PurgeNote``), so that a killed purge can be
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ from cc_pipeline.records.storage import STORED
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.tables import all_tables
-from cc_pipeline.workspace.workspace import Workspace, export_prefix
+from cc_pipeline.workspace.workspace import Workspace
 
 _FOLDER: Final = "purges/"
 _MAX_JSON_BYTES: Final = 256 << 20
@@ -41,14 +41,13 @@ _UNKNOWN_TABLE: Final = (
     "Install the extension that made it, or remove its name from CC_PIPELINE_WITHOUT (cc-pipeline extensions lists "
     "those that are left out or broken). If the table is not needed, delete its folder."
 )
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeNote:
     """The state of a purge. ``files`` (by crawl) are stored files with records to be removed; ``old`` are those that no
-    row names any more, which only wait for their deletion. ``removed_at`` is when the rows were removed. ``begun``
-    identifies the receipt, ``plan`` is the digest of the plan."""
+    row names any more, which only wait for their deletion. ``removed_at`` is when the rows were removed. ``plan`` is
+    the digest of the plan."""
 
     slug: str
     definition: str
@@ -56,7 +55,6 @@ class PurgeNote:
     old: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     crawls: tuple[str, ...] = ()
     removed_at: datetime | None = None
-    begun: str = ""
     plan: str = ""
 
     @property
@@ -88,34 +86,30 @@ def write_note(place: Transport, note: PurgeNote) -> None:
 def read_note(place: Transport, slug: str) -> PurgeNote | None:
     """Reads the note of a purge that has not ended. Raises ``EnvironmentFault``, also for an invalid note."""
 
-    def parse_note(document: Any) -> PurgeNote:
-        removed_at = document["removed_at"]
-        return PurgeNote(
-            str(document["slug"]),
-            str(document["definition"]),
-            {str(crawl): tuple(map(str, files)) for crawl, files in document["files"].items()},
-            {str(crawl): tuple(map(str, files)) for crawl, files in document["old"].items()},
-            tuple(map(str, document["crawls"])),
-            None if removed_at is None else datetime.fromisoformat(removed_at).astimezone(UTC),
-            str(document.get("begun", "")),
-            str(document.get("plan", "")),
-        )
-
-    advice = "It is damaged, or another version wrote it. Delete the file, then purge the target again."
-    return read_json(place, _key(slug), parse_note, "cannot be read as the state of an unfinished purge", advice)
-
-
-def read_json(place: Transport, key: str, parse: Callable[[Any], T], trouble: str, advice: str) -> T | None:
-    """Reads a JSON object of the lake and converts it with ``parse``; ``None`` if it does not exist. Raises
-    ``EnvironmentFault`` with ``trouble`` and ``advice`` if it cannot be converted."""
     try:
-        return parse(json.loads(place.read_all(key, _MAX_JSON_BYTES).data))
+        return _parse_note(json.loads(place.read_all(_key(slug), _MAX_JSON_BYTES).data))
     except RangeFault as fault:
         if fault.kind is FaultKind.NOT_FOUND:
             return None
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise EnvironmentFault(f"{place.source}/{key} {trouble}", advice) from error
+        raise EnvironmentFault(
+            f"{place.source}/{_key(slug)} cannot be read as the state of an unfinished purge",
+            "It is damaged, or another version wrote it. Delete the file, then purge the target again.",
+        ) from error
+
+
+def _parse_note(document: Any) -> PurgeNote:
+    removed_at = document["removed_at"]
+    return PurgeNote(
+        str(document["slug"]),
+        str(document["definition"]),
+        {str(crawl): tuple(map(str, files)) for crawl, files in document["files"].items()},
+        {str(crawl): tuple(map(str, files)) for crawl, files in document["old"].items()},
+        tuple(map(str, document["crawls"])),
+        None if removed_at is None else datetime.fromisoformat(removed_at).astimezone(UTC),
+        str(document.get("plan", "")),
+    )
 
 
 def list_unfinished_purges(place: Transport) -> list[PurgeNote]:
@@ -148,8 +142,7 @@ class StoredShare:
 @dataclass(frozen=True, slots=True)
 class PurgePlan:
     """The plan of a purge: ``rows`` by table; ``files`` by crawl; ``kept_records`` records that ``holders``, other
-    targets, have too; ``exports`` files with ``export_bytes``. ``out_of_reach`` are sentences about copies that it
-    cannot delete."""
+    targets, have too. ``out_of_reach`` are sentences about copies that it cannot delete."""
 
     slug: str
     definition: str
@@ -158,8 +151,6 @@ class PurgePlan:
     files: Mapping[str, tuple[StoredShare, ...]]
     kept_records: int
     holders: tuple[str, ...]
-    exports: tuple[str, ...]
-    export_bytes: int
     out_of_reach: tuple[str, ...]
 
     @property
@@ -169,15 +160,14 @@ class PurgePlan:
         slices = [(slice_.crawl, slice_.target) for slice_ in self.slices]
         return compute_input_digest(
             {"slug": self.slug, "slices": slices, "rows": self.rows, "files": files, "kept": self.kept_records}
-            | {"holders": self.holders, "exports": self.exports, "export_bytes": self.export_bytes}
+            | {"holders": self.holders}
         )
 
     @property
     def is_empty(self) -> bool:
         """Whether the home has only the definition of the target, and the results of its lookups."""
         uncounted = {"targets", *(spec.name for spec in all_tables() if spec.has_row_a_slice)}
-        row_count = sum(count for table, count in self.rows.items() if table not in uncounted)
-        return not row_count and not self.exports
+        return not any(count for table, count in self.rows.items() if table not in uncounted)
 
     @property
     def records(self) -> int:
@@ -198,8 +188,6 @@ class PurgePlan:
             f"{format_count(self.count_files(shared=True), 'shared file', 'are')} rewritten without these records",
             "its definition, its line on the watch list, its partition key and its partitions in the UI",
         ]
-        if self.exports:
-            lines.append(f"{format_count(len(self.exports), 'exported file')} ({self.export_bytes:,} bytes)")
         return (*lines, *(f"kept: {text}" for text in self.out_of_reach))
 
     def count_files(self, *, shared: bool) -> int:
@@ -252,7 +240,6 @@ def plan_purge(workspace: Workspace, slug: str, definition: str, *, files: bool 
         shares, shared_count, other_slugs = _count_shares(lake, crawl, {slug, *targets})
         stored[crawl] = shares
         kept_count, holders = kept_count + shared_count, holders | other_slugs
-    exports = [export_file for crawl in crawls for export_file in workspace.place.listing(export_prefix(crawl, slug))]
     return PurgePlan(
         slug,
         definition,
@@ -261,8 +248,6 @@ def plan_purge(workspace: Workspace, slug: str, definition: str, *, files: bool 
         {crawl: shares for crawl, shares in stored.items() if shares},
         kept_count,
         tuple(sorted(holders)),
-        tuple(export_file.key for export_file in exports),
-        sum(export_file.size for export_file in exports),
         _describe_copies(workspace, kept_count, sorted(holders)),
     )
 
@@ -420,7 +405,7 @@ def _numbers(names: pa.Array, number: Mapping[str, int]) -> Any:
 
 def _describe_copies(workspace: Workspace, kept_count: int, holders: Sequence[str]) -> tuple[str, ...]:
     settings = workspace.settings
-    lines = ["deliveries, copies of cc.duckdb and of exports, backups of the home: delete them yourself"]
+    lines = ["deliveries, exports, copies of cc.duckdb, backups of the home: delete them yourself"]
     if kept_count:
         names = ", ".join(holders[:5]) + (" …" if len(holders) > 5 else "")
         lines.append(

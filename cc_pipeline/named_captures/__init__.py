@@ -1,1 +1,1 @@
-"""Named captures: lists of captures by their locations in archive files, or by URL and time."""
+"""Named captures: lists of captures by their locations in archive files."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -31,19 +31,6 @@ _MAX_CACHED_NAMES: Final = 1 << 17
 #: Subsets of a crawl's archive files that hold captures.
 _SUBSETS: Final = ("warc", "crawldiagnostics", "robotstxt", "news-warc")
 
-#: Requests for captures without a location, to be looked up. ``row`` is the number of the row in the file; ``named``:
-#: the file names the crawl.
-REQUEST_SCHEMA: Final = pa.schema(
-    [
-        pa.field("crawl", pa.string()),
-        pa.field("url_surtkey", pa.string(), nullable=False),
-        pa.field("url", pa.string(), nullable=False),
-        pa.field("fetch_time", pa.timestamp("s", tz="UTC")),
-        pa.field("row", pa.int64(), nullable=False),
-        pa.field("named", pa.bool_(), nullable=False),
-    ]
-)
-
 
 class _InvalidRow(ValueError):
     """A row cannot be used, with the reason."""
@@ -59,27 +46,27 @@ class CaptureRowParser:
     _files: dict[str, Mapping[str, Any] | str] = field(default_factory=dict)
     _crawls: dict[str, bool] = field(default_factory=dict)
 
-    def parse(self, chunk: Chunk) -> tuple[pa.Table, pa.Table]:
-        """Returns the rows with a location (``CAPTURE_SCHEMA``), and those with a URL and a time or crawl
-        (``REQUEST_SCHEMA``)."""
+    def parse(self, chunk: Chunk) -> pa.Table:
+        """Returns the captures of the rows (``CAPTURE_SCHEMA``)."""
         number, count, columns = chunk
         captures: list[dict[str, Any]] = []
-        requests: list[dict[str, Any]] = []
         names, values = [*columns], [*columns.values()]
         for place in range(count):
             row = {name: _clean_value(column[place]) for name, column in zip(names, values, strict=True)}
             if not any(value is not None for value in row.values()):
                 continue
             try:
-                if row.get("warc_filename") is not None and row.get("warc_record_offset") is not None:
-                    captures.append(self._capture(row))
-                else:
-                    requests.append({**self._parse_request(row), "row": number + place})
+                captures.append(self._capture(row))
             except _InvalidRow as error:
                 self.wrong.add(number + place, str(error))
-        return _table(captures, CAPTURE_SCHEMA), _table(requests, REQUEST_SCHEMA)
+        columns_of_captures = [
+            pa.array([capture.get(column.name) for capture in captures], column.type) for column in CAPTURE_SCHEMA
+        ]
+        return pa.Table.from_arrays(columns_of_captures, schema=CAPTURE_SCHEMA)
 
     def _capture(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        if row.get("warc_filename") is None or row.get("warc_record_offset") is None:
+            raise _InvalidRow("the row has no location (file and offset)")
         file = self._file(str(row["warc_filename"]))
         if (crawl := row.get("crawl")) is not None and _crawl(crawl) != file["crawl"]:
             raise _InvalidRow(f"{file['warc_filename']} is a file of {file['crawl']}, and the row says {crawl}")
@@ -95,19 +82,6 @@ class CaptureRowParser:
             "warc_record_length": None if length is None else _number("length", length, 1, MAX_RECORD_BYTES),
             "located_by": NAMED_CAPTURES,
         }
-
-    def _parse_request(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        text, fetch_time, crawl = _text(row.get("url")), _moment(row.get("fetch_time")), row.get("crawl")
-        if text is None:
-            raise _InvalidRow("the row has neither a location (file and offset) nor a URL")
-        if fetch_time is None and crawl is None:
-            raise _InvalidRow(f"the row has no location, and its URL {text[:200]} has neither a time nor a crawl")
-        crawl_id = None if crawl is None else _crawl(crawl)
-        if crawl_id is not None and not self._is_crawl_known(crawl_id):
-            raise _InvalidRow(f"the source has no crawl {crawl_id}")
-        moment = None if fetch_time is None else fetch_time.replace(microsecond=0)
-        key = surt_key(text)
-        return {"crawl": crawl_id, "url_surtkey": key, "url": text, "fetch_time": moment, "named": crawl_id is not None}
 
     def _file(self, name: str) -> Mapping[str, Any]:
         """Returns the columns that follow from the name of an archive file. Raises ``_InvalidRow``."""
@@ -148,11 +122,6 @@ class CaptureRowParser:
         if crawl not in self._crawls:
             self._crawls[crawl] = self.has_crawl(crawl)
         return self._crawls[crawl]
-
-
-def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    columns = [pa.array([row.get(column_field.name) for row in rows], column_field.type) for column_field in schema]
-    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _clean_value(value: Any) -> Any:

@@ -71,7 +71,7 @@ def read_chunks(path: Path, column_names: Mapping[str, str], wrong: RejectedRows
     capture to those of the file, if these have other names than :data:`COLUMN_ALIASES`.
 
     Lines that cannot be read are added to ``wrong``, and their values are ``None``. Raises ``UserInputError`` for a
-    file that cannot be read, has another format, or has neither locations nor URLs.
+    file that cannot be read, has another format, or has no locations.
     """
     try:
         with path.open("rb") as file:
@@ -102,10 +102,10 @@ def match_columns(file_columns: Iterable[str], column_names: Mapping[str, str], 
             matched[column] = column_names[column]
         elif name := next((by_lower[alias] for alias in (column, *aliases) if alias in by_lower), None):
             matched[column] = name
-    if not ({"warc_filename", "warc_record_offset"} <= matched.keys() or "url" in matched):
+    if not {"warc_filename", "warc_record_offset"} <= matched.keys():
         raise UserInputError(
-            f"{file_name} needs a column of URLs, or two columns with archive file and offset; its columns are "
-            f"{', '.join(columns[:_MAX_SHOWN_COLUMNS])}. Name them: --column url=NAME, or --column warc_filename=NAME "
+            f"{file_name} needs two columns with archive file and offset; its columns are "
+            f"{', '.join(columns[:_MAX_SHOWN_COLUMNS])}. Name them: --column warc_filename=NAME "
             "--column warc_record_offset=NAME"
         )
     return matched

@@ -317,7 +317,7 @@ def _build_repeats_view(table: _CaptureTable, where: str) -> ViewSpec:
         )
         if not table.from_files:
             return query
-        # a WAT file's links are left out where the page itself was parsed, even if that has none
+        # links of a file of 2012 are left out where the page itself was parsed, even if that has none
         return (
             f"{query} UNION SELECT {_KEY}, target FROM {table_sql} SEMI JOIN (FROM "
             f"{_select_published(_PAGE_METADATA, run_query)} "

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from cc_pipeline.archive.writing import Address, delivered_member
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.errors import DataFault
 from cc_pipeline.grouping import group_within
@@ -79,6 +80,18 @@ def read_members(
                 yield from _pair_with_rows(*arrived)
     finally:
         stopped.set()
+
+
+def read_delivered_members(
+    kind: str, rows: Iterable[Row], storage: RecordStorage, address: Address, *, window: int
+) -> Iterator[tuple[Row, MemberResult]]:
+    """Yields as :func:`read_members`, with members in the form of a file of ``kind`` (warc or arc). A member that has
+    no such form comes as a ``DataFault``."""
+    for row, member in read_members(rows, storage, window=window):
+        try:
+            yield row, delivered_member(kind, row, member, address) if isinstance(member, bytes) else member
+        except DataFault as fault:
+            yield row, fault
 
 
 def _windows(rows: Iterable[Row], should_read: Callable[[Row], bool], max_bytes: int) -> Iterator[_Window]:

@@ -17,7 +17,6 @@ from cc_pipeline.columns import notes_of
 from cc_pipeline.defs.declared.build import definitions
 from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.duck import connect
-from cc_pipeline.export.formats import find_formats
 from cc_pipeline.extension import COLLECTED, LEFT_OUT_VARIABLE, Extension, collect, extensions, find_extensions
 from cc_pipeline.index.locators import index_kinds
 from cc_pipeline.publish.publish import publish_warehouse
@@ -80,7 +79,6 @@ class ExtensionTests:
         for joint in COLLECTED:
             assert extension.name in collect(joint), joint
         find_commands()
-        find_formats()
         index_kinds()
         tables_by_extension()
         assert _problem(extension) == ""

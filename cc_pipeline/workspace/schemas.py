@@ -185,7 +185,7 @@ FETCHES_SCHEMA: Final = schema_of(FETCHES_COLUMNS)
 #: rows. ``content_tag`` is for archive files only: their size and ETag when they were added.
 SOURCE_FILES_COLUMNS: Final = (
     Column("slug", pa.string(), "Partition key, and target of the file's rows in lake", nullable=False),
-    Column("source_kind", pa.string(), "records, sequencefile, wat or wet", nullable=False),
+    Column("source_kind", pa.string(), "sequencefile, or warc for an archive file", nullable=False),
     Column("source_file", pa.string(), "Path, address, or key in the source", nullable=False),
     Column("crawl", pa.string(), "The crawl it belongs to", nullable=False),
     Column("content_tag", pa.string(), "Size and ETag of an archive file when it was added"),
@@ -196,7 +196,7 @@ SOURCE_FILES_SCHEMA: Final = schema_of(SOURCE_FILES_COLUMNS)
 SOURCE_FAULTS_COLUMNS: Final = (
     CRAWL,
     Column("target", pa.string(), "Slug of the file", nullable=False),
-    Column("source_kind", pa.string(), "records, sequencefile, wat or wet", nullable=False),
+    Column("source_kind", pa.string(), "sequencefile, or warc for an archive file", nullable=False),
     Column("source_file", pa.string(), "Path, address, or key in the source", nullable=False),
     Column("byte_offset", pa.int64(), "Byte at which reading failed; null: the whole record or file"),
     Column("reason", pa.string(), "Why it could not be read", nullable=False),

@@ -431,8 +431,3 @@ def rate_now(workspace: Workspace) -> float | None:
     """Returns the current requests per second to the source (``None``: no limit), to estimate times."""
     settings = workspace.settings
     return rate_in_force(settings.budget_path, workspace.transport.hosts[0], limits_of(settings))
-
-
-def export_prefix(crawl: str, slug: str) -> str:
-    """Returns the folder in the lake for the exports of a slice, with a slash at its end."""
-    return f"exports/{crawl}/{slug}/"

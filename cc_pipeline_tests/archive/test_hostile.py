@@ -12,7 +12,7 @@ import pytest
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.archive.gzip_members import Window
 from cc_pipeline.archive.record import ArchivedRecord
-from cc_pipeline.derived_files.sequencefile import iter_pairs
+from cc_pipeline.archive.sequencefile import iter_pairs
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.archive.builders import faults_of, records_of

@@ -11,13 +11,10 @@ import pyarrow.compute as pc
 import pytest
 
 from cc_pipeline.checks import asset_checks, outputs, page_tables
-from cc_pipeline.checks import page_files as whole_files_checks
 from cc_pipeline.checks import tables as inputs
 from cc_pipeline.checks.conservation import conservation_verdict
 from cc_pipeline.checks.scope import CheckResult, Note, Scope, carry_over_note, changed_since, read_note, versions_of
 from cc_pipeline.checks.tables import locators_verdict
-from cc_pipeline.derived_files.export import export_slices
-from cc_pipeline.derived_files.stage import register
 from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
 from cc_pipeline.extraction.loss_policy import build_fetch_rows
 from cc_pipeline.harvesting.crawls import commit_crawls
@@ -29,13 +26,11 @@ from cc_pipeline.lake.slice import (
     LOCATE,
     PAGE_TABLES,
     PARSE,
-    READ_FILES,
     Slice,
     content_name,
     write_notes,
 )
-from cc_pipeline.workspace.source_files import SourceFile
-from cc_pipeline.workspace.workspace import Workspace, export_prefix
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import (
     NEW,
     OLD,
@@ -271,34 +266,6 @@ def test_a_copy_names_no_files(bucket: Bucket, tmp_path: Path) -> None:
     )
 
 
-def test_exports_are_held_against_their_manifests_and_pages(home: Workspace) -> None:
-    kind = whole_files_checks.EXPORTS["text_sequencefile"]
-
-    def verdicts() -> list[CheckResult]:
-        return [whole_files_checks.exports_verdict(home, kind, look) for look in looks()]
-
-    assert [found.metrics["partitions"] for found in verdicts()] == [0, 0]
-    export_slices(home, NEW, [SITE, OTHER])
-    assert [(found.passed, found.metrics["partitions"]) for found in verdicts()] == [(True, 2)] * 2
-    folder = Path(home.settings.lake) / export_prefix(NEW, SITE)
-    file = folder / f"{kind}-00000"
-    whole = file.read_bytes()
-    file.write_bytes(whole[:-1])
-    for found in verdicts():
-        broken(found)
-    file.unlink()
-    for found in verdicts():
-        broken(found)
-    file.write_bytes(whole)
-    for table in PAGE_TABLES:
-        home.lake.commit_digests(table, {PARSE.digest_name(MINE): "abc"})
-    for found in verdicts():
-        broken(found, "warn")
-    (folder / f"_{kind}.json").unlink()
-    for found in verdicts():
-        broken(found)
-
-
 def test_a_url_index_that_was_cut_is_broken(home: Workspace) -> None:
     assert asset_checks.index_is_whole.verdict(home, Scope()).passed
     build_url_index(home, NEW)
@@ -364,22 +331,3 @@ def test_what_was_wrong_stays_so_where_a_run_looks_at_nothing() -> None:
 def test_parts_that_a_set_no_longer_has_lack_no_pages(home: Workspace) -> None:
     PARSE.commit(home.lake, {MINE: EMPTIED_DIGEST}, {t: home.lake.specs[t].schema.empty_table() for t in PAGE_TABLES})
     assert conservation_verdict(home, Scope()).passed
-
-
-def test_files_read_whole_are_held_against_what_is_registered(home: Workspace) -> None:
-    file = SourceFile("wat", "/files/a.warc.wat.gz", NEW)
-    register(home, [file])
-    own = Slice(NEW, file.slug)
-    registered = whole_files_checks.faults_verdict(home, Scope([Slice("", file.slug)]))
-    assert (registered.severity, "0 files were read completely; 1 more" in registered.message) == ("ok", True)
-
-    rows: dict[str, pa.Table] = {table: home.lake.specs[table].schema.empty_table() for table in READ_FILES.tables}
-    READ_FILES.commit(home.lake, {own: "abc"}, rows)
-    for look in (Scope(), Scope([Slice("", file.slug)])):
-        empty = whole_files_checks.faults_verdict(home, look)
-        assert (empty.severity, "without any page" in empty.message) == ("warn", True), "a file without any page is odd"
-    fault = {"crawl": NEW, "target": file.slug, "source_kind": "wat", "source_file": "a", "reason": "odd"}
-    rows["source_faults"] = pa.Table.from_pylist([fault], home.lake.specs["source_faults"].schema)
-    home.lake.commit("source_faults", rows["source_faults"], [own.where], {READ_FILES.digest_name(own): "def"})
-    assert whole_files_checks.faults_verdict(home, Scope()).severity == "warn"
-    assert file.slug in whole_files_checks.faults_verdict(home, Scope([Slice("", file.slug)])).message

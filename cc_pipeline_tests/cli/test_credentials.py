@@ -89,7 +89,7 @@ def whole_path(cli: Cli, source: str, home: Path, monkeypatch: pytest.MonkeyPatc
         (0, ["plan", "example.com", "-c", NEW]),
         (0, ["doctor"]),
         (1, ["run", "-c", "CC-MAIN-1999-01", "example.com"]),
-        (1, ["files", "add", f"{source}/nowhere.warc.wet.gz", "--kind", "wet"]),
+        (1, ["files", "add", f"{source}/nowhere", "--kind", "sequencefile"]),
         (1, ["crawls", "--source", source.replace(place, "127.0.0.1:1"), "--home", str(home.parent / "none")]),
         (1, ["index", "harvest", "-c", NEW, "--source", source.replace(place, "127.0.0.1:1")]),
         (1, ["crawls", "--source", source.replace(place, f"{place}0000")]),

@@ -12,7 +12,6 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.derived_files.sequencefile import iter_pairs
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.export import table_files
 from cc_pipeline.export.files import README, whole_folder
@@ -166,20 +165,3 @@ def test_names_that_are_not_there_are_refused(cli: Cli, home: Path, tmp_path: Pa
     assert cli("export", "-t", "crawls", "example.com", "--out", out, "--home", home).status == 1
     assert cli("export", "-t", "page_text", "--out", tmp_path / "x", "--home", home).status == 1
     assert cli("export", "-t", "page_text", "--out", out, "--home", tmp_path / "none").status == 1
-    said = cli("export", "example.net", "--format", "sequencefile", "--out", tmp_path / "n", "--home", home)
-    assert said.status == 1 and "has captures of it" in said.told
-    assert not (tmp_path / "n").exists()
-
-
-def test_sequencefiles_are_handed_on_by_the_same_command(cli: Cli, home: Path, tmp_path: Path) -> None:
-    out = tmp_path / "sequence"
-    words = ("export", "example.com", "-c", NEW, "--format", "sequencefile", "--out", out, "--home", home)
-    said = cli(*words)
-    assert said.status == 0, said.err
-    folder = out / NEW / "example.com"
-    keys = {}
-    for kind in ("textData", "metadata"):
-        pairs = [pair for path in sorted(folder.glob(f"{kind}-*")) for pair in iter_pairs(path, kind)]
-        keys[kind] = [pair.key for pair in pairs]
-    assert keys["textData"] == keys["metadata"] != []
-    assert (out / "README.md").exists()

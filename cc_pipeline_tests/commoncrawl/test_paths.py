@@ -39,7 +39,7 @@ INDEX_PATH = (
 
 def test_path_lists() -> None:
     assert path_list_key("2024-22", "cc-index-table") == "crawl-data/CC-MAIN-2024-22/cc-index-table.paths.gz"
-    assert len(get_args(PathList)) == 8 and "segment" in get_args(PathList)
+    assert len(get_args(PathList)) == 6 and "segment" in get_args(PathList)
     assert cluster_key("CC-MAIN-2024-22") == "cc-index/collections/CC-MAIN-2024-22/indexes/cluster.idx"
     text = f"{INDEX_PATH}\n\n common-crawl/crawl-data/CC-MAIN-2013-20/segments/1/ \r\n"
     assert parse_path_list(gzip.compress(text.encode(), mtime=0)) == (

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from xml.sax.saxutils import escape, quoteattr
 
 import can_ada
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.derived_files.pages import wat_pages
-from cc_pipeline.documents.page import ParsedPage
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.archive_rows import BUILT_SCHEMA, Tally, index_rows
-from cc_pipeline.workspace.source_files import SourceFile
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.conformance.responses import READERS, URL, Response, answer, observe
-from cc_pipeline_tests.derived_files.test_wat_wet import RESPONSE, TODAY, WARCINFO
 
 _ATOM = "<feed xmlns='http://www.w3.org/2005/Atom'><entry><link href={}/></entry></feed>"
 
 
 _ATOM_CONTENT = "<feed xmlns='http://www.w3.org/2005/Atom'><entry><content type='html'>{}</content></entry></feed>"
 _REDIRECT = BUILT_SCHEMA.get_field_index("fetch_redirect")
-_WAT = "crawl-data/CC-MAIN-2024-22/segments/1.1/wat/x.warc.wat.gz"
 
 
 def _by_place(href: str) -> dict[str, object]:
@@ -48,24 +41,7 @@ def _by_place(href: str) -> dict[str, object]:
     [indexed] = index_rows(builders.member(moved.as_warc()), "crawl/x.warc.gz", None, Tally())
     assert not isinstance(indexed, DataFault)
     found |= {"Location": observe(read(moved))["redirect_to"], "an index of one's own": indexed[_REDIRECT]}
-    return found | {"WAT": _in_wat(href)}
-
-
-def _in_wat(href: str) -> list[str | None]:
-    envelope = TODAY["Envelope"]
-    message = {**RESPONSE, "HTML-Metadata": {"Links": [{"path": "A@/href", "url": href}]}}
-    about = {
-        "Payload-Metadata": {**envelope["Payload-Metadata"], "HTTP-Response-Metadata": message},
-        "WARC-Header-Metadata": {**envelope["WARC-Header-Metadata"], "WARC-Target-URI": URL},
-    }
-    fields = [("WARC-Type", "metadata"), ("WARC-Date", "2024-05-31T01:17:49Z"), ("Content-Type", "application/json")]
-    record = builders.warc(json.dumps({**TODAY, "Envelope": about}).encode(), fields)
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "x.warc.wat.gz"
-        path.write_bytes(builders.members([WARCINFO, record]))
-        [page] = wat_pages(SourceFile("wat", _WAT, "CC-MAIN-2024-22"), path)
-    assert isinstance(page, ParsedPage)
-    return [link.url for link in page.links]
+    return found
 
 
 _PARTS = [
@@ -88,7 +64,7 @@ def test_a_reference_means_the_same_everywhere(href: str) -> None:
 
 def test_what_is_no_reference_stays_as_written_or_is_none() -> None:
     found = _by_place("http://[bad/x")
-    assert found.pop("a link") == found.pop("WAT") == found.pop("a sitemap") == [None]
+    assert found.pop("a link") == found.pop("a sitemap") == [None]
     assert found.pop("markup in a feed") == [None]
     assert found == {
         "a canonical link": None,

@@ -16,11 +16,10 @@ GROUPS = {
     "content": {"page_metadata", "page_text", "page_links", "feed_items"},
     "analytics": {"warehouse"},
     "sources": {"source_metadata", "source_text", "source_links", "source_feed_items", "source_faults"},
-    "exports": {"text_sequencefile", "metadata_sequencefile"},
 }
 PARTITIONED = {
     "catalog": OWN_HOME.crawl,
-    **dict.fromkeys(("extraction", "content", "exports"), OWN_HOME.pairs),
+    **dict.fromkeys(("extraction", "content"), OWN_HOME.pairs),
     "sources": OWN_HOME.source_file,
 }
 

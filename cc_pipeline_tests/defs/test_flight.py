@@ -97,7 +97,7 @@ def test_every_state_before_the_end_counts(instance: dg.DagsterInstance) -> None
         ("extract_domain", None, True),
         ("extract_domain", set(), True),
         ("__ASSET_JOB", {"captures", "records"}, True),
-        ("__ASSET_JOB", {"text_sequencefile"}, False),
+        ("__ASSET_JOB", {"source_metadata"}, False),
         ("harvest_crawl", None, False),
         ("publish", None, False),
     ],
@@ -128,8 +128,10 @@ def backfill_of(instance: dg.DagsterInstance, keys: list[str] | None, **changed:
 def test_a_backfill_of_the_ui_is_in_flight_before_its_runs_are_there(instance: dg.DagsterInstance) -> None:
     instance.add_backfill(backfill_of(instance, ["A|x", "B|z"]))
     assert find_in_flight(instance).pairs == {("A", "x"), ("B", "z")}
-    instance.add_backfill(backfill_of(instance, None, backfill_id="two", assets=("text_sequencefile",)))
-    assert find_in_flight(instance).pairs == {("A", "x"), ("B", "z")}, "exports are not in the way of an extraction"
+    instance.add_backfill(backfill_of(instance, None, backfill_id="two", assets=("source_metadata",)))
+    assert find_in_flight(instance).pairs == {("A", "x"), ("B", "z")}, (
+        "files that are read whole are not in the way of an extraction"
+    )
 
 
 def test_what_a_backfill_has_made_or_failed_is_not_in_flight(instance: dg.DagsterInstance) -> None:

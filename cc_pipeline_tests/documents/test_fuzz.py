@@ -27,7 +27,7 @@ from cc_pipeline_tests.documents.pages import page
 from cc_pipeline_tests.documents.test_parse_page import HTML
 from cc_pipeline_tests.fuzzing import bounded, fuzz
 
-OPTIONS = ParseOptions(metadata_json=True, limits=Limits(links=200, feed_items=200))
+OPTIONS = ParseOptions(limits=Limits(links=200, feed_items=200))
 
 TOKENS = (
     b'<a href=', b"<base href='", b'<meta charset=', b'<![CDATA[', b']]>', b'<!--', b'-->', b'<script>',
@@ -94,7 +94,7 @@ def check(payload: bytes, mime: str | None, **more: object) -> None:
     parsed = parse_page(page(payload, mime=mime, **more), OPTIONS)
     batches = to_record_batches([parsed])
     assert batches["page_metadata"].num_rows == 1
-    assert json.loads(metadata_json(parsed.metadata, parsed.links, compat="2012"))["disposition"] == "SUCCESS"
+    assert json.loads(metadata_json(parsed.metadata, parsed.links))["disposition"] == "SUCCESS"
     for batch in batches.values():
         batch.validate(full=True)
 

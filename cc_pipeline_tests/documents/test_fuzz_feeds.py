@@ -19,7 +19,7 @@ from cc_pipeline_tests.documents.pages import page
 from cc_pipeline_tests.fuzzing import bounded, edits, fuzz, swollen
 
 #: Without simhash and languages: those are no part of reading a feed.
-OPTIONS = ParseOptions(text_simhash=False, language=False, metadata_json=True)
+OPTIONS = ParseOptions(text_simhash=False, language=False)
 TOKENS = (
     *(b"<item>", b"</item>", b"<entry>", b"</entry>", b"<title>", b"</title>", b"<description>", b"<content:encoded>"),
     *(b"<link>", b"<link href='x'>", b"<guid>", b"<p>", b"</p>", b"<br>", b"<svg>", b"<channel>", b"</channel>"),

@@ -11,7 +11,6 @@ from deltalake import DeltaTable, write_deltalake
 
 from cc_pipeline.capture_columns import KEY_NAMES
 from cc_pipeline.documents.document2012.json import failed_page
-from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.documents.schemas import SCHEMAS
@@ -23,7 +22,7 @@ from cc_pipeline_tests.documents.test_parse_page import HTML
 @pytest.fixture(scope="module")
 def batches() -> dict[str, pa.RecordBatch]:
     pages = [
-        parse_page(page(HTML), ParseOptions(metadata_json=True)),
+        parse_page(page(HTML)),
         failed_page(page(), "Missing", "not_found: gone"),
         parse_page(page("<p>no links")),
         parse_page(page(RSS, mime="application/rss+xml", url="https://example.com/feed")),

@@ -94,11 +94,6 @@ def test_all_that_it_adds_is_used_and_goes(installed: Path, bucket: Bucket, tmp_
     assert (stored["crawl"], stored["target"], stored["words"] > 0) == (NEW, _SITE, True)
     assert str(stored["words"]) in said_by([_PROGRAM, "words"], with_it)
 
-    out = tmp_path / "crawls.lines"
-    query = "SELECT url FROM captures"
-    said_by([_PROGRAM, "export", "--query", query, "--format", "lines", "--out", out], with_it)
-    assert sorted(out.read_text("utf-8").split()) == sorted(url for url, *_ in places)
-
     # the wheel is gone: its table is known by the home, and purged with the target
     plan = said_by([_PROGRAM, "targets", "remove", _SITE, "--purge", "--dry-run"], without)
     assert "site_words" in plan

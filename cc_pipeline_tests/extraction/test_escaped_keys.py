@@ -6,11 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.api.add_captures import add_captures
 from cc_pipeline.commoncrawl.crawls import key_rule
 from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -75,13 +72,9 @@ def test_a_page_of_two_crawls_is_one(escaped: Bucket, tmp_path: Path) -> None:
     assert seen <= len(truth[BEFORE] | truth[AFTER])
 
 
-def test_captures_are_found_by_url_and_time_and_got_from_the_home(escaped: Bucket, tmp_path: Path) -> None:
+def test_a_capture_is_found_by_url_and_time_in_the_home(escaped: Bucket, tmp_path: Path) -> None:
     workspace = workspace_of(escaped[0], tmp_path / "home", index="zipnum")
     truth = [one for one in escaped[1].captures_of(BEFORE, subset="warc") if "%E4" in one.url or "%C3%CE" in one.url]
-    file = tmp_path / "named.parquet"
-    pq.write_table(pa.table({"url": [one.url for one in truth], "date": [one.fetch_time for one in truth]}), file)
-    done = add_captures(workspace.settings, file)
-    assert (done.wrong.count, done.counts.new) == (0, len(truth))
     assert key_rule(BEFORE) is KeyRule.UNTIL_2024
     url = truth[0].url
     extract(workspace, SITE, crawl=BEFORE)

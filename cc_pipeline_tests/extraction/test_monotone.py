@@ -23,8 +23,6 @@ from hypothesis import strategies as st
 from cc_pipeline.automation import watch_list
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.derived_files.export import export_slices
-from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
@@ -61,7 +59,7 @@ class Step:
 
 STEPS = st.builds(
     Step,
-    st.sampled_from(["run", "run", "run", "copy", "export", "remove", "maintenance"]),
+    st.sampled_from(["run", "run", "run", "copy", "remove", "maintenance"]),
     st.sampled_from([NEW, OLD, ARC]),
     st.sampled_from(TARGETS),
     st.sets(st.sampled_from(SUBSETS), min_size=1).map(lambda some: tuple(sorted(some))),
@@ -95,10 +93,6 @@ def do(workspace: Workspace, step: Step) -> None:
         workspace.register_targets([target])
         for stage in (locate_captures, fetch_captures):
             stage(workspace, step.crawl, [target.slug])
-    elif step.command == "export":
-        workspace.register_targets([target])
-        with suppress(EnvironmentFault):  # what was never fetched cannot be exported
-            export_slices(workspace, step.crawl, [target.slug])
     elif step.command == "remove":
         watch_list.add(workspace.settings.watch_list_path, [target])
         watch_list.remove(workspace.settings.watch_list_path, [target.slug])
@@ -181,7 +175,7 @@ def test_what_is_there_stays_there(source: Path, harvested: Path, steps: list[St
             patch.undo()
             workspace.close()
             left_to_go = set()
-            if step.target in (SMALL, LARGE) and step.command in ("run", "copy", "export"):
+            if step.target in (SMALL, LARGE) and step.command in ("run", "copy"):
                 defined["set-some"] = step.target
             if defined.get("set-some") == SMALL:
                 left_to_go = {parse_target("example-foo.com")}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -22,7 +20,6 @@ import pytest
 
 from cc_pipeline.archive.gzip_members import inflate_member
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.derived_files.export import export_slices
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.locate import locate_captures
@@ -31,16 +28,14 @@ from cc_pipeline.lake.vacuum import vacuum
 from cc_pipeline.maintenance import maintain, record_moves
 from cc_pipeline.maintenance import purge as purging
 from cc_pipeline.maintenance import record_moves as moving
+from cc_pipeline.maintenance.leftovers import find_leftovers
 from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.maintenance.purge import PurgeReport, purge
-from cc_pipeline.maintenance.purge_plan import PurgePlan, list_unfinished_purges, plan_purge, purged_tables
-from cc_pipeline.maintenance.receipts import describe_leftovers, find_leftovers, read_receipts
+from cc_pipeline.maintenance.purge_plan import list_unfinished_purges, plan_purge, purged_tables
 from cc_pipeline.maintenance.stored_files import find_lost_records, verify
 from cc_pipeline.records.file_leases import RUNS, lease
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.records.sweep import sweep
-from cc_pipeline.stores.answer import ListedObject
-from cc_pipeline.transport.client import Transport
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files
 from cc_pipeline_tests.oracles.published import list_differences
@@ -149,7 +144,6 @@ def test_nothing_is_left_and_others_are_as_before(
 ) -> None:
     home, wanted = workspace.settings.home, needles(workspace)
     assert len(wanted) > 20
-    export_slices(workspace, NEW, [GOES, STAYS])
     before = views(workspace, tmp_path / "before.duckdb")
     plan = plan_purge(workspace, GOES, GOES)
     assert plan.count_files(shared=True) >= 2, "WARC and ARC files that others need"
@@ -162,12 +156,12 @@ def test_nothing_is_left_and_others_are_as_before(
         return vacuum(lake, table, None)
 
     monkeypatch.setattr(purging, "vacuum", behind_a_checkpoint)
-    stored = next(one.file for own in plan.files.values() for one in own if one.records)
     parts = (home / "lake" / "tables" / "page_text").rglob("*.parquet")
     part = next(path for path in parts if GOES in pq.read_table(path, columns=["target"])["target"].to_pylist())
-    back = {path: path.read_bytes() for path in (home / "lake" / stored, part)}
+    data = part.read_bytes()
     report = purge(workspace, plan, now=True)
     assert (report.waiting, report.deleted_after) == (0, None)
+    assert report.leftovers is not None and report.leftovers.is_clean
     assert traces(home, wanted) == []
     assert list_differences(before, views(workspace, tmp_path / "after.duckdb")) == []
     for spec in purged_tables(workspace.lake):
@@ -177,61 +171,17 @@ def test_nothing_is_left_and_others_are_as_before(
     assert find_lost_records(workspace) == []
     done = verify(workspace.lake, workspace.storage, None)
     assert (done.records, done.is_complete) == (0, True)
-    assert [path.name for path in (home / "lake" / "exports" / NEW).iterdir() if any(path.iterdir())] == [STAYS]
     assert list_unfinished_purges(workspace.place) == []
-    told_by_the_receipt(workspace, plan)
-    [receipt] = read_receipts(workspace, GOES)
-    for path, data in back.items():
-        path.write_bytes(data)
-        found = find_leftovers(workspace, receipt)
-        assert (found.files, found.superseded, found.is_clean) == (1, int(path == part), False)
-    assert describe_leftovers(workspace, receipt, found)[2:4] == [
-        "LEFT: 1 stored or exported file that the receipt names",
+    part.write_bytes(data)
+    assert find_leftovers(workspace, GOES, [NEW, ARC]).sentences == (
         "LEFT: 1 superseded file of tables with its rows; a reader may have them open",
-    ]
-    for path in back:
-        path.unlink()
+    )
+    part.unlink()
     # and it can be asked for again
     reports = extract(workspace, GOES)
     assert reports[0].rows > 0
     assert sum(int(one["fetched"]) for one in reports[1].per_target.values()) > 0
-    assert find_leftovers(workspace, receipt).rows["records"] > 0
-
-
-def told_by_the_receipt(workspace: Workspace, plan: PurgePlan) -> None:
-    """Asserts that one receipt tells of all that was held, that nothing is left, and of nobody else's matters."""
-    [receipt] = read_receipts(workspace, plan.slug)
-    assert receipt.held[0].rows == {table: count for table, count in plan.rows.items() if count}
-    assert (receipt.held[0].records, receipt.held[0].kept) == (plan.records, plan.kept_records)
-    names = {one.file for own in plan.files.values() for one in own if one.records} | {*plan.exports}
-    assert {hashlib.sha256(name.encode()).hexdigest() for name in names} <= {*receipt.files}
-    assert receipt.ended and receipt.left and receipt.left.is_clean
-    there = [spec for spec in purged_tables(workspace.lake) if workspace.lake.version(spec.name) >= 0]
-    assert receipt.left.names and receipt.left.tables == len(there) > 5, "it looked"
-    text = workspace.place.read_all(receipt.key).data.decode()
-    assert text.count(plan.slug) == 2 and re.findall(r"http|www\.|records/", text) == []
-
-
-@pytest.mark.process
-def test_a_look_costs_the_crawls_of_the_receipt_and_waits_for_the_end(
-    small: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, asked = Transport.listing, list[str]()
-
-    def noted(self: Transport, prefix: str) -> list[ListedObject]:
-        asked.append(prefix)
-        return real(self, prefix)
-
-    monkeypatch.setattr(Transport, "listing", noted)
-    monkeypatch.setattr("cc_pipeline.maintenance.receipts.find_leftovers", None)
-    purged(small)
-    [receipt] = read_receipts(small, GOES)
-    assert receipt.hidden and receipt.ended is receipt.left is None
-    asked.clear()
-    found = find_leftovers(small, receipt)
-    assert found.files and found.superseded
-    assert receipt.crawls == [NEW]
-    assert asked and all(NEW in prefix for prefix in asked)
+    assert find_leftovers(workspace, GOES, [NEW]).rows["records"] > 0
 
 
 def days_later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
@@ -306,7 +256,7 @@ def test_stopped_at_any_step_it_finishes_the_next_time(
     assert list_differences(before, views(workspace, tmp_path / "after.duckdb")) == []
     assert dangling(workspace) == []
     assert list_unfinished_purges(workspace.place) == []
-    told_by_the_receipt(workspace, plan)
+    assert find_leftovers(workspace, GOES, plan.files).is_clean
 
 
 @pytest.mark.process
@@ -334,7 +284,7 @@ def test_a_killed_process_finishes_the_next_time(small: Workspace, tmp_path: Pat
     assert traces(settings.home, wanted) == []
     assert list_differences(before, views(workspace, tmp_path / "after.duckdb")) == []
     assert dangling(workspace) == []
-    told_by_the_receipt(workspace, plan)
+    assert find_leftovers(workspace, GOES, plan.files).is_clean
 
 
 @pytest.mark.process
@@ -421,14 +371,12 @@ def test_another_home_on_the_lake_keeps_what_it_shows_and_is_named(bucket: Bucke
         with duckdb.connect(str(workspace.settings.published_path), read_only=True) as reader:
             [rows, texts] = reader.execute(count).fetchone() or (0, 0)
             assert bool(rows and texts) is shows
-    [receipt] = read_receipts(other, GOES)
-    seen = find_leftovers(other, receipt)
+    seen = find_leftovers(other, GOES, [NEW])
     assert (seen.published > 0, seen.superseded > 0, seen.rows, seen.is_clean) == (True, True, {}, False)
-    assert any("cc.duckdb of 1 other home " in text for text in describe_leftovers(mine, receipt, seen))
     publish(other)
     assert purged(other, now=True).waiting == 0, "begun by one home, ended by another"
     for workspace in (mine, other):
-        assert find_leftovers(workspace, receipt).is_clean
+        assert find_leftovers(workspace, GOES, [NEW]).is_clean
     left = list((tmp_path / "lake" / "tables" / "page_text").rglob("*.parquet"))
     assert {target for path in left for target in pq.read_table(path)["target"].to_pylist()} == {STAYS}
 

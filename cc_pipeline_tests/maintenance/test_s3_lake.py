@@ -21,7 +21,6 @@ import pytest
 
 from cc_pipeline.checks.doctor import examine
 from cc_pipeline.cli.sql_results import run_statements as write_answer
-from cc_pipeline.derived_files.export import export_slices
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.harvesting.build_index import build_index
@@ -297,7 +296,6 @@ def test_a_purge_leaves_nothing_in_the_bucket_and_others_as_they_were(
     harvest(workspace)
     # they share a stored file, so that it is written again without the records of one
     extract(workspace, SITE, OTHER)
-    export_slices(workspace, NEW, [SITE, OTHER])
     publish(workspace)
 
     def everything() -> dict[str, bytes]:
@@ -327,7 +325,6 @@ def test_a_purge_leaves_nothing_in_the_bucket_and_others_as_they_were(
     left = everything()
     in_logs = {key for key in left if "/_delta_log/" in key}
     assert not {key for key in left.keys() - in_logs if any(one in said(key, left[key]) for one in own)}
-    assert {key.split("/")[2] for key in left if key.startswith("exports/")} == {OTHER}
     now = [row for row in workspace.lake.read("records").to_pylist() if row["target"] == OTHER]
     assert [row["url"] for row in now] == [row["url"] for row in theirs]
     assert find_lost_records(workspace) == []

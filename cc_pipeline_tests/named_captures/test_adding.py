@@ -1,4 +1,4 @@
-"""Captures that a person names become a target like any other: of several crawls, by place and by URL and time."""
+"""Captures that a person names become a target like any other: of several crawls, by place."""
 
 from __future__ import annotations
 
@@ -23,17 +23,13 @@ from cc_pipeline.named_captures import adding
 from cc_pipeline.named_captures.adding import Adding
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import (
-    ANNOUNCED,
     ARC,
     NEW,
     OLD,
     Bucket,
     Killed,
-    announce,
-    copy_of,
     due,
     extract,
-    harvest,
     publish,
     workspace_of,
 )
@@ -226,35 +222,6 @@ def test_of_two_at_once_none_loses_rows(
     assert others == [{NEW: 3}]
     assert add_captures(workspace.settings, mine, "both", extend=True).held == {NEW: 6}
     assert len(there(workspace, "named_captures", "captures_both")) == 6
-
-
-@pytest.mark.process
-def test_urls_and_times_are_looked_up_first(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = workspace_of(bucket[0], tmp_path / "home")
-    harvest(workspace)
-    truth = [one for crawl in (NEW, OLD) for one in bucket[1].captures_of(crawl, subset="warc")]
-    rows: list[dict[str, object]] = [
-        {"url": one.url, "date": one.fetch_time.isoformat(), "dump": one.crawl if number % 2 else None}
-        for number, one in enumerate(truth)
-    ]
-    lacking = [{"url": "http://nowhere.example/", "dump": NEW}, {"url": truth[0].url, "date": "2011-05-01T00:00:00Z"}]
-    file = wrote(tmp_path / "fineweb.parquet", [*rows, *lacking])
-    done = add_captures(workspace.settings, file, harvest=True)
-    again = add_captures(workspace.settings, file)
-    assert (again.held, again.counts.new, again.counts.changed) == (done.held, 0, 0)
-    assert {row for row, _ in done.wrong.first} == {len(rows) + 1, len(rows) + 2}
-    assert there(workspace, "named_captures", "captures_fineweb") == {
-        (one.crawl, one.warc_filename, one.warc_record_offset) for one in truth
-    }
-
-
-def test_a_crawl_without_an_index_costs_its_own_rows(bucket: Bucket, tmp_path: Path) -> None:
-    own = copy_of(bucket[0], tmp_path / "bucket")
-    announce(own)
-    workspace = workspace_of(own, tmp_path / "home")
-    rows = [{"url": "http://example.com/", "crawl": ANNOUNCED}, *places(bucket, NEW)[:3]]
-    done = add_captures(workspace.settings, wrote(tmp_path / "mixed.parquet", rows))
-    assert (done.held, done.wrong.count, done.wrong.first[0][0]) == ({NEW: 3}, 1, 1)
 
 
 def test_blocked_sites_are_left_out(bucket: Bucket, tmp_path: Path) -> None:

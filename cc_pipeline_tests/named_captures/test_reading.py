@@ -21,16 +21,14 @@ _WHEN, _DIGITS = datetime(2024, 5, 18, 4, 5, 6, tzinfo=UTC), "20240518040506"
 _URL, _FACTS = "http://www.example.com/a", ("com,example)/a", "example.com", _KEY, 77)
 
 
-def read(path: Path, **named: str) -> tuple[list[dict[str, object]], list[dict[str, object]], RejectedRows]:
-    """The captures, the rows that are to be looked up, and what is wrong."""
+def read(path: Path, **named: str) -> tuple[list[dict[str, object]], RejectedRows]:
+    """The captures, and what is wrong."""
     wrong = RejectedRows()
     places = CaptureRowParser({"CC-MAIN-2024-22", "CC-MAIN-2012"}.__contains__, wrong)
-    found: tuple[list[dict[str, object]], list[dict[str, object]]] = ([], [])
+    captures: list[dict[str, object]] = []
     for chunk in read_chunks(path, named, wrong):
-        captures, asked = places.parse(chunk)
-        found[0].extend(captures.to_pylist())
-        found[1].extend(asked.to_pylist())
-    return (*found, wrong)
+        captures += places.parse(chunk).to_pylist()
+    return captures, wrong
 
 
 def _lines(*rows: dict[str, object]) -> bytes:
@@ -68,8 +66,8 @@ def test_one_place_in_every_form(tmp_path: Path, kind: str) -> None:
         "named": lambda: _lines({**_CDX, "timestamp": "2024-05-18T04:05:06Z", "path": f"/{_KEY}", "start": 77.0}),
     }[kind]()
     path.write_bytes(data)
-    [row], asked, wrong = read(path, **named)
-    assert (asked, wrong.count) == ([], 0)
+    [row], wrong = read(path, **named)
+    assert wrong.count == 0
     assert (row["url_surtkey"], row["domain"], row["warc_filename"], row["warc_record_offset"]) == _FACTS
     assert (row["crawl"], row["subset"], row["warc_record_length"]) == ("CC-MAIN-2024-22", "warc", 99)
     assert (row["fetch_time"], row["fetch_status"], row["content_digest"]) == (_WHEN, 200, "ABC")
@@ -91,27 +89,23 @@ def test_wrong_rows_are_named_and_cost_no_other(tmp_path: Path) -> None:
             {"filename": _KEY, "offset": 5, "crawl": "CC-MAIN-2012"},
             {"filename": f"../{_KEY}", "offset": 5},
             {"url": _URL},
-            {"url": _URL, "date": "yesterday"},
+            {"filename": _KEY, "offset": 5, "date": "yesterday"},
             {"offset": 5},
-            {"url": _URL, "crawl": "CC-MAIN-1999-01"},
+            {"url": _URL, "date": _DIGITS, "crawl": "CC-MAIN-2024-22"},
         )
         + b"{torn\n\n"
-        + _lines({"url": _URL, "date": "2024-05-18T04:05:06.789Z"}, {"url": _URL, "crawl": "CC-MAIN-2024-22"})
     )
-    captures, asked, wrong = read(path)
+    captures, wrong = read(path)
     [old] = captures
     assert old["warc_filename"] == "parse-output/segment/1341690147253/1341708194364_4.arc.gz"
     assert (old["crawl"], old["archive_format"], old["url"], old["warc_record_length"]) == (
         "CC-MAIN-2012", "arc", None, None,
     )  # fmt: skip
-    assert [(row["row"], row["crawl"], row["fetch_time"], row["named"]) for row in asked] == [
-        (16, None, _WHEN, False),
-        (17, "CC-MAIN-2024-22", None, True),
-    ]
     # lines that cannot be read are told before the others of their piece
     assert wrong.count == 13 and sorted(row for row, _ in wrong.first) == list(range(2, 15))
     said = dict(wrong.first)
     for row, part in ((2, "-5 is negative"), (3, "no WARC file"), (4, "no such crawl"), (7, "of wet"), (8, "row says"),
+                      (10, "has no location"), (13, "has no location"),
                       (11, "'yesterday' cannot be read; write 20240131235959")):  # fmt: skip
         assert part in said[row], said[row]
 
@@ -122,11 +116,12 @@ def test_columns_that_name_nothing_are_shown(tmp_path: Path) -> None:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         with pytest.raises(UserInputError, match=part):
             read(path)
-    path.write_bytes(b"url,date\nx\nhttp://example.com/,2024-05-18\n")
-    _, asked, wrong = read(path)
-    assert [row["row"] for row in asked] == [2] and wrong.first == [
-        (1, "the row has 1 column, and the first line has 2")
-    ]
+    path.write_bytes(f"filename,offset\nx\n{_KEY},5\n".encode())
+    [row], wrong = read(path)
+    assert row["warc_record_offset"] == 5 and wrong.first == [(1, "the row has 1 column, and the first line has 2")]
+    path.write_bytes(b"url,date\nhttp://example.com/,2024-05-18\n")
+    with pytest.raises(UserInputError, match="needs two columns with archive file and offset"):
+        read(path)
     with pytest.raises(UserInputError, match="has no column 'path'"):
         read(path, warc_filename="path")
 
@@ -135,16 +130,15 @@ def test_odd_values_cost_no_other_row(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     good = {"filename": _KEY, "offset": 5}
     deep = b'{"filename": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
-    torn = {"url": "http://a.com/\ud800"}
-    path.write_bytes(_lines(good) + deep + _lines(torn, {**torn, "crawl": "CC-MAIN-2024-22"}))
-    [row], asked, wrong = read(path)
-    assert (row["warc_record_offset"], [one["url"] for one in asked]) == (5, ["http://a.com/\\ud800"])
-    assert [number for number, _ in sorted(wrong.first)] == [2, 3]
+    path.write_bytes(_lines(good) + deep + _lines({**good, "offset": 6, "url": "http://a.com/\ud800"}))
+    [row, torn], wrong = read(path)
+    assert (row["warc_record_offset"], torn["url"]) == (5, "http://a.com/\\ud800")
+    assert [number for number, _ in wrong.first] == [2]
 
     late = pa.array([1_715_000_000, 300_000_000_000], pa.timestamp("s"))
     columns = [pa.array([_KEY] * 2), pa.array([5, 6]), pa.array([7, 8]), late]
     pq.write_table(pa.Table.from_arrays(columns, ["filename", "offset", "offset", "date"]), path)
-    [row], asked, wrong = read(path)
+    [row], wrong = read(path)
     assert (row["warc_record_offset"], row["fetch_time"]) == (5, datetime(2024, 5, 6, 12, 53, 20, tzinfo=UTC))
     assert (wrong.count, wrong.first[0][0]) == (1, 2) and "11476" in wrong.first[0][1]
 

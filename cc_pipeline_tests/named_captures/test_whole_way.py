@@ -1,5 +1,5 @@
 """From a query over the index to pages: half of the places of a crawl with odd keys, wrong rows among them, the run
-killed and started again; and the same captures by URL and time."""
+killed and started again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -111,15 +110,3 @@ def test_a_query_of_places_is_killed_and_goes_on(half_old: Bucket, tmp_path: Pat
         }
         assert {place_of(row) for row in records if row["outcome"] == "fetched"} == known
         assert {place_of(row) for row in workspace.lake.read("page_metadata").to_pylist()} >= known
-
-        # the same ones by URL and time, of a crawl each or of none
-        asked = tmp_path / "fineweb.json"
-        count = queried(bucket, asked, "url, fetch_time AS date, if(fetch_status % 7 = 4, dump, NULL) AS dump")
-        with asked.open("a") as file:
-            file.write(json.dumps({"url": "https://nowhere.example/", "date": "2024-05-20T00:00:00Z"}) + "\n")
-        subsets = [word for subset in SUBSETS for word in ("--subset", subset)]
-        added = start(home, server.url, "files", "captures", str(asked), "--harvest", *subsets)
-        _, err = added.communicate(timeout=PATIENCE_SECONDS)
-        assert (added.returncode, err.count(": row "), f"row {count + 1}: " in err) == (3, 1, True), err
-        given = workspace.lake.read("named_captures").to_pylist()
-        assert {place_of(row) for row in given if row["target"].startswith("captures_fineweb")} == known

@@ -12,11 +12,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from cc_pipeline.commoncrawl.domains import registered_domain
-from cc_pipeline.derived_files.sequencefile import SequenceFileWriter
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import spec_for
+from cc_pipeline_tests.archive.sequencefile_writer import write_sequencefile
 from cc_pipeline_tests.corpus import CORPUS
-from cc_pipeline_tests.derived_files.written_whole import DOCUMENT
+from cc_pipeline_tests.extraction.written_whole import DOCUMENT
 from cc_pipeline_tests.oracles.additions import find_additions
 from cc_pipeline_tests.oracles.commands import run_command
 from cc_pipeline_tests.oracles.sources import digest_source
@@ -48,9 +48,7 @@ def make_large(folder: Path) -> str:
     truth = ensure(bucket, spec)
     pairs = [("http://www.example.com/a", json.dumps(DOCUMENT)), ("http://www.example.com/b", "no document")]
     # below the bucket, so that its name in the rows is the same everywhere
-    with (bucket / "metadata-00000").open("wb") as stream, SequenceFileWriter(stream, seed="oracle") as writer:
-        for key, value in pairs:
-            writer.append(key, value)
+    (bucket / "metadata-00000").write_bytes(write_sequencefile(pairs, seed="oracle"))
     digest = digest_source(bucket)
     additions = find_additions().values()
     for addition in additions:

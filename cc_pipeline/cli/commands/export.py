@@ -13,7 +13,7 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import guards_formulas, show_export
 from cc_pipeline.errors import Incomplete
-from cc_pipeline.export.formats import describe_formats, find_formats
+from cc_pipeline.export.formats import FORMATS, describe_formats
 from cc_pipeline.settings import load_settings
 
 
@@ -27,7 +27,7 @@ def export(
         str | None,
         typer.Option(
             "--format",
-            help=f"{', '.join(find_formats())} (default: by the suffix of --out).",
+            help=f"{', '.join(FORMATS)} (default: by the suffix of --out).",
         ),
     ] = None,
     table: Annotated[

@@ -39,20 +39,13 @@ def add_captures(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the existing captures of this name with those of the file.")
     ] = False,
-    via: options.Via = None,
-    subset: options.Subsets = None,
-    harvest: Annotated[
-        bool, typer.Option("--harvest", help="First harvest the crawls in which URLs are looked up.")
-    ] = False,
-    yes: options.Yes = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
     r"""Make captures that you name one by one a target: captures:NAME.
 
-    A row has a location (warc_filename, warc_record_offset, and warc_record_length if it is known), or a URL with the
-    time or the crawl of its capture, which is looked up in the index first. Columns may have the names of Athena, of
-    CDX servers and clients, of FineWeb or C4; map others with --column warc_filename=path.
+    A row has a location: warc_filename, warc_record_offset, and warc_record_length if it is known. Columns may have the
+    names of Athena, or of CDX servers and clients; map others with --column warc_filename=path.
 
     No capture is fetched yet: run them like any target. Rows that cannot be used are printed with their numbers, and
     the command ends with status 3. The same file given again adds nothing.
@@ -84,8 +77,8 @@ def add_captures(
             f"--column {unknown_columns[0]} is not understood: write COLUMN=NAME, with COLUMN one of "
             f"{', '.join(COLUMN_ALIASES)}"
         )
-    settings = load_settings(source=source, home=home, index=via, subsets=tuple(subset) if subset else None)
-    added = add(settings, file, name, columns=columns, extend=extend, replace=replace, harvest=harvest, yes=yes)
+    settings = load_settings(source=source, home=home)
+    added = add(settings, file, name, columns=columns, extend=extend, replace=replace)
     for row, reason in sorted(added.wrong.first):
         warn(f"row {row:,}: {reason}")
     counts = added.counts
@@ -114,7 +107,7 @@ def add_captures(
         raise Incomplete(
             f"{format_count(added.wrong.count, 'row')} of {file} could not be used",
             f"The first {len(added.wrong.first)} are printed above with the reason; all other rows were added. Correct "
-            "these rows (or harvest the crawls that a note names), then give the file again with --add.",
+            "these rows, then give the file again with --add.",
         )
 
 
@@ -123,13 +116,13 @@ def add_source(
     files: Annotated[
         list[str], typer.Argument(help="Local files, or keys in the source; for kind warc also addresses.")
     ],
-    kind: Annotated[str, typer.Option("--kind", help="sequencefile, wat, wet, or warc (ARC too).")],
+    kind: Annotated[str, typer.Option("--kind", help="sequencefile, or warc (ARC too).")],
     crawl: Annotated[
         str | None,
         typer.Option(
             "--crawl",
             "-c",
-            help="Crawl of the files, if they do not name it; for kind warc the collection to add them to.",
+            help="Crawl of the files (default: 2012); for kind warc the collection to add them to.",
         ),
     ] = None,
     register_only: Annotated[
@@ -139,7 +132,7 @@ def add_source(
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    r"""Read whole SequenceFiles of 2012, WAT or WET files, and publish cc.duckdb with their pages.
+    r"""Read whole SequenceFiles of 2012, and publish cc.duckdb with their pages.
 
     For WARC and ARC files an index is built instead. They become a collection that every command accepts as a crawl.
     Records are fetched from the files where they are.
@@ -148,27 +141,23 @@ def add_source(
 
       cc-pipeline files add metadata-00000 textData-00000 --kind sequencefile
 
-      cc-pipeline files add crawl-data/CC-MAIN-2024-22/…/….warc.wat.gz --kind wat
-
-      cc-pipeline files add texts.warc.wet.gz --kind wet --crawl CC-MAIN-2024-22
-
       cc-pipeline files add *.warc.gz https://example.org/more.warc.gz \
         --kind warc --crawl press
 
       cc-pipeline run example.com --crawl LOCAL-press  (the pages of a site)
     """
     from cc_pipeline.defs.launcher import Launcher
-    from cc_pipeline.derived_files.files import identify
-    from cc_pipeline.derived_files.stage import register
-    from cc_pipeline.workspace.source_files import ARCHIVE
+    from cc_pipeline.workspace.source_files import ARCHIVE, SEQUENCEFILE, identify, register
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(source=source, home=home)
     if kind == ARCHIVE:
         _add_archives(settings, files, crawl, register_only, yes)
         return
+    if kind != SEQUENCEFILE:
+        raise UserInputError(f"--kind is {kind!r}; choose {SEQUENCEFILE} or {ARCHIVE}")
     with open_workspace(settings) as workspace:
-        source_files = [identify(workspace.transport, location, kind, crawl) for location in files]
+        source_files = [identify(workspace.transport, location, crawl) for location in files]
         new = register(workspace, source_files)
         slugs = list(dict.fromkeys(file.slug for file in source_files))
         show_table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -90,37 +90,6 @@ def remove_targets(
                 f"removed from the watch list: {plan.definition}" if was_watched else f"not on the watch list: {slug}"
             )
             _print(f"{message}; extracted rows are kept. To delete them: cc-pipeline targets remove {slug} --purge")
-
-
-def verify_purges(settings: Settings, texts: Sequence[str], watched_slugs: Collection[str]) -> None:
-    """Searches for leftovers of purged targets, by their newest receipts. Ends with status 1 if there are any."""
-    from cc_pipeline.automation.known_keys import find_target
-    from cc_pipeline.maintenance.receipts import describe_leftovers, find_leftovers, list_purged_slugs, read_receipts
-    from cc_pipeline.workspace.workspace import open_workspace
-
-    with open_workspace(settings) as workspace:
-        purged_slugs = list_purged_slugs(workspace)
-        if not purged_slugs:
-            raise UserInputError("there is nothing to verify: no target was purged in this lake")
-        slugs: dict[str, None] = {}
-        for text in texts:
-            try:
-                slugs[find_target(text, purged_slugs)] = None
-            except UserInputError:
-                names = ", ".join(sorted(purged_slugs)[:_MAX_SHOWN_KEYS])
-                more = " …" if len(purged_slugs) > _MAX_SHOWN_KEYS else ""
-                raise UserInputError(
-                    f"{text.strip()!r} was not purged in this lake; purged targets are {names}{more}"
-                ) from None
-        newest = {slug: read_receipts(workspace, slug)[-1] for slug in slugs}
-        leftovers_by_slug = {slug: find_leftovers(workspace, receipt) for slug, receipt in newest.items()}
-        for slug, leftovers in leftovers_by_slug.items():
-            for text in describe_leftovers(workspace, newest[slug], leftovers):
-                _print(text)
-            if slug in watched_slugs:
-                _print(f"{slug} is on the watch list again, so schedules may fetch it again")
-    if not all(leftovers.is_clean for leftovers in leftovers_by_slug.values()):
-        raise typer.Exit(1)
 
 
 def clean_home(settings: Settings, *, yes: bool) -> None:
@@ -227,12 +196,10 @@ def _show_plan(plan: PurgePlan) -> None:
 
 def _report_purge(report: PurgeReport) -> None:
     slug = report.plan.slug
-    _print(
-        f"the lake has a receipt of the purge of {slug}; to check for leftovers: cc-pipeline targets remove {slug} "
-        "--verify"
-    )
-    if report.deleted_after is None:
+    if report.leftovers is not None:
         _print(f"purged: {slug}; its rows and bytes are deleted, except for the copies named above")
+        for text in report.leftovers.sentences:
+            _print(text)
         return
     deletion_time = f"{report.deleted_after:%Y-%m-%d %H:%M} UTC"
     _print(f"hidden: {slug}. Its rows and bytes are deleted by the first maintenance after {deletion_time}")
@@ -305,9 +272,6 @@ def remove(
             help="With --purge: do not ask for confirmation if the plan still has this digest of --dry-run.",
         ),
     ] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Check for leftovers of purged targets; status 1 if there are any.")
-    ] = False,
     subset: Annotated[str | None, typer.Option("--subset", help="Delete only their captures in this subset.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation. A purge also needs --plan.")] = False,
     home: options.Home = None,
@@ -327,12 +291,8 @@ def remove(
 
       cc-pipeline targets remove example.com --purge --plan DIGEST
 
-      cc-pipeline targets remove example.com --verify  (after a purge)
-
       cc-pipeline targets remove example.com --subset robotstxt
     """
-    if verify and (purge or subset is not None):
-        raise UserInputError("--verify cannot be combined with --purge or --subset: it only checks and deletes nothing")
     if not purge and (now or dry_run or plan is not None):
         raise UserInputError(
             "--now, --dry-run and --plan need --purge: without --purge, remove only changes the watch list"
@@ -344,9 +304,6 @@ def remove(
     settings = load_settings(home=home)
     targets = user_input.expand_lists(targets)
     watched_definitions = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
-    if verify:
-        verify_purges(settings, targets, watched_definitions)
-        return
     if not settings.has_separate_lake and not (settings.dagster_home / "dagster.yaml").exists():
         # nothing was ever extracted here
         from cc_pipeline.automation.known_keys import find_target

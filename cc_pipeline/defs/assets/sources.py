@@ -1,21 +1,14 @@
-"""Pages from files that are read whole: 2012 SequenceFiles, WAT and WET. Also exports partitions as SequenceFiles, as
-Common Crawl published parsed pages in 2012."""
-
-from typing import Literal, cast
+"""Pages from files that are read whole: SequenceFiles of 2012."""
 
 import dagster as dg
 
-from cc_pipeline.defs.declared.assets import SequenceFileConfig
-from cc_pipeline.defs.declared.collected_parts import asset_name
 from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.metadata import row_counts, stage_metadata, to_metadata
 from cc_pipeline.defs.partition_runs import Yielded, run_each
 from cc_pipeline.defs.recording import Described, PartitionRun, read_planned_keys
-from cc_pipeline.derived_files.export import Codec, ExportKind, ExportOptions, export_slices
-from cc_pipeline.derived_files.sequencefile import Compression
-from cc_pipeline.derived_files.stage import read_sources
+from cc_pipeline.extraction.whole_files import read_sources
 from cc_pipeline.workspace.source_files import read_source_files
-from cc_pipeline.workspace.workspace import Workspace, export_prefix
+from cc_pipeline.workspace.workspace import Workspace
 
 #: The table of each asset.
 _WRITTEN = {
@@ -45,39 +38,4 @@ def read_files(context: dg.AssetExecutionContext, workspace: Workspace, namespac
 
     yield from run_each(
         context, PartitionRun(context, workspace, namespace, read_planned_keys(context), _WRITTEN), read
-    )
-
-
-_KINDS: dict[str, ExportKind] = {"text_sequencefile": "textData", "metadata_sequencefile": "metadata"}
-
-
-def export_sequencefiles(
-    context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace, config: SequenceFileConfig
-) -> Yielded:
-    """Exports each partition as two sets of SequenceFiles, texts and metadata, with the same records in the same order
-    and files."""
-    selected = {asset_name(namespace, key) for key in context.selected_asset_keys}
-    assets = [asset for asset in _KINDS if asset in selected]
-    options = ExportOptions(
-        cast("Compression", config.compression),
-        cast("Codec", config.codec),
-        config.records_per_file,
-        cast("Literal['2012'] | None", config.compat or None),
-    )
-
-    def export(key: str) -> dict[str, Described]:
-        crawl, _, slug = key.partition("|")
-        report = export_slices(workspace, crawl, [slug], [_KINDS[asset] for asset in assets], options)
-        target_metrics = report.per_target[slug]
-        metadata_by_asset: dict[str, Described] = {}
-        for asset in assets:
-            kind = _KINDS[asset]
-            metadata = row_counts(int(target_metrics[f"{kind} records"])) | stage_metadata(report)
-            metadata |= to_metadata({name: value for name, value in target_metrics.items() if name.startswith(kind)})
-            path_pattern = f"{workspace.settings.lake}/{export_prefix(crawl, slug)}{kind}-*"
-            metadata_by_asset[asset] = metadata | {"path": dg.MetadataValue.path(path_pattern)}, None
-        return metadata_by_asset
-
-    yield from run_each(
-        context, PartitionRun(context, workspace, namespace, read_planned_keys(context), assets), export
     )

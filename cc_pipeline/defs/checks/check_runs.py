@@ -262,20 +262,13 @@ def _find_run_slices(
         return find_part_slices(workspace, [Slice(*pair) for pair in pairs])
     if unit == "crawl" and first and not of_pairs:
         return [Slice(crawl) for crawl in select_range(namespace.crawl_keys(instance), first, last)]
-    if unit == "file" and first and not of_pairs:
-        return [
-            Slice("", slug)
-            for slug in select_range(instance.get_dynamic_partitions(namespace.qualify("source_file")), first, last)
-        ]
     return None
 
 
 def _find_made_slices(workspace: Workspace, unit: Unit, made_keys: Collection[str]) -> list[Slice] | None:
     if unit == "partition":
         return find_part_slices(workspace, [Slice(*key.split("|", 1)) for key in made_keys])
-    if unit == "crawl":
-        return [Slice(crawl) for crawl in made_keys]
-    return [Slice("", slug) for slug in made_keys] if unit == "file" else None
+    return [Slice(crawl) for crawl in made_keys] if unit == "crawl" else None
 
 
 #: The most partitions in the result.

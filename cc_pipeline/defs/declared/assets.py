@@ -71,15 +71,6 @@ class ExtractConfig(dg.Config):
     )
 
 
-class SequenceFileConfig(dg.Config):
-    """The format of the files; the defaults are those of 2012."""
-
-    compression: str = Field(default="block", description="none, record or block.")
-    codec: str = Field(default="gzip", description="gzip (GzipCodec) or default (DefaultCodec, zlib).")
-    records_per_file: int = Field(default=10_000, description="Records in each file but the last.")
-    compat: str = Field(default="", description="2012: write the metadata JSON with the bugs of the writer of 2012.")
-
-
 def _make_step(place: str, asset: Asset, **step_options: Any) -> Step:
     """Returns a step that makes one asset."""
     return Step(function=f"{_BODIES}.{place}", assets=[asset], **step_options)
@@ -249,38 +240,12 @@ def extraction() -> list[Step]:
     ]
 
 
-def exports() -> list[Step]:
-    """Returns the step that exports partitions as Hadoop SequenceFiles, as Common Crawl published parsed pages in
-    2012."""
-
-    def asset(name: str, description: str, *deps: str) -> Asset:
-        return Asset(name=name, group="exports", kinds=["hadoop"], description=description, deps=deps)
-
-    texts = "textData-nnnnn: URL and full text of each record, empty where a record has no text."
-    metadata = "metadata-nnnnn: URL and 2012 metadata JSON of each record, failures included."
-    return [
-        Step(
-            function=f"{_BODIES}.sources.export_sequencefiles",
-            assets=[
-                asset("text_sequencefile", texts, "page_metadata", "page_text"),
-                asset("metadata_sequencefile", metadata, "page_metadata"),
-            ],
-            config=SequenceFileConfig,
-            description="Exports each partition as two sets of SequenceFiles, texts and metadata, with the same "
-            "records in the same order and files.",
-            partitions="pairs",
-            backfill=BACKFILL,
-            options={"can_subset": True},
-        )
-    ]
-
-
 def sources() -> list[Step]:
-    """Returns the step of pages from files that are read whole: 2012 SequenceFiles, WAT and WET."""
+    """Returns the step of pages from files that are read whole: SequenceFiles of 2012."""
     files = {
-        "source_metadata": ("page_metadata", "Rows of page_metadata from SequenceFiles of 2012 and WAT files."),
-        "source_text": ("page_text", "Rows of page_text from SequenceFiles of 2012 and WET files."),
-        "source_links": ("page_links", "Rows of page_links from SequenceFiles of 2012 and WAT files."),
+        "source_metadata": ("page_metadata", "Rows of page_metadata from SequenceFiles of 2012."),
+        "source_text": ("page_text", "Rows of page_text from SequenceFiles of 2012."),
+        "source_links": ("page_links", "Rows of page_links from SequenceFiles of 2012."),
         "source_feed_items": ("feed_items", "Rows of feed_items from SequenceFiles of 2012."),
         "source_faults": (
             "source_faults",
@@ -401,7 +366,7 @@ def common_crawl() -> list[ExternalAsset]:
         ),
         spec(
             WHOLE_FILES,
-            "Files that are read whole: SequenceFiles of 2012, WAT and WET files.",
+            "Files that are read whole: SequenceFiles of 2012.",
             f"{_SITE}/the-data/get-started",
             "all",
             "hadoop",

@@ -14,7 +14,6 @@ def core_definitions(published: Iterable[str], *, is_only_home: bool) -> HomeDef
     steps = [
         *assets.catalog(),
         *assets.extraction(),
-        *assets.exports(),
         *assets.sources(),
     ]
     published_names = [asset.name for step in steps for asset in step.assets if asset.is_published]

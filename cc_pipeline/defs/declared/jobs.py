@@ -33,7 +33,7 @@ _ASSET_JOBS: Final = (
     ),
     AssetJob(
         name="read_source_files",
-        description="Reads whole files (2012 SequenceFiles, WAT, WET) into the tables of parsed pages. For cc-pipeline "
+        description="Reads whole files (SequenceFiles of 2012) into the tables of parsed pages. For cc-pipeline "
         "files add.",
         assets=("source_metadata", "source_text", "source_links", "source_feed_items", "source_faults"),
     ),

@@ -1,8 +1,4 @@
-"""Today's pages in the form of the 2012 metadata documents: verdicts, pointers and JSON as that crawl wrote them.
-
-The default is the document as intended; ``compat="2012"`` is the document as written, bugs included (docs/formats.md
-lists them).
-"""
+"""Today's pages in the form of the 2012 metadata documents: verdicts, pointers and JSON as that crawl intended them."""
 
 from __future__ import annotations
 
@@ -15,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 from cc_pipeline.documents.arc_time import correct_fetch_time
 from cc_pipeline.documents.headers import (
     DEFAULT_MIME,
-    DROPPED_IN_2012,
     content_type,
     header,
     headers_map,
@@ -34,11 +29,6 @@ _WARC_NAME = re.compile(r"(\d{14})-\d{14}-(\d{5})\.warc\.gz\Z|CC-MAIN-(\d{14})\d
 _ARC_NAME = re.compile(r"/(\d{10,18})/(\d{10,18})_(\d{1,18})\.arc\.gz\Z|/(\d{10,18})_(\d{1,18})\.arc\.gz\Z")
 _SEGMENT = re.compile(r"/(\d{10,18})(?:\.\d+)?/")
 _SEGMENT_ID = re.compile(r"\d{1,18}(?=\.|\Z)")
-
-Compat = Literal["2012"] | None
-
-#: Protocols of the 2012 writer's URL class; links with another one were dropped.
-_KNOWN_PROTOCOLS = ("http:", "https:", "ftp:", "file:", "jar:", "mailto:", "gopher:")
 
 #: The key of a link's own ``type`` attribute beside the tag, which has the key ``type``.
 TYPE_ATTRIBUTE = "type_attribute"
@@ -205,15 +195,13 @@ def _milliseconds(stamp: str) -> int | None:
         return None
 
 
-def metadata_json(row: Mapping[str, Any], links: Sequence[Link] | None = None, *, compat: Compat = None) -> str:
+def metadata_json(row: Mapping[str, Any], links: Sequence[Link] | None = None) -> str:
     """Returns the JSON text of a page_metadata row: a row of ``parse_page`` (then ``links`` are its links), or a row of
     the table (then its links are in ``row["content"]["links"]``)."""
-    return json.dumps(metadata_object(row, links, compat=compat), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(metadata_object(row, links), ensure_ascii=False, separators=(",", ":"))
 
 
-def metadata_object(
-    row: Mapping[str, Any], links: Sequence[Link] | None = None, *, compat: Compat = None
-) -> dict[str, Any]:
+def metadata_object(row: Mapping[str, Any], links: Sequence[Link] | None = None) -> dict[str, Any]:
     """Returns the same as an object."""
     out: dict[str, Any] = {}
     _put(out, "attempt_time", _millis(row.get("attempt_time")))
@@ -224,37 +212,29 @@ def metadata_object(
         out["failure_reason"] = row.get("failure_reason")
         out["failure_detail"] = row.get("failure_detail")
     else:
-        _put_success(out, row, links, compat)
-    if (info := row.get("archiveInfo")) is not None and (compat is None or out["disposition"] == "SUCCESS"):
+        _put_success(out, row, links)
+    if (info := row.get("archiveInfo")) is not None:
         out["archiveInfo"] = {name: info[name] for name in _ARCHIVE_INFO if info.get(name) is not None}
     return out
 
 
-def _put_success(out: dict[str, Any], row: Mapping[str, Any], links: Sequence[Link] | None, compat: Compat) -> None:
-    server_ip = row.get("server_ip")
-    _put(out, "server_ip", "0.0.0.0" if server_ip is None and compat else server_ip)
+def _put_success(out: dict[str, Any], row: Mapping[str, Any], links: Sequence[Link] | None) -> None:
+    _put(out, "server_ip", row.get("server_ip"))
     _put(out, "http_result", row.get("http_result"))
-    _put(out, "http_headers", _headers(row, compat))
-    size = row.get("download_size")
-    _put(out, "content_len", size if compat and size is not None else row.get("content_len"))
+    out["http_headers"] = _pairs(row.get("http_headers"))
+    _put(out, "content_len", row.get("content_len"))
     for name in _ON_SUCCESS:
         _put(out, name, row.get(name))
     content = row.get("content")
     if content is None:
         return
-    if compat and row.get("download_truncated") and content["type"] == "rss-feed" and content.get("items"):
-        del out["parsed_as"]  # the writer's repair of cut RSS kept six characters of it
-        return
-    if compat and content["type"] == "json-feed":
-        del out["parsed_as"]  # a text without content to the writer
-        return
     if content["type"] == "html-doc":
         link_rows = content.get("links")
         if links is not None:
             link_rows = [link._asdict() for link in links if link.item_index is None and link.is_document_link]
-        out["content"] = html_doc(content, link_rows, compat)
+        out["content"] = html_doc(content, link_rows)
     else:
-        out["content"] = _feed(content, compat)
+        out["content"] = _feed(content)
 
 
 def _put(out: dict[str, Any], name: str, value: Any) -> None:
@@ -279,74 +259,47 @@ def _redirect(origin: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _headers(row: Mapping[str, Any], compat: Compat) -> dict[str, Any]:
-    headers = _pairs(row.get("http_headers"))
-    if compat is None:
-        return headers
-    for header_row in row.get("http_header_list") or ():
-        name = header_row["name"].lower()
-        if name in headers:
-            headers[name] = header_row["value"]
-    return {name: value for name, value in headers.items() if name not in DROPPED_IN_2012}
-
-
-def html_doc(content: Mapping[str, Any], links: Iterable[Mapping[str, Any]] | None, compat: Compat) -> dict[str, Any]:
+def html_doc(content: Mapping[str, Any], links: Iterable[Mapping[str, Any]] | None) -> dict[str, Any]:
     """Returns an ``html-doc`` object."""
     out: dict[str, Any] = {"type": "html-doc"}
     _put(out, "title", content.get("title") or None)
     if meta_tags := content.get("meta_tags"):
         out["meta_tags"] = [_pairs(tag["attributes"]) for tag in meta_tags]
-    written = [written_link for link in links or () if (written_link := _link(link, compat)) is not None]
-    if written:
+    if written := [_link(link) for link in links or ()]:
         out["links"] = written
     return out
 
 
-def _link(link: Mapping[str, Any], compat: Compat) -> dict[str, Any] | None:
+def _link(link: Mapping[str, Any]) -> dict[str, Any]:
     href = link.get("url") or link.get("href")
     attributes = _pairs(link.get("attributes"))
-    if compat:
-        if link.get("url") is None or not str(href).lower().startswith(_KNOWN_PROTOCOLS):
-            return None
-        # an attribute called type overwrote the tag
-        return {"type": link.get("type"), **attributes, "text": link.get("text") or "", "href": href}
     type_attribute, tag = attributes.pop("type", None), link.get("type")
     if type_attribute is not None and tag is not None:
         attributes[TYPE_ATTRIBUTE] = type_attribute
     return {**attributes, "type": tag or type_attribute, "text": link.get("text") or "", "href": href}
 
 
-def _feed(content: Mapping[str, Any], compat: Compat) -> dict[str, Any]:
+def _feed(content: Mapping[str, Any]) -> dict[str, Any]:
     rss = content["type"] == "rss-feed"
     out: dict[str, Any] = {"type": content["type"]}
-    _put(out, "title", _text(content.get("title"), compat))
+    _put(out, "title", content.get("title"))
     _put(out, "link", _feed_links(content.get("link"), rss=rss))
-    if rss or compat is None:
-        _put(out, "description", _text(content.get("description"), compat if rss else None))
-    updated, published = content.get("updated"), None
-    if compat and rss:
-        updated = content.get("last_build_date") or updated
-    if compat and not rss:
-        for item in content.get("items") or ():
-            updated = item.get("updated") or updated
-            published = item.get("published") or published
-        published = published or content.get("published")
-    _put(out, "published", _millis(published))
-    _put(out, "updated", _millis(updated))
+    _put(out, "description", content.get("description"))
+    _put(out, "updated", _millis(content.get("updated")))
     _put(out, "categories", content.get("categories"))
     _put(out, "generator", content.get("generator"))
     if rss:
         _put(out, "ttl", content.get("ttl"))
     else:
         _put(out, "authors", _authors(content.get("authors")))
-    out["items"] = [_item(item, compat, rss=rss) for item in content.get("items") or ()]
+    out["items"] = [_item(item, rss=rss) for item in content.get("items") or ()]
     return out
 
 
-def _item(item: Mapping[str, Any], compat: Compat, *, rss: bool) -> dict[str, Any]:
+def _item(item: Mapping[str, Any], *, rss: bool) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    _put(out, "title", _text(item.get("title"), compat))
-    _put(out, "description", _text(item.get("description"), compat))
+    _put(out, "title", item.get("title"))
+    _put(out, "description", item.get("description"))
     _put(out, "link", _feed_links(item.get("link"), rss=rss))
     if rss:
         _put(out, "author", item.get("author"))
@@ -357,18 +310,11 @@ def _item(item: Mapping[str, Any], compat: Compat, *, rss: bool) -> dict[str, An
         _put(out, "replies", _feed_links(item.get("replies"), rss=False))
         _put(out, "authors", _authors(item.get("authors")))
     _put(out, "categories", item.get("categories"))
-    if rss or compat is None:
-        _put(out, "published", _millis(item.get("published")))
-    if compat is None:
-        _put(out, "updated", _millis(item.get("updated")))
-    bodies = [html_doc(body, body.get("links"), compat) for body in item.get("content") or ()]
+    _put(out, "published", _millis(item.get("published")))
+    _put(out, "updated", _millis(item.get("updated")))
+    bodies = [html_doc(body, body.get("links")) for body in item.get("content") or ()]
     _put(out, "content", _unwrap_single(bodies))
     return out
-
-
-def _text(value: str | None, compat: Compat) -> str | None:
-    """Returns the text, with ``compat`` an empty one for none: the 2012 writer wrote empty titles and descriptions."""
-    return (value or "") if compat else value
 
 
 def _feed_links(links: Sequence[Mapping[str, Any]] | None, *, rss: bool) -> Any:

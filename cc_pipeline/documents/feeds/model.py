@@ -168,7 +168,6 @@ class Feed:
     language: str | None = None
     published: datetime | None = None
     updated: datetime | None = None
-    last_build_date: datetime | None = None
     copyright: str | None = None
     image: str | None = None
     icon: str | None = None

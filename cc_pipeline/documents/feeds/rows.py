@@ -172,7 +172,6 @@ def _content(feed: Feed, items: list[dict[str, Any]]) -> dict[str, Any]:
         "description": _stripped(feed.description),
         "published": feed.published,
         "updated": feed.updated,
-        "last_build_date": feed.last_build_date,  # no column; the 2012 writer put it into updated
         "categories": feed.categories or None,
         "generator": feed.generator,
         "ttl": feed.ttl,

@@ -100,7 +100,6 @@ def _read_channel(channel: Element, feed: Feed, base: str) -> None:
     if feed.webmaster and not feed.authors:
         feed.authors.append(feed.webmaster)
     feed.published = published or feed.published or dates.get("issued") or dates.get("created")
-    feed.last_build_date = build
     update_times = [moment for moment in (build, published) if moment]
     feed.updated = max(update_times) if update_times else feed.updated or dates.get("modified") or dates.get("dc")
 

@@ -1,4 +1,4 @@
-"""Proofs: deliveries of records that say what is in them, certificates, and archives for other tools."""
+"""Copies of records: standard WARC files in a bucket or folder of the user's own, with a manifest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from cc_pipeline.extension import Extension
 
 if TYPE_CHECKING:
     from cc_pipeline.cli.command import Command
-    from cc_pipeline.export.format import ExportFormat, RecordsRequest, Written
 
 
 def _commands() -> Mapping[str, Command]:
@@ -18,22 +17,8 @@ def _commands() -> Mapping[str, Command]:
     return COMMANDS
 
 
-def _write_wacz(request: RecordsRequest) -> Written:
-    from cc_pipeline.extensions.delivery.wacz_export import write_wacz_export
-
-    return write_wacz_export(request)
-
-
-def _export_formats() -> Mapping[str, ExportFormat]:
-    from cc_pipeline.export.format import RecordFormat
-
-    summary = "the stored records with an index and a list of pages, for ReplayWeb.page and other archive tools"
-    return {"wacz": RecordFormat(summary=summary, write=_write_wacz, suffixes=(".wacz",))}
-
-
 EXTENSION = Extension(
     name="delivery",
-    summary="deliveries of records with a manifest, certificates, WACZ files",
+    summary="copies of records as WARC files, with a manifest",
     commands=_commands,
-    export_formats=_export_formats,
 )

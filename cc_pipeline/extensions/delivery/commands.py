@@ -1,10 +1,9 @@
-"""``delivery``: delivers records to a bucket or folder of the user's own, verifies it, and certifies it."""
+"""``delivery``: copies records to a bucket or folder of the user's own, and verifies it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,14 +21,14 @@ from cc_pipeline.settings import Settings, load_settings, normalise_root
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.extensions.delivery.copying import CopyReport
     from cc_pipeline.extensions.delivery.verification import VerifyReport
-    from cc_pipeline.extensions.delivery.writer import DeliveryReport
     from cc_pipeline.transport.client import Transport
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Verified WARC files in your own bucket or folder, with a certificate (docs/extensions/delivery.md).",
+    help="Verified WARC files in your own bucket or folder (docs/extensions/delivery.md).",
 )
 #: Uploads, or files read to verify, at the same time, unless ``--parallel`` says otherwise.
 _DEFAULT_UPLOADS = 4
@@ -56,8 +55,8 @@ def copy(
         ),
     ] = None,
     convert: Annotated[str | None, typer.Option("--convert", help="warc: also write ARC records as WARC.")] = None,
-    part_mb: Annotated[
-        int, typer.Option("--part-mb", min=1, max=4000, help="Maximum size of a new file, in MB.")
+    file_mb: Annotated[
+        int, typer.Option("--file-mb", min=1, max=4000, help="Maximum size of a new file, in MB.")
     ] = 128,
     endpoint: Annotated[
         str | None, typer.Option("--endpoint", help="S3 endpoint of the bucket, if it is not AWS.")
@@ -71,10 +70,10 @@ def copy(
     """Copy the records of domains to a bucket or folder of your own, as standard WARC files.
 
     The command finds, fetches and verifies records as `run` does, and stores them in the lake. Then it writes them to
-    the destination in files of at most --part-mb. Each file has a Parquet list of its captures beside it. A manifest
-    lists all files with their SHA-256, and every missing capture with the reason. You can stop the command at any time:
-    run again, it fetches only records that the lake lacks, replaces files that differ from the manifest, and sends only
-    records that the destination lacks. S3 credentials come from the usual AWS chain.
+    the destination in files of at most --file-mb. Each file has a Parquet list of its captures beside it. A manifest
+    lists all files with their SHA-256, and missing captures with the reason. You can stop the command at any time:
+    run again, it fetches only records that the lake lacks, and sends only records that are in no file of the manifest.
+    S3 credentials come from the usual AWS chain.
 
     It ends with status 3 while planned captures are missing. `cc-pipeline delivery verify` checks a destination.
 
@@ -106,21 +105,21 @@ def copy(
         open_place(destination, endpoint, question.settings) as place,
         progress_bars(),
     ):
-        deliver = partial(_deliver, question, place, parallel or _DEFAULT_UPLOADS, convert == "warc", part_mb)
+        deliver = partial(_deliver, question, place, parallel or _DEFAULT_UPLOADS, convert == "warc", file_mb)
         reports, source_error = _each_crawl(question, launcher, deliver)
         notes = describe_omissions(question.workspace, question.crawls, question.targets)
         notes += read_blocklist(question.workspace).describe_blocks(question.targets)
     _report_copies(destination, reports, notes)
     _finish_copy(
-        [(crawl_id, report) for crawl_id, report in reports.items() if _count_lost(report)], source_error, allow_missing
+        [(crawl_id, report) for crawl_id, report in reports.items() if report.copy.lost], source_error, allow_missing
     )
 
 
 def _each_crawl(
-    question: LookupRequest, launcher: Launcher, deliver: Callable[[str], DeliveryReport]
-) -> tuple[dict[str, DeliveryReport], Incomplete | None]:
+    question: LookupRequest, launcher: Launcher, deliver: Callable[[str], CopyReport]
+) -> tuple[dict[str, CopyReport], Incomplete | None]:
     """Fetches and delivers each crawl. Returns the reports by crawl, and the last error of the source."""
-    reports: dict[str, DeliveryReport] = {}
+    reports: dict[str, CopyReport] = {}
     source_error: Incomplete | None = None
     for crawl_id in question.crawls:
         if needs_harvest(question.workspace, crawl_id) or has_gaps(question.workspace, crawl_id):
@@ -137,10 +136,6 @@ def _each_crawl(
     return reports, source_error
 
 
-def _count_lost(report: DeliveryReport) -> int:
-    return sum(report.lost.values())
-
-
 def parse_destination(text: str) -> str:
     """Parses the destination of a delivery. Raises ``UserInputError`` if it cannot be written to."""
     destination = normalise_root(text)
@@ -150,13 +145,12 @@ def parse_destination(text: str) -> str:
 
 
 def _deliver(
-    question: LookupRequest, place: Transport, parallel: int, convert: bool, part_mb: int, crawl: str
-) -> DeliveryReport:
+    question: LookupRequest, place: Transport, parallel: int, convert: bool, file_mb: int, crawl: str
+) -> CopyReport:
     from cc_pipeline import progress
     from cc_pipeline.capture_columns import RECORD_KEY_NAMES
-    from cc_pipeline.export.provenance import gather_provenance
-    from cc_pipeline.extensions.delivery.manifest import stable_provenance
-    from cc_pipeline.extensions.delivery.writer import Order, add_planned_captures, deliver
+    from cc_pipeline.export.provenance import gather_provenance, name_of
+    from cc_pipeline.extensions.delivery.copying import Order, add_planned_captures, copy_records
     from cc_pipeline.extraction.slice_selection import expand_targets
     from cc_pipeline.extraction.slice_state import read_slice_states
     from cc_pipeline.lake.slice import LOCATE
@@ -165,22 +159,20 @@ def _deliver(
     slices = expand_targets(workspace, crawl, [target.slug for target in question.targets]).requested_slices
     lookups = [slice_state.lookup for slice_state in read_slice_states(workspace, slices, (LOCATE,)).values()]
     where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
-    captures = workspace.lake.read("captures", where, [*RECORD_KEY_NAMES, "located_by"])
-    indexes = captures["located_by"].unique().to_pylist()
     order = Order(
         crawl,
-        tuple(target.definition for target in question.targets),
+        tuple(name_of(target) for target in question.targets),
         question.settings.subsets,
         convert,
-        part_mb * 1_000_000,
-        tuple(name for name in indexes if name),
+        file_mb * 1_000_000,
         max((lookup.unread_files for lookup in lookups if lookup is not None), default=0),
         workspace.address_of,
-        stable_provenance(gather_provenance(workspace, question.targets, [crawl])),
+        gather_provenance(workspace, question.targets, [crawl]).as_json(),
     )
-    return deliver(
+    captures = workspace.lake.read("captures", where, RECORD_KEY_NAMES)
+    return copy_records(
         order,
-        add_planned_captures(workspace.lake.read("records", where), captures.select(RECORD_KEY_NAMES)),
+        add_planned_captures(workspace.lake.read("records", where), captures),
         workspace.storage,
         place,
         workspace.scratch,
@@ -202,50 +194,39 @@ def open_place(destination: str, endpoint: str | None, settings: Settings) -> Tr
     )
 
 
-def _report_crawl(crawl: str, report: DeliveryReport) -> None:
-    for note in report.notes:
-        notice(f"{crawl}: {note}")
-    lost = _count_lost(report)
-    for row in report.manifest.not_there[:_MAX_EXAMPLES]:
-        reason = row["left_out"] or ": ".join(filter(None, (row["reason"], row["detail"])))
-        outcome = "left out" if row["left_out"] else row["outcome"]
-        notice(f"{crawl}: {outcome}: {row['url'] or row['warc_filename']} ({reason or 'no reason is known'})")
+def _report_crawl(crawl: str, report: CopyReport) -> None:
+    lost = sum(report.copy.lost.values())
+    for row in report.copy.undelivered[:_MAX_EXAMPLES]:
+        reason = ": ".join(filter(None, (row["reason"], row["detail"])))
+        notice(f"{crawl}: {row['outcome']}: {row['url'] or row['warc_filename']} ({reason or 'no reason is known'})")
     if lost > _MAX_EXAMPLES:
-        notice(f"{crawl}: {lost - _MAX_EXAMPLES:,} more are listed in the delivery's ledger")
+        notice(f"{crawl}: {lost - _MAX_EXAMPLES:,} more; cc-pipeline sql 'FROM ledger' lists all that were not fetched")
 
 
-def _report_copies(destination: str, reports: Mapping[str, DeliveryReport], notes: Sequence[str]) -> None:
-    write_rows(
-        f"copied to {destination}",
-        ["crawl", "records", "files", "already there", "bytes sent", "not copied"],
-        [
-            (
-                crawl,
-                report.manifest.counts["delivered"],
-                report.parts,
-                report.parts_before,
-                report.bytes,
-                _count_lost(report),
-            )
-            for crawl, report in reports.items()
-        ],
-    )
+def _report_copies(destination: str, reports: Mapping[str, CopyReport], notes: Sequence[str]) -> None:
+    rows = [
+        (crawl, report.copy.counts["delivered"], report.files, report.files_before, report.bytes,
+         sum(report.copy.lost.values()))
+        for crawl, report in reports.items()
+    ]  # fmt: skip
+    columns = ["crawl", "records", "files", "already there", "bytes sent", "not copied"]
+    write_rows(f"copied to {destination}", columns, rows)
     for note in notes:
         warn(note)
 
 
 def _finish_copy(
-    incomplete_reports: Sequence[tuple[str, DeliveryReport]], source_error: Incomplete | None, allow_missing: bool
+    incomplete_reports: Sequence[tuple[str, CopyReport]], source_error: Incomplete | None, allow_missing: bool
 ) -> None:
     """Reports missing captures, and raises ``Incomplete`` unless they are allowed. An error of the source is always
     raised.
     """
     loss_texts = []
     for crawl, report in incomplete_reports:
-        lost = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report.lost.items())
-        loss_texts.append(
-            f"{sum(report.lost.values()):,} of {report.manifest.counts['planned']:,} captures of {crawl} ({lost})"
-        )
+        counts = report.copy.lost
+        lost = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
+        planned = report.copy.counts["planned"]
+        loss_texts.append(f"{sum(counts.values()):,} of {planned:,} captures of {crawl} ({lost})")
     if loss_texts and allow_missing:
         notice(f"not delivered, which --allow-missing accepts: {'; '.join(loss_texts)}")
     if source_error is not None:
@@ -253,7 +234,7 @@ def _finish_copy(
     if loss_texts and not allow_missing:
         raise Incomplete(
             f"not delivered: {'; '.join(loss_texts)}",
-            "The manifest and its ledger list each with its reason. Fetch them again: cc-pipeline run … --crawl "
+            "The manifest lists them with their reasons. Fetch them again: cc-pipeline run … --crawl "
             f"{incomplete_reports[0][0]} --refetch, then copy again. Or accept it: --allow-missing",
         )
 
@@ -261,9 +242,6 @@ def _finish_copy(
 @app.command()
 def verify(
     place: Annotated[str, typer.Argument(metavar="PLACE", help="A folder or s3://bucket/prefix that copy wrote to.")],
-    certificate: Annotated[
-        Path | None, typer.Option("--certificate", help="Compare the delivery with this certificate (.json) instead.")
-    ] = None,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="End with status 0 even if planned captures are missing.")
     ] = False,
@@ -275,161 +253,63 @@ def verify(
     ] = None,
     home: options.Home = None,
 ) -> None:
-    """Check the deliveries in a bucket or folder against their manifests, or against a certificate. Reads every byte.
+    """Compare the files in a bucket or folder with the manifest of copy. Reads every byte.
 
-    Ends with status 1 if anything differs from a manifest or the certificate, 3 if planned captures are missing. With a
-    certificate, every capture that it lists as fetched must be in the delivery. The certificate states what it proves,
-    and what not.
+    Ends with status 1 if a file is missing or has another SHA-256, 3 if planned captures are missing.
 
     [bold]Examples[/]
 
       cc-pipeline delivery verify s3://my-bucket/common_crawl
-
-      cc-pipeline delivery verify ./example --certificate example.json
     """
-    if certificate is not None:
-        _verify_certificate(certificate, place, endpoint, home)
-        return
-    _verify(place, endpoint, home, parallel, allow_missing)
-
-
-def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, allow_missing: bool) -> None:
     from cc_pipeline import progress
     from cc_pipeline.extensions.delivery.verification import verify_place
 
-    destination = parse_destination(text)
-    settings = load_settings(home=home)
-    with open_place(destination, endpoint, settings) as place, progress_bars():
+    destination = parse_destination(place)
+    with open_place(destination, endpoint, load_settings(home=home)) as opened, progress_bars():
         report = verify_place(
-            place,
+            opened,
             parallel=parallel,
             progress=lambda done, total, read, total_bytes: progress.report(
                 "verify", done, total, f"{human_bytes(read)} of {human_bytes(total_bytes)}"
             ),
         )
-    rows: list[Sequence[object]] = []
-    for check in report.deliveries:
-        manifest = check.manifest
-        if manifest is None:
-            rows.append((check.key, "", "", "", "", "", len(check.problems)))
-            continue
-        counts, total_bytes = manifest.counts, sum(entry.size for entry in manifest.files)
-        lost = counts.get("planned", 0) - counts.get("delivered", 0)
-        target_texts = " ".join(manifest.targets)
-        rows.append(
-            (
-                manifest.crawl,
-                target_texts,
-                counts.get("delivered", 0),
-                lost,
-                len(manifest.parts),
-                total_bytes,
-                len(check.problems),
-            )
-        )
-    write_rows(
-        f"deliveries in {destination}", ["crawl", "targets", "records", "not there", "files", "bytes", "wrong"], rows
-    )
+    rows = [
+        (crawl, " ".join(copy.targets), copy.counts.get("delivered", 0), sum(copy.lost.values()),
+         len(report.manifest.files_of(crawl)), len(report.problems[crawl]))
+        for crawl, copy in report.manifest.crawls.items()
+    ]  # fmt: skip
+    write_rows(f"copies in {destination}", ["crawl", "targets", "records", "missing", "files", "wrong"], rows)
     _judge(destination, report, allow_missing)
 
 
 def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
-    for note in report.notes[:_MAX_EXAMPLES]:
-        notice(f"note: {note}")
-    problems = report.all_problems
-    for reason in problems[:_MAX_EXAMPLES]:
-        notice(f"wrong: {reason}")
-    if problems:
-        omitted = f" ({len(problems) - _MAX_EXAMPLES:,} more than shown)" if len(problems) > _MAX_EXAMPLES else ""
-        raise EnvironmentFault(
-            f"{destination} differs from the lists of files that copies wrote (manifest-….json): {len(problems):,} "
-            f"differences{omitted}",
-            "Copy again with the same targets and --to: differing files are replaced",
-        )
-    if report.unfinished:
-        raise Incomplete(
-            f"a copy to {destination} was stopped and is incomplete: {', '.join(report.unfinished[:_MAX_EXAMPLES])}",
-            "Copy again with the same targets and --to",
-        )
-    if report.with_unread_index_files and not allow_missing:
-        raise Incomplete(
-            "captures may be missing: the index had gaps (files that could not be read) for "
-            f"{', '.join(report.with_unread_index_files[:_MAX_EXAMPLES])}",
-            "Copy again with the same targets and --to, without --allow-gaps. Or accept it: --allow-missing",
-        )
-    if report.undelivered_captures and not allow_missing:
-        raise Incomplete(
-            f"{format_count(report.undelivered_captures, 'planned capture', 'are')} missing; all files in the "
-            "manifests are present",
-            "The ledgers list each with its reason. Accept it: --allow-missing",
-        )
-    notice("all files match the manifests")
-
-
-@app.command("certify")
-def certify_(
-    targets: options.Targets,
-    crawl: options.Crawls,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", help="The certificate (.json); its list of captures and its page are written beside it."
-        ),
-    ],
-    subset: options.Subsets = None,
-    source: options.Source = None,
-    home: options.Home = None,
-) -> None:
-    """Certify which captures of targets the columnar index and ZipNum list, and the outcome of each capture.
-
-    Both indexes are searched, whatever earlier lookups used. The certificate counts captures that only one of them
-    lists, and captures that were fetched, missing, quarantined or never requested. It lists index gaps. The command
-    ends with status 3 if anything is incomplete. `cc-pipeline delivery verify --certificate` compares the certificate
-    with a delivery.
-
-    [bold]Examples[/]
-
-      cc-pipeline delivery certify example.com -c CC-MAIN-2024-22 --out proof.json
-    """
-    if out.suffix != ".json":
-        raise UserInputError(f"--out is {out}; give a name that ends in .json (other files are written beside it)")
-    with open_question(targets, crawl, source=source, home=home, subset=subset) as question:
-        from cc_pipeline.export.provenance import gather_provenance
-        from cc_pipeline.extensions.delivery.certificate import certify, sibling_file
-
-        with progress_bars():
-            provenance = gather_provenance(question.workspace, question.targets, question.crawls)
-            document = certify(question.workspace, question.targets, question.crawls, provenance, out, notice)
-    rows = [
-        (crawl["crawl"], *(crawl["indexes"][kind]["captures"] for kind in ("parquet", "zipnum")),
-         sum(crawl["only"].values()), crawl["outcomes"].get("fetched", 0), "; ".join(crawl["findings"]))
-        for crawl in document["crawls"]
-    ]  # fmt: skip
-    write_rows(f"certified in {out}", ["crawl", "parquet", "zipnum", "in one index only", "fetched", "findings"], rows)
-    notice(f"{sibling_file(out, 'html')} is the certificate as a page")
-    if not document["complete"]:
-        raise Incomplete(
-            "the certificate is not complete; its findings say why",
-            "Fetch missing captures (cc-pipeline run with the same targets and crawls), harvest an index that was not "
-            "searched or has gaps (cc-pipeline index harvest --crawl …), then certify again.",
-        )
-
-
-def _verify_certificate(path: Path, delivery: str, endpoint: str | None, home: str | None) -> None:
-    from cc_pipeline.extensions.delivery.certificate import verify_certificate
-
-    if not path.is_file():
-        raise UserInputError(f"there is no certificate {path}")
-    with open_place(parse_destination(delivery), endpoint, load_settings(home=home)) as place, progress_bars():
-        problems = verify_certificate(path, place)
-    for problem in problems:
+    for name in report.unlisted[:_MAX_EXAMPLES]:
+        notice(f"note: {name}: the manifest does not name this file")
+    problems = [problem for found in report.problems.values() for problem in found]
+    for problem in problems[:_MAX_EXAMPLES]:
         notice(f"wrong: {problem}")
+    copies = report.manifest.crawls
+    again = "Copy again with the same targets and --to"
     if problems:
         raise EnvironmentFault(
-            f"{path} does not match {delivery}: {len(problems):,} differences",
-            "Copy again to replace missing and differing files. If the certificate itself was changed, certify again.",
+            f"{destination} differs from its manifest: {format_count(len(problems), 'file')}",
+            f"{again}: differing files are replaced",
         )
-    notice("the delivery matches the certificate")
+    if stopped := [crawl for crawl, copy in copies.items() if not copy.complete]:
+        raise Incomplete(f"a copy to {destination} was stopped and is incomplete: {', '.join(stopped)}", again)
+    notice("all files match the manifest")
+    if allow_missing:
+        return
+    if gaps := [crawl for crawl, copy in copies.items() if copy.unread_index_files]:
+        raise Incomplete(
+            "captures may be missing: the index had gaps (files that could not be read) for " + ", ".join(gaps),
+            f"{again}, without --allow-gaps. Or accept it: --allow-missing",
+        )
+    if lost := sum(sum(copy.lost.values()) for copy in copies.values()):
+        raise Incomplete(
+            f"{format_count(lost, 'planned capture', 'are')} missing",
+            "The manifest lists them with their reasons. Accept it: --allow-missing",
+        )
 
 
 COMMANDS = {"delivery": Command(app, FEATURES, 60)}

@@ -276,7 +276,6 @@ def test_odd_json_feeds_are_rows(text: str) -> None:
     assert _json(text).metadata["parsed_as"] == "feed"
 
 
-def test_the_2012_document_had_no_json_feeds() -> None:
+def test_the_document_of_2012_has_json_feeds_too() -> None:
     parsed = _json(json.dumps(JSON))
-    assert "content" not in metadata_object(parsed.metadata, parsed.links, compat="2012")
     assert metadata_object(parsed.metadata, parsed.links)["content"]["items"][0]["title"] == "First"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from lxml import html as oracle
 
-from cc_pipeline.documents.document2012.json import Compat, metadata_json
+from cc_pipeline.documents.document2012.json import metadata_json
 from cc_pipeline.documents.html.content import main_content
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.parse import parse_page
@@ -124,7 +124,6 @@ def test_links_are_those_lxml_finds() -> None:
 @pytest.mark.parametrize("folder", ["feeds", "charset", "html_text_metadata"])
 @pytest.mark.parametrize("mime", ["text/html", "application/xml"])
 def test_no_file_breaks_a_parser(folder: str, mime: str) -> None:
-    compats: tuple[Compat, ...] = (None, "2012")
     parsed = []
     for path in sorted((CORPUS / folder).glob("**/*")):
         if path.is_file():
@@ -133,6 +132,5 @@ def test_no_file_breaks_a_parser(folder: str, mime: str) -> None:
     assert len(parsed) > 50
     for each in parsed:
         assert each.metadata["disposition"] == "SUCCESS"
-        for compat in compats:
-            assert json.loads(metadata_json(each.metadata, each.links, compat=compat))["disposition"] == "SUCCESS"
+        assert json.loads(metadata_json(each.metadata, each.links))["disposition"] == "SUCCESS"
     assert to_record_batches(parsed)["page_metadata"].num_rows == len(parsed)

@@ -6,7 +6,7 @@ import pytest
 
 from cc_pipeline.documents.document2012.json import metadata_object
 from cc_pipeline.documents.html import tree
-from cc_pipeline.documents.page import Link, ParseOptions
+from cc_pipeline.documents.page import Link
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline_tests.documents.pages import page
@@ -53,7 +53,7 @@ def test_a_page_has_as_many_links_as_the_limit_whatever_their_kind() -> None:
 
 
 def test_tables_have_all_of_them_and_the_2012_document_its_own() -> None:
-    parsed = parse_page(page(MARKUP), ParseOptions(metadata_json=True))
+    parsed = parse_page(page(MARKUP))
     batches = to_record_batches([parsed])
     rows = batches["page_links"].to_pylist()
     assert [(row["type"], row["attribute"]) for row in rows[:4]] == [

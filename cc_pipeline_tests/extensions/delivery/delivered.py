@@ -6,7 +6,7 @@ import gzip
 import io
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from warcio.archiveiterator import ArchiveIterator
 
-from cc_pipeline.extensions.delivery.manifest import Manifest, from_json
+from cc_pipeline.extensions.delivery.copying import CopyReport, Order, copy_records
+from cc_pipeline.extensions.delivery.manifest import MANIFEST, Manifest, read_manifest
 from cc_pipeline.extensions.delivery.verification import VerifyReport, verify_place
-from cc_pipeline.extensions.delivery.writer import DeliveryReport, Order, deliver
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stores.answer import ListedObject, S3Options
 from cc_pipeline.transport.client import Transport
@@ -83,37 +83,32 @@ def shop_at(root: Path) -> Iterator[Shop]:
 
 @dataclass
 class Place:
-    """A place, what was written there, and a kill after so many writes."""
+    """A place, the files that were written there (not its manifest), and a kill after so many writes."""
 
     transport: Transport
     scratch: Path
     writes: list[str] = field(default_factory=list)
     kill_at: int | None = None
+    puts: int = 0
 
     def __post_init__(self) -> None:
-        put, delete = self.transport.put, self.transport.delete
+        put = self.transport.put
 
         def watched_put(key: str, data: bytes | Path, *, only_if_absent: bool = False) -> bool:
-            self._count(key)
+            if self.kill_at is not None and self.puts >= self.kill_at:
+                raise Killed
+            self.puts += 1
+            self.writes += [key] * (key != MANIFEST)
             return put(key, data, only_if_absent=only_if_absent)
 
-        def watched_delete(key: str) -> None:
-            self._count(key)
-            delete(key)
+        self.transport.put = watched_put  # type: ignore[method-assign]
 
-        self.transport.put, self.transport.delete = watched_put, watched_delete
-
-    def _count(self, key: str) -> None:
-        if self.kill_at is not None and len(self.writes) >= self.kill_at:
-            raise Killed
-        self.writes.append(key)
-
-    def deliver(self, shop: Shop, records: pa.Table, *targets: str, subsets: Iterable[str] = ("warc",),
-                convert: bool = False, part_bytes: int = 1_500, parallel: int = 2) -> DeliveryReport:  # fmt: skip
-        order = Order(CRAWL, targets or ("example.com",), tuple(subsets), convert, part_bytes, ("parquet",))
+    def copy(self, shop: Shop, records: pa.Table, *targets: str, convert: bool = False, file_bytes: int = 1_500,
+             parallel: int = 2, crawl: str = CRAWL) -> CopyReport:  # fmt: skip
+        order = Order(crawl, targets or ("example.com",), ("warc",), convert, file_bytes)
         self.scratch.mkdir(exist_ok=True)
         try:
-            return deliver(order, records, shop.storage, self.transport, self.scratch, parallel=parallel)
+            return copy_records(order, records, shop.storage, self.transport, self.scratch, parallel=parallel)
         finally:
             if self.kill_at is None:
                 assert list(self.scratch.iterdir()) == []
@@ -124,7 +119,13 @@ class Place:
     def files(self) -> dict[str, ListedObject]:
         return {one.key: one for one in self.transport.listing("")}
 
-    def parts(self) -> list[str]:
+    @property
+    def manifest(self) -> Manifest:
+        found = read_manifest(self.transport)
+        assert found is not None
+        return found
+
+    def record_files(self) -> list[str]:
         return sorted(key for key in self.files() if key.endswith((".warc.gz", ".arc.gz")))
 
     def read(self, key: str) -> bytes:
@@ -133,7 +134,7 @@ class Place:
     def held(self) -> Counter[tuple[str, int]]:
         """How often each capture is in the place, by what an independent reader finds where the lists say."""
         found: Counter[tuple[str, int]] = Counter()
-        for key in self.parts():
+        for key in self.record_files():
             data = self.read(key)
             listed = pq.read_table(pa.BufferReader(self.read(f"{key}.captures.parquet"))).to_pylist()
             kinds = Counter(one.rec_type for one in ArchiveIterator(io.BytesIO(data), arc2warc=True))
@@ -164,14 +165,3 @@ def bucket_place(root: Path) -> Iterator[Place]:
         Transport(f"s3://mine/{uuid.uuid4()}", PlaceOptions(s3=S3Options(endpoint=address))) as transport,
     ):
         yield Place(transport, root / "scratch")
-
-
-def manifests(place: Place) -> list[str]:
-    """The keys of the manifests in ``place``."""
-    return [key for key in place.files() if "/manifest-" in key]
-
-
-def manifest_of(place: Place) -> Manifest:
-    """The one manifest in ``place``."""
-    (key,) = manifests(place)
-    return from_json(place.read(key), key)

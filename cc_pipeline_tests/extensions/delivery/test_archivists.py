@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -26,11 +25,10 @@ def test_an_archivists_task_needs_no_sql(
     # one record was damaged when the home was made
     assert cli("run", "--refetch", "-c", "CC-MAIN-2024-22", "example.com").status == 0
     commands = commands_of(PAGE)
-    assert len(commands) == 10
+    assert len(commands) == 6
     for command in commands:
         said = cli(*shlex.split(command)[1:])
         assert said.status == 0, (command, said.err)
         assert " sql " not in command
-    assert zipfile.is_zipfile(tmp_path / "example.wacz")
     assert "<html" in (tmp_path / "page.html").read_text("utf-8").lower()
     assert (tmp_path / "page.arc.gz").read_bytes()[:2] == (tmp_path / "page.warc.gz").read_bytes()[:2] == b"\x1f\x8b"

@@ -16,6 +16,7 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 import cc_pipeline
+from cc_pipeline.extensions.delivery.manifest import MANIFEST
 from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World, split_source
 from cc_pipeline_tests.cli.test_credentials import GUARDED, PASSWORD, USER, files_that_leak, leaks, place_of
 from cc_pipeline_tests.cli.test_holes import HOLE, NO_ZIPNUM, SITE
@@ -25,7 +26,7 @@ from cc_pipeline_tests.faultserver import FaultServer, Rule
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cli published")]
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "extensions" / "delivery.md"
-COMMANDS = ("delivery copy", "delivery certify", "delivery verify")
+COMMANDS = ("delivery copy", "delivery verify")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -72,7 +73,7 @@ def test_copy_makes_standard_files_and_sends_nothing_twice(cli: Cli, world: Worl
         "--home",
         world.home,
     )
-    said = cli(*arguments, "--convert", "warc", "--part-mb", "1", "--parallel", "2")
+    said = cli(*arguments, "--convert", "warc", "--file-mb", "1", "--parallel", "2")
     assert said.status == 0, said.err
     truth = world.truth.captures_of(ARC, domain="example.com")
     files = sorted(place.rglob("*.warc.gz"))
@@ -90,10 +91,10 @@ def test_copy_makes_standard_files_and_sends_nothing_twice(cli: Cli, world: Worl
         )
         for c in truth
     }
-    before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
-    again = cli(*arguments, "--convert", "warc", "--part-mb", "1")
+    before = {path: path.stat().st_mtime_ns for path in place.glob("*/*")}
+    again = cli(*arguments, "--convert", "warc", "--file-mb", "1")
     assert again.out.splitlines()[-1].split() == [ARC, str(len(truth)), str(len(files)), str(len(files)), "0", "0"]
-    assert {path: path.stat().st_mtime_ns for path in place.rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in place.glob("*/*")} == before
 
 
 def test_nothing_is_delivered_over_holes(cli: Cli, world: World, tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_nothing_is_delivered_over_holes(cli: Cli, world: World, tmp_path: Path)
         copied = ("delivery", "copy", SITE, "--to", tmp_path / "mine", *place)
         assert cli(*copied, "--allow-missing").status == 3
         # nobody knows what is planned, so nothing may say that it is all there
-        assert not list((tmp_path / "mine").rglob("manifest-*"))
+        assert not list((tmp_path / "mine").rglob(MANIFEST))
         server.set_rules([HOLE])
         said = cli(*copied, "--allow-missing")
         assert said.status == 0, said.err
@@ -160,11 +161,9 @@ def test_nothing_that_leaves_names_a_path_of_the_home(cli: Cli, rich: Path, worl
     out.mkdir()
     said = [
         cli("export", SITE, "-c", ARC, "--out", out / "site.wacz", "--allow-missing", "--home", rich),
-        cli("delivery", "certify", SITE, "-c", NEW, "--out", out / "proof.json", "--home", rich),
         cli("delivery", "copy", SITE, "-c", NEW, "-c", ARC, "--to", out / "copy", "--allow-missing", "--home", rich),
     ]
-    # not all that both indexes list was fetched, which a certificate says
-    assert [one.status for one in said] == [0, 3, 0], said
+    assert [one.status for one in said] == [0, 0], said
     assert (out / "site.wacz.targets.csv").exists() and (out / "site.wacz.provenance.json").exists()
     seen = 0
     for path, data in unpacked(out):
@@ -172,13 +171,13 @@ def test_nothing_that_leaves_names_a_path_of_the_home(cli: Cli, rich: Path, worl
         # a record that became WARC says by an address from where (WARC-Source-URI)
         for place in (rich, tmp_path, *(() if path.suffix == ".wacz" else (world.bucket,))):
             assert str(place).encode() not in data, path
-    assert seen > 20
-    manifests = [*out.rglob("manifest-*.json")]
-    assert len(manifests) == 2
-    for path in manifests:
-        told = json.loads(path.read_text("utf-8"))["provenance"]
-        assert [one["definition"] for one in told["resolved"]] == [SITE]
-        assert [one["crawl"] for one in told["crawls"]] == [path.parent.name] and told["crawls"][0]["indexes"]
+    assert seen > 15
+    copies = json.loads((out / "copy" / MANIFEST).read_text("utf-8"))["crawls"]
+    assert [*copies] == [NEW, ARC]
+    for crawl, copy in copies.items():
+        told = copy["provenance"]
+        assert (copy["targets"], told["asked"]) == ([SITE], [f"targets: {SITE}"])
+        assert [one["crawl"] for one in told["crawls"]] == [crawl] and told["crawls"][0]["indexes"]
 
 
 def test_python_writes_a_wacz_too(rich: Path, tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,28 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.export.files import ExportedTable, open_scratch_folder, whole_file, write_export_documents
 from cc_pipeline.export.format import RecordsRequest, Written
-from cc_pipeline.export.records import OutcomeCounts, rows_of_targets, written_records
-from cc_pipeline.extensions.delivery.wacz import Page, Wacz, write_wacz
+from cc_pipeline.export.wacz import Page, Wacz, write_wacz
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.lake.streaming import stream_rows, stream_slices
+from cc_pipeline.lake.streaming import count_rows, stream_rows, stream_slices
 from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.workspace import Workspace
 
 _ORDER = ("warc_filename", "warc_record_offset", "outcome")
 _PAGE = ("warc_filename", "warc_record_offset", "url", "fetch_time", "fetch_status", "title", "text_type")
 _GOOD = range(200, 300)
+
+
+@dataclass(slots=True)
+class _OutcomeCounts:
+    """The numbers of planned captures by outcome, and of exported records by crawl."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    crawls: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def planned(self) -> int:
+        """The number of all planned captures."""
+        return sum(self.outcomes.values())
 
 
 def write_wacz_export(request: RecordsRequest) -> Written:
@@ -53,20 +66,19 @@ def write_wacz_export(request: RecordsRequest) -> Written:
         f"{note}; {format_count(wacz.pages, 'page', 'are')} listed",
         *(f"left out: {left_out}" for left_out in wacz.examples),
     )
-    if not lost:
-        return written_records(files, ledger.crawls, notes)
     incomplete = Incomplete(
         f"{out} lacks {sum(lost.values()):,} of {ledger.planned:,} planned captures ({loss_counts})",
         "Fetch them again: cc-pipeline run … --crawl … --refetch, then export again. Or accept it: --allow-missing",
     )
-    return replace(written_records(files, ledger.crawls, notes), incomplete=incomplete)
+    rows = tuple(sorted(ledger.crawls.items(), reverse=True))
+    return Written(files, ("crawl", "records"), rows, notes, incomplete if lost else None)
 
 
 def _write_wacz(
     workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], path: Path, scratch: Path
-) -> tuple[Wacz, OutcomeCounts]:
-    slugs = rows_of_targets(workspace, targets)
-    ledger = OutcomeCounts()
+) -> tuple[Wacz, _OutcomeCounts]:
+    slugs = _rows_of_targets(workspace, targets)
+    ledger = _OutcomeCounts()
     names = ", ".join(target.definition for target in targets)
     wacz = write_wacz(
         path,
@@ -87,7 +99,7 @@ def _write_wacz(
 
 
 def _records(
-    workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], ledger: OutcomeCounts, scratch: Path
+    workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], ledger: _OutcomeCounts, scratch: Path
 ) -> Iterator[Mapping[str, Any]]:
     """Yields each fetched capture once, in the order of the files. The ledger counts the other captures too."""
     schema = workspace.lake.specs["records"].schema
@@ -124,3 +136,14 @@ def _pages(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], sc
                 previous_place = place
                 if row["fetch_status"] in (None, NO_STATUS) or row["fetch_status"] in _GOOD:
                     yield Page(row["url"], row["fetch_time"], row["title"])
+
+
+def find_crawls(workspace: Workspace, table: str, targets: Sequence[Target]) -> list[str]:
+    """Returns the crawls in which ``table`` has rows of ``targets``, newest first."""
+    slugs = _rows_of_targets(workspace, targets)
+    return sorted({crawl for (crawl,) in count_rows(workspace.lake, table, {"target": slugs}, ["crawl"])})[::-1]
+
+
+def _rows_of_targets(workspace: Workspace, targets: Sequence[Target]) -> list[str]:
+    """Returns the slugs under which tables have rows of ``targets``."""
+    return [part for slugs in workspace.rows_of([target.slug for target in targets]).values() for part in slugs]

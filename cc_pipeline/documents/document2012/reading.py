@@ -1,18 +1,21 @@
-"""Reads 2012's JSON documents into the same rows as today's pages."""
+"""Reads metadata documents of 2012 (JSON) into the same rows as today's pages."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
-from cc_pipeline.derived_files.json_text import load_json
 from cc_pipeline.documents.document2012.json import TYPE_ATTRIBUTE, page_keys
 from cc_pipeline.documents.html.tree import META_KEYS
 from cc_pipeline.documents.html.urls import domain_of, host_of
 from cc_pipeline.documents.page import LINK_ATTRIBUTE, Link, PageInput, ParsedPage
 from cc_pipeline.errors import DataFault, DataKind
+
+#: Maximum characters of a document, each of which may cost 28 bytes of memory. A page of 5 MiB has half of it at most.
+MAX_DOCUMENT: Final = 32 << 20
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXT = tuple("disposition failure_reason failure_detail server_ip mime_type md5 charset_detected parsed_as".split())
@@ -21,7 +24,8 @@ _TRUTHS = ("download_truncated", "content_is_gzip", "gunzip_failed")
 _NESTED = ("attempt_time", "redirect_from", "http_headers", "content", "archiveInfo")
 _DOCUMENT_KEYS = frozenset((*_TEXT, *_NUMBERS, *_TRUTHS, *_NESTED))
 _LINK_RELATIONS = frozenset({"stylesheet", "alternate", "icon", "canonical", "next", "prev", "search", "shortcut"})
-_PARSER = "commoncrawl-2012"
+#: The parser of rows from files of 2012.
+PARSER_OF_2012: Final = "commoncrawl-2012"
 
 
 def read_metadata_json(text: str, page: PageInput) -> ParsedPage:
@@ -33,7 +37,9 @@ def read_metadata_json(text: str, page: PageInput) -> ParsedPage:
     """
     source = page.source_file or page.url
     try:
-        document = load_json(text, strict=False)
+        if len(text) > MAX_DOCUMENT:
+            raise ValueError(f"it is longer than the bound of {MAX_DOCUMENT >> 20} MiB")
+        document = json.loads(text, strict=False)
         if not isinstance(document, dict) or "disposition" not in document:
             raise ValueError("no metadata document")
         return _read(document, page)
@@ -69,7 +75,7 @@ def _read(document: dict[str, Any], page: PageInput) -> ParsedPage:
             raise ValueError("content of an unknown type")
     if not _DOCUMENT_KEYS.issuperset(document):
         row["flags"] = ["unknown_keys"]
-    keys = page_keys(_with_pointer(page, row)) | {"parser": _PARSER}
+    keys = page_keys(_with_pointer(page, row)) | {"parser": PARSER_OF_2012}
     return ParsedPage(keys, row, None, links, items)
 
 

@@ -21,12 +21,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from cc_pipeline import SOFTWARE
-from cc_pipeline.archive.writing import warcinfo_record, write_records
+from cc_pipeline.archive.writing import Address, warcinfo_record, write_records
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import DataFault, UserInputError
-from cc_pipeline.extensions.delivery.parts import Address, delivered_member
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.records.reading import read_members
+from cc_pipeline.records.reading import read_delivered_members
 from cc_pipeline.records.storage import RecordStorage
 
 Row = Mapping[str, Any]
@@ -166,7 +165,7 @@ def _write_archive(
     faults: list[str] = []
     pending_lines: list[dict[str, str]] = []
     count = number = 0
-    members = _read_warc_members(records, storage, address)
+    members = read_delivered_members("warc", records, storage, address, window=_WINDOW)
     row, member = next(members, (None, None))
     while row is not None or number == 0:
         name = f"records-{number:05d}.warc.gz"
@@ -187,19 +186,6 @@ def _write_archive(
     if pending_lines:
         lines.add(pa.Table.from_pylist(pending_lines, schema=_INDEX))
     return count, faults
-
-
-def _read_warc_members(
-    records: Iterable[Row], storage: RecordStorage, address: Address
-) -> Iterator[tuple[Row | None, bytes | DataFault | None]]:
-    for row, member in read_members(records, storage, window=_WINDOW):
-        if not isinstance(member, bytes):
-            yield row, member
-            continue
-        try:
-            yield row, delivered_member("warc", row, member, address)
-        except DataFault as fault:
-            yield row, fault
 
 
 def _warcinfo(name: str, description: str) -> bytes:

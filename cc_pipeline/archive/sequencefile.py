@@ -1,33 +1,24 @@
-"""Reads and writes Hadoop SequenceFiles, the format of the 2012 crawl's texts and metadata: header, pairs of key and
-value, and a writer."""
+"""Reads the SequenceFiles of the 2012 crawl's texts and metadata: Hadoop's format, with keys and values of its class
+``Text``."""
 
 from __future__ import annotations
 
-import hashlib
-import os
+import zlib
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, Final, Literal, Self
+from typing import Final, Literal
 
 from cc_pipeline.archive.gzip_members import DEFAULT_LIMIT, ByteSource, Window, open_window
-from cc_pipeline.derived_files.writables import (
-    DEFAULT_CODEC,
-    GZIP_CODEC,
-    TEXT,
-    Damage,
-    Value,
-    compress,
-    damage_fault,
-    decode,
-    decode_vint,
-    decompress,
-    encode_text,
-    encode_vint,
-)
-from cc_pipeline.errors import DataFault, DataKind, UserInputError
+from cc_pipeline.errors import DataFault, DataKind
 
 Compression = Literal["none", "record", "block"]
+
+TEXT: Final = "org.apache.hadoop.io.Text"
+DEFAULT_CODEC: Final = "org.apache.hadoop.io.compress.DefaultCodec"
+GZIP_CODEC: Final = "org.apache.hadoop.io.compress.GzipCodec"
+#: The window bits of zlib for each codec.
+_CODECS: Final = {DEFAULT_CODEC: 15, GZIP_CODEC: 31}
 
 MAGIC: Final = b"SEQ"
 SYNC_LENGTH: Final = 16
@@ -46,24 +37,21 @@ _MAX_VINT: Final = 9
 #: Bytes of bad records that may be examined in one file before the rest is skipped.
 _VAIN_WORK: Final = 16 << 30
 
-#: Serialized bytes after which a block is written (``io.seqfile.compress.blocksize``).
-BLOCK_BYTES: Final = 1_000_000
-#: Bytes between two sync markers if records are not in blocks.
-SYNC_INTERVAL: Final = 100 * (SYNC_LENGTH + 4)
 
-_CODECS: Final = {"default": DEFAULT_CODEC, "gzip": GZIP_CODEC}
+class _Damage(ValueError):
+    """Bytes that violate their format, with the ``kind`` of fault. Any other ``ValueError`` counts as ``malformed``."""
+
+    def __init__(self, kind: DataKind, reason: str) -> None:
+        self.kind = kind
+        super().__init__(reason)
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceHeader:
     """The header of a SequenceFile; ``length`` is the header's own length in bytes."""
 
-    version: int
-    key_class: str
-    value_class: str
     compression: Compression
     codec: str | None
-    metadata: tuple[tuple[str, str], ...]
     sync: bytes
     length: int
 
@@ -71,7 +59,7 @@ class SequenceHeader:
 def parse_header(data: bytes, source: str) -> SequenceHeader:
     """Parses the header at the beginning of ``data``, a complete file or at least ``MAX_HEADER`` bytes of it.
 
-    Raises ``DataFault``.
+    Raises ``DataFault``, also for other classes than ``Text``, and for other codecs than Default (zlib) and Gzip.
     """
     if data[:3] != MAGIC:
         raise DataFault(
@@ -83,54 +71,36 @@ def parse_header(data: bytes, source: str) -> SequenceHeader:
     try:
         return _parse(data, version)
     except ValueError as error:
-        raise damage_fault(error, source, 0, "SequenceFile header: ") from None
+        raise _damage_fault(error, source, 0, "SequenceFile header: ") from None
 
 
 def _parse(data: bytes, version: int) -> SequenceHeader:
-    key_class, position = _text(data, 4)
-    value_class, position = _text(data, position)
+    key_class, position = _take_text(data, 4)
+    value_class, position = _take_text(data, position)
+    if (key_class, value_class) != (TEXT, TEXT):
+        raise _Damage(DataKind.UNSUPPORTED, f"pairs of {key_class[:80]} and {value_class[:80]}, only {TEXT} is read")
     compressed, position = _boolean(data, position)
     by_block, position = _boolean(data, position)
     codec = None
     if compressed:
-        codec, position = _text(data, position) if version >= _CUSTOM_CODEC else (DEFAULT_CODEC, position)
-    metadata: list[tuple[str, str]] = []
+        codec, position = _take_text(data, position) if version >= _CUSTOM_CODEC else (DEFAULT_CODEC, position)
+        if codec not in _CODECS:
+            raise _Damage(DataKind.UNSUPPORTED, f"unknown codec {codec[:80]}")
     if version >= _WITH_METADATA:
         count = int.from_bytes(data[position : position + 4], signed=True)
         position += 4
         if not 0 <= count <= len(data) // 2:
             raise ValueError(f"{count} metadata entries")
-        for _ in range(count):
-            name, position = _text(data, position)
-            value, position = _text(data, position)
-            metadata.append((name, value))
+        for _ in range(2 * count):
+            _, position = _take_text(data, position)
     sync = data[position : position + SYNC_LENGTH]
     if len(sync) < SYNC_LENGTH:
-        raise Damage(DataKind.TRUNCATED, "cut off")
+        raise _Damage(DataKind.TRUNCATED, "cut off")
     compression: Compression = "none" if not compressed else ("block" if by_block else "record")
-    length = position + SYNC_LENGTH
-    return SequenceHeader(version, key_class, value_class, compression, codec, tuple(metadata), sync, length)
+    return SequenceHeader(compression, codec, sync, position + SYNC_LENGTH)
 
 
-def write_header(
-    key_class: str,
-    value_class: str,
-    compression: Compression,
-    codec: str | None,
-    metadata: tuple[tuple[str, str], ...],
-    sync: bytes,
-) -> bytes:
-    """Returns a version 6 header."""
-    parts = [MAGIC, b"\x06", encode_text(key_class), encode_text(value_class)]
-    parts += [bytes((compression != "none", compression == "block"))]
-    if codec is not None:
-        parts.append(encode_text(codec))
-    parts.append(len(metadata).to_bytes(4))
-    parts += [encode_text(text) for entry in metadata for text in entry]
-    return b"".join((*parts, sync))
-
-
-def _text(data: bytes, position: int) -> tuple[str, int]:
+def _take_text(data: bytes, position: int) -> tuple[str, int]:
     length, start = decode_vint(data, position)
     if not 0 <= length <= len(data) - start:
         raise ValueError(f"a text of {length} bytes at byte {position}")
@@ -145,17 +115,11 @@ def _boolean(data: bytes, position: int) -> tuple[bool, int]:
 
 @dataclass(frozen=True, slots=True)
 class SequencePair:
-    """A record: the offset (bytes) of it or of its block, its key and its value, decoded if the class is known."""
+    """A record: the offset (bytes) of it or of its block, its key and its value."""
 
     offset: int
-    key: Value
-    value: Value
-
-
-def read_header(stream: ByteSource, source: str) -> SequenceHeader:
-    """Reads the header of a SequenceFile (a path, bytes, or a binary stream). Raises ``DataFault``."""
-    with open_window(stream) as window:
-        return parse_header(window.slice(window.begin, MAX_HEADER), source)
+    key: str
+    value: str
 
 
 def iter_pairs(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[SequencePair | DataFault]:
@@ -198,7 +162,7 @@ class _Walk:
                 end = self._record_end(head, position)
                 pair = self._pair(position, end, int.from_bytes(head[4:8]))
             except ValueError as error:
-                yield damage_fault(error, self._source, position)
+                yield _damage_fault(error, self._source, position)
                 position = self._next_marker(position + 1, int.from_bytes(head[:4]))
                 continue
             yield pair
@@ -206,7 +170,7 @@ class _Walk:
 
     def _record_end(self, head: bytes, position: int) -> int:
         if len(head) < 8:
-            raise Damage(DataKind.TRUNCATED, "the last record is cut off")
+            raise _Damage(DataKind.TRUNCATED, "the last record is cut off")
         if head[:4] == SYNC_ESCAPE:
             raise ValueError("a sync marker that is not this file's")
         length = int.from_bytes(head[:4], signed=True)
@@ -214,10 +178,10 @@ class _Walk:
         if not 0 <= key_length <= length:
             raise ValueError(f"record of {length} bytes with a key of {key_length}")
         if length > self._limit:
-            raise Damage(DataKind.TOO_LARGE, f"record of {length} bytes, more than the bound of {self._limit}")
+            raise _Damage(DataKind.TOO_LARGE, f"record of {length} bytes, more than the bound of {self._limit}")
         end = position + 8 + length
         if self._window.is_at_end(end - 1) and length:
-            raise Damage(
+            raise _Damage(
                 DataKind.LENGTH_MISMATCH, f"record of {length} bytes, {self._window.seen - position - 8} are there"
             )
         return end
@@ -225,14 +189,9 @@ class _Walk:
     def _pair(self, position: int, end: int, key_length: int) -> SequencePair:
         data = self._window.slice(position + 8, end - position - 8)
         value = data[key_length:]
-        codec = self._header.codec
-        if codec is not None:
-            value = decompress(codec, value, self._limit)
-        return self._decoded(position, data[:key_length], value)
-
-    def _decoded(self, position: int, key: bytes, value: bytes) -> SequencePair:
-        header = self._header
-        return SequencePair(position, decode(header.key_class, key), decode(header.value_class, value))
+        if self._header.codec is not None:
+            value = _inflate(self._header.codec, value, self._limit)
+        return SequencePair(position, _decode_text(data[:key_length]), _decode_text(value))
 
     def blocks(self, position: int) -> Iterator[SequencePair | DataFault]:
         window = self._window
@@ -243,7 +202,7 @@ class _Walk:
                     raise ValueError("no sync marker where a block should begin")
                 pairs, end = self._block(position)
             except ValueError as error:
-                yield damage_fault(error, self._source, position)
+                yield _damage_fault(error, self._source, position)
                 position = self._next_marker(position + 1, window.seen - position)
                 continue
             yield from pairs
@@ -261,8 +220,8 @@ class _Walk:
                 raise ValueError(f"a block's {name} of {length} bytes")
             data = self._window.slice(position, length)
             if len(data) < length:
-                raise Damage(DataKind.LENGTH_MISMATCH, f"a block's {name} of {length} bytes, {len(data)} are there")
-            buffers.append(decompress(self._header.codec or "", data, room))
+                raise _Damage(DataKind.LENGTH_MISMATCH, f"a block's {name} of {length} bytes, {len(data)} are there")
+            buffers.append(_inflate(self._header.codec or DEFAULT_CODEC, data, room))
             room -= len(buffers[-1])
             position += length
         keys = _lengths(buffers[0], count, len(buffers[1]), "keys")
@@ -279,9 +238,9 @@ class _Walk:
             key_start += key_length
             value_start += value_length
             try:
-                yield self._decoded(begin, key, value)
+                yield SequencePair(begin, _decode_text(key), _decode_text(value))
             except ValueError as error:
-                yield damage_fault(error, self._source, begin, "a record of the block: ")
+                yield _damage_fault(error, self._source, begin, "a record of the block: ")
 
     def _vint(self, position: int) -> tuple[int, int]:
         number, size = decode_vint(self._window.slice(position, _MAX_VINT), 0)
@@ -316,77 +275,48 @@ def _lengths(encoded: bytes, count: int, total: int, name: str) -> array[int]:
     return lengths
 
 
-class SequenceFileWriter:
-    """Appends (key, value) texts to a binary stream; a context manager that finishes only its own blocks.
+def _damage_fault(error: ValueError, source: str, offset: int, where: str = "") -> DataFault:
+    """Returns the fault for ``error`` at ``offset`` (bytes) of ``source``; ``where`` is put before its text."""
+    kind = error.kind if isinstance(error, _Damage) else DataKind.MALFORMED
+    return DataFault(kind, source, offset, f"{where}{error}")
 
-    ``compression`` is ``none``, ``record`` or ``block``; ``codec`` is ``default`` (zlib) or ``gzip``. With a
-    ``seed`` the sync marker depends on it and the same records give the same bytes; else it is random.
-    Raises ``UserInputError`` for another compression or codec.
-    """
 
-    def __init__(
-        self,
-        stream: BinaryIO,
-        compression: Compression = "block",
-        codec: str = "gzip",
-        seed: str | None = None,
-        metadata: Iterable[tuple[str, str]] = (),
-        block_bytes: int = BLOCK_BYTES,
-    ) -> None:
-        if compression not in ("none", "record", "block"):
-            raise UserInputError(f"unknown compression {compression!r} (none, record or block)")
-        if codec not in _CODECS:
-            raise UserInputError(f"unknown codec {codec!r} (default or gzip)")
-        self._stream = stream
-        self._compression = compression
-        self._codec = None if compression == "none" else _CODECS[codec]
-        sync = os.urandom(SYNC_LENGTH) if seed is None else hashlib.sha256(seed.encode()).digest()[:SYNC_LENGTH]
-        self._marker = SYNC_ESCAPE + sync
-        self._block_bytes = block_bytes
-        self._keys: list[bytes] = []
-        self._values: list[bytes] = []
-        self._buffered = 0
-        header = write_header(TEXT, TEXT, compression, self._codec, tuple(metadata), sync)
-        stream.write(header)
-        self._since_sync = 0
-        #: Records appended so far.
-        self.count = 0
+def decode_vint(data: bytes, position: int) -> tuple[int, int]:
+    """Returns the number at ``position`` and the position after it. Raises ``ValueError`` if ``data`` ends before."""
+    if position >= len(data):
+        raise _Damage(DataKind.TRUNCATED, "a variable-length number is missing")
+    first = data[position]
+    if first <= 0x7F or first >= 0x90:
+        return (first if first <= 0x7F else first - 256), position + 1
+    size = 0x90 - first if first >= 0x88 else 0x88 - first
+    end = position + 1 + size
+    if end > len(data):
+        raise _Damage(DataKind.TRUNCATED, "a variable-length number is cut off")
+    value = int.from_bytes(data[position + 1 : end])
+    return (value if first >= 0x88 else ~value), end
 
-    def append(self, key: str, value: str) -> None:
-        """Adds one record."""
-        key_bytes, value_bytes = encode_text(key), encode_text(value)
-        self.count += 1
-        if self._compression == "block":
-            self._keys.append(key_bytes)
-            self._values.append(value_bytes)
-            self._buffered += len(key_bytes) + len(value_bytes)
-            if self._buffered >= self._block_bytes:
-                self.flush()
-            return
-        if self._codec is not None:
-            value_bytes = compress(self._codec, value_bytes)
-        if self._since_sync >= SYNC_INTERVAL:
-            self._stream.write(self._marker)
-            self._since_sync = 0
-        length = len(key_bytes) + len(value_bytes)
-        self._stream.write(length.to_bytes(4) + len(key_bytes).to_bytes(4) + key_bytes + value_bytes)
-        self._since_sync += 8 + length
 
-    def flush(self) -> None:
-        """Writes the current block."""
-        if not self._keys or self._codec is None:
-            return
-        parts = [self._marker, encode_vint(len(self._keys))]
-        for items in (self._keys, self._values):
-            for data in (b"".join(encode_vint(len(item)) for item in items), b"".join(items)):
-                packed = compress(self._codec, data)
-                parts += (encode_vint(len(packed)), packed)
-        self._stream.write(b"".join(parts))
-        self._keys, self._values, self._buffered = [], [], 0
+def _decode_text(data: bytes) -> str:
+    """Returns the ``Text`` of a record. Bytes that are not UTF-8 become replacement characters, as in Hadoop."""
+    length, start = decode_vint(data, 0)
+    if length != len(data) - start:
+        raise ValueError(f"Text of {length} bytes in {len(data) - start}")
+    return data[start:].decode("utf-8", "replace")
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.flush()
+def _inflate(codec: str, data: bytes, limit: int) -> bytes:
+    """Inflates ``data``, one or several consecutive streams, to at most ``limit`` bytes. Raises ``ValueError``."""
+    parts: list[bytes] = []
+    while True:
+        engine = zlib.decompressobj(_CODECS[codec])
+        try:
+            parts.append(engine.decompress(data, limit + 1))
+        except zlib.error as error:
+            raise ValueError(f"{codec.rpartition('.')[2]}: {str(error)[:80]}") from None
+        limit -= len(parts[-1])
+        if limit < 0:
+            raise _Damage(DataKind.TOO_LARGE, "inflates beyond the bound")
+        if not engine.eof:
+            raise _Damage(DataKind.TRUNCATED, "compressed bytes are cut off")
+        if not (data := engine.unused_data):
+            return b"".join(parts)

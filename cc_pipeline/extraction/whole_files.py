@@ -1,5 +1,5 @@
-"""Reads source files (2012 SequenceFiles, WAT, WET) into the tables of parsed pages: one slice a file, so that an
-unchanged file is not read again.
+"""Reads SequenceFiles of 2012, which have pages without records, into the tables of parsed pages: one slice a file, so
+that an unchanged file is not read again.
 
 A slice is (the file's crawl, its partition key as target). ``page_metadata`` is committed last, as in the parse
 stage. A file is complete only when all tables have the same digest.
@@ -10,41 +10,48 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from shutil import rmtree
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
-from cc_pipeline.derived_files.files import local_copy, size_and_tag
-from cc_pipeline.documents.page import ParsedPage
+from cc_pipeline.archive.sequencefile import SequencePair, iter_pairs
+from cc_pipeline.commoncrawl.domains import host_columns
+from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.documents.document2012.json import page_keys
+from cc_pipeline.documents.document2012.reading import PARSER_OF_2012, read_metadata_json
+from cc_pipeline.documents.html.text import detect_languages
+from cc_pipeline.documents.page import PageInput, ParsedPage
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
-from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.lake.ordered import spilled_batches
-from cc_pipeline.lake.slice import PAGE_TABLES, READ_FILES, Metrics, Slice, Stage, StageReport
+from cc_pipeline.lake.slice import PAGE_TABLES, READ_FILES, Metrics, Slice, StageReport
 from cc_pipeline.progress import format_count
-from cc_pipeline.workspace.source_files import FAULTS, MAX_FAULT_ROWS, SourceFile, read_source_files
+from cc_pipeline.workspace.source_files import (
+    FAULTS,
+    MAX_FAULT_ROWS,
+    SEQUENCEFILE,
+    SourceFile,
+    local_copy,
+    read_source_files,
+)
 from cc_pipeline.workspace.workspace import Workspace
 
-if TYPE_CHECKING:
-    from cc_pipeline.derived_files.pages import SourcePage
+#: A page, or the fault of an unreadable one. A page with empty ``metadata`` came from a file that has only texts.
+SourcePage = ParsedPage | DataFault
 
 VERSION = "1"
 #: Pages turned into rows at a time; bounds memory.
 _BATCH_ROWS = 64
 #: The number of faults in a note.
 _SHOWN_FAULTS = 5
-
-#: Names under which a file's tag and content are kept in the log of ``source_faults``.
-_TAG = Stage("tag", (FAULTS,), "source-tag:{target}")
-_CONTENT = Stage("content", (FAULTS,), "source-content:{target}")
 
 
 @dataclass(slots=True)
@@ -90,22 +97,6 @@ def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
     )
 
 
-def register(workspace: Workspace, files: Iterable[SourceFile]) -> list[SourceFile]:
-    """Registers ``files``, so that a partition key identifies a file afterwards; returns the new ones."""
-    registered_slugs = set(workspace.lake.read("source_files", columns=["slug"]).column("slug").to_pylist())
-    new = [file for file in {file.slug: file for file in files}.values() if file.slug not in registered_slugs]
-    if new:
-        rows = [
-            {"slug": file.slug, "source_kind": file.kind, "source_file": file.location, "crawl": file.crawl}
-            for file in new
-        ]
-        table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["source_files"].schema)
-        digest = compute_input_digest({"source_files": sorted(row["slug"] for row in rows)})
-        slices = [{"slug": row["slug"]} for row in rows]
-        workspace.lake.commit("source_files", table, slices, {"source_files": digest})
-    return new
-
-
 def rows_of(workspace: Workspace, slice_: Slice) -> Metrics:
     """Returns ``rows:<table>`` and ``version:<table>`` for each table: number and digest of a file's rows."""
     lake = workspace.lake
@@ -114,64 +105,21 @@ def rows_of(workspace: Workspace, slice_: Slice) -> Metrics:
 
 
 def _read_if_changed(workspace: Workspace, file: SourceFile) -> _Tally | None:
-    """Reads ``file`` if its content differs from that of its rows; returns ``None`` if it does not.
-
-    The digest of the rows includes the file's content, so a copy, a mirror or a restored file is the same file. To
-    check that without reading the file each time, the digests of its content and of its tag (length and ETag, or
-    length and time) are stored too: an equal tag means an equal content.
-    """
-    lake, slice_ = workspace.lake, Slice(file.crawl, file.slug)
-    size_and_etag = size_and_tag(workspace.transport, file.location)
-    if size_and_etag is None:
-        raise EnvironmentFault(
-            f"{file.location} does not exist any more, so it cannot be read again; its earlier rows are kept",
-            "Restore the file, or do not run its partition.",
-        )
-    stored_digest = READ_FILES.read_input_digests(lake, [slice_])[slice_]
-    tag = compute_input_digest({"tag": [*size_and_etag]})
-    stored_digests = lake.digests(FAULTS, [_TAG.digest_name(slice_), _CONTENT.digest_name(slice_)])
-    if stored_digests[_TAG.digest_name(slice_)] == tag and stored_digest == _digest(
-        file, stored_digests[_CONTENT.digest_name(slice_)]
-    ):
-        return None
+    """Reads ``file`` if its content differs from that of its rows; returns ``None`` if it does not."""
+    slice_ = Slice(file.crawl, file.slug)
     with local_copy(workspace.transport, file.location, workspace.scratch) as copy:
-        content = _content(copy.path)
-        current_digest = _digest(file, content)
-        extra_digests = {_TAG.digest_name(slice_): tag, _CONTENT.digest_name(slice_): content}
-        if stored_digest == current_digest:
-            lake.commit(FAULTS, lake.read(FAULTS, slice_.where), [slice_.where], extra_digests)
+        with copy.path.open("rb") as stream:
+            content = hashlib.file_digest(stream, "sha256").hexdigest()
+        identity = [file.kind, file.location, file.crawl, content]
+        digests = {slice_: READ_FILES.digest(version=VERSION, parser=PARSER_VERSION, file=identity)}
+        if not READ_FILES.find_stale(workspace.lake, digests):
             return None
-        tally = _read(workspace, file, copy.path, {slice_: current_digest}, extra_digests)
+        with workspace.scratch_folder("sources") as folder:
+            tally = _spill(workspace, file, copy.path, folder)
+            spilled = {table: partial(spilled_batches, folder / f"{table}.arrow") for table in READ_FILES.tables}
+            READ_FILES.commit(workspace.lake, digests, spilled)
     tally.bytes, tally.requests = copy.bytes, copy.requests
     return tally
-
-
-def _digest(file: SourceFile, *content: object) -> str:
-    file_identity = [file.kind, file.location, file.crawl, *content]
-    return READ_FILES.digest(version=VERSION, parser=PARSER_VERSION, file=file_identity)
-
-
-def _content(path: Path) -> str:
-    with path.open("rb") as file:
-        return compute_input_digest({"sha256": hashlib.file_digest(file, "sha256").hexdigest()})
-
-
-def _read(
-    workspace: Workspace,
-    file: SourceFile,
-    path: Path,
-    input_digests: Mapping[Slice, str],
-    extra_digests: Mapping[str, str],
-) -> _Tally:
-    folder = workspace.scratch / f"sources-{time.monotonic_ns()}"
-    folder.mkdir()
-    try:
-        tally = _spill(workspace, file, path, folder)
-        spilled = {table: partial(spilled_batches, folder / f"{table}.arrow") for table in READ_FILES.tables}
-        READ_FILES.commit(workspace.lake, input_digests, spilled, extra_digests={FAULTS: extra_digests})
-        return tally
-    finally:
-        rmtree(folder, ignore_errors=True)
 
 
 def _spill(workspace: Workspace, file: SourceFile, path: Path, folder: Path) -> _Tally:
@@ -180,7 +128,7 @@ def _spill(workspace: Workspace, file: SourceFile, path: Path, folder: Path) -> 
     writers = {table: pa.ipc.new_stream(str(folder / f"{table}.arrow"), schema) for table, schema in schemas.items()}
     tally = _Tally()
     try:
-        for faults, batches in _grouped(_pages(file, path), file):
+        for faults, batches in _grouped(sequencefile_pages(file, path), file):
             _note(tally, faults)
             recorded_faults = faults[: max(0, MAX_FAULT_ROWS - tally.rows[FAULTS])]
             if recorded_faults:
@@ -209,18 +157,6 @@ def _note(tally: _Tally, faults: Sequence[DataFault]) -> None:
     tally.faults += len(faults)
     room = max(0, _SHOWN_FAULTS - len(tally.examples))
     tally.examples += [str(fault) for fault in faults[:room]]
-
-
-def _pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
-    # imports parsers, which the list of registered files does not need
-    from cc_pipeline.derived_files.pages import (  # noqa: PLC0415
-        sequencefile_pages,
-        wat_pages,
-        wet_pages,
-    )
-
-    readers = {"sequencefile": sequencefile_pages, "wat": wat_pages, "wet": wet_pages}
-    return readers[file.kind](file, path)
 
 
 def _grouped(
@@ -274,3 +210,70 @@ def _fault_batch(file: SourceFile, faults: Sequence[DataFault], schema: pa.Schem
     }
     rows = [shared | {"byte_offset": fault.offset, "reason": fault.reason} for fault in faults]
     return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def _page_input(file: SourceFile, url: str) -> PageInput:
+    """Returns the keys of a page in ``file``."""
+    domain = host_columns(url)["url_host_registered_domain"]
+    return PageInput(
+        crawl=file.crawl,
+        subset="warc",
+        url=url,
+        payload=b"",
+        target=file.slug,
+        url_surtkey=surt_key(url),
+        domain=str(domain) if domain is not None else None,
+        source_kind=SEQUENCEFILE,
+        source_file=file.location,
+        archive_format="arc",
+    )
+
+
+def _text_row(text: str) -> dict[str, Any]:
+    detected = detect_languages(text)
+    return {"text": text, "content_languages": detected.codes, "language_reliable": detected.reliable}
+
+
+def sequencefile_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
+    """Yields one page per record: with metadata, links and feed items, or with text.
+
+    The file's name shows which of the two it has (``metadata-…``, ``textData-…``), else its first value. Empty texts
+    are skipped.
+    """
+    pairs = iter_pairs(path, file.location)
+    metadata = _has_metadata(file.location)
+    if metadata is None:
+        leading_pairs = list(_until_first_pair(pairs))
+        first = leading_pairs[-1] if leading_pairs else None
+        value = first.value if isinstance(first, SequencePair) else ""
+        metadata = value.startswith("{") and '"disposition"' in value
+        pairs = chain(leading_pairs, pairs)
+    for pair in pairs:
+        if isinstance(pair, DataFault):
+            yield pair
+        elif metadata:
+            yield _metadata_page(file, pair.offset, pair.key, pair.value)
+        elif pair.value:
+            page = _page_input(file, pair.key)
+            yield ParsedPage(page_keys(page) | {"parser": PARSER_OF_2012}, {}, _text_row(pair.value))
+
+
+def _has_metadata(location: str) -> bool | None:
+    name = location.rpartition("/")[2].lower()
+    if name.startswith("metadata"):
+        return True
+    return False if name.startswith("textdata") else None
+
+
+def _until_first_pair(pairs: Iterator[SequencePair | DataFault]) -> Iterator[SequencePair | DataFault]:
+    for pair in pairs:
+        yield pair
+        if isinstance(pair, SequencePair):
+            return
+
+
+def _metadata_page(file: SourceFile, offset: int, url: str, value: str) -> SourcePage:
+    try:
+        return read_metadata_json(value, _page_input(file, url))
+    except DataFault as fault:
+        return DataFault(fault.kind, file.location, offset, fault.reason)
