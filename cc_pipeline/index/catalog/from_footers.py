@@ -39,7 +39,7 @@ from cc_pipeline.index.footers.decode import (
 )
 from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore, footer_digest
 from cc_pipeline.index.footers.thrift import FooterSchema
-from cc_pipeline.index.footers.walk_py import CHUNK_FIELDS, ENCRYPTED, OTHER_FILE, PRESENT, ROW_GROUP_FIELDS
+from cc_pipeline.index.footers.walk import CHUNK_FIELDS, ENCRYPTED, OTHER_FILE, PRESENT, ROW_GROUP_FIELDS
 from cc_pipeline.index.repair import apply_bounds, known_bounds
 
 #: The columns with which footers are decoded.
