@@ -20,7 +20,6 @@ from cc_pipeline.index.btree.files import METADATA_FILE, index_folder, index_siz
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
 from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-from cc_pipeline.index.etag_aliases import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import unharvested
 from cc_pipeline.index.locator import Locator
@@ -104,10 +103,9 @@ def find_columnar(sought: IndexSearch) -> OpenIndex | None:
     footers = FooterStore(sources.footers) if sources.footers else None
     finder = CatalogFinder(catalog, transport, footers)
     indexes = PageIndexes(sources.cache)
-    reader = transport if footers is None else same_files(transport, footers)
     return OpenIndex(
         lambda: ParquetLocator(
-            reader, finder, columns=sources.columns, indexes=indexes, report_corrupt=transport.report_corrupt
+            transport, finder, columns=sources.columns, indexes=indexes, report_corrupt=transport.report_corrupt
         ),
         sizes={row["subset"]: row["expected"] for row in covered},
     )

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-from cc_pipeline.index.etag_aliases import same_files
 from cc_pipeline.index.footers.decode import ColumnChunk, codec_number, decode_footer
 from cc_pipeline.index.footers.statistics import REPAIRED
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore, footer_digest
@@ -258,7 +257,7 @@ def repair_row_groups(
         ByteRange(group.path, group.chunk.offset, group.chunk.size, group.etag, group, total=group.file_size)
         for group in plan.row_groups
     )
-    for requests, outcome in enumerate(same_files(transport, store).read_many(ranges), start=1):
+    for requests, outcome in enumerate(transport.read_many(ranges), start=1):
         group = outcome.tag
         assert isinstance(group, UnboundedRowGroup)
         if isinstance(outcome, RangeFault):
