@@ -324,8 +324,8 @@ def most_requests(wanted: Sequence[PlannedRange], hits: Sequence[Hit], gave: Col
     anything, and whether what was doubted is there by now.
     """
     by_file: dict[str, list[PlannedRange]] = {}
-    # a witness, and a second look at what is doubted
-    most = 4.0 + MAX_RECHECKED_FILES
+    # a second look at what is doubted
+    most = float(MAX_RECHECKED_FILES)
     for one in wanted:
         by_file.setdefault(one.key, []).append(one)
     spoilt = {(hit.key, hit.range) for hit in hits if hit.fault}

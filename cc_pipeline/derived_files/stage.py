@@ -116,7 +116,7 @@ def rows_of(workspace: Workspace, slice_: Slice) -> Metrics:
 def _read_if_changed(workspace: Workspace, file: SourceFile) -> _Tally | None:
     """Reads ``file`` if its content differs from that of its rows; returns ``None`` if it does not.
 
-    The digest of the rows includes the file's content, so a copy, a mirror or a restored file is the same file. To
+    The digest of the rows includes the file's content, so a copied or restored file is the same file. To
     check that without reading the file each time, the digests of its content and of its tag (length and ETag, or
     length and time) are stored too: an equal tag means an equal content.
     """

@@ -104,9 +104,7 @@ def find_columnar(sought: IndexSearch) -> OpenIndex | None:
     finder = CatalogFinder(catalog, transport, footers)
     indexes = PageIndexes(sources.cache)
     return OpenIndex(
-        lambda: ParquetLocator(
-            transport, finder, columns=sources.columns, indexes=indexes, report_corrupt=transport.report_corrupt
-        ),
+        lambda: ParquetLocator(transport, finder, columns=sources.columns, indexes=indexes),
         sizes={row["subset"]: row["expected"] for row in covered},
     )
 
@@ -152,8 +150,8 @@ def btree_version(home: Path, crawl: str) -> str:
 
 
 def _find_cluster(crawl: str, sources: IndexSources, *, needed: bool) -> OpenCluster | None:
-    """Opens the crawl's ``cluster.idx``. If the source does not answer, that is an error only if it is ``needed``: with
-    several places, the one that has the object may be down while another gives all else."""
+    """Opens the crawl's ``cluster.idx``. If the source does not answer, that is an error only if it is
+    ``needed``."""
     try:
         return sources.clusters.find(sources.transport, crawl, lambda: _marks(sources.catalog))
     except RangeFault as fault:

@@ -24,7 +24,6 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "harvested_at": "a time of the run",
     "looked_up_at": "a time of the run",
     "etag": "of a folder: time and inode of the file",
-    "served_by": "a path of this machine",
     "parser_version": "the parser's version; what it made is compared",
     "stored_file": "holds the id of the run that stored it",
     "stored_offset": "depends on which records were stored together",

@@ -257,7 +257,7 @@ def test_who_waits_for_other_processes_is_told(folder: Path, tmp_path: Path, mon
         progress.progress_to(hear),
         over(server.url, rate=50, concurrency=1, budget_path=path) as transport,
     ):
-        other = Budget(path, transport.hosts[0], transport.limits)
+        other = Budget(path, transport.host, transport.limits)
         assert other.renew(0) == 1
 
         def close_once_heard() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
@@ -167,18 +166,6 @@ def test_a_host_without_any_ranges_says_so(bucket: Path) -> None:
             transport.read_suffix("f0", 8)
         assert refused.value.kind is FaultKind.WHOLE_OBJECT
         assert said(server.hits) == {"suffix": 1, "HEAD": 1, "range": 3}
-
-
-def test_each_of_several_places_learns_for_itself(bucket: Path) -> None:
-    with FaultServer(bucket, rules=[without("whole_object")]) as one, FaultServer(bucket) as two:
-        with Transport(one.url, PlaceOptions(retry=QUICK), mirrors=[(two.url, NO_ACCESS)]) as transport:
-            ends(transport)
-            assert said(one.hits) == {"suffix": 1, "HEAD": FILES, "range": FILES}
-            assert not two.hits
-            one.set_rules([Rule("500", times=None)])
-            ends(transport)
-        assert said(two.hits)["suffix"] == FILES
-        assert not said(two.hits)["HEAD"]
 
 
 @pytest.mark.parametrize("more", [(), (without("416"),)])

@@ -370,7 +370,7 @@ td,th{border:1px solid #bbb;padding:.2em .6em;text-align:left}code{word-break:br
 {% endfor %}</table>{% endif %}
 <h2>What it proves, and what not</h2><p>{{ document.proves }}<p>{{ document.does_not_prove }}
 <p>Made at {{ document.provenance.made_at }} by cc_pipeline {{ document.provenance.software.version }} from
-{{ document.provenance.sources | join(", ") }}. All {{ document.captures.rows }} captures are in
+{{ document.provenance.source }}. All {{ document.captures.rows }} captures are in
 <code>{{ document.captures.name }}</code>, SHA-256 <code>{{ document.captures.sha256 }}</code>.
 </html>
 """

@@ -36,7 +36,7 @@ PART_BYTES = 128 << 20
 #: Stored bytes read at a time. It is less than usual because several parts are written in parallel.
 _WINDOW = 2 << 20
 #: Columns of a part's list: those of the ledger, and the location of the record in the part.
-LIST_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if not name.startswith("stored_") and name != "served_by")
+LIST_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if not name.startswith("stored_"))
 _LIST_SCHEMA = pa.schema(
     [*(RECORD_SCHEMA.field(name) for name in LIST_COLUMNS),
     pa.field("file", pa.string()), pa.field("offset", pa.int64()),

@@ -136,7 +136,6 @@ class _Run:
     on_footer: Callable[[FooterRows, FooterEntry], None] | None
     columns: Sequence[str]
     lookup_columns: Sequence[str]
-    report_corrupt: Callable[[str], bool]
     waiting: deque[_Job] = field(default_factory=deque)
     recent: deque[str | None] = field(default_factory=deque)
     failing_files: Counter[str] = field(default_factory=Counter)
@@ -211,9 +210,6 @@ class _Run:
         self._bad(_Job(job.path, tries), failure)
 
     def _bad(self, job: _Job, failure: _Failure, *, tail: RangeBytes | None = None, offset: int | None = None) -> None:
-        if tail is not None and self.report_corrupt(job.path):
-            self.waiting.append(_Job(job.path, job.tries))
-            return
         self._count(job.path)
         if job.tries + 1 < self.policy.tries:
             # from the start, since the fetched tail may be wrong
@@ -265,21 +261,19 @@ def harvest_crawl(
     columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
     lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
     on_footer: Callable[[FooterRows, FooterEntry], None] | None = None,
-    report_corrupt: Callable[[str], bool] = lambda path: False,
 ) -> HarvestReport:
     """Harvests those of ``index_files`` (the paths of the crawl's path list) that are not stored yet, or whose stored
     bytes are damaged.
 
-    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. ``report_corrupt`` gets the path
-    of a file whose end is no footer, and returns whether ``transport`` will try another place. Raises
-    ``EnvironmentFault`` if the source or the disk fails, and ``Incomplete`` at the end if a stored file could not be
-    checked for changes. Footers stored until then stay, and the next call continues from there."""
+    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. Raises ``EnvironmentFault`` if
+    the source or the disk fails, and ``Incomplete`` at the end if a stored file could not be checked for changes.
+    Footers stored until then stay, and the next call continues from there."""
     policy = policy or HarvestPolicy()
     started = time.monotonic()
     paths = list(dict.fromkeys(index_files))
     with store.write(crawl) as writer:
         guess = FooterGuess(entry.footer_bytes + TRAILER_BYTES for entry in writer.entries.values() if not entry.failed)
-        run = _Run(transport, writer, policy, guess, on_footer, columns, lookup_columns, report_corrupt)
+        run = _Run(transport, writer, policy, guess, on_footer, columns, lookup_columns)
         outdated = {path for path in paths if path in writer and writer.is_damaged(path)}
         if policy.refresh:
             outdated |= _changed(run, [path for path in paths if path in writer and path not in outdated])
@@ -336,6 +330,4 @@ def _start(tail: RangeBytes) -> int:
 
 
 def _joined(head: RangeBytes, tail: RangeBytes) -> RangeBytes:
-    return RangeBytes(
-        tail.key, head.offset, head.data + tail.data, tail.total, tail.etag, head.attempts, source=tail.source
-    )
+    return RangeBytes(tail.key, head.offset, head.data + tail.data, tail.total, tail.etag, head.attempts)

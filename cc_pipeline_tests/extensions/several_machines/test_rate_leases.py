@@ -340,7 +340,7 @@ def test_who_waits_for_a_turn_of_its_own_is_told(tmp_path: Path, fake: World, mo
         Transport(server.url, options) as transport,
         progress.progress_to(lambda stage, done, total, detail: told.append(detail)),
     ):
-        fake.next_slot[transport.hosts[0]] = fake.now + fake.apart + 0.8
+        fake.next_slot[transport.host] = fake.now + fake.apart + 0.8
         assert len(transport.read("f", 0, 3).data) == 3
     assert told[0].startswith("other processes send requests to "), told
     assert told[-1] == "", "it is over"
