@@ -30,8 +30,8 @@ from cc_pipeline.index.footers.decode import FooterRows
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterEntry, FooterStore
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.rates import default_limits
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServerProcess
 from cc_pipeline_tests.peak import own_peak
 
@@ -110,7 +110,7 @@ def our_rate(url: str, keys: Sequence[str], concurrency: int, scratch: Path) -> 
     sink = TableSink()
     with (
         tempfile.TemporaryDirectory(dir=scratch) as folder,
-        Transport(url, PlaceOptions(concurrency=concurrency)) as transport,
+        Transport(url, SourceOptions(concurrency=concurrency)) as transport,
     ):
         started = time.perf_counter()
         report = harvest_crawl(CRAWL, keys, transport, FooterStore(Path(folder)), on_footer=sink.take)

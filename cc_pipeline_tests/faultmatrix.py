@@ -37,8 +37,8 @@ from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.faultserver import FAULT_KINDS, LIE_FAULTS, FaultServer, Hit, Rule
 from cc_pipeline_tests.world import harvest
@@ -349,7 +349,7 @@ def _give_transport(workspace: Workspace, timeouts: Timeouts) -> None:
     settings = workspace.settings
     workspace.__dict__["transport"] = Transport(
         settings.source,
-        PlaceOptions(
+        SourceOptions(
             retry=RETRY,
             timeouts=timeouts,
             refusals=REFUSALS,

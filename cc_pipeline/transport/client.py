@@ -21,15 +21,15 @@ from cc_pipeline.transport.faults import (
     range_fault,
 )
 from cc_pipeline.transport.loop import LoopThread, Part, Stream
-from cc_pipeline.transport.mirror import PRECONDITION_FAILED, Place, PlaceOptions, judge_write, size_in
 from cc_pipeline.transport.pieces import PIECE, Pieces, peak_memory
 from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, TransportStats
+from cc_pipeline.transport.source_client import PRECONDITION_FAILED, SourceClient, SourceOptions, judge_write, size_in
 
 #: Bytes that ``read_all`` reads at most unless its caller says otherwise.
 _WHOLE_LIMIT = 64 << 20
 #: Bytes of answers that are being read, or that the caller of ``read_many`` has not taken yet.
 _MEMORY_BOUND = 256 << 20
-_DEFAULTS = PlaceOptions()
+_DEFAULTS = SourceOptions()
 
 
 class Transport:
@@ -42,18 +42,18 @@ class Transport:
     def __init__(
         self,
         source: str,
-        options: PlaceOptions = _DEFAULTS,
+        options: SourceOptions = _DEFAULTS,
         *,
         access: Access = NO_ACCESS,
         memory_bound: int = _MEMORY_BOUND,
     ) -> None:
         self.stats = TransportStats()
-        self._place = Place(source, access, options, self.stats)
-        self.source, self.store = self._place.source, self._place.store
+        self._client = SourceClient(source, access, options, self.stats)
+        self.source, self.store = self._client.source, self._client.store
         #: The host as in ``states.HostState``: a bucket's endpoint, the port if it is not the default.
-        self.host = self._place.host
-        self._local = self._place.local
-        self.limits = self._place.limits
+        self.host = self._client.host
+        self._local = self._client.local
+        self.limits = self._client.limits
         self._memory_bound = memory_bound
         self._thread = LoopThread()
 
@@ -67,7 +67,7 @@ class Transport:
         """Ends connections and the thread. The transport can be used again afterwards."""
         if self._thread.started:
             try:
-                self._thread.run(self._place.close())
+                self._thread.run(self._client.close())
             finally:
                 self._thread.stop()
 
@@ -88,7 +88,7 @@ class Transport:
             self._count(verdict, answer)
             attempts = 1
         else:
-            verdict, answer, attempts = self._thread.run(self._place.read_whole(key, limit))
+            verdict, answer, attempts = self._thread.run(self._client.read_whole(key, limit))
         if isinstance(verdict, Finding):
             raise range_fault(verdict.kind, key, None, None, verdict.detail, attempts)
         return RangeBytes(key, 0, answer.body, verdict.total, verdict.etag, attempts)
@@ -101,7 +101,7 @@ class Transport:
             verdict = judge_head(answer)
             attempts = 1
         else:
-            verdict, answer, attempts = self._thread.run(self._place.head(key))
+            verdict, answer, attempts = self._thread.run(self._client.head(key))
         if isinstance(verdict, Finding):
             if verdict.kind is FaultKind.NOT_FOUND:
                 return None
@@ -129,7 +129,7 @@ class Transport:
             verdict = judge_write(answer)
         else:
             verdict, answer, attempts = self._thread.run(
-                self._place.write(lambda: self.store.put(key, data, only_if_absent=only_if_absent))
+                self._client.write(lambda: self.store.put(key, data, only_if_absent=only_if_absent))
             )
         if isinstance(verdict, Finding):
             raise range_fault(verdict.kind, key, None, None, verdict.detail, 1)
@@ -151,7 +151,7 @@ class Transport:
         if self._local is not None:
             self._local.delete_now(key)
             return
-        verdict, _, attempts = self._thread.run(self._place.write(lambda: self.store.delete(key)))
+        verdict, _, attempts = self._thread.run(self._client.write(lambda: self.store.delete(key)))
         if isinstance(verdict, Finding) and verdict.kind is not FaultKind.NOT_FOUND:
             raise range_fault(verdict.kind, key, None, None, verdict.detail, attempts)
 
@@ -160,7 +160,7 @@ class Transport:
         ``EnvironmentFault``."""
         if self._local is not None:
             return list(self._local.listing_now(prefix))
-        verdict, objects = self._thread.run(self._place.listing(prefix))
+        verdict, objects = self._thread.run(self._client.listing(prefix))
         if isinstance(verdict, Finding):
             raise EnvironmentFault(
                 f"{self.store.url(prefix)} cannot be listed: {verdict.kind.value} ({verdict.detail})",
@@ -231,7 +231,7 @@ class Transport:
             part(replace(piece, first=pieces.is_first, request=pieces.request), pieces.release_piece)
 
         pieces = Pieces(byte_range, byte_range.etag, give)
-        verdict, answer, attempts = await self._place.read_in_pieces(byte_range, byte_range.tries, pieces)
+        verdict, answer, attempts = await self._client.read_in_pieces(byte_range, byte_range.tries, pieces)
         open_span = pieces.span
         last_part = _outcome(
             replace(byte_range, offset=open_span.offset, length=open_span.length), verdict, answer, attempts
@@ -243,7 +243,7 @@ class Transport:
         )
 
     async def _read_undivided(self, byte_range: ByteRange) -> RangeBytes | RangeFault:
-        return _outcome(byte_range, *await self._place.range(byte_range, byte_range.tries))
+        return _outcome(byte_range, *await self._client.range(byte_range, byte_range.tries))
 
 
 def _uses_pieces(byte_range: ByteRange) -> bool:

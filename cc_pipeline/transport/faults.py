@@ -148,15 +148,15 @@ class RangeFault(CcPipelineError):
 
 
 class RangeDataFault(RangeFault, DataFault):  # type: ignore[misc]  # its kinds are narrower, and never set again
-    """The place works, but its object is not the requested one."""
+    """The source works, but its object is not the requested one."""
 
 
 class RangeEnvironmentFault(RangeFault, EnvironmentFault):
-    """The place did not answer properly, whatever was requested."""
+    """The source did not answer properly, whatever was requested."""
 
 
 class RangeNotNow(RangeEnvironmentFault, SourceRefuses):
-    """The place refuses for longer than the request waits."""
+    """The source refuses for longer than the request waits."""
 
 
 def range_fault(
@@ -184,7 +184,7 @@ def whole_files(fault: RangeFault) -> EnvironmentFault:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A range that matches the request: its offset, the object's full size (``None`` if the place does not say), its
+    """A range that matches the request: its offset, the object's full size (``None`` if the source does not say), its
     ETag if it has one."""
 
     offset: int
@@ -194,7 +194,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The fault of an answer. ``retry_after`` is the number of seconds that the place asks clients to wait, if it does.
+    """The fault of an answer. ``retry_after`` is the number of seconds that the source asks clients to wait, if it does.
     ``final``: the same request would get the same answer. ``refusal`` is the possible meaning of a refusal."""
 
     kind: FaultKind
@@ -217,7 +217,7 @@ def judge_range(
     """Checks that an answer is exactly the requested range, or returns its fault.
 
     ``etag`` and ``length`` are those of the expected object; an answer of another
-    one is ``changed_object``. A place need not give the object's length (``/*``): an explicit range is verified without
+    one is ``changed_object``. A source need not give the object's length (``/*``): an explicit range is verified without
     it. A suffix ends where the object ends, unless it starts at byte 0: then it may be the first bytes of a longer
     object. ``may_be_short``: the range may go beyond the object's end."""
     if status != 206:
@@ -337,7 +337,7 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
         chance = Refusal.CHANCE if status in _FRONT_TROUBLE else None
         return Finding(FaultKind.SERVER_ERROR, detail, wait, refusal=chance if wait is None else Refusal.RATE)
     if 300 <= status < 400:
-        # a place may repeat the credentials of the request in it
+        # a source may repeat the credentials of the request in it
         location = headers.get("location", "")
         where = redact_address(f"http:{location}" if location.startswith("//") else location).partition("?")[0]
         return Finding(FaultKind.REDIRECTED, f"{detail} to {where[:200]!r}")

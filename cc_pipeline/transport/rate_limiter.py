@@ -227,7 +227,7 @@ class RateLimiter:
         request_count = min(room, len(self._waiting))
         free = budget.limits.rate is None and not budget.limits.shared
         if free and self._is_calm:
-            # no other process shares the place, and it answers
+            # no other process shares the host, and it answers
             for _ in range(request_count):
                 self._release()
         else:

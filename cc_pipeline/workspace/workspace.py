@@ -30,7 +30,6 @@ from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.named_files import NamedPlaces
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.rate_source import RateSourceOpener
@@ -42,6 +41,7 @@ from cc_pipeline.transport.rates import (
     refuse_nameless,
     shared_among,
 )
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline.transport.states import rate_in_force
 from cc_pipeline.workspace.claim import agree_on_choices, claim_home, claim_lake, note_layout
 from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
@@ -148,7 +148,7 @@ class Workspace:
         own_rate = default_limits(settings.lake, settings.lake_endpoint).rate and OWN_BUCKET_RATE
         return Transport(
             settings.lake,
-            PlaceOptions(
+            SourceOptions(
                 rate=own_rate,
                 refusals=RefusalPolicy(probes=()),
                 concurrency=_LAKE_CONCURRENCY,
@@ -304,7 +304,7 @@ def open_transport(
     refuse_nameless(root, settings.s3_endpoint, settings.rate, settings.concurrency, settings.contact)
     return Transport(
         root,
-        PlaceOptions(
+        SourceOptions(
             redirects=settings.redirects,
             user_agent=settings.user_agent,
             concurrency=settings.concurrency,

@@ -17,8 +17,8 @@ from cc_pipeline.stores.answer import ERROR_BODY_BYTES
 from cc_pipeline.testing.mini_crawl.generate import generate
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.index.lookup_world import World, harvest_world, places
 
@@ -26,7 +26,7 @@ CRAWL, SITE = "CC-MAIN-2024-22", "example.com"
 SPEC = MiniCrawlSpec(
     pages=200, sites=8, crawls=(CrawlSpec(CRAWL, segments=1, parts=4, row_group_rows=60, zipnum_lines=20),)
 )
-OPTIONS = PlaceOptions(retry=RetryPolicy(base=0.001, longest=0.005))
+OPTIONS = SourceOptions(retry=RetryPolicy(base=0.001, longest=0.005))
 SOME_FILE, ALL_FILES, CLUSTER = "*subset=warc/part-00000*", "*subset=warc/*", "*cluster.idx"
 
 

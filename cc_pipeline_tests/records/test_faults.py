@@ -19,8 +19,8 @@ from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FAULT_KINDS, FaultServer, Rule, Scene
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
@@ -111,7 +111,7 @@ def fetch(
     brief = Timeouts(connect=20, silence=1, total=2, slowest=1_000_000)
     timeouts = brief if silent else Timeouts(connect=20, silence=20, total=30, slowest=1_000_000)
     chosen: dict[str, object] = {"coalescing": Coalescing(gap=0), "give_up_after": 200} | options
-    with Transport(url, PlaceOptions(retry=retry, timeouts=timeouts)) as transport, shelf_at(lake) as storage:
+    with Transport(url, SourceOptions(retry=retry, timeouts=timeouts)) as transport, shelf_at(lake) as storage:
         result = fetch_table(
             captures, transport, storage, crawl=CRAWL, commit=commit, held=held, options=RecordOptions(**chosen)
         )

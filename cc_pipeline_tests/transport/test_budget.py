@@ -24,7 +24,6 @@ from cc_pipeline.transport import circuit_breaker
 from cc_pipeline.transport.budget import Budget, OpenBreaker, SlotReservation, openings, take_over
 from cc_pipeline.transport.circuit_breaker import CLOCK_JUMP, BreakerOpen, RefusalPolicy
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline.transport.rates import (
     JITTER,
@@ -37,6 +36,7 @@ from cc_pipeline.transport.rates import (
     slot_spacing,
     window_of,
 )
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.refusal_events import asked_for_less, busy, forbidden, gave
@@ -323,7 +323,7 @@ def test_shares_of_hosts_add_up_to_the_whole(rate: float, concurrency: int, host
 
 
 def _reader(url: str, path: Path, rate: float, seconds: float, all_here: Barrier, hosts: int) -> None:
-    with Transport(url, PlaceOptions(rate=rate, hosts=hosts, concurrency=16, budget_path=path)) as transport:
+    with Transport(url, SourceOptions(rate=rate, hosts=hosts, concurrency=16, budget_path=path)) as transport:
         all_here.wait()
         end = time.time() + seconds
         while time.time() < end:

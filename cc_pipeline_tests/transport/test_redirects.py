@@ -19,9 +19,9 @@ from cc_pipeline.stores.opening import is_public
 from cc_pipeline.stores.web import HttpClient
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, retry_after
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline.transport.redirects import Undeclared, declared_hosts, target_of
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline.transport.states import budget_state
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
@@ -154,7 +154,7 @@ def test_ranges_come_from_where_a_place_redirects_to(servers: list[FaultServer],
     budget = tmp_path / "budget.sqlite"
     with Transport(
         place.url,
-        PlaceOptions(redirects=declared(cdn), retry=QUICK, rate=500, budget_path=budget),
+        SourceOptions(redirects=declared(cdn), retry=QUICK, rate=500, budget_path=budget),
         access=Access("me", "pw", "t=1"),
     ) as transport:
         came = [got for got in transport.read_many(ranges(40)) if isinstance(got, RangeBytes)]
@@ -185,7 +185,7 @@ def test_a_place_does_not_lead_to_any_number_of_hosts(servers: list[FaultServer]
     before = budget_threads()
     with Transport(
         place.url,
-        PlaceOptions(
+        SourceOptions(
             redirects=[f"127.0.*.*:{servers[1].port}"], retry=RetryPolicy(attempts=1), timeouts=Timeouts(connect=1)
         ),
     ) as transport:
@@ -207,7 +207,7 @@ def test_a_place_that_redirects_astray_is_said(servers: list[FaultServer], how: 
     }[how]
     place.set_rules([Rule("redirect", times=None, to=to + "{key}?Signature=s3cret")])
     redirects = [*declared(good), "10.0.0.1"]
-    with Transport(place.url, PlaceOptions(redirects=redirects, retry=QUICK)) as alone:
+    with Transport(place.url, SourceOptions(redirects=redirects, retry=QUICK)) as alone:
         with pytest.raises(RangeFault) as raised:
             alone.read(key_of(1), 0, 4)
         assert raised.value.kind is FaultKind.REDIRECTED
@@ -228,7 +228,7 @@ def test_what_the_last_hop_answers_is_judged(servers: list[FaultServer]) -> None
     ):
         cdn.set_rules([Rule(kind, times=None)])
         with (
-            Transport(place.url, PlaceOptions(redirects=declared(cdn), retry=QUICK)) as alone,
+            Transport(place.url, SourceOptions(redirects=declared(cdn), retry=QUICK)) as alone,
             pytest.raises(RangeFault) as raised,
         ):
             alone.read(key_of(1), 0, 4)
@@ -268,7 +268,7 @@ def test_the_size_that_a_redirect_speaks_of_counts(
 ) -> None:
     server, cdn, asked = speaking
     url = f"http://127.0.0.1:{server.server_port}/"
-    with Transport(url, PlaceOptions(redirects=declared(cdn), retry=QUICK)) as transport:
+    with Transport(url, SourceOptions(redirects=declared(cdn), retry=QUICK)) as transport:
         assert transport.read(key_of(1), 0, 4).data == DATA[:4]
         # signed addresses are for GET: what the redirect says is enough
         found = transport.head(key_of(1))

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 
 #: A verdict, the answer it is about, and how many requests it took.
-PlaceAnswer = tuple[Verified | Finding, Answer, int]
-Way = Callable[[], Awaitable[PlaceAnswer]]
+SourceAnswer = tuple[Verified | Finding, Answer, int]
+Way = Callable[[], Awaitable[SourceAnswer]]
 
 #: The answers of servers to a kind of range that they do not support.
 _REFUSALS: Final = frozenset(
@@ -89,7 +89,7 @@ class SuffixRangeSupport:
             return replace(verdict, final=True)
         return verdict
 
-    async def read(self, by_suffix: Way, by_size: Way) -> PlaceAnswer:
+    async def read(self, by_suffix: Way, by_size: Way) -> SourceAnswer:
         """Reads the end of an object, by the kind of range that the host is known to support, else by the other."""
         if self._until is None:
             self._until = await asyncio.to_thread(self._remembered)
@@ -108,7 +108,7 @@ class SuffixRangeSupport:
     def _is_unsupported(self) -> bool:
         return self._until is not None and time.time() < self._until
 
-    async def _ask(self, by_suffix: Way, by_size: Way) -> PlaceAnswer:
+    async def _ask(self, by_suffix: Way, by_size: Way) -> SourceAnswer:
         by_size_first = self._is_unsupported
         verdict, answer, sent = await (by_size if by_size_first else by_suffix)()
         if isinstance(verdict, Verified):
@@ -155,7 +155,7 @@ def _is_refusal(finding: Finding, answer: Answer) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceOptions:
+class SourceOptions:
     """The options of a transport.
 
     ``rate`` (requests per second) and ``concurrency`` (requests at the same time) are limits per host and, with a
@@ -186,14 +186,14 @@ class PlaceOptions:
         return shared_among(host_limits, self.hosts) if self.rate_source is None else host_limits
 
 
-class Place:
+class SourceClient:
     """A source. ``source`` is anything ``open_store`` takes; credentials in it, or ``access``, are sent only to its
     host.
 
     The coroutines belong to one event loop, from the first use until ``close``.
     """
 
-    def __init__(self, source: str, access: Access, options: PlaceOptions, stats: TransportStats) -> None:
+    def __init__(self, source: str, access: Access, options: SourceOptions, stats: TransportStats) -> None:
         self.source, own_access = split_access(source)
         self.options = options
         self.stats = stats
@@ -216,7 +216,7 @@ class Place:
         self._gates: dict[str, RateLimiter] = {}
         self._clients: dict[str, HttpClient] = {}
 
-    async def range(self, byte_range: ByteRange, tries: int | None) -> PlaceAnswer:
+    async def range(self, byte_range: ByteRange, tries: int | None) -> SourceAnswer:
         """Reads the bytes of a range."""
         if byte_range.offset is None:
             return await self._suffixes.read(
@@ -224,7 +224,7 @@ class Place:
             )
         return await self._explicit(byte_range, tries)
 
-    async def _explicit(self, byte_range: ByteRange, tries: int | None) -> PlaceAnswer:
+    async def _explicit(self, byte_range: ByteRange, tries: int | None) -> SourceAnswer:
         verdict, answer, sent = await self._range(byte_range, tries)
         is_whole_object = isinstance(verdict, Finding) and verdict.kind is FaultKind.WHOLE_OBJECT
         if (
@@ -236,7 +236,7 @@ class Place:
             sent += object_requests
         return verdict, answer, sent
 
-    async def _out_of_whole(self, byte_range: ByteRange, offset: int, tries: int | None) -> PlaceAnswer:
+    async def _out_of_whole(self, byte_range: ByteRange, offset: int, tries: int | None) -> SourceAnswer:
         """Reads the bytes of an explicit range out of an answer with the whole object."""
         excerpt = Excerpt(offset, byte_range.length, byte_range.etag, byte_range.total)
         sender, follower = self._ready(), self._follower
@@ -256,7 +256,7 @@ class Place:
         )
         return verdict, replace(answer, body=excerpt.body()) if isinstance(verdict, Verified) else answer, sent
 
-    async def read_in_pieces(self, byte_range: ByteRange, tries: int | None, pieces: Pieces) -> PlaceAnswer:
+    async def read_in_pieces(self, byte_range: ByteRange, tries: int | None, pieces: Pieces) -> SourceAnswer:
         """Reads a range in ``pieces`` and returns its end. While pieces come, a failure is no final one, but its
         requests count, up to ``tries``. An answer whose piece nobody takes is dropped once other requests wait for it,
         and requested again from there: the receiver may have ended, or may be the one that waits."""
@@ -300,7 +300,7 @@ class Place:
             if verdict.final or verdict.kind in PERMANENT_KINDS or not pieces.has_progressed():
                 return verdict, answer, spent
 
-    async def _range(self, byte_range: ByteRange, tries: int | None) -> PlaceAnswer:
+    async def _range(self, byte_range: ByteRange, tries: int | None) -> SourceAnswer:
         span = Span(byte_range.offset, byte_range.length)
 
         def judge(answer: Answer) -> Verified | Finding:
@@ -321,7 +321,7 @@ class Place:
         # the path of nearly every range
         return await sender.ask(byte_range.key, lambda: self.store.fetch(byte_range.key, span), judge, tries)
 
-    async def _by_size(self, byte_range: ByteRange, tries: int | None) -> PlaceAnswer:
+    async def _by_size(self, byte_range: ByteRange, tries: int | None) -> SourceAnswer:
         """Reads the end of an object as an explicit range, after a HEAD request if its size is not known."""
         size, sent = byte_range.total, 0
         if size is None:
@@ -337,24 +337,24 @@ class Place:
         verdict, answer, range_requests = await self._explicit(explicit_range, tries)
         return verdict, answer, sent + range_requests
 
-    async def read_whole(self, key: str, limit: int, tries: int | None = None) -> PlaceAnswer:
+    async def read_whole(self, key: str, limit: int, tries: int | None = None) -> SourceAnswer:
         """Reads a whole object of at most ``limit`` bytes."""
         return await self._ask(
             key, None, limit, lambda answer: judge_whole(limit, answer.status, answer.headers, answer.body), tries
         )
 
-    async def head(self, key: str, tries: int | None = None) -> PlaceAnswer:
+    async def head(self, key: str, tries: int | None = None) -> SourceAnswer:
         """Requests the head of an object. The size is ``content-length``, if it has one."""
         sender = self._ready()
         follow = self._following("HEAD", key, {}, _OK, 0, judge_head)
         return await sender.ask(key, lambda: self.store.head(key), judge_head, tries, follow)
 
-    async def write(self, write: Callable[[], Awaitable[Answer]]) -> PlaceAnswer:
-        """Sends a change to the user's own place and returns its result."""
+    async def write(self, write: Callable[[], Awaitable[Answer]]) -> SourceAnswer:
+        """Sends a change to the user's own bucket and returns its result."""
         return await self._ready().ask("", write, judge_write)
 
     async def listing(self, prefix: str) -> tuple[Verified | Finding, list[ListedObject]]:
-        """Lists the objects of the user's own place."""
+        """Lists the objects of the user's own bucket."""
         objects: list[ListedObject] = []
 
         async def fetch() -> Answer:
@@ -376,7 +376,7 @@ class Place:
         for gate in gates:
             await gate.close()
 
-    async def _ask(self, key: str, span: Span | None, bound: int, judge: Judge, tries: int | None) -> PlaceAnswer:
+    async def _ask(self, key: str, span: Span | None, bound: int, judge: Judge, tries: int | None) -> SourceAnswer:
         sender = self._ready()
         if self._follower is None:
             return await sender.ask(key, lambda: self.store.fetch(key, span, bound), judge, tries)
@@ -409,7 +409,7 @@ class Place:
         return Budget(path, host, limits, self.options.refusals, source)
 
     def _open_follower(self) -> Follower | None:
-        # imported here, since a place that is not on the web needs no web libraries
+        # imported here, since a source that is not on the web needs no web libraries
         from cc_pipeline.transport.redirects import Follower, declared_hosts  # noqa: PLC0415
 
         declared = declared_hosts(self.source, self.options.redirects)
