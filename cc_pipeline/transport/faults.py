@@ -194,7 +194,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The fault of an answer. ``retry_after`` is the number of seconds that the source asks clients to wait, if it does.
+    """The fault of an answer. ``retry_after`` is the number of seconds for which the source asks to wait, if it does.
     ``final``: the same request would get the same answer. ``refusal`` is the possible meaning of a refusal."""
 
     kind: FaultKind
@@ -216,10 +216,10 @@ def judge_range(
 ) -> Verified | Finding:
     """Checks that an answer is exactly the requested range, or returns its fault.
 
-    ``etag`` and ``length`` are those of the expected object; an answer of another
-    one is ``changed_object``. A source need not give the object's length (``/*``): an explicit range is verified without
-    it. A suffix ends where the object ends, unless it starts at byte 0: then it may be the first bytes of a longer
-    object. ``may_be_short``: the range may go beyond the object's end."""
+    ``etag`` and ``length`` are those of the expected object; an answer of another one is ``changed_object``. A source
+    need not give the object's length (``/*``): an explicit range is verified without it. A suffix ends where the object
+    ends, unless it starts at byte 0: then it may be the first bytes of a longer object. ``may_be_short``: the range may
+    go beyond the object's end."""
     if status != 206:
         if status == 200:
             return error_document(body) or Finding(
