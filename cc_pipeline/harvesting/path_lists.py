@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
-
-T = TypeVar("T")
 
 
 class _PathListCache(dict[str, bytes]):
@@ -43,12 +38,10 @@ def path_list_fault(crawl: str, key: str, fault: RangeFault) -> EnvironmentFault
     )
 
 
-def read_path_list(workspace: Workspace, key: str, parse: Callable[[bytes], T]) -> T:
-    """Returns the result of ``parse`` for the path list ``key``, which a command reads once. Raises ``RangeFault``, and
-    the errors of ``parse``."""
+def read_path_list(workspace: Workspace, key: str) -> bytes:
+    """Returns the path list ``key`` as received; a command requests it once. Raises ``RangeFault``."""
     cache = workspace.command_value(_PathListCache)
     data = cache.pop(key, None) or workspace.transport.read_all(key).data
-    parsed = parse(data)
     if workspace.one_command:
         cache[key] = data
-    return parsed
+    return data

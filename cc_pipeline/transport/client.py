@@ -230,8 +230,8 @@ class Transport:
             piece = RangeBytes(byte_range.key, offset, data, verdict.total, verdict.etag, 1, byte_range.tag)
             part(replace(piece, first=pieces.is_first, request=pieces.request), pieces.release_piece)
 
-        pieces = Pieces(byte_range, byte_range.etag, give)
-        verdict, answer, attempts = await self._client.read_in_pieces(byte_range, byte_range.tries, pieces)
+        pieces = Pieces(byte_range, give)
+        verdict, answer, attempts = await self._client.read_in_pieces(byte_range, pieces)
         open_span = pieces.span
         last_part = _outcome(
             replace(byte_range, offset=open_span.offset, length=open_span.length), verdict, answer, attempts
@@ -243,7 +243,7 @@ class Transport:
         )
 
     async def _read_undivided(self, byte_range: ByteRange) -> RangeBytes | RangeFault:
-        return _outcome(byte_range, *await self._client.range(byte_range, byte_range.tries))
+        return _outcome(byte_range, *await self._client.range(byte_range))
 
 
 def _uses_pieces(byte_range: ByteRange) -> bool:

@@ -216,27 +216,25 @@ class SourceClient:
         self._gates: dict[str, RateLimiter] = {}
         self._clients: dict[str, HttpClient] = {}
 
-    async def range(self, byte_range: ByteRange, tries: int | None) -> SourceAnswer:
+    async def range(self, byte_range: ByteRange) -> SourceAnswer:
         """Reads the bytes of a range."""
         if byte_range.offset is None:
-            return await self._suffixes.read(
-                partial(self._range, byte_range, tries), partial(self._by_size, byte_range, tries)
-            )
-        return await self._explicit(byte_range, tries)
+            return await self._suffixes.read(partial(self._range, byte_range), partial(self._by_size, byte_range))
+        return await self._explicit(byte_range)
 
-    async def _explicit(self, byte_range: ByteRange, tries: int | None) -> SourceAnswer:
-        verdict, answer, sent = await self._range(byte_range, tries)
+    async def _explicit(self, byte_range: ByteRange) -> SourceAnswer:
+        verdict, answer, sent = await self._range(byte_range)
         is_whole_object = isinstance(verdict, Finding) and verdict.kind is FaultKind.WHOLE_OBJECT
         if (
             is_whole_object
             and byte_range.offset is not None
             and byte_range.offset + byte_range.length <= byte_range.max_object_bytes
         ):
-            verdict, answer, object_requests = await self._out_of_whole(byte_range, byte_range.offset, tries)
+            verdict, answer, object_requests = await self._out_of_whole(byte_range, byte_range.offset)
             sent += object_requests
         return verdict, answer, sent
 
-    async def _out_of_whole(self, byte_range: ByteRange, offset: int, tries: int | None) -> SourceAnswer:
+    async def _out_of_whole(self, byte_range: ByteRange, offset: int) -> SourceAnswer:
         """Reads the bytes of an explicit range out of an answer with the whole object."""
         excerpt = Excerpt(offset, byte_range.length, byte_range.etag, byte_range.total)
         sender, follower = self._ready(), self._follower
@@ -251,16 +249,16 @@ class SourceClient:
             byte_range.key,
             lambda: self.store.fetch(byte_range.key, None, excerpt.bound, excerpt),
             excerpt.judge,
-            tries,
+            byte_range.tries,
             None if follower is None else follow,
         )
         return verdict, replace(answer, body=excerpt.body()) if isinstance(verdict, Verified) else answer, sent
 
-    async def read_in_pieces(self, byte_range: ByteRange, tries: int | None, pieces: Pieces) -> SourceAnswer:
+    async def read_in_pieces(self, byte_range: ByteRange, pieces: Pieces) -> SourceAnswer:
         """Reads a range in ``pieces`` and returns its end. While pieces come, a failure is no final one, but its
         requests count, up to ``tries``. An answer whose piece nobody takes is dropped once other requests wait for it,
         and requested again from there: the receiver may have ended, or may be the one that waits."""
-        spent = 0
+        spent, tries = 0, byte_range.tries
         sender, follower = self._ready(), self._follower
 
         async def fetch() -> Answer:
@@ -300,7 +298,7 @@ class SourceClient:
             if verdict.final or verdict.kind in PERMANENT_KINDS or not pieces.has_progressed():
                 return verdict, answer, spent
 
-    async def _range(self, byte_range: ByteRange, tries: int | None) -> SourceAnswer:
+    async def _range(self, byte_range: ByteRange) -> SourceAnswer:
         span = Span(byte_range.offset, byte_range.length)
 
         def judge(answer: Answer) -> Verified | Finding:
@@ -317,15 +315,15 @@ class SourceClient:
 
         sender = self._sender
         if sender is None or self._follower is not None:
-            return await self._ask(byte_range.key, span, span.length, judge, tries)
+            return await self._ask(byte_range.key, span, span.length, judge, byte_range.tries)
         # the path of nearly every range
-        return await sender.ask(byte_range.key, lambda: self.store.fetch(byte_range.key, span), judge, tries)
+        return await sender.ask(byte_range.key, lambda: self.store.fetch(byte_range.key, span), judge, byte_range.tries)
 
-    async def _by_size(self, byte_range: ByteRange, tries: int | None) -> SourceAnswer:
+    async def _by_size(self, byte_range: ByteRange) -> SourceAnswer:
         """Reads the end of an object as an explicit range, after a HEAD request if its size is not known."""
         size, sent = byte_range.total, 0
         if size is None:
-            head_verdict, answer, sent = await self.head(byte_range.key, tries)
+            head_verdict, answer, sent = await self.head(byte_range.key, byte_range.tries)
             if isinstance(head_verdict, Finding):
                 return head_verdict, answer, sent
             size = size_in(answer)
@@ -334,13 +332,13 @@ class SourceClient:
                 return Finding(FaultKind.RANGE_NOT_SATISFIABLE, reason), answer, sent
         start = max(0, size - byte_range.length)
         explicit_range = replace(byte_range, offset=start, length=size - start, total=size)
-        verdict, answer, range_requests = await self._explicit(explicit_range, tries)
+        verdict, answer, range_requests = await self._explicit(explicit_range)
         return verdict, answer, sent + range_requests
 
-    async def read_whole(self, key: str, limit: int, tries: int | None = None) -> SourceAnswer:
+    async def read_whole(self, key: str, limit: int) -> SourceAnswer:
         """Reads a whole object of at most ``limit`` bytes."""
         return await self._ask(
-            key, None, limit, lambda answer: judge_whole(limit, answer.status, answer.headers, answer.body), tries
+            key, None, limit, lambda answer: judge_whole(limit, answer.status, answer.headers, answer.body)
         )
 
     async def head(self, key: str, tries: int | None = None) -> SourceAnswer:
@@ -376,7 +374,9 @@ class SourceClient:
         for gate in gates:
             await gate.close()
 
-    async def _ask(self, key: str, span: Span | None, bound: int, judge: Judge, tries: int | None) -> SourceAnswer:
+    async def _ask(
+        self, key: str, span: Span | None, bound: int, judge: Judge, tries: int | None = None
+    ) -> SourceAnswer:
         sender = self._ready()
         if self._follower is None:
             return await sender.ask(key, lambda: self.store.fetch(key, span, bound), judge, tries)

@@ -48,7 +48,7 @@ def test_pieces_are_the_range_cut_where_records_end(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(of_pieces, "PIECE", 500)
         asked = ByteRange("k", FIRST, sum(records), ends=ends)
-        pieces, most = Pieces(asked, None, give), peak_memory(asked)
+        pieces, most = Pieces(asked, give), peak_memory(asked)
         for number in range(len(breaks) + 1):
             pieces.start()
             start = pieces.span.offset
@@ -106,7 +106,7 @@ def arrive(seed: int) -> None:
             held_by_caller -= 1
             pieces.release_piece()
 
-    pieces = Pieces(ByteRange("k", FIRST, sum(records), ends=ends), None, give)
+    pieces = Pieces(ByteRange("k", FIRST, sum(records), ends=ends), give)
     found: Verified | Finding | None = None
     while not isinstance(found, Verified):
         pieces.start()
@@ -144,7 +144,7 @@ def test_every_byte_is_given_once_however_late_a_piece_is_taken(seed: int, piece
 
 
 def test_an_answer_that_is_something_else_gives_no_piece() -> None:
-    pieces = Pieces(ByteRange("k", 0, 10, ends=(5, 10)), None, lambda *_: pytest.fail("a piece"))
+    pieces = Pieces(ByteRange("k", 0, 10, ends=(5, 10)), lambda *_: pytest.fail("a piece"))
     for status, head in (
         (200, {}),
         (206, {"content-range": "bytes 1-10/20"}),
