@@ -67,7 +67,6 @@ FLAGS: tuple[str, ...] = (
     "elements_cut",  # more tags and attributes, or options, than the limit; what follows was left out
     "parser_ended",  # its parser did not end, or ended its process; only the beginning was read then, by few parsers
     "main_content_left_out",  # nested too deep and often to look for main content, or a library failed at it
-    "text_in_script",  # a page of Next.js that shows next to nothing without its script
     "meta_cut",  # more meta tags than the limit
     "text_cut",  # more text than the limit
     "items_cut",  # more feed items than the limit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -28,15 +27,6 @@ from cc_pipeline.documents.text_documents import TextDocument, is_pdf, read_othe
 from cc_pipeline.errors import DataFault, DataKind
 
 _DEFAULT = ParseOptions()
-#: The script from which Next.js draws a page.
-_NEXT_DATA = re.compile(r"<script[^>]{0,500}\bid=[\"']?__NEXT_DATA__\b[^>]{0,500}>")
-#: The text of a page counts as in a script if the page shows fewer characters than the first number, and the script has
-#: at least the second, or its strings have the third and twice the shown characters.
-_LITTLE_SHOWN, _MUCH_IN_SCRIPT, _MUCH_IN_STRINGS = 500, 2_000, 200
-#: A longer string of a script; or an unfinished one.
-_LONG_STRING = re.compile(r'"((?:[^"\\]|\\.){20,}+)"|"(?:[^"\\]++|\\.)*+\\?\Z', re.DOTALL)
-_PROSE_SIGN = re.compile(r"\s|\\u|[^\x00-\x7f]")
-_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 #: Columns of page_text that ``text_chars`` bounds.
 _TEXTS = ("text", "title", "description", "main_content", "main_content_markdown")
 
@@ -59,7 +49,7 @@ def parse_page(page: PageInput, options: ParseOptions = _DEFAULT) -> ParsedPage:
 
 
 def _parse(page: PageInput, options: ParseOptions) -> ParsedPage:
-    row = exchange_row(page, as_written=options.compat is not None)
+    row = exchange_row(page)
     parsed = ParsedPage(page_keys(page), row)
     if row["disposition"] == "SUCCESS" and page.payload:
         parsed = _parse_content(page, row, options)
@@ -190,7 +180,6 @@ def _html(
         utf8=utf8,
         links=options.links,
         charset=decoded.charset,
-        as_written=options.compat is not None,
         read_tree=read_tree,
     )
     row["parsed_as"] = "html"
@@ -209,8 +198,6 @@ def _html(
         text |= main_text_signals(main.text)
     if options.main_content != "none" and (main is None or not main.is_complete):
         document.flags.add("main_content_left_out")
-    if _text_in_script(markup, len(document.body_text)):
-        document.flags.add("text_in_script")
     text["text_type"] = "html"
     text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")
     text["open_graph"] = open_graph(document.meta_tags) or None
@@ -220,17 +207,6 @@ def _html(
     )
     flags |= document.flags
     return text, tuple(document.links)
-
-
-def _text_in_script(markup: str, shown_chars: int) -> bool:
-    """Whether a page shows little text, and has a script with the data from which it is drawn."""
-    script = _NEXT_DATA.search(markup) if shown_chars < _LITTLE_SHOWN and "__NEXT_DATA__" in markup else None
-    end = markup.find("</script", script.end()) if script else -1
-    if script is None or end < 0 or end - script.end() >= _MUCH_IN_SCRIPT:
-        return end >= 0
-    strings = (match[1] for match in _LONG_STRING.finditer(markup, script.end(), end))
-    prose_chars = sum(len(_ESCAPE.sub(" ", literal)) for literal in strings if literal and _PROSE_SIGN.search(literal))
-    return prose_chars >= max(_MUCH_IN_STRINGS, 2 * shown_chars)
 
 
 def main_text_signals(main_text: str | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "fetched_at": "a time of the run",
     "harvested_at": "a time of the run",
     "looked_up_at": "a time of the run",
-    "etag": "of a folder: time and inode of the file",
+    "etag": "of a folder: time of the file",
     "parser_version": "the parser's version; what it made is compared",
     "stored_file": "holds the id of the run that stored it",
     "stored_offset": "depends on which records were stored together",

@@ -214,17 +214,9 @@ def test_what_lies_around_a_block_is_what_plain_loops_find(markup: str) -> None:
             assert [*range(low[block, column], high[block, column])] == within
 
 
-def test_a_shadow_tree_is_read_and_text_in_a_script_is_flagged() -> None:
+def test_a_shadow_tree_is_read() -> None:
     shadow = f"<body><x-post><template shadowrootmode=open><div>{PARAGRAPHS}</div></template></x-post></body>"
     assert (main_content(shadow, "fast") or "").split("\n") == SENTENCES
-    script = f"<script id='__NEXT_DATA__' type='application/json'>{{'a': '{'text ' * 500}'}}</script>"
-    assert parse_page(page(f"<p>Loading</p>{script}")).metadata["flags"] == ["text_in_script"]
-    assert parse_page(page(f"<div>{PARAGRAPHS}</div>{script}")).metadata["flags"] is None
-    short = '{"page": "/a", "buildId": "SEVENTEEN-LETTERS-AND-MORE", "body": "%s"}'
-    for text, flags in (("A text. " * 30, ["text_in_script"]), ("\u6587" * 250, ["text_in_script"]), ("", None)):
-        script = f"<script id=__NEXT_DATA__ type='application/json'>{short % text}</script>"
-        assert parse_page(page(f"<p>Loading</p>{script}")).metadata["flags"] == flags
-        assert parse_page(page(f"<p>{text}</p>{script}")).metadata["flags"] is None
 
 
 def test_main_content_has_its_bound() -> None:
