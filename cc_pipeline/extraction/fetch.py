@@ -558,18 +558,19 @@ def _reassess_losses(state: _FetchState, slices: Collection[Slice], lost_again: 
 def _has_given_good_record(workspace: Workspace) -> bool:
     """Whether the source gave this home a good record within ``_PROOF_SECONDS``."""
     path = _good_record_path(workspace)
-    return path.exists() and 0 <= time.time() - path.stat().st_mtime < _PROOF_SECONDS
+    is_recent = path.exists() and 0 <= time.time() - path.stat().st_mtime < _PROOF_SECONDS
+    return is_recent and path.read_text("utf-8") == workspace.settings.source
 
 
 def _note_good_record(workspace: Workspace) -> None:
     path = _good_record_path(workspace)
     with disk_trouble(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+        path.write_text(workspace.settings.source, "utf-8")
 
 
 def _good_record_path(workspace: Workspace) -> Path:
-    """A file whose time is that of the last good record."""
+    """A file with the source, whose time is that of the last good record."""
     return workspace.settings.cache_path / "good_record"
 
 

@@ -134,7 +134,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         settings = replace(settings, budget=_users_budget(env))
     collinfo = str(collinfo or (DEFAULT_COLLINFO if settings.is_public else f"{source}/collinfo.json"))
     address, list_access = split_access(collinfo)
-    known_sources = (known_source for known_source in (noted_source, source_variable) if known_source)
+    known_sources = [known_source for known_source in (noted_source, source_variable) if known_source]
     return add_credentials(replace(settings, collinfo=address), env, source_access, list_access, known_sources)
 
 
