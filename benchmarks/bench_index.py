@@ -49,13 +49,13 @@ def bench_harvest(report: Report, folder: Path, files: int, repeats: int) -> Non
     root = folder / "bucket"
     keys = write_files(root, files)
     report.setting |= {"files": files}
-    # the rates below are of a source without limits: the public mirror's decide alone, whatever the method
+    # the rates below are of a source without limits: Common Crawl's own host's decide alone, whatever the method
     limits = default_limits("https://data.commoncrawl.org")
-    report.setting["public_mirror"] = {"requests_a_second": limits.rate, "under_way": limits.concurrency}
+    report.setting["common_crawl"] = {"requests_a_second": limits.rate, "under_way": limits.concurrency}
     for name, count in (("a_crawl", 900), ("all_footers", 88_000)):
         seconds = count / (limits.rate or float("inf"))
         note = f"{count} requests at {limits.rate:g}/s, by arithmetic"
-        report.figure(f"public_mirror_{name}", seconds, higher_is_better=False, unit="s", note=note)
+        report.figure(f"common_crawl_{name}", seconds, higher_is_better=False, unit="s", note=note)
     for delay, concurrency in DISTANCES:
         name = f"harvest_{delay * 1000:.0f}ms"
         with FaultServerProcess(root, latency=delay) as server:

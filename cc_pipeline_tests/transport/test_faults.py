@@ -44,7 +44,7 @@ def test_the_range_asked_for_is_verified() -> None:
 
 
 def test_a_real_answer_is_verified() -> None:
-    # the headers of a real answer of the public mirror, which has no Accept-Ranges
+    # the headers of a real answer of Common Crawl's host, which has no Accept-Ranges
     headers = {
         "content-range": "bytes 34323482-34324700/952861306",
         "etag": '"29d92fa93d494ff220dff1273f63ce32-15"',
