@@ -102,8 +102,8 @@ def _refuse_other_source(settings: Settings, home_note: HomeNote | None, copy: H
     if home_note is not None and settings.source != redact_address(home_note.source):
         raise UserInputError(
             f"{home} holds tables of {redact_address(home_note.source)}, not of {settings.source}. "
-            f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE to use the home's source. If the same data "
-            f"has moved there: cc-pipeline settings source={settings.source}"
+            f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE. If the same data has moved: cc-pipeline "
+            f"settings source={settings.source}"
         )
     if copy is not None and settings.source != copy.source:
         raise UserInputError(

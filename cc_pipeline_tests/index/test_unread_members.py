@@ -135,15 +135,14 @@ def test_somebody_who_names_zipnum_gets_no_other_index(world: World, tmp_path: P
 
 
 @pytest.mark.parametrize("action", ["404", "416"])
-def test_a_shard_that_a_server_refuses(world: World, action: str) -> None:
+def test_a_shard_that_a_server_refuses(world: World, tmp_path: Path, action: str) -> None:
     """One status for a whole request costs no member that can be read alone."""
     key = cluster_key(NEW).replace("cluster.idx", "cdx-*.gz")
     retry = SourceOptions(retry=RetryPolicy(base=0.001, longest=0.005))
-    with (
-        FaultServer(world.root, rules=[Rule(action, key, times=None)]) as server,
-        Transport(server.url, retry) as transport,
-    ):
-        sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
+    with FaultServer(world.root) as server, Transport(server.url, retry) as transport:
+        served = harvest_world(world.root, tmp_path, None, [NEW], server.url)
+        server.set_rules([Rule(action, key, times=None)])
+        sources = IndexSources(transport, served.catalog, footers=served.home / "footers")
         found = look_up(NEW, ["warc"], [parse_target(SITE)], sources)
     with Transport(str(world.root)) as transport:
         right = look_up(NEW, ["warc"], [parse_target(SITE)], IndexSources(transport), via="zipnum")
