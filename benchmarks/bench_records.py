@@ -35,8 +35,8 @@ from cc_pipeline.records.range_plan import plan_ranges
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.verification import ExpectedRecord, verify_record
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.corpus import CORPUS
 from cc_pipeline_tests.faultserver import FaultServerProcess
 from cc_pipeline_tests.records.planned import captures_table, html_record
@@ -118,7 +118,7 @@ def _get_and_parse(session: requests.Session, url: str, place: tuple[str, int, i
 
 def bare_client(url: str, captures: pa.Table, concurrency: int, rate: float | None = None) -> int:
     """Our transport alone: the bytes arrive and are dropped."""
-    with Transport(url, PlaceOptions(concurrency=concurrency, rate=rate)) as transport:
+    with Transport(url, SourceOptions(concurrency=concurrency, rate=rate)) as transport:
         ranges = (ByteRange(planned.key, planned.offset, planned.length) for planned in plan_ranges(captures))
         return sum(isinstance(outcome, RangeBytes) for outcome in transport.read_many(ranges))
 
@@ -128,7 +128,7 @@ def ours(url: str, captures: pa.Table, concurrency: int, scratch: Path) -> int:
     lake = Path(tempfile.mkdtemp(dir=scratch))
     kept: list[pa.RecordBatch] = []
     try:
-        with Transport(url, PlaceOptions(concurrency=concurrency)) as transport, Transport(str(lake)) as place:
+        with Transport(url, SourceOptions(concurrency=concurrency)) as transport, Transport(str(lake)) as place:
             wanted = LocationCollector()
             wanted.add(captures)
             result = fetch_records(

@@ -34,7 +34,6 @@ COMPILED = (
     "documents.html._scan",
     "documents.html._walk",
     "documents.signals._signals",
-    "index.footers._footerwalk",
 )
 #: The cost of missing modules, measured by ``make bench-documents``.
 _SLOWER = "pages take 7 to 9 times as long to parse"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -48,21 +48,14 @@ class ExtensionTable:
 class HomeNote:
     """The content of ``home.json``: the address or absolute folder of the home's source, and the home's layout.
 
-    ``mirrors`` are further places with the same objects, in order of preference. ``choices`` are the settings that
-    its rows were made with, by name; empty until pages were parsed; some may be of another version. ``tables`` are
-    those of extensions, in order.
+    ``choices`` are the settings that its rows were made with, by name; empty until pages were parsed; some may be of
+    another version. ``tables`` are those of extensions, in order.
     """
 
     source: str
     layout: int
     choices: Mapping[str, str | bool] = field(default_factory=dict)
-    mirrors: tuple[str, ...] = ()
     tables: tuple[ExtensionTable, ...] = ()
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """The source and its mirrors."""
-        return (self.source, *self.mirrors)
 
     def with_tables(self, tables: Iterable[ExtensionTable]) -> HomeNote:
         """Returns the note with further tables of extensions; tables that it has are unchanged."""
@@ -99,7 +92,7 @@ def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
         if note is None
         else f"{home / NOTE} is damaged, so the source of the tables in this home is not known",
         "Nothing was changed. Restore the file from a backup, or write the source of the tables into it: "
-        '{"source": "https://data.commoncrawl.org"}, or the folder or address that was used. Its mirrors, settings and '
+        '{"source": "https://data.commoncrawl.org"}, or the folder or address that was used. Its settings and '
         "list of extension tables are lost then. With a wrong source, the next run would replace the rows.",
     )
 
@@ -112,12 +105,8 @@ def read_copy(lake: Path) -> HomeNote | None:
 
 def write_copy(lake: Path, home: Path, note: HomeNote) -> None:
     """Writes the copy of the note of ``home`` into its own lake. Raises ``EnvironmentFault``."""
-    inside = [
-        place
-        if _is_address(relative_place := _relative(home, redact_address(place)))
-        else os.path.relpath(home / relative_place, lake)
-        for place in note.places
-    ]
+    source = _relative(home, redact_address(note.source))
+    inside = source if _is_address(source) else os.path.relpath(home / source, lake)
     _replace(lake / LAKE_NOTE, to_json(note, inside), _PUBLIC_MODE)
 
 
@@ -153,9 +142,6 @@ def parse_note(text: bytes, base_folder: Path, layout: int | None = None) -> Hom
     """
     try:
         document = json.loads(text)
-        source, *mirrors = (
-            resolve_place(base_folder, str(place)) for place in (document["source"], *(document.get("mirrors") or ()))
-        )
         noted_settings = dict(document.get("settings") or {})
         choices = {name: value for name, value in noted_settings.items() if isinstance(value, str | bool)}
         tables = [
@@ -164,10 +150,9 @@ def parse_note(text: bytes, base_folder: Path, layout: int | None = None) -> Hom
             for table, noted_table in noted_tables.items()
         ]
         return HomeNote(
-            source,
+            resolve_place(base_folder, str(document["source"])),
             int(document["layout"] if layout is None else document.get("layout", layout)),
             choices,
-            tuple(mirrors),
             tuple(sorted(tables)),
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -179,17 +164,12 @@ def write_note(home: Path, note: HomeNote) -> None:
 
     Raises ``EnvironmentFault`` when the folder cannot be written.
     """
-    _replace(
-        home / NOTE, to_json(note, [_relative(home, redact_address(place)) for place in note.places]), _PRIVATE_MODE
-    )
+    _replace(home / NOTE, to_json(note, _relative(home, redact_address(note.source))), _PRIVATE_MODE)
 
 
-def to_json(note: HomeNote, places: Sequence[str]) -> dict[str, object]:
-    """Returns the note as JSON, with ``places`` as they are to be written."""
-    source, *mirrors = places
+def to_json(note: HomeNote, source: str) -> dict[str, object]:
+    """Returns the note as JSON, with ``source`` as it is to be written."""
     values: dict[str, object] = {"source": source, "layout": note.layout}
-    if mirrors:
-        values["mirrors"] = mirrors
     if note.choices:
         values["settings"] = dict(note.choices)
     if note.tables:

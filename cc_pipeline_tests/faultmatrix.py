@@ -37,8 +37,8 @@ from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.faultserver import FAULT_KINDS, LIE_FAULTS, FaultServer, Hit, Rule
 from cc_pipeline_tests.world import harvest
@@ -324,8 +324,8 @@ def most_requests(wanted: Sequence[PlannedRange], hits: Sequence[Hit], gave: Col
     anything, and whether what was doubted is there by now.
     """
     by_file: dict[str, list[PlannedRange]] = {}
-    # a witness, and a second look at what is doubted
-    most = 4.0 + MAX_RECHECKED_FILES
+    # a second look at what is doubted
+    most = float(MAX_RECHECKED_FILES)
     for one in wanted:
         by_file.setdefault(one.key, []).append(one)
     spoilt = {(hit.key, hit.range) for hit in hits if hit.fault}
@@ -349,7 +349,7 @@ def _give_transport(workspace: Workspace, timeouts: Timeouts) -> None:
     settings = workspace.settings
     workspace.__dict__["transport"] = Transport(
         settings.source,
-        PlaceOptions(
+        SourceOptions(
             retry=RETRY,
             timeouts=timeouts,
             refusals=REFUSALS,

@@ -45,11 +45,9 @@ HEAD_FAULTS = frozenset(
 FAULT_KINDS: tuple[str, ...] = tuple(sorted({*STATUS_FAULTS, *WIRE_FAULTS, *HEAD_FAULTS, *BODY_FAULTS}))
 #: The same wrong thing with each answer, of archive files alone: one of ``LIES``, or 404.
 LIE_FAULTS = frozenset({*LIES, "no_archives"})
-#: What one of several servers of the same objects may do: send on to another, say another length of the whole object.
-MIRROR_FAULTS = frozenset({"redirect", "other_total"})
-#: Manners that are no faults: a server that cannot do something, says no total, or has a second ETag for each second
-#: answer about an object.
-MANNERS = frozenset({"501", "unknown_total", "two_etags"})
+#: Manners that are no faults: a server that cannot do something, says no total, sends on to another, or has a second
+#: ETag for each second answer about an object.
+MANNERS = frozenset({"501", "unknown_total", "redirect", "two_etags"})
 
 #: Seconds between two looks of an answer that is held.
 _HELD_SECONDS = 0.05
@@ -77,7 +75,7 @@ class Rule:
     to: str = ""
 
     def __post_init__(self) -> None:
-        if self.kind not in {*FAULT_KINDS, *LIE_FAULTS, *MIRROR_FAULTS, *MANNERS}:
+        if self.kind not in {*FAULT_KINDS, *LIE_FAULTS, *MANNERS}:
             raise ValueError(f"{self.kind!r} is not one of {', '.join((*FAULT_KINDS, *sorted(LIE_FAULTS)))}")
 
     @classmethod
@@ -323,9 +321,6 @@ def _spoil(
     if kind == "wrong_range":
         numbers = [int(number) for number in re.findall(r"\d+", fields.get("Content-Range", "0-0/1"))]
         fields["Content-Range"] = f"bytes {numbers[0] + 1}-{numbers[1] + 1}/{numbers[-1] + 1}"
-    elif kind == "other_total":
-        head, _, total = fields.get("Content-Range", "bytes 0-0/1").rpartition("/")
-        fields["Content-Range"] = f"{head}/{int(total) + 1000}"
     elif kind == "unknown_total" and status == 206:
         fields["Content-Range"] = fields["Content-Range"].rpartition("/")[0] + "/*"
     elif kind == "two_etags":

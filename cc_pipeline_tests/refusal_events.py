@@ -29,12 +29,6 @@ def busy() -> Failed:
     return Failed(now, now, FaultKind.THROTTLED, "status 503, SlowDown", Refusal.CHANCE)
 
 
-def silent(key: str = "") -> Failed:
-    """A request that brought nothing."""
-    now = time.time()
-    return Failed(now, now, FaultKind.UNREACHABLE, "silent", key=key)
-
-
 def gave(sent: float | None = None) -> Gave:
     """A request sent at ``sent`` (now) that got what it asked for."""
     now = time.time()

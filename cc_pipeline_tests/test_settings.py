@@ -14,9 +14,7 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import DEFAULT_COLLINFO, DEFAULT_SOURCE, Settings, load_settings
 from cc_pipeline.settings.environment import yes_in
 from cc_pipeline.settings.reading import as_texts
-from cc_pipeline.settings.source_addresses import BucketSettings
 from cc_pipeline.workspace.claim import claim_home, is_home_of
-from cc_pipeline.workspace.workspace import open_transport
 
 
 def test_the_default_is_the_public_bucket(tmp_path: Path) -> None:
@@ -152,8 +150,6 @@ _OTHER: dict[type, object] = {str: "s3://else/where", int: 7, float: 0.25, tuple
 _CHOSEN = {
     "index": "btree", "extractor": "auto", "digest_policy": "fail", "publish": "copy", "engine": "local",
     "rate_source": "own",
-    "mirrors": ("https://b.example", "/data/Smith, John/cc"), "mirror_access": (Access(user="s3cret"), NO_ACCESS),
-    "s3_places": ("s3://mine endpoint=https://s3.example:9000 region=eu-west-1 profile=work", "s3://b anonymous=yes"),
     "lake_endpoint": "http://127.0.0.1:9000", "s3_endpoint": "http://127.0.0.1:9000", "s3_region": "eu-west-1",
     "history_days": 30,
 }  # fmt: skip
@@ -176,139 +172,81 @@ def test_settings_travel_as_texts_without_the_home_and_without_secrets(tmp_path:
         # what the other process finds in its own environment does not get through
         own = {f"CC_PIPELINE_{name}": "17" for name in ("RATE", "CONCURRENCY", "WORKERS")}
         read = load_settings(own | {f"CC_PIPELINE_{name}": text for name, text in texts.items()}, home=str(there))
-        nobody = (NO_ACCESS,) * len(settings.mirrors)
         assert replace(read, budget=None) == replace(
-            settings, home=there, budget=None, webhook="", source_access=NO_ACCESS, mirror_access=nobody
+            settings, home=there, budget=None, webhook="", source_access=NO_ACCESS
         )
 
 
-SEVERAL = "https://me:pw@a.example/cc/, s3://commoncrawl, https://b.example?token=1, /data/Smith, John/cc"
-
-
-def test_several_places_each_keep_their_own_credentials(tmp_path: Path) -> None:
+def test_a_source_has_the_credentials_of_its_address_or_host(tmp_path: Path) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine c.example login you password there\n")
-    env = {
-        "CC_PIPELINE_SOURCE": f"{SEVERAL}\n https://c.example https://a.example/cc, https://d.example:8443, https://d.example",
-        "CC_PIPELINE_SOURCE_USER": "named",
-        "CC_PIPELINE_SOURCE_HOST": "d.example:8443",
-        "CC_PIPELINE_HOME": str(tmp_path / "home"),
-        "NETRC": str(netrc),
-    }
-    settings = load_settings(env)
-    assert settings.source == "https://a.example/cc"
-    assert settings.mirrors == (
-        "s3://commoncrawl",
-        "https://b.example",
-        "/data/Smith, John/cc",
-        "https://c.example",
-        "https://d.example:8443",
-        "https://d.example",
-    )
-    # one of them is Common Crawl's own
-    assert settings.collinfo == DEFAULT_COLLINFO
-    assert settings.source_access == Access("me", "pw")
-    assert dict(settings.further_places) == {
-        "s3://commoncrawl": NO_ACCESS,
-        "https://b.example": Access(query="token=1"),
-        "/data/Smith, John/cc": NO_ACCESS,
-        "https://c.example": Access("you", "there"),
-        "https://d.example:8443": Access("named"),
-        "https://d.example": NO_ACCESS,
-    }
-    assert "pw" not in f"{settings} {settings.source_text}"
-    # a folder as it was written before there could be several
-    env["CC_PIPELINE_SOURCE"] = "/data/Smith, John/my crawls"
-    assert load_settings(env).sources == ("/data/Smith, John/my crawls",)
+
+    def read(source: str) -> Settings:
+        env = {
+            "CC_PIPELINE_SOURCE": source,
+            "CC_PIPELINE_SOURCE_USER": "named",
+            "CC_PIPELINE_SOURCE_HOST": "d.example:8443",
+            "CC_PIPELINE_HOME": str(tmp_path / "home"),
+            "NETRC": str(netrc),
+        }
+        return load_settings(env)
+
+    settings = read("https://me:pw@a.example/cc/")
+    assert (settings.source, settings.source_access) == ("https://a.example/cc", Access("me", "pw"))
+    assert "pw" not in str(settings)
+    for source, access in (
+        ("s3://commoncrawl", NO_ACCESS),
+        ("https://b.example?token=1", Access(query="token=1")),
+        ("/data/Smith, John/my crawls", NO_ACCESS),
+        ("https://c.example", Access("you", "there")),
+        ("https://d.example:8443", Access("named")),
+        ("https://d.example", NO_ACCESS),
+    ):
+        assert read(source).source_access == access, source
+    assert read("/data/Smith, John/my crawls").source == "/data/Smith, John/my crawls"
 
 
-def test_a_password_of_the_environment_goes_to_one_host_however_places_are_ordered(tmp_path: Path) -> None:
+def test_a_password_of_the_environment_goes_to_one_host(tmp_path: Path) -> None:
     given = {"CC_PIPELINE_SOURCE_USER": "me", "CC_PIPELINE_SOURCE_PASSWORD": "s3cret"}
 
-    def sent(source: str = "", home: str = "home", **more: str) -> dict[str, Access]:
+    def sent(source: str = "", home: str = "home", **more: str) -> Access:
         env = {"CC_PIPELINE_SOURCE": source, "CC_PIPELINE_HOME": str(tmp_path / home), "HOME": str(tmp_path)}
         settings = load_settings(env | given | {f"CC_PIPELINE_{name}": text for name, text in more.items()})
-        claim_home(settings)
-        return dict([(settings.source, settings.source_access), *settings.further_places])
+        return settings.source_access
 
-    mine, other = "https://a.example/cc", "https://b.example"
-    assert sent(mine) == sent() == {mine: Access("me", "s3cret")}
-    # at one host there is one to send it to
-    assert set(sent(f"{mine}, https://A.example:443/more", "same").values()) == {Access("me", "s3cret")}
-    for places in (f"{mine}, {other}", f"{other}, {mine}", other, f"{mine}, {tmp_path}", f"{mine}, http://a.example"):
+    mine, other, me = "https://a.example/cc", "https://b.example", Access("me", "s3cret")
+    assert sent(mine) == me
+    claim_home(load_settings({"CC_PIPELINE_SOURCE": mine, "CC_PIPELINE_HOME": str(tmp_path / "home")}))
+    assert sent() == sent("https://A.example:443/more") == me
+    # the home knows another host
+    for source in (other, "http://a.example", str(tmp_path)):
         with pytest.raises(UserInputError, match="CC_PIPELINE_SOURCE_HOST") as raised:
-            sent(places)
+            sent(source, COLLINFO="https://a.example/collinfo.json")
         assert "s3cret" not in str(raised.value)
-    wanted = {mine: Access("me", "s3cret"), other: NO_ACCESS}
-    for places in (f"{mine}, {other}", f"{other}, {mine}", ""):
-        assert sent(places, SOURCE_HOST="A.example") == wanted
-    # what the home knows counts, though one place is used alone for once
-    assert sent(other, SOURCE_HOST="a.example") == {other: NO_ACCESS}
-    with pytest.raises(UserInputError, match="CC_PIPELINE_SOURCE_HOST"):
-        sent(other)
-    # so does what the environment names, where a flag names another place
+    assert sent(other, SOURCE_HOST="a.example") == NO_ACCESS
+    assert sent(mine, SOURCE_HOST="A.example") == me
+    # so does the environment, where a flag names another source
     env = {"CC_PIPELINE_SOURCE": mine, "CC_PIPELINE_HOME": str(tmp_path / "new")} | given
     with pytest.raises(UserInputError, match="CC_PIPELINE_SOURCE_HOST"):
         load_settings(env, source=other)
-    # Common Crawl's own places want none, so nothing has to be said
-    assert set(sent("https://data.commoncrawl.org, s3://commoncrawl", "public").values()) == {NO_ACCESS}
-    with pytest.raises(UserInputError, match="SOURCE_HOST") as raised:
-        sent(mine, SOURCE_HOST="https://me:s3cret@a.example")
-    for odd in ("a.example:99999", "[:::::]"):
-        with pytest.raises(UserInputError, match="SOURCE_HOST"):
+    # Common Crawl's own bucket wants none, so nothing has to be said
+    assert sent("https://data.commoncrawl.org", "public") == sent("s3://commoncrawl", "public") == NO_ACCESS
+    for odd in ("https://me:s3cret@a.example", "a.example:99999", "[:::::]"):
+        with pytest.raises(UserInputError, match="SOURCE_HOST") as raised:
             sent(mine, SOURCE_HOST=odd)
-    assert "s3cret" not in str(raised.value)
-
-
-def test_settings_of_s3_belong_to_a_bucket(tmp_path: Path) -> None:
-    env = {
-        "CC_PIPELINE_SOURCE": "s3://commoncrawl, s3://mine/cc, s3://rest",
-        "CC_PIPELINE_HOME": str(tmp_path),
-        "CC_PIPELINE_S3_ENDPOINT": "https://s3.example",
-        "CC_PIPELINE_S3_REGION": "eu-west-1",
-    }
-    # all alike, a bucket of that name is somebody else's
-    assert not load_settings(env).is_common_crawl
-    env["CC_PIPELINE_S3_PLACES"] = "s3://commoncrawl anonymous=yes, s3://mine endpoint=http://127.0.0.1:9 profile=work"
-    settings = load_settings(env)
-    assert settings.is_common_crawl
-    assert settings.collinfo == DEFAULT_COLLINFO
-    assert settings.bucket_settings("s3://commoncrawl") == BucketSettings(anonymous=True)
-    assert settings.bucket_settings("s3://mine/cc") == BucketSettings("http://127.0.0.1:9", profile="work")
-    assert settings.bucket_settings("s3://rest") == BucketSettings("https://s3.example", "eu-west-1")
-    with open_transport(settings, settings.source, NO_ACCESS, mirrors=settings.further_places) as transport:
-        assert [transport.url("k", place) for place in transport.sources] == [
-            "https://commoncrawl.s3.us-east-1.amazonaws.com/k",
-            "http://127.0.0.1:9/mine/cc/k",
-            "https://s3.example/rest/k",
-        ]
-    for wrong in ("mine", "s3://mine/cc region=x", "s3://mine zone=x", "s3://mine region", "s3://mine anonymous=ture"):
-        with pytest.raises(UserInputError, match="CC_PIPELINE_S3_PLACES"):
-            load_settings(env | {"CC_PIPELINE_S3_PLACES": wrong})
-    for wrong in ("s3://me:s3cret@mine", "s3://mine endpoint=https://me:s3cret@s3.example", "s3://mine key=s3cret"):
-        with pytest.raises(UserInputError) as raised:
-            load_settings(env | {"CC_PIPELINE_S3_PLACES": wrong})
         assert "s3cret" not in str(raised.value)
 
 
-def test_a_home_remembers_its_places_and_takes_them_in_any_order(tmp_path: Path) -> None:
-    def settings(source: str = "") -> Settings:
-        return load_settings({"CC_PIPELINE_SOURCE": source, "CC_PIPELINE_HOME": str(tmp_path)})
+def test_a_bucket_named_commoncrawl_elsewhere_is_somebody_elses(tmp_path: Path) -> None:
+    env = {"CC_PIPELINE_SOURCE": "s3://commoncrawl", "CC_PIPELINE_HOME": str(tmp_path)}
+    assert load_settings(env).is_public
+    assert not load_settings(env | {"CC_PIPELINE_S3_ENDPOINT": "https://s3.example"}).is_public
 
-    claim_home(settings("https://a.example"))
-    noted = (tmp_path / "home.json").read_text()
-    assert "mirrors" not in noted
-    claim_home(settings("https://a.example, https://b.example, " + str(tmp_path / "copy")))
-    assert settings().sources == ("https://a.example", "https://b.example", str(tmp_path / "copy"))
-    # a folder in the home moves with it
+
+def test_a_source_in_the_home_moves_with_it_and_no_secret_is_noted(tmp_path: Path) -> None:
+    claim_home(load_settings({"CC_PIPELINE_SOURCE": str(tmp_path / "copy"), "CC_PIPELINE_HOME": str(tmp_path)}))
     assert '"copy"' in (tmp_path / "home.json").read_text()
-    # one of them for once
-    claim_home(settings("https://b.example"))
-    assert is_home_of(settings("https://b.example"))
-    assert len(settings().sources) == 3
-    claim_home(settings("https://b.example, https://user:secret@a.example"))
-    assert settings().sources == ("https://b.example", "https://a.example")
-    assert "secret" not in (tmp_path / "home.json").read_text()
-    for other in ("https://c.example", "https://c.example, https://a.example"):
-        with pytest.raises(UserInputError, match="holds tables of"):
-            claim_home(settings(other))
+    web = tmp_path / "web"
+    claim_home(load_settings({"CC_PIPELINE_SOURCE": "https://user:secret@a.example", "CC_PIPELINE_HOME": str(web)}))
+    assert "secret" not in (web / "home.json").read_text()
+    assert is_home_of(load_settings({"CC_PIPELINE_HOME": str(web)}))

@@ -9,7 +9,7 @@ from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.errors import UserInputError, describe_unknown_name
 from cc_pipeline.home import format_setting, read_note
 from cc_pipeline.progress import format_count
-from cc_pipeline.settings import CHOICES, PREFIX, Settings, environment_value, load_settings
+from cc_pipeline.settings import CHOICES, PREFIX, Settings, environment_value, load_settings, normalise_root
 from cc_pipeline.settings.reading import override_names
 
 
@@ -62,6 +62,20 @@ def change_choices(settings: Settings, choices: Mapping[str, str | bool], *, yes
     return new_settings
 
 
+def change_home_source(settings: Settings, text: str) -> None:
+    """Makes another address the source of the home and of its lake. It must have the same objects, so nothing is done
+    again. Raises ``UserInputError`` if there is no home, and for an invalid address."""
+    from cc_pipeline.workspace.claim import change_source
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    if read_note(settings.home) is None:
+        raise UserInputError(f"{settings.home} is no home yet; set {PREFIX}SOURCE for its first run, which stores it")
+    source = normalise_root(text)
+    with open_workspace(settings) as workspace:
+        change_source(settings, source, workspace.place)
+    get_reporter().answer(f"source is {source} in this home from now on")
+
+
 def read_choices(settings: Settings, texts: Mapping[str, str]) -> dict[str, str | bool]:
     """Parses texts as values of settings. Raises ``UserInputError`` for a setting that does not belong to a home, and
     for a value that cannot be used."""
@@ -75,5 +89,5 @@ def read_choices(settings: Settings, texts: Mapping[str, str]) -> dict[str, str 
         )
     environ = {PREFIX + name.upper(): text for name, text in texts.items()}
     # parsed as for a home without choices
-    fresh = load_settings(environ, home=str(settings.home / "nothing"), source=settings.source_text)
+    fresh = load_settings(environ, home=str(settings.home / "nothing"), source=settings.source)
     return {name: getattr(fresh, name) for name in texts}

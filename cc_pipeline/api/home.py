@@ -86,7 +86,7 @@ class Home:
         """Does nothing: no resource is held between two calls."""
 
     def __repr__(self) -> str:
-        return f"Home({str(self.settings.home)!r}, source={self.settings.source_text!r})"
+        return f"Home({str(self.settings.home)!r}, source={self.settings.source!r})"
 
     @public
     def lookup(

@@ -318,9 +318,6 @@ def _run_part(
         priced.update(workspace.fetch_estimates)
         forgotten.update(removed)
         notes.extend(read_blocklist(workspace).describe_blocks(targets))
-        if answers := workspace.shared_answers:
-            counts_text = ", ".join(f"{count:,} from {place}" for place, count in answers.items())
-            notes.append(f"requests for records are shared with the official mirror; answers received: {counts_text}")
         if changed := list(
             dict.fromkeys(changed_slice.crawl for changed_slice, change in changes.items() if change.change != "same")
         ):

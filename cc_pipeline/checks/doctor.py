@@ -14,7 +14,6 @@ from typing import Final
 import duckdb
 
 from cc_pipeline import COMPILED, describe_missing_modules
-from cc_pipeline.automation.source_state import find_address_trouble
 from cc_pipeline.checks.conservation import conservation_verdict
 from cc_pipeline.checks.extensions import extension_findings
 from cc_pipeline.checks.finding import Finding
@@ -61,7 +60,6 @@ def examine(settings: Settings) -> list[Finding]:
         return [
             *_check_machine(settings),
             *_check_source(workspace),
-            *_check_mirrors(workspace),
             *_check_tables(workspace),
             *_check_stored_records(workspace),
             *extension_findings(workspace),
@@ -233,31 +231,6 @@ def _check_data(workspace: Workspace, crawl: str) -> Finding:
         return Finding("bad", "data", fault.problem, fault.advice)
     availability = "exists" if answer.state == "there" else "does not exist yet"
     return Finding("ok", "data", f"{source} answers: {crawl} {availability}{age_text}")
-
-
-def _check_mirrors(workspace: Workspace) -> Iterator[Finding]:
-    """Yields the state of each mirror if there are several; one request each."""
-    settings = workspace.settings
-    if not settings.mirrors:
-        return
-    try:
-        crawls = known_crawls(workspace).crawls
-    except CcPipelineError:
-        return  # reported above
-    addresses = ((settings.source, settings.source_access), *settings.further_places)
-    troubles = {
-        address: find_address_trouble(settings, address, access, crawls[0].id)
-        for address, access in addresses
-        if crawls
-    }
-    for number, (address, trouble) in enumerate(troubles.items(), 1):
-        if trouble is None:
-            yield Finding("ok", "mirrors", f"{number}. {address} answers")
-        else:
-            level = "note" if None in troubles.values() else "bad"
-            yield Finding(
-                level, "mirrors", f"{number}. {trouble}", f"Check the address, or remove it from {PREFIX}SOURCE."
-            )
 
 
 def _check_tables(workspace: Workspace) -> Iterator[Finding]:
@@ -508,16 +481,6 @@ def _describe_host(state: HostState) -> Finding:
             f"one as a test{refused}",
             "Run the command again: it waits, and continues where it stopped. If this host never answered, check the "
             f"credentials. To try at once: cc-pipeline doctor --reset-breaker {state.host}",
-        )
-    if state.out is not None:
-        is_expired = state.out.until < datetime.now(UTC)
-        next_attempt = "with the next request" if is_expired else f"after {_format_time(state.out.until)}"
-        return Finding(
-            "note",
-            "mirrors",
-            f"{state.host} has not answered since {_format_time(state.out.since)} ({state.out.reason}): other mirrors "
-            f"are used, and {state.host} is tried again {next_attempt}",
-            f"Nothing to do. To try at once: cc-pipeline doctor --reset-breaker {state.host}",
         )
     if state.paused_until is not None:
         return Finding(

@@ -1,20 +1,17 @@
 """Sends a source some ten requests as a run would, and checks each answer as a run does.
 
 The requests count in the request budget of the home. All other files are written to a temporary home, which is deleted.
-Of several mirrors the first is asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
-from cc_pipeline.capture_columns import PLACE
+from cc_pipeline.addresses import Access, host_of, scheme_of
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import cluster_key, path_list_key
@@ -31,7 +28,6 @@ from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
-from cc_pipeline.settings.source_addresses import may_be_mirrored
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.stores.opening import is_loopback
 from cc_pipeline.transport.client import Transport
@@ -57,13 +53,11 @@ class _LiveProbe:
     temporary home. The other fields are results of steps, for later steps."""
 
     request_settings: Settings
-    mirror: str | None
     workspace: Workspace = field(init=False)
     transports: list[Transport] = field(default_factory=list)
     crawls: tuple[str, ...] = ()
     crawl: str = ""
     index_file: str = ""
-    record: Nearest | None = None
 
     def open(
         self,
@@ -72,7 +66,6 @@ class _LiveProbe:
         access: Access,
         retry: RetryPolicy | None = None,
         timeouts: Timeouts | None = None,
-        **_: object,
     ) -> Transport:
         transport = open_transport(self.request_settings, root, access, _RETRY, timeouts)
         self.transports.append(transport)
@@ -80,14 +73,11 @@ class _LiveProbe:
 
 
 def probe_source(settings: Settings) -> Iterator[Finding]:
-    """Yields a finding for each step, asked of the first source of ``settings``. Raises ``UserInputError`` for a
-    folder."""
+    """Yields a finding for each step. Raises ``UserInputError`` for a folder."""
     if scheme_of(settings.source) in ("", "file"):
         raise UserInputError(f"{settings.source} is a folder: --live tests only sources at an http(s) or s3 address")
-    request_settings = replace(
-        settings, rate=find_rate(settings), concurrency=1, mirrors=(), mirror_access=(), record_mirror=False, wait=0.0
-    )
-    probe = _LiveProbe(request_settings, settings.official_mirror)
+    request_settings = replace(settings, rate=find_rate(settings), concurrency=1, wait=0.0)
+    probe = _LiveProbe(request_settings)
     with TemporaryDirectory(prefix="cc-pipeline-live-") as folder:
         probe_settings = replace(request_settings, home=Path(folder), lake=str(Path(folder) / "lake"), subsets=_SUBSETS)
         probe.workspace = Workspace(probe_settings, opener=probe.open)
@@ -130,8 +120,7 @@ def _list_index_files(probe: _LiveProbe) -> str:
     for crawl in probe.crawls[:_NEWEST_CRAWLS]:
         key = path_list_key(crawl, "cc-index-table")
         if probe.workspace.transport.exists(key):
-            read = partial(parse_index_list, key=key, crawl=crawl)
-            index_files, _ = probe.workspace.transport.read_parsed(key, read)
+            index_files, _ = parse_index_list(probe.workspace.transport.read_all(key).data, key=key, crawl=crawl)
             files = [file.path for file in index_files if file.subset in _SUBSETS]
             if not files:
                 raise DataFault(DataKind.MISMATCH, key, None, "the path list names no index file of captures")
@@ -184,7 +173,6 @@ def _look_up_page(probe: _LiveProbe) -> str:
     if record.digest_check == "mismatch":
         reason = "the digest of its payload differs from the index"
         raise DataFault(DataKind.MISMATCH, rows[0]["warc_filename"], rows[0]["warc_record_offset"], reason)
-    probe.record = record
     return f"{page.definition} was looked up and its record fetched; its digest: {record.digest_check}"
 
 
@@ -204,21 +192,6 @@ def _request_missing_object(probe: _LiveProbe) -> str:
     return "a missing object is answered with 404"
 
 
-def _compare_mirror(probe: _LiveProbe) -> str:
-    if probe.mirror is None:
-        raise _StepSkipped("CC_PIPELINE_RECORD_MIRROR is off, or the source is not Common Crawl's own host")
-    if probe.record is None or not may_be_mirrored(probe.record.row["crawl"]):
-        raise _StepSkipped("no record of a crawl that may be at the mirror is known")
-    key, offset, length = (probe.record.row[name] for name in PLACE)
-    mirror = probe.open(probe.request_settings, probe.mirror, NO_ACCESS)
-    mirror_read, source_read = (
-        transport.read(key, offset, length) for transport in (mirror, probe.workspace.transport)
-    )
-    if (mirror_read.data, mirror_read.total) != (source_read.data, source_read.total):
-        raise DataFault(DataKind.MISMATCH, key, offset, f"{probe.mirror} has another record or another file there")
-    return f"the record and the length of its file are the same at {probe.mirror}"
-
-
 #: The order matters: later steps use the results of earlier ones.
 _STEPS: Final[Mapping[str, Callable[[_LiveProbe], str]]] = {
     "crawls": _list_crawls,
@@ -226,5 +199,4 @@ _STEPS: Final[Mapping[str, Callable[[_LiveProbe], str]]] = {
     "footer": _read_footer,
     "record": _look_up_page,
     "missing": _request_missing_object,
-    "mirror": _compare_mirror,
 }

@@ -14,7 +14,7 @@ from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.partitions_in_flight import find_extracted_assets
 from cc_pipeline.defs.run_notes import note_tried, note_worker
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.settings import Settings, split_places
+from cc_pipeline.settings import Settings
 from cc_pipeline.transport.circuit_breaker import WAIT
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 
@@ -38,7 +38,7 @@ def workspace_of_run(context: dg.InitResourceContext, namespace: HomeNamespace) 
         if find_extracted_assets(run):
             # invalid settings are not the fault of a partition
             note_tried(context.instance, run.run_id, ())
-    if any(holds_access(place) for place in split_places(run_config["source"])):
+    if holds_access(run_config["source"]):
         # Dagster stores the configuration of each run, so a secret would stay in it
         raise UserInputError(
             "the run's configuration has credentials in its source, and Dagster would store them. Remove the "

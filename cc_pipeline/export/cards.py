@@ -121,7 +121,7 @@ def build_croissant(
         "prov:wasGeneratedBy": activity,
         "rai:dataCollection": "Pages that Common Crawl fetched, taken from its archives by targets and crawls.",
         "rai:dataCollectionType": ["Web Scraping", "Secondary Data analysis"],
-        "rai:dataCollectionRawData": f"WARC and ARC records of {', '.join(crawls)} at {', '.join(provenance.sources)}",
+        "rai:dataCollectionRawData": f"WARC and ARC records of {', '.join(crawls)} at {provenance.source}",
         "rai:dataCollectionMissingData": f"targets.csv says what became of each target: {outcomes or 'none'}.",
         "rai:dataPreprocessingProtocol": list(description.steps) or ["none: rows are as the pipeline parsed them"],
         "rai:dataLimitations": "Common Crawl fetches a part of a site's pages, those that its robots.txt allowed then.",

@@ -191,9 +191,8 @@ def _readme(
         f"| `{file_fact['name']}` | {file_fact['bytes']:,} | `{file_fact['sha256']}` |" for file_fact in file_facts
     ]
     lines += ["", "## Where it came from", ""]
-    lines += [f"- source: {source}" for source in provenance.sources] + [
-        f"- {sentence}" for sentence in provenance.selection
-    ]
+    source = [f"source: {provenance.source}"] if provenance.source else []
+    lines += [f"- {sentence}" for sentence in (*source, *provenance.selection)]
     if provenance.targets:
         summary = ", ".join(f"{count:,} {name}" for name, count in provenance.outcomes.items() if count)
         lines.append(f"- what became of the targets, or of the members of sets: {summary}; `{TARGETS}` names each")

@@ -1,4 +1,4 @@
-"""The provenance of an export: sources, crawls with the digests of their indexes, and the outcome of each target.
+"""The provenance of an export: source, crawls with the digests of their indexes, and the outcome of each target.
 
 It is gathered once. The README, ``provenance.json``, the Croissant document and the card of Hugging Face are written
 from it. It contains no path of the home.
@@ -62,11 +62,11 @@ class TargetOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The origin of exported rows. ``sources`` are addresses, the preferred one first; of a folder only its name.
+    """The origin of exported rows. ``source`` is an address; of a folder only its name; empty if it is not known.
     ``selection`` describes the selection in words, ``versions`` are those of the lake's tables at the publication,
     ``published`` is its time."""
 
-    sources: tuple[str, ...] = ()
+    source: str = ""
     selection: tuple[str, ...] = ()
     crawls: tuple[CrawlSource, ...] = ()
     targets: tuple[TargetOutcome, ...] = ()
@@ -92,7 +92,8 @@ class Provenance:
     def as_rows(self) -> list[tuple[str, str]]:
         """Returns names and values, for files that contain it as a table."""
         rows = [("software", f"cc_pipeline {__version__}"), ("parser version", str(PARSER_VERSION))]
-        rows += [("source", source) for source in self.sources] + [("asked", sentence) for sentence in self.selection]
+        rows += [("source", self.source)] if self.source else []
+        rows += [("asked", sentence) for sentence in self.selection]
         rows += [
             (f"index of {crawl_source.crawl}, {kind}", digest)
             for crawl_source in self.crawls
@@ -110,7 +111,7 @@ class Provenance:
             "parser_version": PARSER_VERSION,
             "made_at": self.created_at.isoformat(timespec="seconds"),
             "published_at": None if self.published is None else self.published.isoformat(),
-            "sources": list(self.sources),
+            "source": self.source,
             "asked": list(self.selection),
             "crawls": [asdict(crawl_source) for crawl_source in self.crawls],
             "targets": self.outcomes,
@@ -127,7 +128,7 @@ def gather_provenance(
     A set may be given by its name alone. Reads two tables and the logs of the lake, and sends no requests. Raises
     ``EnvironmentFault`` if the lake cannot be read.
     """
-    lake = workspace.lake
+    lake, source = workspace.lake, workspace.settings.source
     where: dict[str, Any] = {"crawl": list(crawls)} if crawls else {}
     targets_by_slug = {target.slug: target for target in targets}
     if targets_by_slug:
@@ -153,10 +154,7 @@ def gather_provenance(
     crawl_ids = sorted({*lookups.indexes, *crawls})
     pinned = {spec: lake.pin(spec).version for spec in ("captures", "records", "page_text")}
     return Provenance(
-        tuple(
-            redact_address(source) if scheme_of(source) else f"folder {Path(source).name}"
-            for source in workspace.settings.sources
-        ),
+        redact_address(source) if scheme_of(source) else f"folder {Path(source).name}",
         tuple(selection),
         tuple(_list_crawl_sources(workspace, crawl_ids, lookups.indexes)),
         tuple(_list_outcomes(targets_by_slug, lookups, read_blocklist(workspace))),
@@ -232,7 +230,7 @@ def read_provenance(document: Mapping[str, Any], targets: Path) -> Provenance:
         with targets.open(encoding="utf-8", newline="") as stream:
             rows = [*csv.DictReader(stream)]
     return Provenance(
-        tuple(map(str, document["sources"])),
+        str(document["source"]),
         tuple(map(str, document["asked"])),
         tuple(
             CrawlSource(str(crawl["crawl"]), crawl["path_list"], dict(crawl["indexes"])) for crawl in document["crawls"]

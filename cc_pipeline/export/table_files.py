@@ -276,12 +276,7 @@ def _select_rows(name: str, columns: Sequence[str], targets: Sequence[str], craw
     conditions: list[str] = []
     if crawls and "crawl" in columns:
         conditions.append(is_one_of("crawl", crawls))
-    column_list = "*"
-    if "served_by" in columns:
-        # as in a provenance, the path of a folder is not exported
-        folder = "'folder ' || parse_filename(served_by)"
-        column_list = f"* REPLACE (if(starts_with(served_by, '/'), {folder}, served_by) AS served_by)"
-    sql = f"SELECT {column_list} FROM main.{name}"
+    sql = f"SELECT * FROM main.{name}"
     if targets and "target" in columns:
         conditions.append(is_one_of("target", targets))
     elif targets and name == "targets":

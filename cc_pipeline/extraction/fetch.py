@@ -14,9 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.crawls import LOCAL as LOCAL_CRAWLS
-from cc_pipeline.commoncrawl.paths import path_list_key, published_key
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
 from cc_pipeline.extraction.blocklist import Blocklist, differs_only_in_blocks
 from cc_pipeline.extraction.cost_limit import enforce_cost_limit
@@ -55,7 +53,6 @@ from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, slices_of, write_notes
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.progress import format_count
-from cc_pipeline.records import known_good as witness
 from cc_pipeline.records.fetch import RecordsResult
 from cc_pipeline.records.file_leases import FileLease, forget, lease, list_expired_leases
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, LocationIndex
@@ -65,6 +62,9 @@ from cc_pipeline.records.storage import STORED
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
+#: Seconds for which a good record shows that the source works. Without one nothing counts as lost: a source with
+#: indexes and without archives says "not found" of each record.
+_PROOF_SECONDS: Final = 86_400.0
 #: Columns of records from which the counts of slices are computed.
 _STATE_COLUMNS: Final = (
     "target", "url", "outcome", "reason", "detail", "is_final", "unsuccessful_runs", "digest_check", "payload_length",
@@ -441,12 +441,10 @@ def _fetch(state: _FetchState, slices: Sequence[Slice], repaired: Sequence[Slice
 
 
 def _build_order(state: _FetchState, complete_digests: Mapping[Slice, str], scope: RefetchScope) -> Order:
-    """The order of a fetch of some slices, with the records that prove the source to work."""
-    workspace, crawl = state.workspace, state.crawl
-    sources = workspace.archives(crawl).sources
-    known_good, good_records = witness.read_known_good(_known_good_path(workspace), sources)
+    """The order of a fetch of some slices."""
+    workspace = state.workspace
     return Order(
-        crawl,
+        state.crawl,
         uuid.uuid4().hex,
         compute_input_digest({"plans": list(complete_digests.values())}),
         RecordOptions(
@@ -454,8 +452,7 @@ def _build_order(state: _FetchState, complete_digests: Mapping[Slice, str], scop
             retry_settled=scope.settled,
             retry_mismatched=scope.mismatched,
             forget_settled=scope.forget,
-            has_known_good_record=known_good,
-            search=witness.Search(good_records, _path_list_key(crawl)),
+            source_gave_good_record=_has_given_good_record(workspace),
         ),
     )
 
@@ -483,8 +480,8 @@ def _fetch_records(
             read_table_places=lambda: stream_rows(workspace.lake, "records", {"crawl": crawl}, PLACE_NAME),
         ),
     )
-    with disk_trouble(_known_good_path(workspace)):
-        witness.note(_known_good_path(workspace), fetched.result.known_good_records)
+    if fetched.result.fetched:
+        _note_good_record(workspace)
     _check_balance(captures.rows, fetched.rows, fetched.result.outcomes, crawl)
     return fetched
 
@@ -558,14 +555,23 @@ def _reassess_losses(state: _FetchState, slices: Collection[Slice], lost_again: 
     state.assessments |= assessments
 
 
-def _known_good_path(workspace: Workspace) -> Path:
-    """The file of the home's known-good records, which prove that a mirror works."""
-    return workspace.settings.home / "cache" / "witnesses.json"
+def _has_given_good_record(workspace: Workspace) -> bool:
+    """Whether the source gave this home a good record within ``_PROOF_SECONDS``."""
+    path = _good_record_path(workspace)
+    is_recent = path.exists() and 0 <= time.time() - path.stat().st_mtime < _PROOF_SECONDS
+    return is_recent and path.read_text("utf-8") == workspace.settings.source
 
 
-def _path_list_key(crawl: str) -> str | None:
-    """The key of the path list of a crawl's archive files, if there may be one."""
-    return None if crawl in ARC_CRAWLS or published_key(crawl) is None else path_list_key(crawl, "warc")
+def _note_good_record(workspace: Workspace) -> None:
+    path = _good_record_path(workspace)
+    with disk_trouble(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(workspace.settings.source, "utf-8")
+
+
+def _good_record_path(workspace: Workspace) -> Path:
+    """A file with the source, whose time is that of the last good record."""
+    return workspace.settings.cache_path / "good_record"
 
 
 def _read_captures(
@@ -628,7 +634,7 @@ def _write_notes(state: _FetchState) -> tuple[str, ...]:
             f"the payloads of {mismatches:,} records differ from the digest in the index; see digest_check in the "
             "view ledger"
         )
-    return (*notes, *dict.fromkeys(note for result in state.results for note in result.notes))
+    return tuple(notes)
 
 
 def _build_metrics(counts: SliceFetchCounts, slice_state: SliceState) -> Metrics:

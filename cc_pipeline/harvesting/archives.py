@@ -67,7 +67,7 @@ def list_archives(workspace: Workspace, crawl: str) -> tuple[list[Shard], tuple[
     if news_month(crawl) is not None:
         key = path_list_key(crawl, "warc")
         try:
-            paths, notes = read_path_list(workspace, key, lambda data: _parse_archive_list(data, key))
+            paths, notes = _parse_archive_list(read_path_list(workspace, key), key)
         except SourceRefuses:
             raise
         except RangeFault as fault:

@@ -147,7 +147,7 @@ def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) 
     absent = {shard.key: f"{shard.filename} is not indexed yet" for shard in missing}
     available_paths = [path for path in paths if path not in absent]
     policy = HarvestPolicy(refresh=refresh)
-    report = harvest_crawl(crawl, available_paths, transport, store, policy, report_corrupt=transport.report_corrupt)
+    report = harvest_crawl(crawl, available_paths, transport, store, policy)
     _store_failures(store, crawl, {path: absent[path] for path in paths if path in absent})
     notes = tuple(f"{path} failed: {reason}" for path, reason in (*report.failed, *absent.items())[:20])
     return StageReport(
@@ -262,7 +262,7 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
         digest = harvest_digest({subset: stored_footer_digests[subset] for subset in retained_subsets} | footer_digests)
         digests_to_store = digests_to_commit(crawl, versions_of(rows), footer_digests)
         committed = HARVEST.commit(lake, {slice_: digest}, {"row_groups": rows}, {"row_groups": digests_to_store})
-        # the same files, perhaps under other ETags (a mirror, a copied bucket), which reads expect from now on
+        # the same files, perhaps under other ETags (a copied bucket), which reads expect from now on
         written = 0 if is_unchanged else max(1, committed)
         stored = rows
     coverage = read_view("coverage", stored)

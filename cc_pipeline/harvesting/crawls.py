@@ -253,7 +253,7 @@ def _remembered(settings: Settings, crawl: str, folder_name: str = _CRAWLS) -> P
 def _read(settings: Settings, crawl: str, folder_name: str = _CRAWLS) -> Probe | None:
     try:
         document = json.loads((_folder(settings, folder_name) / f"{crawl}.json").read_bytes())
-        if document["source"] != settings.source_text or document["state"] not in _ANSWER_LIFE:
+        if document["source"] != settings.source or document["state"] not in _ANSWER_LIFE:
             return None
         return Probe(
             crawl, document["state"], datetime.fromisoformat(document["at"]), str(document["why"]), remembered=True
@@ -265,7 +265,7 @@ def _read(settings: Settings, crawl: str, folder_name: str = _CRAWLS) -> Probe |
 def _remember(settings: Settings, answer: Probe, folder_name: str = _CRAWLS) -> None:
     path = _folder(settings, folder_name) / f"{answer.crawl}.json"
     document = {
-        "source": settings.source_text,
+        "source": settings.source,
         "state": answer.state,
         "at": answer.answered_at.isoformat(),
         "why": answer.reason,

@@ -36,10 +36,9 @@ def listed_files(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int
         if index_is_built(crawl):
             shards, notes = list_archives(workspace, crawl)
             files = [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in shards]
-        elif user_list is None:
-            files, notes = read_path_list(workspace, key, lambda data: parse_index_list(data, key, crawl))
         else:
-            files, notes = parse_index_list(user_list, key, crawl)
+            data = read_path_list(workspace, key) if user_list is None else user_list
+            files, notes = parse_index_list(data, key, crawl)
     except SourceRefuses:
         raise
     except RangeFault as fault:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from typing import TypeVar
-
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
-
-T = TypeVar("T")
 
 
 class _PathListCache(dict[str, bytes]):
@@ -44,19 +38,10 @@ def path_list_fault(crawl: str, key: str, fault: RangeFault) -> EnvironmentFault
     )
 
 
-def read_path_list(workspace: Workspace, key: str, parse: Callable[[bytes], T]) -> T:
-    """Returns the result of ``parse`` for the path list ``key``: for the cached answer, else for a new one. Raises as
-    ``Transport.read_parsed``."""
+def read_path_list(workspace: Workspace, key: str) -> bytes:
+    """Returns the path list ``key`` as received; a command requests it once. Raises ``RangeFault``."""
     cache = workspace.command_value(_PathListCache)
-    cached_data = cache.pop(key, None)
-
-    def parse_and_keep(data: bytes) -> T:
-        parsed = parse(data)
-        if workspace.one_command:
-            cache[key] = data
-        return parsed
-
-    if cached_data is not None:
-        with suppress(DataFault):  # then all places are tried, one after the other
-            return parse_and_keep(cached_data)
-    return workspace.transport.read_parsed(key, parse_and_keep)
+    data = cache.pop(key, None) or workspace.transport.read_all(key).data
+    if workspace.one_command:
+        cache[key] = data
+    return data

@@ -21,7 +21,6 @@ from cc_pipeline.index.btree.format import unpack_pointer
 from cc_pipeline.index.btree.locator import ArchiveNames
 from cc_pipeline.index.btree.tree import Item
 from cc_pipeline.index.catalog.catalog import Catalog
-from cc_pipeline.index.etag_aliases import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.opening import URL_INDEXES
 from cc_pipeline.index.parquet.finder import CatalogFinder
@@ -72,10 +71,10 @@ def build_url_index(workspace: Workspace, crawl: str) -> UrlIndexReport:
         keys = parse_path_list(list_path.read_bytes(), str(list_path))
         return build_from_arcs(crawl, keys, workspace.transport, root)
     with open_catalog(workspace.lake) as catalog:
-        footers, place = FooterStore(settings.footers_path), workspace.index_place(crawl)
-        finder = CatalogFinder(catalog, place, footers)
+        place = workspace.index_place(crawl)
+        finder = CatalogFinder(catalog, place, FooterStore(settings.footers_path))
         _check_whole(finder, catalog, crawl, settings.subsets)
-        return build_from_columnar(crawl, settings.subsets, same_files(place, footers), finder, root)
+        return build_from_columnar(crawl, settings.subsets, place, finder, root)
 
 
 def _check_whole(finder: CatalogFinder, catalog: Catalog, crawl: str, subsets: Sequence[str]) -> None:

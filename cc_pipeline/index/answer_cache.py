@@ -67,10 +67,6 @@ class AnswerCache:
             if path.parent.name == "00" or len(data) * 256 > self._max_bytes:
                 self._make_room()
 
-    def drop(self, name: str) -> None:
-        """Deletes what is stored under ``name``."""
-        self._path(name).unlink(missing_ok=True)
-
     def _make_room(self) -> None:
         files = []
         for path in self._folder.rglob("*"):

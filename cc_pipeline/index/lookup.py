@@ -332,18 +332,15 @@ def _valid_segments(transport: Transport) -> tuple[frozenset[str] | None, tuple[
     """Returns the segments that the crawl of 2012 itself lists (others were never completed), and notes."""
     key = segments_key(CRAWL_2012)
 
-    def parse(data: bytes) -> tuple[tuple[int, ...], list[DataFault]]:
-        faults: list[DataFault] = []
-        segments = parse_valid_segments(data, key, faults=faults)
-        refuse_faulty_list(faults, len(segments))
-        return segments, faults
-
     try:
-        segments, faults = transport.read_parsed(key, parse)
+        data = transport.read_all(key).data
     except RangeFault as fault:
         if fault.kind is not FaultKind.NOT_FOUND:
             raise
         return None, (f"the source has no {key}, the list of valid segments: captures of all segments are used",)
+    faults: list[DataFault] = []
+    segments = parse_valid_segments(data, key, faults=faults)
+    refuse_faulty_list(faults, len(segments))
     return frozenset(map(str, segments)), describe_faulty_lines(faults, key)
 
 

@@ -20,7 +20,6 @@ from cc_pipeline.index.btree.files import METADATA_FILE, index_folder, index_siz
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
 from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-from cc_pipeline.index.etag_aliases import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import unharvested
 from cc_pipeline.index.locator import Locator
@@ -104,11 +103,8 @@ def find_columnar(sought: IndexSearch) -> OpenIndex | None:
     footers = FooterStore(sources.footers) if sources.footers else None
     finder = CatalogFinder(catalog, transport, footers)
     indexes = PageIndexes(sources.cache)
-    reader = transport if footers is None else same_files(transport, footers)
     return OpenIndex(
-        lambda: ParquetLocator(
-            reader, finder, columns=sources.columns, indexes=indexes, report_corrupt=transport.report_corrupt
-        ),
+        lambda: ParquetLocator(transport, finder, columns=sources.columns, indexes=indexes),
         sizes={row["subset"]: row["expected"] for row in covered},
     )
 
@@ -154,8 +150,8 @@ def btree_version(home: Path, crawl: str) -> str:
 
 
 def _find_cluster(crawl: str, sources: IndexSources, *, needed: bool) -> OpenCluster | None:
-    """Opens the crawl's ``cluster.idx``. If the source does not answer, that is an error only if it is ``needed``: with
-    several places, the one that has the object may be down while another gives all else."""
+    """Opens the crawl's ``cluster.idx``. If the source does not answer, that is an error only if it is
+    ``needed``."""
     try:
         return sources.clusters.find(sources.transport, crawl, lambda: _marks(sources.catalog))
     except RangeFault as fault:

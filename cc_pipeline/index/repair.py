@@ -17,13 +17,12 @@ import pyarrow.compute as pc
 from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-from cc_pipeline.index.etag_aliases import same_files
 from cc_pipeline.index.footers.decode import ColumnChunk, codec_number, decode_footer
 from cc_pipeline.index.footers.statistics import REPAIRED
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore, footer_digest
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_batches
 from cc_pipeline.index.parquet.fetch import ManyReader
-from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, is_changed_etag
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange
 
 #: Values decoded at a time, because a whole decoded column would be too large for memory.
@@ -33,10 +32,9 @@ _BATCH_ROWS: Final = 65_536
 @dataclass(frozen=True, slots=True)
 class KeyBounds:
     """The smallest and largest key in one row group, read from the values themselves. ``size`` and
-    ``footer`` (its digest) identify the file, since a source may send no ETags."""
+    ``footer`` (its digest) identify the file: a copied one has another ETag."""
 
     path: str
-    etag: str | None
     row_group: int
     minimum: bytes
     maximum: bytes
@@ -46,7 +44,7 @@ class KeyBounds:
     def match_footers(self, footers: CrawlFooters) -> bool:
         """Whether the current file in ``footers`` is the one that was read."""
         entry = footers.entries.get(self.path)
-        if entry is None or entry.failed or entry.file_size != self.size or is_changed_etag(entry.etag, self.etag):
+        if entry is None or entry.failed or entry.file_size != self.size:
             return False
         try:
             return footer_digest(footers.footer(self.path)) == self.footer
@@ -93,7 +91,6 @@ def read_log(path: Path) -> dict[tuple[str, int], KeyBounds]:
             minimum, maximum = (base64.b64decode(values[name], validate=True) for name in ("min", "max"))
             bounds = KeyBounds(
                 str(values["path"]),
-                None if values["etag"] is None else str(values["etag"]),
                 int(values["row_group"]),
                 minimum,
                 maximum,
@@ -108,7 +105,6 @@ def add_to_log(path: Path, bounds: KeyBounds) -> None:
     """Logs one row group's bounds. Raises ``EnvironmentFault`` if the disk refuses."""
     values = {
         "path": bounds.path,
-        "etag": bounds.etag,
         "row_group": bounds.row_group,
         "size": bounds.size,
         "footer": bounds.footer,
@@ -130,10 +126,10 @@ def known_bounds(footers: CrawlFooters) -> dict[tuple[str, int], KeyBounds]:
     """Returns the logged bounds of the current files in ``footers``, by path and row group."""
     logged_bounds = read_log(bounds_log(footers.folder))
     # row groups of a file mostly have the same version of it
-    is_current: dict[tuple[str, str | None, int, str], bool] = {}
+    is_current: dict[tuple[str, int, str], bool] = {}
     valid_bounds = {}
     for place, bounds in logged_bounds.items():
-        file = (bounds.path, bounds.etag, bounds.size, bounds.footer)
+        file = (bounds.path, bounds.size, bounds.footer)
         if file not in is_current:
             is_current[file] = bounds.match_footers(footers)
         if is_current[file]:
@@ -258,7 +254,7 @@ def repair_row_groups(
         ByteRange(group.path, group.chunk.offset, group.chunk.size, group.etag, group, total=group.file_size)
         for group in plan.row_groups
     )
-    for requests, outcome in enumerate(same_files(transport, store).read_many(ranges), start=1):
+    for requests, outcome in enumerate(transport.read_many(ranges), start=1):
         group = outcome.tag
         assert isinstance(group, UnboundedRowGroup)
         if isinstance(outcome, RangeFault):
@@ -294,5 +290,5 @@ def _repair(group: UnboundedRowGroup, data: bytes, log: Path) -> str:
     if extremes is None:
         return "all keys of the row group are null"
     size = -1 if group.file_size is None else group.file_size
-    add_to_log(log, KeyBounds(group.path, group.etag, group.row_group, *extremes, size=size, footer=group.footer))
+    add_to_log(log, KeyBounds(group.path, group.row_group, *extremes, size=size, footer=group.footer))
     return ""

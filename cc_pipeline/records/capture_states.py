@@ -12,7 +12,7 @@ and it gives each capture exactly one outcome. It does no I/O.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -28,7 +28,6 @@ from cc_pipeline.records.verification import (
     ExpectedRecord,
     VerificationResult,
     expected_record,
-    verify_record,
 )
 from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, RangeFault, range_fault
 from cc_pipeline.transport.pieces import PIECE
@@ -58,34 +57,25 @@ class RangeRequest:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Bytes of one capture, to be verified against ``expected``, strictly if ``fail_on_digest``.
-
-    ``source`` is the place that gave them. ``is_inconclusive``: a preferred place gave no answer. ``request`` is the
-    number of the request that brought them."""
+    """Bytes of one capture, to be verified against ``expected``. ``request`` is the number of the request that brought
+    them."""
 
     row: int
     data: bytes
     expected: ExpectedRecord
-    fail_on_digest: bool
     attempts: int
-    source: str
-    is_inconclusive: bool
     request: int
 
 
 @dataclass(slots=True)
 class BadRecord:
-    """A record that differs from the expected one: the verdict, and its bytes while there is room.
+    """A record that differs from the expected one: the verdict, and its bytes while there is room. ``mark`` is a digest
+    of them, ``requests`` are the numbers of the requests."""
 
-    ``marks`` are digests of the bytes from each place, ``requests`` the numbers of the requests. A ``usable`` record is
-    good except for its payload digest, and is stored if no other place has a better one.
-    """
-
-    marks: Mapping[str, bytes]
+    mark: bytes
     requests: frozenset[int]
     outcome: Row
     data: bytes | None
-    usable: bool = False
 
 
 class CaptureStates:
@@ -96,10 +86,8 @@ class CaptureStates:
     :meth:`add_answer`, and the verdicts on what they bring to :meth:`add_verdict`; :meth:`finish`. ``fetched`` counts
     the good records. ``gave``: the source gave something final. ``has_requests``: there was a request.
 
-    ``policy`` has the states of the files and of the source, which outlast the group. ``known_good_records`` gets one
-    known-good record of each place, whose digest does not contradict the index. ``places`` is the number of places of
-    the source. ``store`` stores a record. ``has_known_good_record`` says whether the source has given a good record,
-    and ``halt``, which is called before each request, whether to stop.
+    ``policy`` has the states of the files and of the source, which outlast the group. ``store`` stores a record.
+    ``halt``, which is called before each request, says whether to stop.
     """
 
     def __init__(
@@ -108,18 +96,14 @@ class CaptureStates:
         crawl: str,
         options: RecordOptions,
         policy: FetchRetryPolicy,
-        known_good_records: dict[str, ExpectedRecord],
-        places: int,
         store: Store,
-        has_known_good_record: Callable[[], bool],
         halt: Halt | None = None,
     ) -> None:
         self.outcomes = Outcomes(captures)
         self.fetched = 0
         self.gave = self.has_requests = False
-        self._captures, self._crawl, self._options, self._places = captures, crawl, options, places
-        self._policy, self._known_good_records = policy, known_good_records
-        self._store, self._has_known_good_record, self._halt = store, has_known_good_record, halt
+        self._captures, self._crawl, self._options = captures, crawl, options
+        self._policy, self._store, self._halt = policy, store, halt
         self._columns, self._name = self.outcomes.columns, self.outcomes.name
         #: Ranges that were not requested, and those that failed.
         self._deferred: list[PlannedRange] = []
@@ -181,11 +165,7 @@ class CaptureStates:
                 yield map(self._build_byte_range, self._request_in_order(ranges))
 
     def _plan_passes(self) -> Iterator[Iterator[RangeRequest]]:
-        bounds, places = self._options.coalescing, self._places
-        if places > 1:
-            # one place gives a range in pieces; of several places, which one gives it is known only at its end
-            bounds = replace(bounds, span=min(bounds.span, SHORT_RANGE))
-        ranges = plan_ranges(self._captures, bounds, self.outcomes.rows_to_fetch())
+        ranges = plan_ranges(self._captures, self._options.coalescing, self.outcomes.rows_to_fetch())
         if not ranges:
             return
         self.has_requests = True
@@ -195,23 +175,15 @@ class CaptureStates:
             return
         yield self._request_samples()
         yield self._request_suspect_files()
-        for _ in range(places if places > 1 else 0):
-            yield self._request_other_mirrors()
         yield self._request_samples()
         yield self._request_remainder()
         yield self._request_parts()
-        # each of several places may have different bytes
-        rounds = self._options.tries + places - 1
-        for attempt in range(2, rounds + 1):
-            self._is_last_try = attempt == rounds
+        for attempt in range(2, self._options.tries + 1):
+            self._is_last_try = attempt == self._options.tries
             yield self._request_single_records()
 
     def _build_byte_range(self, request: RangeRequest) -> ByteRange:
         planned, columns = request.planned, self._columns
-        avoid: frozenset[str] = frozenset()
-        if self._places > 1:
-            seen = (self._bad[row].marks for row in planned.rows if row in self._bad)
-            avoid = frozenset(self._policy.files[planned.key].bad_sources).union(*seen)
         is_open_ended = self._is_open_ended(planned)
         ends: tuple[int, ...] = ()
         if not is_open_ended and planned.length > PIECE and len(planned.rows) > 1:
@@ -224,7 +196,6 @@ class CaptureStates:
             planned.length,
             tag=request,
             tries=request.granted_tries,
-            avoid=avoid,
             ends=ends,
             may_be_short=is_open_ended,
         )
@@ -239,11 +210,6 @@ class CaptureStates:
         policy = self._policy
         if self._halt is not None and self._halt(policy.is_refused):
             policy.report_open_breaker()
-        if not policy.should_stop:
-            return False
-        # a source with known-good records is believed if it says "not found" of file after file
-        if policy.only_not_found and self._has_known_good_record():
-            policy.any_good = True
         return policy.should_stop
 
     def _single_record_range(self, row: int) -> PlannedRange:
@@ -319,22 +285,6 @@ class CaptureStates:
             else:
                 self._retry_rows.append(row)
 
-    def _request_other_mirrors(self) -> Iterator[RangeRequest]:
-        """Requests a bad record of each file without a good one, as long as the places give different bytes."""
-        requested_files: set[str] = set()
-        bad = self._bad
-        # a record that was requested from several places decides soonest
-        retry_rows = sorted(self._retry_rows, key=lambda row: -len(bad[row].marks) if row in bad else 0)
-        self._retry_rows = []
-        for row in retry_rows:
-            key = self._name(row)[0]
-            state = self._policy.files[key]
-            if state.good or state.damaged or key in requested_files or row not in bad or self._is_finished():
-                self._retry_rows.append(row)
-            else:
-                requested_files.add(key)
-                yield self._request_record(row)
-
     def _request_remainder(self) -> Iterator[RangeRequest]:
         """Requests the deferred and failed ranges of files that have given a good record by now, with the tries that
         remain."""
@@ -342,7 +292,7 @@ class CaptureStates:
         waiting, self._deferred = self._deferred, []
         for planned in waiting:
             state = files[planned.key]
-            if (state.good or state.damaged or state.usable) and not self._is_finished():
+            if (state.good or state.damaged) and not self._is_finished():
                 yield RangeRequest(planned, MAX_TRIES if state.good else 1)
             else:
                 self._deferred.append(planned)
@@ -405,7 +355,7 @@ class CaptureStates:
             planned = part_of(planned, offset, length, self._columns["warc_record_offset"])
         if isinstance(answer, RangeFault):
             self._add_fault(answer, planned, request.is_single_record)
-        elif self._policy.is_same_object(answer.key, answer.etag, answer.source, first=answer.first):
+        elif self._policy.is_same_object(answer.key, answer.etag, first=answer.first):
             for row in planned.rows:
                 if not self.outcomes.is_good(row):
                     yield self._build_arrival(row, answer)
@@ -423,10 +373,7 @@ class CaptureStates:
             return
         [row] = planned.rows
         past_the_end = fault.kind is FaultKind.RANGE_NOT_SATISFIABLE
-        bad = self._bad.get(row)
-        if bad is not None and bad.usable:
-            self._retry_rows.append(row)
-        elif past_the_end and row in self._past_the_end:
+        if past_the_end and row in self._past_the_end:
             self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts + 1, settled=True)
         elif self._is_last_try or not self._policy.files[fault.key].good:
             self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts, settled=False)
@@ -447,21 +394,13 @@ class CaptureStates:
 
     def _build_arrival(self, row: int, answer: RangeBytes) -> Arrival:
         start, length = self._columns["warc_record_offset"][row] - answer.offset, self.outcomes.length(row)
-        # while other places may have the payload with the index's digest, a mismatch is a failure
-        strict = self._options.fail_on_digest or (self._places > 1 and not self._policy.files[answer.key].mirrors_agree)
         return Arrival(
             row,
             answer.data if len(answer.data) == length else answer.data[start : start + length],
-            self._expected_record(row),
-            strict,
+            expected_record({name: values[row] for name, values in self._columns.items()}),
             answer.attempts + (row in self._bad),
-            answer.source,
-            answer.is_inconclusive,
             answer.request,
         )
-
-    def _expected_record(self, row: int) -> ExpectedRecord:
-        return expected_record({name: values[row] for name, values in self._columns.items()})
 
     def add_verdict(self, arrival: Arrival, verdict: VerificationResult) -> None:
         """Adds the verdict on bytes of a capture, and stores a good record."""
@@ -473,19 +412,17 @@ class CaptureStates:
         if verdict.is_cut_off and is_whole_read and self.outcomes.grows(row):
             self._growing.append(row)
         elif verdict.reason is None:
-            if (bad := self._bad.get(row)) is not None:
-                self._policy.files[self._name(row)[0]].bad_sources.update(bad.marks.keys() - {arrival.source})
-            self._keep(row, verdict, arrival.attempts, arrival.source)
+            self._keep(row, verdict, arrival.attempts)
         else:
             self._add_bad_bytes(arrival, verdict)
 
-    def _build_outcome(self, row: int, verdict: VerificationResult, attempts: int, source: str) -> Row:
+    def _build_outcome(self, row: int, verdict: VerificationResult, attempts: int) -> Row:
         key, offset = self._name(row)
-        return outcome_of(verdict, attempts, source) | {"warc_filename": key, "warc_record_offset": offset}
+        return outcome_of(verdict, attempts) | {"warc_filename": key, "warc_record_offset": offset}
 
-    def _keep(self, row: int, verdict: VerificationResult, attempts: int, source: str) -> None:
+    def _keep(self, row: int, verdict: VerificationResult, attempts: int) -> None:
         """Stores a good record."""
-        outcome = self._build_outcome(row, verdict, attempts, source)
+        outcome = self._build_outcome(row, verdict, attempts)
         self._policy.good(self._name(row)[0])
         self.fetched += 1
         self.gave = True
@@ -493,8 +430,6 @@ class CaptureStates:
         if verdict.record is not None and (self._columns["url"][row] is None or not self._columns["url_surtkey"][row]):
             outcome |= columns_of_url(verdict.record.url)
         outcome["warc_record_length"] = len(verdict.member)
-        if source not in self._known_good_records and verdict.digest_check != "mismatch":
-            self._known_good_records[source] = replace(self._expected_record(row), length=len(verdict.member))
         self._store(self._columns["archive_format"][row] or "warc", verdict.member, verdict.content, outcome)
         self.outcomes.by_name[self._name(row)] = outcome
 
@@ -506,27 +441,26 @@ class CaptureStates:
         previous = self._bad.get(row)
         if previous is not None and arrival.request in previous.requests:
             return  # the same answer seen twice is no second evidence
-        usable_bytes = verdict.reason == "digest_mismatch" and not self._options.fail_on_digest
         mark = hashlib.blake2b(data, digest_size=16).digest()
-        marks, is_identical, changed = compare_marks(previous, arrival, mark, self._places)
+        is_identical = previous is not None and previous.mark == mark
         if previous is None:
             self._policy.bad(key)
-        state.usable = state.usable or usable_bytes
-        state.identical_rereads += is_identical
-        state.changed_rereads += changed
-        state.mirrors_agree = state.mirrors_agree or (len(marks) > 1 and len(set(marks.values())) == 1)
+        elif is_identical:
+            state.identical_rereads += 1
+        else:
+            state.changed_rereads += 1
         self._forget_bad(row)
         requests = frozenset({arrival.request}) | (frozenset() if previous is None else previous.requests)
-        outcome = self._build_outcome(row, verdict, arrival.attempts, arrival.source)
-        bad = self._bad[row] = BadRecord(marks, requests, outcome, data, usable_bytes)
+        outcome = self._build_outcome(row, verdict, arrival.attempts)
+        bad = self._bad[row] = BadRecord(mark, requests, outcome, data)
         has_room = self._kept_bytes + len(data) <= _KEPT_BYTES
         self._kept_bytes += len(data)
         # in a file that is known to be damaged, each record is read only once
-        if is_identical or self._is_last_try or state.damaged or (usable_bytes and not has_room):
+        if is_identical or self._is_last_try or state.damaged:
             self._quarantine(row, settled=is_identical or state.damaged)
             self._drop_bytes(bad)
             return
-        if not has_room or (state.good and not usable_bytes):
+        if not has_room or state.good:
             self._drop_bytes(bad)
         self._retry_rows.append(row)
 
@@ -548,11 +482,8 @@ class CaptureStates:
             self.outcomes.lose(row, *self._policy.skip_reason(), 0, settled=False)
         elif bad.data is None:
             self.outcomes.lose(row, bad.outcome["reason"], bad.outcome["detail"], 1, settled=False)
-        elif bad.usable:
-            verdict = verify_record(bad.data, self._expected_record(row))
-            self._keep(row, verdict, bad.outcome["attempts"], bad.outcome["served_by"])
         elif self.outcomes.set_aside(row, bad.outcome, settled=settled):
-            # if this run is killed, the adopting run does not know whether the source gave a known-good record
+            # if this run is killed, the adopting run does not know whether the source gave a good record
             stored = bad.outcome | {"is_final": False}
             self._store("raw", bad.data, b"", stored)
             unsuccessful_runs = 1 if settled else None
@@ -560,10 +491,10 @@ class CaptureStates:
             self.outcomes.by_name[self._name(row)] = stored | final
 
     def finish(self) -> None:
-        """Gives an outcome to every capture that has none. New losses are final if the source has given a known-good
-        record; else they are pending."""
+        """Gives an outcome to every capture that has none. New losses are final if the source has given a good record;
+        else they are pending."""
         missing_files = {key for key, state in self._policy.files.items() if state.is_missing}
-        settled = missing_files if missing_files and self._has_known_good_record() else set()
+        settled = missing_files if self._policy.any_good else set()
         for planned, fault in self._unread:
             for row in planned.rows:
                 self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts, settled=planned.key in settled)
@@ -579,27 +510,10 @@ class CaptureStates:
         for row in self._retry_rows:
             self._quarantine(row, settled=self._policy.files[self._name(row)[0]].damaged)
         if self.outcomes.lost_now:
-            if self._has_known_good_record():
+            if self._policy.any_good:
                 self.gave = True
             else:
                 self.outcomes.reopen()
-
-
-def compare_marks(
-    previous: BadRecord | None, arrival: Arrival, mark: bytes, places: int
-) -> tuple[dict[str, bytes], bool, bool]:
-    """Adds the mark of the arrived bytes. Returns all marks, whether the bytes are the same wherever they are, and
-    whether one place gave different ones.
-
-    The same bytes twice from one place are the place's own: it is asked twice only after all others. If one of these
-    gave no answer, it is not known yet. The same bytes from each of several places prove it at once.
-    """
-    marks = {} if previous is None else dict(previous.marks)
-    last = marks.get(arrival.source)
-    marks[arrival.source] = mark
-    if last is not None:
-        return marks, last == mark and not arrival.is_inconclusive, last != mark
-    return marks, len(marks) == places > 1 and len(set(marks.values())) == 1, False
 
 
 def _spread(keys: Sequence[str]) -> list[str]:

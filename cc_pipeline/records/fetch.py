@@ -25,8 +25,6 @@ from cc_pipeline.records.range_plan import group_by_file
 from cc_pipeline.records.schema import HELD_SCHEMA, RECORD_SCHEMA
 from cc_pipeline.records.segments import Row, SegmentWriter, adopt, segment_head
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.records.verification import ExpectedRecord
-from cc_pipeline.settings.source_addresses import BETWEEN_PLACES
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.named_files import NamedPlaces
 
@@ -43,8 +41,7 @@ class RecordsResult:
     ``requests`` and ``bytes`` were spent on the source. ``files`` are the new complete files, ``stored`` all files that
     the rows name. ``settled`` are the files all of whose records are in the rows (or were in the table before).
     ``fetched`` captures are good ones read in this run. ``answered``: the source gave something final for a capture, or
-    no request was sent; ``has_asked_source`` says whether one was sent. ``outcomes`` counts rows, ``notes`` are
-    sentences about several places. ``known_good_records`` has one known-good record of each place that gave one.
+    no request was sent; ``has_asked_source`` says whether one was sent. ``outcomes`` counts rows.
     ``unchanged`` captures were requested again and did not change. Retire the journals of ``settled`` files
     (``retire_journals``) after the rows were committed."""
 
@@ -59,8 +56,6 @@ class RecordsResult:
     answered: bool
     has_asked_source: bool
     outcomes: Mapping[str, int]
-    notes: tuple[str, ...]
-    known_good_records: Mapping[str, ExpectedRecord]
     unchanged: int
 
 
@@ -128,13 +123,13 @@ def fetch_planned(
         "description": f"Records of {crawl}, extracted from Common Crawl",
         "isPartOf": crawl,
         "plan": order.plan,
-        "source": transport.source if isinstance(transport, NamedPlaces) else BETWEEN_PLACES.join(transport.sources),
+        "source": transport.source,
     }
     writer = SegmentWriter(
         storage, crawl, order.commit, lambda kind, name: segment_head(kind, name, info), options.rotation
     )
     run = FetchRun(transport, crawl, options, writer, progress, planned_count, files, halt)
-    stats_before = replace(transport.stats, served=transport.stats.served.copy())
+    stats_before = replace(transport.stats)
     counts: Counter[str] = Counter()
     stored: set[str | None] = set()
     held_rows, left_rows = MergeReader(planned.stored_rows), MergeReader(planned.journaled_rows)
@@ -165,19 +160,8 @@ def fetch_planned(
         answered=run.answered,
         has_asked_source=run.has_asked_source,
         outcomes=counts,
-        notes=_mirror_notes(transport, stats_before.served),
-        known_good_records=run.known_good_records,
         unchanged=run.unchanged,
     )
-
-
-def _mirror_notes(transport: Transport | NamedPlaces, served_before: Counter[str]) -> tuple[str, ...]:
-    """Returns sentences about several places: which mirrors served, and whether objects differ."""
-    stats = transport.stats
-    served = stats.served - served_before
-    mirrors = {place: count for place, count in served.items() if place != transport.sources[0]}
-    notes = [f"{count:,} answers came from the mirror {place}" for place, count in mirrors.items()]
-    return (*notes, *stats.differing.values())
 
 
 class KilledRunRecords:

@@ -13,12 +13,11 @@ import pyarrow as pa
 
 from cc_pipeline.processes import usable_cores
 from cc_pipeline.records.capture_states import Arrival, CaptureStates, Halt
-from cc_pipeline.records.known_good import find
 from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.outcomes import Outcomes
 from cc_pipeline.records.retry_policy import FetchRetryPolicy
 from cc_pipeline.records.segments import Row, SegmentWriter
-from cc_pipeline.records.verification import ExpectedRecord, VerificationResult, verify_record
+from cc_pipeline.records.verification import VerificationResult, verify_record
 from cc_pipeline.records.wrap import wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
@@ -62,8 +61,7 @@ class FetchRun:
     """Gives every distinct (file, offset) among captures one outcome, group by group (:meth:`fetch_group`).
 
     ``reused`` captures had a stored outcome, ``adopted`` ones that of a killed run. ``fetched`` counts the good records
-    read so far, ``unchanged`` the captures that were requested again in vain. ``known_good_records`` has one known-good
-    record of each place.
+    read so far, ``unchanged`` the captures that were requested again in vain.
 
     Fetching runs in the transport's thread, storing in the caller's. If there are enough cores, a few threads inflate
     and compute digests (both release the interpreter's lock).
@@ -84,12 +82,12 @@ class FetchRun:
         ``halt`` is asked before each range is."""
         self.reused = self.adopted = self.fetched = self.unchanged = 0
         self.has_asked_source = self._gave = False
-        self.known_good_records: dict[str, ExpectedRecord] = {}
-        self.retry_policy = FetchRetryPolicy(options.give_up_after, files)
+        self.retry_policy = FetchRetryPolicy(
+            options.give_up_after, files, gave_good_record=options.source_gave_good_record
+        )
         self._transport, self._crawl, self._options, self._writer = transport, crawl, options, writer
         self._progress, self._planned_count, self._halt = progress, planned_count, halt
         self._finished_count = self._bytes = 0
-        self._has_known_good: bool | None = True if options.has_known_good_record else None
 
     @property
     def answered(self) -> bool:
@@ -99,17 +97,7 @@ class FetchRun:
     def fetch_group(self, captures: pa.Table, stored_rows: Iterable[Row], journaled_rows: Iterable[Row]) -> Outcomes:
         """Reads and stores the records of new captures that no stored row settles. Returns the outcomes of all. Raises
         ``EnvironmentFault`` if the disk fails."""
-        states = CaptureStates(
-            captures,
-            self._crawl,
-            self._options,
-            self.retry_policy,
-            self.known_good_records,
-            len(self._transport.sources),
-            self._store,
-            self._has_known_good_record,
-            self._halt,
-        )
+        states = CaptureStates(captures, self._crawl, self._options, self.retry_policy, self._store, self._halt)
         reused, adopted = states.reuse(stored_rows, journaled_rows)
         with open_verifier_pool(self._options.examiners) as (pool, max_pending):
             for requests in states.passes():
@@ -130,7 +118,7 @@ class FetchRun:
                 self._bytes += len(answer.data)
             for arrival in states.add_answer(answer):
                 verdict = pool.submit(
-                    verify_record, arrival.data, arrival.expected, fail_on_digest=arrival.fail_on_digest
+                    verify_record, arrival.data, arrival.expected, fail_on_digest=self._options.fail_on_digest
                 )
                 pending.append((arrival, verdict))
                 if len(pending) >= max_pending:
@@ -149,20 +137,9 @@ class FetchRun:
 
     def _store(self, kind: str, member: bytes, content: bytes, row: Row) -> None:
         if kind == "warc":
-            address = self._transport.url(row["warc_filename"], row["served_by"])
+            address = self._transport.url(row["warc_filename"])
             member = wrap_member(member, content, address, row["warc_record_offset"])
         self._writer.add(kind, member, row)
-
-    def _has_known_good_record(self) -> bool:
-        """Whether the source has given a good record in this run or within a day; else one is requested, once."""
-        if not self.known_good_records and self._has_known_good is None:
-            known_good = None
-            if not self.retry_policy.is_refused_now:
-                known_good = find(self._transport, self._options.search, [*self.retry_policy.files])
-            if known_good is not None:
-                self.known_good_records[known_good[0]] = known_good[1]
-            self._has_known_good = known_good is not None
-        return bool(self.known_good_records) or bool(self._has_known_good)
 
 
 def _add_verdict(states: CaptureStates, arrival: Arrival, verdict: Future[VerificationResult]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cc_pipeline import SOFTWARE
-from cc_pipeline.records.known_good import Search
 from cc_pipeline.records.range_plan import Coalescing
 from cc_pipeline.records.segments import DEFAULT_ROTATION
 
@@ -18,19 +17,17 @@ class RecordOptions:
     ``group`` is the number of captures processed at a time, in whole files of the source if they fit; it bounds memory.
     ``tries`` is the number of requests for bytes that are not the expected record. After ``give_up_after`` ranges in a
     row without an answer no more are requested, because then the source fails and not the data.
-    ``has_known_good_record``: the source gave a known-good record within a day. If it did not and gives none now,
-    ``search`` says where to look for one before anything counts as lost (``known_good.py``). ``retry_settled`` requests
-    quarantined and missing captures again, ``retry_mismatched`` those whose payload digest differs from the index;
-    their stored records stay if nothing better comes. ``forget_settled``: final outcomes become pending if nothing
-    comes. ``rotation`` is the size of a stored file in bytes. ``examiners`` is the number of threads that inflate and
-    verify (0: the caller's own); ``None`` leaves one core for fetching and one for storing."""
+    ``source_gave_good_record``: within a day, before this fetch; nothing counts as lost at a source that gave none.
+    ``retry_settled`` requests quarantined and missing captures again, ``retry_mismatched`` those whose payload digest
+    differs from the index; their stored records stay if nothing better comes. ``forget_settled``: final outcomes become
+    pending if nothing comes. ``rotation`` is the size of a stored file in bytes. ``examiners`` is the number of threads
+    that inflate and verify (0: the caller's own); ``None`` leaves one core for fetching and one for storing."""
 
     fail_on_digest: bool = False
     group: int = 50_000
     tries: int = 3
     give_up_after: int = 25
-    has_known_good_record: bool = False
-    search: Search = field(default_factory=Search)
+    source_gave_good_record: bool = False
     retry_settled: bool = False
     retry_mismatched: bool = False
     forget_settled: bool = False

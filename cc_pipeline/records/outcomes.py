@@ -215,11 +215,9 @@ def columns_of_url(url: str) -> Row:
     return {"url": url, "url_surtkey": surt_key(url), "domain": domain}
 
 
-def outcome_of(verdict: VerificationResult, attempts: int, place: str) -> Row:
-    """Returns the outcome columns of a record that ``place`` gave: fetched, or quarantined with the verdict's
-    reason."""
+def outcome_of(verdict: VerificationResult, attempts: int) -> Row:
+    """Returns the outcome columns of a record: fetched, or quarantined with the verdict's reason."""
     outcome = _outcome("fetched" if verdict.reason is None else "quarantined", verdict.reason, verdict.detail, attempts)
-    outcome["served_by"] = place
     outcome["digest_check"] = verdict.digest_check
     record = verdict.record
     if record is not None:

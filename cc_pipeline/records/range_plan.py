@@ -18,7 +18,7 @@ from cc_pipeline.transport.pieces import PIECE
 
 #: Maximum compressed bytes of a record. Common Crawl's stay below 10 MiB; a larger length field is an error.
 MAX_RECORD_BYTES = 128 << 20
-#: Bytes of a range that is requested after a longer one failed, or if there are several places.
+#: Bytes of a range that is requested after a longer one failed.
 SHORT_RANGE = 8 << 20
 #: Bytes that are read if the length of a record is not known: nine records in ten are no longer.
 FIRST_READ = 64 << 10

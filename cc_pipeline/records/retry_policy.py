@@ -51,10 +51,7 @@ BY_RECORD: Final = frozenset(
 class FileState:
     """The state of one file of the plan. ``extra`` requests may still be sent beyond one per range.
 
-    ``etags`` are by place: ETags of different hosts cannot be compared. ``refused`` are the (place, ETag) pairs whose
-    last answer was rejected. ``bad_sources`` are places whose bytes were bad while another place had good ones.
-    ``mirrors_agree``: several places gave the same bad bytes. ``usable``: some records are good except for their
-    payload digest."""
+    ``etags`` counts the ETags of its answers; ``refused`` are those whose last answer was rejected."""
 
     extra: int
     good: bool = False
@@ -63,11 +60,8 @@ class FileState:
     identical_rereads: int = 0
     changed_rereads: int = 0
     not_found_count: int = 0
-    etags: dict[str, Counter[str]] = field(default_factory=dict)
-    refused: set[tuple[str, str]] = field(default_factory=set)
-    bad_sources: set[str] = field(default_factory=set)
-    mirrors_agree: bool = False
-    usable: bool = False
+    etags: Counter[str] = field(default_factory=Counter)
+    refused: set[str] = field(default_factory=set)
 
     @property
     def is_suspect(self) -> bool:
@@ -95,18 +89,19 @@ class FileState:
 class FetchRetryPolicy:
     """The state of every file of a plan, and of the source as a whole.
 
-    ``any_good``: the source has given a good record. ``only_not_found``: every range since the last good record was of
-    a file that was not found. ``is_refused``: the circuit breaker of the source was open for a range.
+    ``any_good``: the source has given a good record, ``gave_good_record`` before this fetch. ``only_not_found``: every
+    range since the last good record was of a file that was not found. ``is_refused``: the circuit breaker of the source
+    was open for a range.
 
     After ``give_up_after`` ranges in a row without an answer, of at least three files (or of all, if there are fewer),
     the source fails and not the data. ``files`` is the total number of files if the plan comes in parts
     (:meth:`add_ranges`).
     """
 
-    def __init__(self, give_up_after: int, files: int = 0) -> None:
+    def __init__(self, give_up_after: int, files: int = 0, *, gave_good_record: bool = False) -> None:
         self.files: dict[str, FileState] = {}
         self._files_in_all = files
-        self.any_good = False
+        self.any_good = gave_good_record
         self.last: RangeFault | None = None
         self._give_up_after = give_up_after
         self._silent = 0
@@ -143,8 +138,8 @@ class FetchRetryPolicy:
         state.extra -= 1
         return True
 
-    def is_same_object(self, key: str, etag: str | None, source: str = "", *, first: bool = True) -> bool:
-        """Whether an answer's ETag is the one that most answers of ``source`` about ``key`` had.
+    def is_same_object(self, key: str, etag: str | None, *, first: bool = True) -> bool:
+        """Whether an answer's ETag is the one that most answers about ``key`` had.
 
         An answer without an ETag is no evidence of a changed object. Neither are ETags that are new each time, nor a
         second ETag that comes repeatedly while no record is bad: servers behind one name may each have their own. Later
@@ -153,11 +148,11 @@ class FetchRetryPolicy:
         if etag is None:
             return True
         state = self.files[key]
-        etag_counts = state.etags.setdefault(source, Counter())
+        etag_counts = state.etags
         if len(etag_counts) >= _ETAGS and etag not in etag_counts:
             return max(etag_counts.values()) == 1
         if not first:
-            return (source, etag) not in state.refused
+            return etag not in state.refused
         etag_counts[etag] += 1
         max_other_count = max((count for other_etag, count in etag_counts.items() if other_etag != etag), default=0)
         comes_again = etag_counts[etag] > 1 and max_other_count > 1 and not state.bad
@@ -166,9 +161,9 @@ class FetchRetryPolicy:
             or comes_again
             or (len(etag_counts) > _RANDOM and etag_counts[etag] == max_other_count == 1)
         ):
-            state.refused.discard((source, etag))
+            state.refused.discard(etag)
             return True
-        state.refused.add((source, etag))
+        state.refused.add(etag)
         return False
 
     def good(self, key: str) -> None:

@@ -51,8 +51,6 @@ RECORD_COLUMNS: Final = (
         "Whether the outcome is final: another request cannot change it; null for fetched captures",
     ),
     Column("unsuccessful_runs", pa.int32(), "Runs that requested it in vain while the source returned other captures"),
-    # the place of the source that gave the bytes, without what lets somebody in
-    Column("served_by", pa.string(), "Source or mirror that returned the bytes"),
 )
 RECORD_SCHEMA: Final = schema_of(RECORD_COLUMNS)
 #: Columns with the outcome of a capture, whichever target requested it.

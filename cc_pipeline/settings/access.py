@@ -3,64 +3,49 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of, split_access
+from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings.all_settings import ProcessSettings, Settings
 from cc_pipeline.settings.declaration import read_declared
 from cc_pipeline.settings.environment import PREFIX
-from cc_pipeline.settings.source_addresses import BETWEEN_PLACES, DEFAULT_COLLINFO, WEB, normalise_root
+from cc_pipeline.settings.source_addresses import DEFAULT_COLLINFO, WEB, normalise_root
 
 #: A host's name or address in brackets, perhaps with a port.
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 
 
-def read_places(texts: Sequence[str]) -> dict[str, Access]:
-    """Returns the places that ``texts`` name, in order, each with the credentials of its address.
-
-    Raises ``UserInputError`` for an invalid place."""
-    access_by_place: dict[str, Access] = {}
-    for text in texts:
-        access_by_place.setdefault(normalise_root(text), split_access(text)[1])
-    return access_by_place
-
-
 def add_credentials(
-    settings: Settings,
-    env: Mapping[str, str],
-    access_by_place: Mapping[str, Access],
-    collinfo: Access,
-    known_places: Iterable[str],
+    settings: Settings, env: Mapping[str, str], source: Access, collinfo: Access, known_sources: Iterable[str]
 ) -> Settings:
-    """Returns the settings with credentials: those of the addresses (``access_by_place``, by place), else those for
+    """Returns the settings with credentials: those of the addresses of ``source`` and ``collinfo``, else those for
     their hosts.
 
-    Credentials of the environment are sent to one host only: the named one, or the only host of all places.
-    ``known_places`` are places of this home or the environment that are not in the settings. Raises ``UserInputError``
-    if there are several hosts and none is named.
+    Credentials of the environment are sent to one host only: the named one, or that of the source. ``known_sources``
+    are sources of this home or the environment that the settings may not have. Raises ``UserInputError`` if there are
+    several hosts and none is named.
     """
-    access = _AccessByHost(env, settings, known_places)
-    places = {place: access_by_place.get(place) or access.access_for(place) for place in settings.sources}
+    access = _AccessByHost(env, settings, known_sources)
+    source = source or access.access_for(settings.source)
     if scheme_of(settings.collinfo) in WEB and not collinfo and settings.collinfo != DEFAULT_COLLINFO:
-        same_origin = [source_place for source_place in places if _origin(source_place) == _origin(settings.collinfo)]
-        collinfo = places[same_origin[0]] if same_origin else access.access_for(settings.collinfo)
-    source, *mirrors = places.values()
-    return replace(settings, source_access=source, collinfo_access=collinfo, mirror_access=tuple(mirrors))
+        is_same_origin = _origin(settings.source) == _origin(settings.collinfo)
+        collinfo = source if is_same_origin else access.access_for(settings.collinfo)
+    return replace(settings, source_access=source, collinfo_access=collinfo)
 
 
 class _AccessByHost:
     """Credentials that are not part of an address, each for one host."""
 
-    def __init__(self, env: Mapping[str, str], settings: Settings, known_places: Iterable[str]) -> None:
+    def __init__(self, env: Mapping[str, str], settings: Settings, known_sources: Iterable[str]) -> None:
         self._env = env
         self._settings = settings
-        self._known_places = known_places
+        self._known_sources = known_sources
         process_settings = read_declared(ProcessSettings, env)
         self._access = Access(
             process_settings.source_user,
@@ -73,7 +58,7 @@ class _AccessByHost:
             raise UserInputError(f"{PREFIX}SOURCE_HOST must be one host name, such as data.example:8443, and no URL")
 
     def access_for(self, place: str) -> Access:
-        """Returns the credentials for a place; none for Common Crawl's own, which need none."""
+        """Returns the credentials for a place; none for Common Crawl's own bucket, which needs none."""
         if scheme_of(place) not in WEB or self._settings.is_public_place(place):
             return NO_ACCESS
         return self._access if self._access and self._applies_to(place) else _access_by_host(self._env, place)
@@ -82,11 +67,11 @@ class _AccessByHost:
         """Whether the environment's credentials are for this place. Raises ``UserInputError`` if that is ambiguous."""
         if self._host:
             return _origin(f"{scheme_of(place)}://{self._host}") == _origin(place)
-        known_places = {*self._settings.sources, *map(normalise_root, self._known_places)}
-        if len(set(map(_origin, known_places))) > 1:
+        known_sources = {self._settings.source, *map(normalise_root, self._known_sources)}
+        if len(set(map(_origin, known_sources))) > 1:
             raise UserInputError(
                 f"{PREFIX}SOURCE_USER, _PASSWORD or _QUERY is set, but there are several hosts: "
-                f"{BETWEEN_PLACES.join(sorted(known_places))}. Set {PREFIX}SOURCE_HOST to the host that gets these "
+                f"{', '.join(sorted(known_sources))}. Set {PREFIX}SOURCE_HOST to the host that gets these "
                 "credentials"
             )
         return _origin(place) == _origin(self._settings.source)

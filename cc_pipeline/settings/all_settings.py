@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
 from cc_pipeline import SOFTWARE
-from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
+from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.settings.declaration import has_minimum, is_above_zero, is_choice, is_share, setting
 from cc_pipeline.settings.source_addresses import (
-    BETWEEN_PLACES,
     DEFAULT_REGION,
     MINI_CRAWL_MARK,
-    OFFICIAL_MIRROR,
     WEB,
-    BucketSettings,
-    buckets_problem,
     endpoint_problem,
-    is_mirror,
     is_public,
-    may_be_mirrored,
-    read_buckets,
 )
 
 EXTRACTORS: Final = ("fast", "auto", "quality")
@@ -80,8 +72,7 @@ class Settings:
     docs/settings.md explain.
 
     ``source``, ``home``, ``lake`` and ``collinfo`` contain no credentials: those for the source and for the list of
-    crawls are in ``source_access`` and ``collinfo_access``. ``mirrors`` are further places with the same objects, in
-    order of preference, and ``mirror_access`` their credentials. ``rate`` and ``concurrency`` apply per host and to all
+    crawls are in ``source_access`` and ``collinfo_access``. ``rate`` and ``concurrency`` apply per host and to all
     processes of the home; ``None`` means the source's own default. ``wait`` in seconds may be ``math.inf``; ``None``
     means the time of a run without a terminal. ``budget`` is ``None`` for the home's own file. ``of_extensions`` are
     the settings of extensions; :meth:`settings_of` returns them by type.
@@ -89,15 +80,13 @@ class Settings:
 
     source: str = setting(
         help="root of a Common Crawl bucket: a folder (none of its links may lead out of it), "
-        "`https://…`, `s3://commoncrawl`, or any other bucket; "
-        "[several](deployment.md#several-places-as-one-source) are separated by a comma and a "
-        "space",
+        "`https://…`, `s3://commoncrawl`, or any other bucket",
         default_text="the home's own, else `https://data.commoncrawl.org`",
         has_own_reader=True,
     )
     home: Path = setting(
-        help="folder of all local state. A home keeps its source and refuses another one. The demo's "
-        "home is `demo` in this folder",
+        help="folder of all local state. A home keeps its source and refuses another one "
+        "([moving a source](deployment.md#moving-a-source)). The demo's home is `demo` in this folder",
         default_text="`data`",
         has_own_reader=True,
         is_of_this_machine=True,
@@ -120,12 +109,6 @@ class Settings:
         help="hosts that a web source may redirect to ([redirects](deployment.md#redirects))",
         default_text="Hugging Face's own hosts for a source there, else none",
         check=_host_names,
-    )
-    record_mirror: bool = setting(
-        False,
-        help="`yes`: the source `https://data.commoncrawl.org` shares requests for records of crawls "
-        "since 2026 with Common Crawl's mirror at Hugging Face, a third party. It was never "
-        "tested live ([deployment.md](deployment.md#the-official-mirror-for-records))",
     )
     lake_endpoint: str | None = setting(None, help="S3 endpoint of the lake, if it is not AWS", check=endpoint_problem)
     publish: str = setting(
@@ -287,17 +270,8 @@ class Settings:
     )
     s3_region: str = setting(DEFAULT_REGION, help="region of `s3://` sources")
     s3_anonymous: bool = setting(False, help="`yes`: requests to `s3://` sources are unsigned")
-    s3_places: tuple[str, ...] = setting(
-        (),
-        help="buckets with options of their own: `s3://mine endpoint=https://s3.example:9000 "
-        "region=eu-west-1 profile=work, s3://commoncrawl anonymous=yes`. A missing option has "
-        "its default (AWS, `us-east-1`, signed), not the value of the three variables above",
-        check=buckets_problem,
-    )
     source_access: Access = NO_ACCESS
     collinfo_access: Access = NO_ACCESS
-    mirrors: tuple[str, ...] = ()
-    mirror_access: tuple[Access, ...] = ()
     of_extensions: tuple[object, ...] = ()
 
     def settings_of(self, kind: type[_T]) -> _T:
@@ -320,46 +294,9 @@ class Settings:
         return replace(self, of_extensions=(*other_settings, values))
 
     @property
-    def official_mirror(self) -> str | None:
-        """The mirror that shares requests for records with the source, if the setting is on and the source is Common
-        Crawl's own host alone. It serves only records, because the index has their digests."""
-        is_front = self.is_public and scheme_of(self.source) in WEB and not self.mirrors
-        return OFFICIAL_MIRROR if self.record_mirror and is_front else None
-
-    def record_mirror_for(self, crawl: str) -> str | None:
-        """Returns that mirror for one crawl; ``None`` also for a crawl that the mirror does not have."""
-        return self.official_mirror if may_be_mirrored(crawl) else None
-
-    @property
     def has_own_rate(self) -> bool:
         """Whether this machine keeps to its even share of the rate by itself."""
         return self.rate_source == OWN_RATE
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """All places with the objects, in order of preference."""
-        return (self.source, *self.mirrors)
-
-    @property
-    def further_places(self) -> tuple[tuple[str, Access], ...]:
-        """The mirrors, each with its own credentials."""
-        access = (*self.mirror_access, *([NO_ACCESS] * len(self.mirrors)))
-        return tuple(zip(self.mirrors, access, strict=False))
-
-    @property
-    def s3_buckets(self) -> Mapping[str, BucketSettings]:
-        """The buckets with settings of their own."""
-        return read_buckets(self.s3_places)
-
-    def bucket_settings(self, place: str) -> BucketSettings:
-        """Returns the settings of a bucket: its own, which replace all defaults, else the defaults."""
-        defaults = BucketSettings(self.s3_endpoint, self.s3_region, self.s3_anonymous)
-        return self.s3_buckets.get(host_of(place), defaults)
-
-    @property
-    def source_text(self) -> str:
-        """All places as in ``CC_PIPELINE_SOURCE``, without credentials."""
-        return BETWEEN_PLACES.join(self.sources)
 
     @property
     def published_path(self) -> Path:
@@ -407,18 +344,13 @@ class Settings:
         return self.is_public_place(self.source)
 
     @property
-    def is_common_crawl(self) -> bool:
-        """Whether the source is Common Crawl's data: its own bucket or a mirror of it."""
-        return any(self.is_public_place(place) or is_mirror(place) for place in self.sources)
-
-    @property
     def is_mini_crawl(self) -> bool:
         """Whether the source is a folder that the mini crawl generated: no page in it is real."""
         return not scheme_of(self.source) and (Path(self.source) / MINI_CRAWL_MARK).is_file()
 
     def is_public_place(self, place: str) -> bool:
         """Whether a place is Common Crawl's own bucket."""
-        return is_public(place, self.bucket_settings(place).endpoint)
+        return is_public(place, self.s3_endpoint)
 
     @property
     def user_agent(self) -> str:
@@ -442,5 +374,5 @@ class ProcessSettings:
     source_host: str = setting(
         "",
         help="host that receives these credentials, with its port if that is not the default; no other host does",
-        default_text="the source's host, if there is only one",
+        default_text="the source's host",
     )

@@ -21,10 +21,8 @@ def words_in(env: Mapping[str, str], name: str) -> tuple[str, ...] | None:
 
 def yes_in(env: Mapping[str, str], name: str) -> bool | None:
     text = text_in(env, name)
-    return None if text is None else yes_from(name, text)
-
-
-def yes_from(name: str, text: str) -> bool:
+    if text is None:
+        return None
     if text.lower() not in ("1", "true", "yes", "0", "false", "no"):
         raise UserInputError(f"{PREFIX}{name} is {text.lower()!r}; choose yes or no")
     return text.lower() in ("1", "true", "yes")

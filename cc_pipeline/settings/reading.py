@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cc_pipeline.addresses import split_access
 from cc_pipeline.home import HomeNote, NoteUnreadable, read_note
-from cc_pipeline.settings.access import add_credentials, read_places
+from cc_pipeline.settings.access import add_credentials
 from cc_pipeline.settings.all_settings import ProcessSettings, Settings
 from cc_pipeline.settings.declaration import (
     Declaration,
@@ -25,7 +25,7 @@ from cc_pipeline.settings.declaration import (
     settings_of_extensions,
 )
 from cc_pipeline.settings.environment import text_in
-from cc_pipeline.settings.source_addresses import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
+from cc_pipeline.settings.source_addresses import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root
 
 #: The settings of the core that are read from variables by their type.
 _BY_TYPE: Final = tuple(declaration for declaration in declarations(Settings) if not declaration.facts.has_own_reader)
@@ -68,10 +68,7 @@ def values_by_declaration(settings: Settings) -> Iterator[tuple[Declaration, obj
     """Yields each declared setting with its value, those of extensions last. Extensions that were refused after the
     settings were read are left out."""
     for declaration in declarations(Settings):
-        yield (
-            declaration,
-            settings.source_text if declaration.name == "source" else getattr(settings, declaration.field),
-        )
+        yield declaration, getattr(settings, declaration.field)
     by_kind = {type(values): values for values in settings.of_extensions}
     for extension, kind in settings_of_extensions_in_use().items():
         if kind in by_kind:
@@ -105,7 +102,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     Overrides of an extension's setting have its name as prefix (``name_setting``).
 
     Settings that rows depend on (``CHOICES``) belong to the home once they were used: the environment does not change
-    them. Without an explicit source, the places in the note of the home are used, else Common Crawl's public address.
+    them. Without an explicit source, that of the home is used, else Common Crawl's public address.
     Credentials come from the address, from ``CC_PIPELINE_SOURCE_USER``, ``_PASSWORD`` and ``_QUERY`` for their host, or
     from netrc, in this order. Raises ``UserInputError`` with the variable of an invalid value, ``EnvironmentFault`` for
     a netrc file that cannot be read, and for a home with tables of unknown source.
@@ -116,13 +113,12 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     source_variable = text_in(env, "SOURCE")
     source_text = remaining_overrides.pop("source", None) or source_variable
     note = _note_of(home)
-    noted_places = note.places if note is not None else ()
-    texts = split_places(str(source_text)) if source_text else noted_places or (DEFAULT_SOURCE,)
-    access_by_place = read_places(texts)
-    source, *mirrors = access_by_place
+    noted_source = None if note is None else note.source
+    source_text = str(source_text or noted_source or DEFAULT_SOURCE).strip()
+    source, source_access = normalise_root(source_text), split_access(source_text)[1]
     lake = remaining_overrides.pop("lake", None) or text_in(env, "LAKE") or str(home / "lake")
     collinfo = remaining_overrides.pop("collinfo", None) or text_in(env, "COLLINFO")
-    settings = Settings(source, home, normalise_root(str(lake)), "", mirrors=tuple(mirrors))
+    settings = Settings(source, home, normalise_root(str(lake)), "")
     read: dict[str, Any] = {declaration.name: declaration.read(env) for declaration in _BY_TYPE}
     read |= choices_of(note) if note is not None else {}
     settings = replace(settings, **{name: value for name, value in read.items() if value is not None})
@@ -134,17 +130,12 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     settings = check_values(replace(settings, **remaining_overrides))
     if settings.budget:
         settings = replace(settings, budget=str(Path(settings.budget).expanduser().resolve()))
-    elif any(map(settings.is_public_place, settings.sources)):
+    elif settings.is_public:
         settings = replace(settings, budget=_users_budget(env))
-    collinfo = str(collinfo or (DEFAULT_COLLINFO if settings.is_common_crawl else f"{source}/collinfo.json"))
+    collinfo = str(collinfo or (DEFAULT_COLLINFO if settings.is_public else f"{source}/collinfo.json"))
     address, list_access = split_access(collinfo)
-    return add_credentials(
-        replace(settings, collinfo=address),
-        env,
-        access_by_place,
-        list_access,
-        (*noted_places, *split_places(source_variable or "")),
-    )
+    known_sources = [known_source for known_source in (noted_source, source_variable) if known_source]
+    return add_credentials(replace(settings, collinfo=address), env, source_access, list_access, known_sources)
 
 
 def _users_budget(environ: Mapping[str, str]) -> str | None:

@@ -29,7 +29,6 @@ class S3Options:
     endpoint: str | None = None
     region: str | None = None
     anonymous: bool = False
-    profile: str | None = None
     access_key: str | None = None
     secret_key: str | None = None
 

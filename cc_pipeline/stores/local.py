@@ -146,7 +146,8 @@ class LocalStore:
 
 
 def _etag(file_status: os.stat_result) -> str:
-    return f'"{file_status.st_mtime_ns:x}-{file_status.st_size:x}-{file_status.st_ino:x}"'
+    # without the inode: a moved home keeps the times of its files, and not their inodes
+    return f'"{file_status.st_mtime_ns:x}-{file_status.st_size:x}"'
 
 
 def _refusal(error: OSError) -> Answer:

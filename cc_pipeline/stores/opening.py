@@ -69,8 +69,8 @@ def open_store(
 
         if public_only and not may_be_public(host_of(root)):
             raise UserInputError(
-                f"{redact_address(root)} is an address of this machine or a private network, which only the source and "
-                "its mirrors may have; download the file, and name its path"
+                f"{redact_address(root)} is an address of this machine or a private network, which only the source "
+                "may have; download the file, and name its path"
             )
         client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(root), public_only=public_only)
         return HttpStore(root, client, own_access or access)

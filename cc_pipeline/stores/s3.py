@@ -179,7 +179,6 @@ def _filesystem(options: S3Options, settings: dict[str, Any], timeouts: Timeouts
             async with asyncio.timeout(timeouts.total + size / timeouts.slowest):
                 return await super()._call_s3(method, *args, **kwargs)
 
-    session = {} if options.profile is None else {"profile": options.profile}
     files = Bounded(
         anon=options.anonymous,
         endpoint_url=options.endpoint,
@@ -189,7 +188,6 @@ def _filesystem(options: S3Options, settings: dict[str, Any], timeouts: Timeouts
         asynchronous=True,
         use_listings_cache=False,
         skip_instance_cache=True,  # instances are shared otherwise, and this one belongs to one event loop
-        **session,
     )
     files.retries = 1  # in place of five tries in a row
     return files
@@ -215,7 +213,7 @@ def find_credentials(options: S3Options, place: str) -> Credentials:
     if options.access_key and options.secret_key:
         return Credentials(options.access_key, options.secret_key)
     try:
-        credentials = botocore.session.Session(profile=options.profile).get_credentials()
+        credentials = botocore.session.Session().get_credentials()
         if credentials is not None:
             # a login that has ended is an error only when its keys are read
             credentials.get_frozen_credentials()

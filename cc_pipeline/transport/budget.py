@@ -21,6 +21,7 @@ from cc_pipeline.transport.circuit_breaker import (
     CLOCK_JUMP,
     SAMPLE_KEPT,
     Blocked,
+    BreakerOpen,
     Cause,
     Event,
     Gave,
@@ -34,7 +35,6 @@ from cc_pipeline.transport.circuit_breaker import (
     from_text,
     remembered,
 )
-from cc_pipeline.transport.outage import BreakerOpen, OutagePolicy
 from cc_pipeline.transport.rate_source import RateSource
 from cc_pipeline.transport.rates import SourceLimits, shared_among, slot_spacing
 
@@ -131,18 +131,16 @@ class Budget:
         host: str,
         limits: SourceLimits,
         refusals: RefusalPolicy | None = None,
-        outage: OutagePolicy | None = None,
         source: RateSource | None = None,
     ) -> None:
-        """``outage`` is for a host with mirrors: it is passed over while it gives nothing. With a rate ``source`` all
-        its users share ``limits``, and this home's processes are some of them."""
+        """With a rate ``source`` all its users share ``limits``, and this home's processes are some of them."""
         self.host = host
         self.limits = limits
         self._holder = uuid.uuid4().hex
         self._db = open_file(path)
         self.source = source
         self.full_house = _FULL_HOUSE if source is None else source.retry_seconds
-        self._rules = HostRules(limits.rate, refusals or RefusalPolicy(), outage, limits.cautious)
+        self._rules = HostRules(limits.rate, refusals or RefusalPolicy(), limits.cautious)
         with Exclusive(self._db):
             self._db.execute(
                 "insert into hosts (host, rate, concurrency) values (?, ?, ?) on conflict (host) do update "
@@ -320,7 +318,7 @@ def openings(path: Path) -> tuple[OpenBreaker, ...]:
     return tuple(
         OpenBreaker(host, state.since, state.until, state.probes, state.why, state.cause)
         for host, state in states
-        if isinstance(state, Blocked) and state.cause != Cause.SILENCE
+        if isinstance(state, Blocked)
     )
 
 

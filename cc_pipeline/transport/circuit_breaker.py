@@ -12,7 +12,7 @@ A refusal has one of three meanings, told apart by the pattern of refusals:
     Serving ──a high share──► Comparing ──the share fell──► Slowed ──a minute of few refusals──► Serving
        │ ▲                        └──────the share stayed──────► Serving            (twice as fast, until at the limit)
        ▼ │
-    Blocked  (403, nothing but refusals; with mirrors also an outage)
+    Blocked  (403, nothing but refusals)
 
 All processes of a budget share one state per host (``budget.py``). Times are seconds since the epoch, rates are
 requests a second.
@@ -29,7 +29,6 @@ from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, LONGEST_WAIT, FaultKind, Refusal
-from cc_pipeline.transport.outage import ANSWERS, TROUBLE, BreakerOpen, OutagePolicy
 
 #: Answers that are judged together. "One part in five served [as 503] on a bad day, independent of request rate" (a
 #: user, 18 August 2026): a share below ``SHARE`` needs so many answers to say anything.
@@ -96,6 +95,16 @@ CLOCK_JUMP: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
+class BreakerOpen:
+    """The circuit breaker is open: nothing is sent before ``until`` (seconds since the epoch). ``never_answered``: the
+    host has never given anything, and it may require credentials."""
+
+    until: float
+    reason: str
+    never_answered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RefusalPolicy:
     """The policy for hosts that refuse. ``probes`` are the seconds from a refusal to each probe;
     later probes repeat the last value as their distance. Without probes, a refusal concerns only the object. ``wait``
@@ -130,11 +139,10 @@ class RefusalPolicy:
 @dataclass(frozen=True, slots=True)
 class HostRules:
     """The configured rules of a host: the full ``rate`` (``None``: no limit), the ``cautious`` rate for a day after the
-    address was blocked (``None``: the full one), and the times of probes. ``outage`` is for a host with mirrors."""
+    address was blocked (``None``: the full one), and the times of probes."""
 
     rate: float | None
     refusals: RefusalPolicy
-    outage: OutagePolicy | None = None
     cautious: float | None = None
 
 
@@ -145,8 +153,6 @@ class Cause(StrEnum):
     ADDRESS = "address"
     #: Nothing but 503, 502 or 504.
     WAVE = "wave"
-    #: An outage of a host with mirrors.
-    SILENCE = "silence"
 
 
 # events
@@ -163,7 +169,7 @@ class Gave:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A request for ``key``, sent at ``sent``, failed. ``refusal`` is the possible meaning, ``is_repeat``: not for the
+    """A request, sent at ``sent``, failed. ``refusal`` is the possible meaning, ``is_repeat``: not for the
     first time. ``probes_at_once``: it may concern only the object, so the first probe need not wait."""
 
     now: float
@@ -172,7 +178,6 @@ class Failed:
     reason: str
     refusal: Refusal | None = None
     retry_after: float | None = None
-    key: str = ""
     probes_at_once: bool = False
     is_repeat: bool = False
 
@@ -191,8 +196,7 @@ Event: TypeAlias = Gave | Failed | Sent
 @dataclass(frozen=True, slots=True)
 class Tally:
     """Counts of answers since the last decision: all, refusals, and the ``row`` of refusals at the end, of which
-    ``fresh`` are of requests that were not refused before. ``asks`` counts 429 and ``Retry-After``. ``silent`` counts
-    failures in a row of any kind, ``objects`` are their objects."""
+    ``fresh`` are of requests that were not refused before. ``asks`` counts 429 and ``Retry-After``."""
 
     answers: int = 0
     refusals: int = 0
@@ -200,8 +204,6 @@ class Tally:
     row: int = 0
     fresh: int = 0
     row_since: float = 0.0
-    silent: int = 0
-    objects: tuple[str, ...] = ()
 
     @property
     def share(self) -> float:
@@ -220,12 +222,7 @@ class Tally:
         return replace(
             tally, refusals=tally.refusals + 1, row=self.row + 1,
             fresh=self.fresh + (not event.is_repeat), row_since=since,
-            silent=self.silent, objects=self.objects,
         )  # fmt: skip
-
-    def with_failure(self, key: str, max_objects: int) -> Tally:
-        is_counted = key in self.objects or len(self.objects) >= max_objects
-        return replace(self, silent=self.silent + 1, objects=self.objects if is_counted else (*self.objects, key))
 
     def is_wave(self, sent: float) -> bool:
         """Whether the refusals in a row, up to the one sent at ``sent``, are more than chance. Repeated requests count
@@ -453,11 +450,11 @@ class Blocked:
         if isinstance(event, Sent):
             probes = self.probes + 1
             return replace(
-                self, memory=self.memory.counts(event), probes=probes, until=event.now + self.gap(probes, rules)
+                self, memory=self.memory.counts(event), probes=probes, until=event.now + rules.refusals.gap(probes)
             )
         if isinstance(event, Gave):
             return self._ended(event.now, event.sent, rules) if event.sent >= self.since else self
-        if event.kind in ANSWERS or (self.cause != Cause.SILENCE and is_answer(event.kind, event.refusal)):
+        if is_answer(event.kind, event.refusal):
             return self._ended(event.now, event.sent, rules) if event.sent >= self.since else self
         if event.refusal is None:
             return self
@@ -476,12 +473,6 @@ class Blocked:
     def is_of_address(self) -> bool:
         """Whether the address is blocked, and not one object."""
         return self.cause == Cause.ADDRESS and self.counts
-
-    def gap(self, probes: int, rules: HostRules) -> float:
-        """Seconds from a probe (or the refusal) to the next, when ``probes`` were sent."""
-        if self.cause == Cause.SILENCE:
-            return (rules.outage or OutagePolicy()).stay(probes + 1)
-        return rules.refusals.gap(probes)
 
     def _ended(self, now: float, sent: float, rules: HostRules) -> State:
         """Returns the state after the block. A block of the address lowers the rate to the cautious one if there is
@@ -515,18 +506,12 @@ def _pause(memory: Memory, now: float) -> BreakerOpen | None:
 
 def _failed(state: Serving | Comparing, event: Failed, rules: HostRules) -> State:
     """Returns the state of an answering host after a failed request."""
-    memory, tally, outage = state.memory, state.tally, rules.outage
-    if event.kind in ANSWERS:
+    memory, tally = state.memory, state.tally
+    if is_answer(event.kind, event.refusal):
         return replace(state, tally=tally.with_answers(1))
-    if outage is not None and event.kind in TROUBLE:
-        tally = tally.with_failure(event.key, outage.objects)
-        if outage.is_out(tally.silent, len(tally.objects), event.kind):
-            outage_seconds = max(outage.first, min(event.retry_after or 0.0, outage.longest))
-            reason = f"{event.kind.value}: {event.reason}"[:300]
-            return Blocked(memory, event.now, event.now + outage_seconds, reason, Cause.SILENCE)
     # requests that were in flight at the last block are no news
     if event.refusal is None or event.sent <= memory.ended <= event.now:
-        return replace(state, tally=tally)
+        return state
     if event.refusal is Refusal.ADDRESS:
         return _blocked(memory, event, Cause.ADDRESS, rules)
     if event.refusal is Refusal.CHANCE:
@@ -536,12 +521,11 @@ def _failed(state: Serving | Comparing, event: Failed, rules: HostRules) -> Stat
         return state.chance(tally, event, rules)
     if event.sent <= memory.learnt_at <= event.now:
         return replace(state, memory=memory.pauses(event), tally=tally)
-    tally = replace(tally.with_answers(1), asks=tally.asks + 1, silent=tally.silent, objects=tally.objects)
+    tally = replace(tally.with_answers(1), asks=tally.asks + 1)
     if tally.asks < RATE_REFUSALS:
         return replace(state, memory=memory.pauses(event), tally=tally)
     slower = memory.pauses(event).halved(rules, event.now)
-    reset_tally = Tally(silent=tally.silent, objects=tally.objects)
-    return Slowed(slower, reset_tally) if slower.rate is not None else Serving(slower, reset_tally)
+    return Slowed(slower) if slower.rate is not None else Serving(slower)
 
 
 def _blocked(memory: Memory, event: Failed, cause: Cause, rules: HostRules) -> Blocked:
@@ -637,7 +621,6 @@ def from_text(text: str) -> State:
     if "cause" in values:
         values["cause"] = Cause(values["cause"])
     if "tally" in values:
-        tally = values["tally"]
-        values["tally"] = Tally(**tally | {"objects": tuple(tally["objects"])})
+        values["tally"] = Tally(**values["tally"])
     state: State = kind(memory=Memory(**memory), **values)
     return state

@@ -4,7 +4,7 @@ status, headers, lengths and ETags."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -14,10 +14,6 @@ from typing import Final
 from cc_pipeline.addresses import redact_address
 from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, Kind, SourceRefuses
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Span
-
-_PLACE_SEPARATOR: Final = " @ "
-#: No ETag has spaces in it (RFC 9110, 8.8.3).
-_ETAG_SEPARATOR: Final = " | "
 
 _CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*\Z", re.IGNORECASE)
 _ERROR_CODE = re.compile(rb"<Error[\s>].{0,512}?<Code>\s*([A-Za-z0-9._-]{1,64})\s*</Code>", re.DOTALL)
@@ -41,54 +37,14 @@ _LONGEST_ETAG: Final = 256
 LONGEST_WAIT: Final = 3600.0
 
 
-def qualify_etag(etag: str | None, place: str) -> str | None:
-    """Returns ``etag`` with the name of its ``place``."""
-    return None if etag is None else f"{etag}{_PLACE_SEPARATOR}{place}"
-
-
-def join_etags(etags: Iterable[str]) -> str:
-    """Joins several ETags of one object for ``ByteRange.etag``, which then accepts any of them."""
-    return _ETAG_SEPARATOR.join(etags)
-
-
 def matches_etag(etag: str, expected: str) -> bool:
-    """Whether an answer's ETag is one of the expected ones. Strong and weak ETags are equal: both change if the object
-    is replaced."""
-    return etag.removeprefix("W/") in (
-        expected_etag.removeprefix("W/") for expected_etag in expected.split(_ETAG_SEPARATOR)
-    )
-
-
-def expected_at(etag: str | None, place: str, *, is_only_place: bool) -> str | None:
-    """Returns the ETag that ``place`` must answer with if ``etag`` is expected; ``None`` if no ETag is of this place.
-
-    An ETag without a place belongs to the place if it is the only one (``is_only_place``).
-    """
-    if etag is None:
-        return None
-    own_etags = []
-    for qualified_etag in etag.split(_ETAG_SEPARATOR):
-        plain, separator, etag_place = qualified_etag.rpartition(_PLACE_SEPARATOR)
-        if etag_place == place if separator else is_only_place:
-            own_etags.append(plain if separator else qualified_etag)
-    return join_etags(own_etags) or None
+    """Whether two ETags are equal, be they strong or weak: both change if the object is replaced."""
+    return etag.removeprefix("W/") == expected.removeprefix("W/")
 
 
 def is_changed_etag(current_etag: str | None, previous_etag: str | None) -> bool:
-    """Whether an object's ETag shows that the object changed. An ETag of another place shows nothing."""
-    if current_etag is None or current_etag == previous_etag:
-        return False
-    return previous_etag is None or (
-        not matches_etag(current_etag, previous_etag)
-        and any(
-            _place_of(current_etag) == _place_of(qualified_etag)
-            for qualified_etag in previous_etag.split(_ETAG_SEPARATOR)
-        )
-    )
-
-
-def _place_of(etag: str) -> str:
-    return etag.rpartition(_PLACE_SEPARATOR)[2] if _PLACE_SEPARATOR in etag else ""
+    """Whether an object's ETag shows that the object changed."""
+    return current_etag is not None and (previous_etag is None or not matches_etag(current_etag, previous_etag))
 
 
 class FaultKind(Kind):
@@ -164,8 +120,7 @@ _ADVICE: Final = {
     FaultKind.UNREACHABLE: "Check the network and the source's address",
     FaultKind.TIMEOUT: "Check the network, or run again later",
     FaultKind.CONNECTION_RESET: "Check the network, or run again later",
-    FaultKind.WHOLE_OBJECT: "Use a server, proxy or mirror that supports HTTP Range requests, S3, or a copy in a "
-    "folder",
+    FaultKind.WHOLE_OBJECT: "Use a server or proxy that supports HTTP Range requests, S3, or a copy in a folder",
     FaultKind.BREAKER_OPEN: "Fetched data is kept: run it again after the given time, or with --wait. If the source "
     "has never answered, check the credentials",
 }
@@ -193,15 +148,15 @@ class RangeFault(CcPipelineError):
 
 
 class RangeDataFault(RangeFault, DataFault):  # type: ignore[misc]  # its kinds are narrower, and never set again
-    """The place works, but its object is not the requested one."""
+    """The source works, but its object is not the requested one."""
 
 
 class RangeEnvironmentFault(RangeFault, EnvironmentFault):
-    """The place did not answer properly, whatever was requested."""
+    """The source did not answer properly, whatever was requested."""
 
 
 class RangeNotNow(RangeEnvironmentFault, SourceRefuses):
-    """The place refuses for longer than the request waits."""
+    """The source refuses for longer than the request waits."""
 
 
 def range_fault(
@@ -229,7 +184,7 @@ def whole_files(fault: RangeFault) -> EnvironmentFault:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A range that matches the request: its offset, the object's full size (``None`` if the place does not say), its
+    """A range that matches the request: its offset, the object's full size (``None`` if the source does not say), its
     ETag if it has one."""
 
     offset: int
@@ -239,7 +194,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The fault of an answer. ``retry_after`` is the number of seconds that the place asks clients to wait, if it does.
+    """The fault of an answer. ``retry_after`` is the number of seconds for which the source asks to wait, if it does.
     ``final``: the same request would get the same answer. ``refusal`` is the possible meaning of a refusal."""
 
     kind: FaultKind
@@ -261,10 +216,10 @@ def judge_range(
 ) -> Verified | Finding:
     """Checks that an answer is exactly the requested range, or returns its fault.
 
-    ``etag`` (one of several, see ``join_etags``) and ``length`` are those of the expected object; an answer of another
-    one is ``changed_object``. A place need not give the object's length (``/*``): an explicit range is verified without
-    it. A suffix ends where the object ends, unless it starts at byte 0: then it may be the first bytes of a longer
-    object. ``may_be_short``: the range may go beyond the object's end."""
+    ``etag`` and ``length`` are those of the expected object; an answer of another one is ``changed_object``. A source
+    need not give the object's length (``/*``): an explicit range is verified without it. A suffix ends where the object
+    ends, unless it starts at byte 0: then it may be the first bytes of a longer object. ``may_be_short``: the range may
+    go beyond the object's end."""
     if status != 206:
         if status == 200:
             return error_document(body) or Finding(
@@ -382,7 +337,7 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
         chance = Refusal.CHANCE if status in _FRONT_TROUBLE else None
         return Finding(FaultKind.SERVER_ERROR, detail, wait, refusal=chance if wait is None else Refusal.RATE)
     if 300 <= status < 400:
-        # a place may repeat the credentials of the request in it
+        # a source may repeat the credentials of the request in it
         location = headers.get("location", "")
         where = redact_address(f"http:{location}" if location.startswith("//") else location).partition("?")[0]
         return Finding(FaultKind.REDIRECTED, f"{detail} to {where[:200]!r}")

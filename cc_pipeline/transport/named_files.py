@@ -59,15 +59,10 @@ class NamedPlaces:
             requests=sum(stats.requests for stats in place_stats), bytes=sum(stats.bytes for stats in place_stats)
         )
 
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The source's ``Transport.sources``."""
-        return self._source.sources
-
-    def url(self, name: str, source: str | None = None) -> str:
-        """Returns the address of a file; for a file of the source, the one at its place ``source``."""
+    def url(self, name: str) -> str:
+        """Returns the address of a file."""
         root, _ = place_of(name)
-        return name if root else self._source.url(name, source)
+        return name if root else self._source.url(name)
 
     def head(self, name: str) -> ObjectInfo | None:
         """As ``Transport.head``."""

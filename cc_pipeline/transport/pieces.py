@@ -31,9 +31,9 @@ class Pieces:
     ``give`` gets each piece except the last (see :meth:`take_remainder`): the offset, the bytes, and the verdict on the
     object. The receiver calls :meth:`release_piece`. Belongs to one event loop."""
 
-    def __init__(self, byte_range: ByteRange, etag: str | None, give: Callable[[int, bytes, Verified], None]) -> None:
+    def __init__(self, byte_range: ByteRange, give: Callable[[int, bytes, Verified], None]) -> None:
         assert byte_range.offset is not None
-        self._ends, self._etag, self._total, self._give = byte_range.ends, etag, byte_range.total, give
+        self._ends, self._etag, self._total, self._give = byte_range.ends, byte_range.etag, byte_range.total, give
         self._next, self._end = byte_range.offset, byte_range.offset + byte_range.length
         self._seen = self._next
         self._answer: Verified | None = None

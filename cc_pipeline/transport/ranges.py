@@ -54,13 +54,12 @@ class RetryPolicy:
 class ByteRange:
     """Bytes to read: ``length`` bytes from ``offset``, or the last ``length`` when ``offset`` is ``None``.
 
-    The object must still have the ETag ``etag``, as the transport gave it (or one of several, ``faults.join_etags``),
-    and ``total`` bytes. ``tag`` is returned untouched with the bytes or the fault. ``tries`` lowers the number of
-    attempts at one place (``None``: as in the retry policy). ``avoid`` are places (``RangeBytes.source``) that are
-    tried only if no other has the bytes. ``ends`` are the offsets, in order, at which records of an explicit range end:
-    a transport with one place gives a long range in pieces that end there (``pieces.py``). ``may_be_short``: if the
-    object ends before the range, the bytes up to its end are enough. ``max_object_bytes``: if a place sends the whole
-    object instead, a range that ends within so many bytes is taken out of it."""
+    The object must still have the ETag ``etag``, as the transport gave it, and ``total`` bytes. ``tag`` is returned
+    untouched with the bytes or the fault. ``tries`` lowers the number of attempts (``None``: as in the retry policy).
+    ``ends`` are the offsets, in order, at which records of an explicit range end: a long range comes in pieces that end
+    there (``pieces.py``). ``may_be_short``: if the object ends before the range, the bytes up to its end are enough.
+    ``max_object_bytes``: if the source sends the whole object instead, a range that ends within so many bytes is taken
+    out of it."""
 
     key: str
     offset: int | None
@@ -69,7 +68,6 @@ class ByteRange:
     tag: object = None
     tries: int | None = None
     total: int | None = None
-    avoid: frozenset[str] = frozenset()
     ends: tuple[int, ...] = ()
     may_be_short: bool = False
     max_object_bytes: int = 0
@@ -77,12 +75,11 @@ class ByteRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeBytes:
-    """Verified bytes: ``data`` starts at ``offset`` of the object, which is ``total`` bytes long (``None``: the place
+    """Verified bytes: ``data`` starts at ``offset`` of the object, which is ``total`` bytes long (``None``: the source
     does not say; it is known of each end and each whole object).
 
-    ``source`` is the place that gave them, without credentials. ``attempts`` are the requests to the place with the
-    most. ``is_inconclusive``: a preferred place gave no answer, and may have other bytes. ``first``: the first piece of
-    an answer. ``request`` is the number of the request: equal bytes confirm each other only if it differs."""
+    ``attempts`` are the requests sent. ``first``: the first piece of an answer. ``request`` is the number of the
+    request: equal bytes confirm each other only if it differs."""
 
     key: str
     offset: int
@@ -91,8 +88,6 @@ class RangeBytes:
     etag: str | None
     attempts: int
     tag: object = None
-    source: str = ""
-    is_inconclusive: bool = False
     first: bool = True
     request: int = field(default_factory=REQUEST_NUMBERS.__next__)
 
@@ -109,7 +104,7 @@ class RangeBytes:
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """An object that exists: its size in bytes (``None`` when the place does not say) and its ETag if it has one."""
+    """An object that exists: its size in bytes (``None`` when the source does not say) and its ETag if it has one."""
 
     key: str
     size: int | None
@@ -118,14 +113,8 @@ class ObjectInfo:
 
 @dataclass(slots=True)
 class TransportStats:
-    """Counts since the transport was created.
-
-    ``served`` are the answers of each place if there are several, ``differing`` has a sentence for each object whose
-    length differs between places.
-    """
+    """Counts since the transport was created."""
 
     requests: int = 0
     bytes: int = 0
     faults: Counter[str] = field(default_factory=Counter)
-    served: Counter[str] = field(default_factory=Counter)
-    differing: dict[str, str] = field(default_factory=dict)

@@ -16,9 +16,8 @@ from typing import ParamSpec, TypeVar
 from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.budget import Budget
-from cc_pipeline.transport.circuit_breaker import Blocked, Event, Failed, Gave, RefusalPolicy, is_answer
+from cc_pipeline.transport.circuit_breaker import Blocked, BreakerOpen, Event, Failed, Gave, RefusalPolicy, is_answer
 from cc_pipeline.transport.faults import Finding, Refusal
-from cc_pipeline.transport.outage import ANSWERS, TROUBLE, BreakerOpen, OutagePolicy
 from cc_pipeline.transport.rate_source import RateSourceDown
 
 P = ParamSpec("P")
@@ -34,7 +33,7 @@ _CHECK_SECONDS = 1.0
 
 
 class HostUnavailable(Exception):
-    """The host refuses, or is down, for longer than the request waits. The message says why and until when."""
+    """The host refuses for longer than the request waits. The message says why and until when."""
 
     def __init__(self, closed: BreakerOpen) -> None:
         self.until = closed.until
@@ -58,11 +57,9 @@ class RateLimiter:
     def __init__(
         self,
         open_budget: Callable[[], Budget],
-        outage: OutagePolicy | None = None,
         refusals: RefusalPolicy | None = None,
     ) -> None:
-        """``outage``, as in the budget: a host that fails often enough in a row, or refuses, is passed over. Without
-        it, ``refusals`` says how long requests wait for the host.
+        """``refusals`` says how long requests wait for a host that refuses.
 
         ``well`` counts how often the host answered after it had refused. ``sample`` is an object that it gave, at most
         a week ago. ``denied`` are objects that it refuses permanently. If there are any, the next refusal may be about
@@ -72,9 +69,8 @@ class RateLimiter:
         self.denied: set[str] = set()
         self._has_reported_sample = self._took_sample = False
         self._open_budget = open_budget
-        self._outage = outage
         self._refusals = refusals or RefusalPolicy()
-        self.waits = outage is None and bool(self._refusals.probes)
+        self.waits = bool(self._refusals.probes)
         self._budget: Budget | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cc-pipeline-budget")
         self._waiting: deque[asyncio.Future[bool]] = deque()
@@ -98,7 +94,7 @@ class RateLimiter:
         # successes since the last report, and whether the next reservation need not report any
         self._success_count = 0
         self._last_success_sent = 0.0
-        self._is_calm = outage is None
+        self._is_calm = True
         self._news: deque[Callable[[Budget], object]] = deque()
         self._reporter: asyncio.Task[None] | None = None
 
@@ -146,11 +142,8 @@ class RateLimiter:
         refusal = finding.refusal
         if refusal is Refusal.ADDRESS and (not self._refusals.probes or key in self.denied):
             refusal = None
-        is_news = refusal is not None or (
-            self._outage is not None and (finding.kind in ANSWERS or finding.kind in TROUBLE)
-        )
         shows_it_well = self._refused_at and sent >= self._refused_at and is_answer(finding.kind, finding.refusal)
-        if not is_news and not shows_it_well:
+        if refusal is None and not shows_it_well:
             return
         self._report_successes()
         now = time.time()
@@ -161,9 +154,7 @@ class RateLimiter:
             bool(self.sample) and self._refusals.wait < self._refusals.first_probe_delay
         )
         self._report_event(
-            Failed(
-                now, sent, finding.kind, finding.detail, refusal, finding.retry_after, key, probes_at_once, is_repeat
-            )
+            Failed(now, sent, finding.kind, finding.detail, refusal, finding.retry_after, probes_at_once, is_repeat)
         )
         if shows_it_well:
             self._is_well()
@@ -189,12 +180,6 @@ class RateLimiter:
         self.well += 1
         self._refused_at = self._waited_since = 0.0
         self._retry_event.set()
-
-    def redirect_failed(self, finding: Finding, key: str) -> None:
-        """Notes that a request for ``key`` failed because of a host that this one redirects to."""
-        if self._outage is not None:
-            now = time.time()
-            self._report_event(Failed(now, now, finding.kind, finding.detail, None, finding.retry_after, key))
 
     async def close(self) -> None:
         """Releases this process's share, after all reports were sent."""
@@ -242,7 +227,7 @@ class RateLimiter:
         request_count = min(room, len(self._waiting))
         free = budget.limits.rate is None and not budget.limits.shared
         if free and self._is_calm:
-            # no other process shares the place, and it answers
+            # no other process shares the host, and it answers
             for _ in range(request_count):
                 self._release()
         else:
@@ -256,7 +241,7 @@ class RateLimiter:
             # the budget must know earlier results before it gives slots
             await asyncio.wait([self._reporter])
         successes, self._success_count = self._success_count, 0
-        self._is_calm = self._outage is None
+        self._is_calm = True
         lateness, self._lateness = self._lateness, 0.0
         lease = await self._ask(budget.reserve_slots, max_slots, successes, self._last_success_sent, lateness)
         if self._away_since:
@@ -323,7 +308,7 @@ class RateLimiter:
             self._closed_until, self._seen_at = closed.until, now
         waited, remaining = now - self._waited_since, closed.until - now
         policy = self._refusals
-        is_given_up = self._outage is not None or policy.gives_up(waited, remaining)
+        is_given_up = policy.gives_up(waited, remaining)
         # a probe that was due just now may be in flight, here or in another process
         is_probed = self._in_flight > 0 or now - self._seen_at < policy.first_probe_delay
         if is_given_up and not (self.waits and is_probed and policy.waits_for_probes(waited, remaining)):

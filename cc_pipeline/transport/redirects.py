@@ -1,6 +1,6 @@
 """Follows redirects to declared hosts, checked hop by hop, within each host's own budget.
 
-A place with signed addresses (such as Hugging Face) is requested at its own address each time: the target of the
+A source with signed addresses (such as Hugging Face) is requested at its own address each time: the target of the
 redirect expires, contains credentials, and is not stored.
 """
 
@@ -27,7 +27,7 @@ _KNOWN_REDIRECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "huggingface.co": ("cas-bridge.xethub.hf.co", "*.aws.cdn.hf.co", "cdn-lfs*.hf.co")
 }
 _MAX_HOPS: Final = 3
-#: Maximum hosts that one place may redirect to; each has connections, a budget and a thread.
+#: Maximum hosts that one source may redirect to; each has connections, a budget and a thread.
 _MAX_HOSTS: Final = 32
 _LONGEST: Final = 8192
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -111,7 +111,7 @@ class Followed:
 
 
 class Follower:
-    """Follows the redirects of one place. It runs inside the transport's loop.
+    """Follows the redirects of one source. It runs inside the transport's loop.
 
     ``client_for`` returns the client for an address, ``gate_for`` the rate limiter of an address's host.
     """

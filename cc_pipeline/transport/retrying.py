@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.stores.answer import Answer, NoAnswer, Store
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified, judge_head
-from cc_pipeline.transport.outage import ANSWERS
 from cc_pipeline.transport.ranges import RetryPolicy, TransportStats
 from cc_pipeline.transport.rate_limiter import HostUnavailable, RateLimiter
 
@@ -23,7 +22,7 @@ Judge = Callable[[Answer], Verified | Finding]
 #: Follows a redirect that the rate limiter's host sent.
 Follow = Callable[[Answer, RateLimiter], Awaitable["Followed"]]
 
-NO_BODY = Answer(0, {}, b"")
+_NO_BODY = Answer(0, {}, b"")
 #: Seconds for which an object that was refused at every try is requested only once more. Many targets may need it, and
 #: a row of its refusals would look like those of its host.
 _STUCK_SECONDS: Final = 300.0
@@ -86,7 +85,7 @@ class RetryingSender:
         """
         stuck = self._stuck_at(key)
         if stuck is not None and stuck.is_repeated:
-            return replace(stuck.finding, detail=f"{stuck.finding.detail} at all recent tries"), NO_BODY, 0
+            return replace(stuck.finding, detail=f"{stuck.finding.detail} at all recent tries"), _NO_BODY, 0
         refusal: _Refusal | None = None
         try:
             attempt = 1
@@ -94,11 +93,11 @@ class RetryingSender:
             while True:
                 gate: RateLimiter | None = self.gate
                 if refusal is not None and refusal.is_forbidden and await self._is_denied(key, refusal):
-                    return refusal.finding, NO_BODY, attempt
+                    return refusal.finding, _NO_BODY, attempt
                 try:
                     probes = await self.gate.enter()
                 except HostUnavailable as closed:
-                    return closed_finding(closed), NO_BODY, attempt - (refusal is None)
+                    return closed_finding(closed), _NO_BODY, attempt - (refusal is None)
                 if probes and (refusal is not None or self.gate.denied) and await self._request_sample():
                     continue
                 verdict, answer, sent = await self._send(fetch, judge)
@@ -187,14 +186,15 @@ class RetryingSender:
             answer = await fetch()
             return judge(answer), answer, sent
         except NoAnswer as error:
-            return Finding(FaultKind(error.kind), error.detail), NO_BODY, sent
+            return Finding(FaultKind(error.kind), error.detail), _NO_BODY, sent
         finally:
             self.gate.leave()
 
     def _report(
         self, gate: RateLimiter | None, verdict: Verified | Finding, sent: float, key: str, *, is_repeat: bool = False
     ) -> None:
-        """Reports to the rate limiter of the host that gave the answer, and to that of the host that redirected."""
+        """Reports to the rate limiter of the host that gave the answer, and a success to that of the host that
+        redirected."""
         if isinstance(verdict, Verified):
             self.gate.succeeded(sent, key)
             if gate is not None and gate is not self.gate:
@@ -203,5 +203,3 @@ class RetryingSender:
         self._stats.faults[verdict.kind.value] += 1
         if gate is not None:
             gate.failed(verdict, sent, key, is_repeat=is_repeat)
-        if gate is not self.gate and verdict.kind not in ANSWERS:
-            self.gate.redirect_failed(verdict, key)

@@ -1,4 +1,4 @@
-"""The state of the hosts that got requests, for the user: rate, refusals, outages."""
+"""The state of the hosts that got requests, for the user: rate and refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 from cc_pipeline.transport.budget import Exclusive, keep_state, naming, open_file, state_in
 from cc_pipeline.transport.circuit_breaker import (
     Blocked,
-    Cause,
     HostRules,
     RefusalPolicy,
     reset_by_user,
@@ -21,20 +20,10 @@ from cc_pipeline.transport.rates import SourceLimits, default_limits
 
 
 @dataclass(frozen=True, slots=True)
-class HostOutage:
-    """An outage of a host: since when, until when it is passed over, and why."""
-
-    since: datetime
-    until: datetime
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class HostState:
     """One host's budget. ``rate`` (requests per second, ``None``: unlimited) is the current one, ``full_rate`` the one
     without refusals. ``breaker_open_until`` is the time of the next probe. Times are ``None`` when they are over.
-    ``out``: the host has an outage, and its mirrors are used. The address was blocked last at ``blocked_at``, after
-    ``requests_before`` requests in the five minutes before."""
+    The address was blocked last at ``blocked_at``, after ``requests_before`` requests in the five minutes before."""
 
     host: str
     full_rate: float | None
@@ -45,7 +34,6 @@ class HostState:
     breaker_open_until: datetime | None
     last_refusal: str | None
     last_refusal_at: datetime | None
-    out: HostOutage | None = None
     blocked_at: datetime | None = None
     requests_before: int = 0
 
@@ -86,10 +74,6 @@ def _host_state(
 ) -> HostState:
     state = state_in(db, host, now)
     memory = state.memory
-    refuses = isinstance(state, Blocked) and state.cause != Cause.SILENCE
-    out = None
-    if isinstance(state, Blocked) and not refuses:
-        out = HostOutage(datetime.fromtimestamp(state.since, UTC), datetime.fromtimestamp(state.until, UTC), state.why)
     blocked_at, requests_before = memory.refused_at, memory.asked_before
     if isinstance(state, Blocked) and state.is_of_address:
         blocked_at, requests_before = state.since, state.asked
@@ -101,10 +85,9 @@ def _host_state(
         concurrency=concurrency or 0,
         processes=processes,
         paused_until=_future_time(memory.pause_until, now),
-        breaker_open_until=_future_time(state.until, now) if isinstance(state, Blocked) and refuses else None,
+        breaker_open_until=_future_time(state.until, now) if isinstance(state, Blocked) else None,
         last_refusal=memory.last_refusal,
         last_refusal_at=datetime.fromtimestamp(memory.last_refusal_at, UTC) if memory.last_refusal_at else None,
-        out=out,
         blocked_at=datetime.fromtimestamp(blocked_at, UTC) if blocked_at else None,
         requests_before=requests_before,
     )
@@ -125,7 +108,7 @@ def rate_in_force(path: Path, host: str, limits: SourceLimits) -> float | None:
 
 
 def reset_breaker(path: Path, host: str) -> bool:
-    """Resets a host's circuit breaker and outage for the user. Returns whether the budget knows the host. Raises
+    """Resets a host's circuit breaker for the user. Returns whether the budget knows the host. Raises
     ``EnvironmentFault`` if the file cannot be written."""
     if not path.exists():
         return False

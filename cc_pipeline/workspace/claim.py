@@ -50,9 +50,8 @@ def remembered_source(home: Path) -> str | None:
 
 
 def is_home_of(settings: Settings) -> bool:
-    """Whether the home has tables of the settings' source, as its source or as one of its mirrors."""
-    note = read_note(settings.home)
-    return note is not None and settings.source in map(redact_address, note.places)
+    """Whether the home has tables of the settings' source."""
+    return remembered_source(settings.home) == settings.source
 
 
 def claim_existing_home(settings: Settings) -> bool:
@@ -65,11 +64,8 @@ def claim_existing_home(settings: Settings) -> bool:
 
 
 def claim_home(settings: Settings) -> None:
-    """Makes the folders of the home and notes its places; refuses a home of another source or layout.
-
-    A home may get further mirrors, and another order of its places: a list of several places replaces the noted list.
-    A single place of that list is used alone, and the list is kept. The home's own lake gets a copy of the note, from
-    which a lost ``home.json`` is restored.
+    """Makes the folders of the home and notes its source; refuses a home of another source or layout. The home's own
+    lake gets a copy of the note, from which a lost ``home.json`` is restored.
 
     Raises ``UserInputError`` for another source; ``UnknownLayout`` for another layout; ``EnvironmentFault`` for tables
     of unknown source, and if the folder cannot be written.
@@ -94,7 +90,7 @@ def claim_home(settings: Settings) -> None:
         with disk_trouble(home), locked(home / "home.lock"):
             note = _renew_note(settings, read_note(home, lake), copy)
             write_note(home, note)
-    bare = replace(note, source=redact_address(note.source), mirrors=tuple(map(redact_address, note.mirrors)))
+    bare = replace(note, source=redact_address(note.source))
     if lake is not None and copy != bare:
         with suppress(EnvironmentFault):  # a home that cannot be written can still be read
             write_copy(lake, home, bare)
@@ -102,14 +98,14 @@ def claim_home(settings: Settings) -> None:
 
 def _refuse_other_source(settings: Settings, home_note: HomeNote | None, copy: HomeNote | None) -> None:
     """Raises ``UserInputError`` if the home, or the copy of its note in its own lake, names another source."""
-    home, places = settings.home, () if home_note is None else tuple(map(redact_address, home_note.places))
-    if home_note is not None and settings.source not in places:
+    home = settings.home
+    if home_note is not None and settings.source != redact_address(home_note.source):
         raise UserInputError(
             f"{home} holds tables of {redact_address(home_note.source)}, not of {settings.source}. "
-            f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE to use the home's source. If the new address "
-            "is a mirror, write it after the home's source"
+            f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE. If the same data has moved: cc-pipeline "
+            f"settings source={settings.source}"
         )
-    if copy is not None and {settings.source, *places}.isdisjoint(copy.places):
+    if copy is not None and settings.source != copy.source:
         raise UserInputError(
             f"{settings.lake} holds tables of {copy.source}, but {home} is a home of {settings.source}. Use another "
             f"home; or, if both addresses are the same source, delete {settings.lake}/{LAKE_NOTE}"
@@ -117,13 +113,23 @@ def _refuse_other_source(settings: Settings, home_note: HomeNote | None, copy: H
 
 
 def _renew_note(settings: Settings, home_note: HomeNote | None, copy: HomeNote | None) -> HomeNote:
-    """The note of the home (default: a new one) with the tables of ``copy``, and with the configured places if there
-    are several."""
-    note = home_note or HomeNote(settings.source, LAYOUT, mirrors=settings.mirrors)
-    note = note.with_tables(copy.tables if copy is not None else ())
-    if settings.mirrors and settings.sources != tuple(map(redact_address, note.places)):
-        return replace(note, source=settings.source, mirrors=settings.mirrors)
-    return note
+    """The note of the home (default: a new one) with the tables of ``copy``."""
+    note = home_note or HomeNote(settings.source, LAYOUT)
+    return note.with_tables(copy.tables if copy is not None else ())
+
+
+def change_source(settings: Settings, source: str, lake: Transport) -> None:
+    """Notes another source in the home, its own lake and a ``lake`` outside it: another address of the same objects.
+
+    Raises ``EnvironmentFault`` if one of the notes cannot be read or written.
+    """
+    change_note(settings.home, lambda note: replace(note, source=source))
+    note = read_note(settings.home)
+    assert note is not None
+    if not settings.has_separate_lake:
+        write_copy(Path(settings.lake), settings.home, note)
+    elif (lake_note := _read_lake(lake)) is not None:
+        _write_lake(lake, replace(lake_note, source=source))
 
 
 def claim_lake(lake: Transport, home: Path, source: str) -> None:
@@ -136,14 +142,11 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
     assert home_note is not None
     lake_note = _read_lake(lake)
     if lake_note is None:
-        first = HomeNote(source, home_note.layout, mirrors=_other_places(home_note, source), tables=home_note.tables)
+        first = HomeNote(source, home_note.layout, tables=home_note.tables)
         _write_lake(lake, first, only_if_absent=True)
         # another home may have been first, even at a server without conditional puts
         lake_note = _read_lake(lake) or home_note
-    if (
-        lake_note.source not in (redact_address(source), *map(redact_address, home_note.places))
-        and redact_address(source) not in lake_note.places
-    ):
+    if lake_note.source != redact_address(source):
         raise UserInputError(
             f"the lake {lake.source} holds tables of {lake_note.source}, not of {redact_address(source)}. Set "
             f"CC_PIPELINE_LAKE to another folder or bucket, or CC_PIPELINE_HOME to a home of {lake_note.source}"
@@ -165,7 +168,7 @@ def note_layout(lake: Transport, home: Path, source: str) -> None:
     home_note, lake_note = read_note(home), _read_lake(lake)
     assert home_note is not None
     choices = lake_note.choices if lake_note is not None else {}
-    _write_lake(lake, HomeNote(source, home_note.layout, choices, _other_places(home_note, source), home_note.tables))
+    _write_lake(lake, HomeNote(source, home_note.layout, choices, home_note.tables))
 
 
 def agree_on_choices(lake: Transport, values: Mapping[str, str | bool], *, overwrite: bool = False) -> None:
@@ -208,16 +211,12 @@ def _read_lake(lake: Transport) -> HomeNote | None:
 
 
 def _write_lake(lake: Transport, note: HomeNote, *, only_if_absent: bool = False) -> None:
-    text = json.dumps(to_json(note, [redact_address(note.source), *note.mirrors]), indent=1) + "\n"
+    text = json.dumps(to_json(note, redact_address(note.source)), indent=1) + "\n"
     try:
         with disk_trouble(Path(lake.source) / LAKE_NOTE):
             lake.put(LAKE_NOTE, text.encode(), only_if_absent=only_if_absent)
     except RangeFault as fault:
         raise _lake_fault(lake, "written", fault) from fault
-
-
-def _other_places(home_note: HomeNote, source: str) -> tuple[str, ...]:
-    return tuple(place for place in map(redact_address, home_note.places) if place != redact_address(source))
 
 
 #: Advice on a lake that the server refuses.

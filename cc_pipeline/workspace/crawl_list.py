@@ -79,7 +79,7 @@ def read_crawl_list(settings: Settings, download: Callable[[], bytes]) -> CrawlL
     if copy is not None:
         note = f"{failed.problem}; the copy from {copy.age} is used instead, which may lack newer crawls"
         return CrawlList(copy.crawls, copy.read_at, "copy", failed, note)
-    if settings.is_common_crawl:
+    if settings.is_public:
         release_crawls = known_at_release()
         note = (
             f"{failed.problem}, and this home has no copy of the list. The list of this release "

@@ -43,7 +43,7 @@ BY_CRAWL = ("crawl",)
 _LOOKUP_COLUMNS = ("located_by", "index_file", "index_position", "condition_match")
 _STORED = (
     "condition_match", "detail", "stored_file", "stored_offset", "stored_length", "attempts", "fetched_at",
-    "parser", "unsuccessful_runs", "served_by",
+    "parser", "unsuccessful_runs",
 )  # fmt: skip
 _PARSED_BY = ("parser", "parser_version", "source_file")
 

@@ -30,7 +30,6 @@ from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.named_files import NamedPlaces
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.rate_source import RateSourceOpener
@@ -42,6 +41,7 @@ from cc_pipeline.transport.rates import (
     refuse_nameless,
     shared_among,
 )
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline.transport.states import rate_in_force
 from cc_pipeline.workspace.claim import agree_on_choices, claim_home, claim_lake, note_layout
 from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
@@ -132,10 +132,10 @@ class Workspace:
 
     @cached_property
     def transport(self) -> Transport:
-        """The transport to the source and its mirrors, within the machine's request budget. Its ``stats`` only grow:
-        stages compute differences."""
+        """The transport to the source, within the machine's request budget. Its ``stats`` only grow: stages compute
+        differences."""
         settings = self.settings
-        return self._open(settings, settings.source, settings.source_access, mirrors=settings.further_places)
+        return self._open(settings, settings.source, settings.source_access)
 
     @property
     def _open(self) -> Callable[..., Transport]:
@@ -148,7 +148,7 @@ class Workspace:
         own_rate = default_limits(settings.lake, settings.lake_endpoint).rate and OWN_BUCKET_RATE
         return Transport(
             settings.lake,
-            PlaceOptions(
+            SourceOptions(
                 rate=own_rate,
                 refusals=RefusalPolicy(probes=()),
                 concurrency=_LAKE_CONCURRENCY,
@@ -195,27 +195,9 @@ class Workspace:
         return Clusters(self.settings.cache_path / "zipnum")
 
     def archives(self, crawl: str) -> Transport | NamedPlaces:
-        """Returns the reader of records of ``crawl`` by file and location: the source, with the official mirror if the
-        settings allow it, or the places of the files of a collection."""
-        if crawl.startswith(LOCAL):
-            return self._named
-        return self._shared if self.settings.record_mirror_for(crawl) else self.transport
-
-    @cached_property
-    def _shared(self) -> Transport:
-        """The transport that shares requests for records between the source and its official mirror."""
-        settings, mirror = self.settings, self.settings.official_mirror
-        assert mirror is not None, "only a source with an official mirror has mirrored crawls"
-        return self._open(
-            settings, settings.source, settings.source_access, mirrors=((mirror, NO_ACCESS),), shares=True
-        )
-
-    @property
-    def shared_answers(self) -> dict[str, int]:
-        """The number of answers of each place, if requests for records were shared with the official mirror; else
-        empty."""
-        shared: Transport | None = self.__dict__.get("_shared")
-        return {} if shared is None else {place: shared.stats.served[place] for place in shared.sources}
+        """Returns the reader of records of ``crawl`` by file and location: the source, or the places of the files of a
+        collection."""
+        return self._named if crawl.startswith(LOCAL) else self.transport
 
     def address_of(self, filename: str) -> str:
         """Returns the address of an archive file of any crawl, for people."""
@@ -252,7 +234,7 @@ class Workspace:
     def close(self) -> None:
         """Closes all connections. A workspace that is used again opens them again."""
         with ExitStack() as closing:
-            for name in ("transport", "_shared", "place", "_list_transport", "_named"):
+            for name in ("transport", "place", "_list_transport", "_named"):
                 opened: Transport | NamedPlaces | None = self.__dict__.get(name)
                 if opened is not None:
                     closing.callback(opened.close)
@@ -315,20 +297,14 @@ def open_transport(
     retry: RetryPolicy | None = None,
     timeouts: Timeouts | None = None,
     *,
-    mirrors: Sequence[tuple[str, Access]] = (),
-    shares: bool = False,
     public_only: bool = False,
 ) -> Transport:
-    """Opens a transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the
-    settings. ``shares`` is as in ``Transport``. Raises ``UserInputError`` for a rate that needs a contact, and, with
-    ``public_only``, for a place that is not public."""
-    for place in (root, *(mirror for mirror, _ in mirrors)):
-        refuse_nameless(
-            place, settings.bucket_settings(place).endpoint, settings.rate, settings.concurrency, settings.contact
-        )
+    """Opens a transport to ``root`` with the user agent, request budget and credentials of the settings. Raises
+    ``UserInputError`` for a rate that needs a contact, and, with ``public_only``, for a place that is not public."""
+    refuse_nameless(root, settings.s3_endpoint, settings.rate, settings.concurrency, settings.contact)
     return Transport(
         root,
-        PlaceOptions(
+        SourceOptions(
             redirects=settings.redirects,
             user_agent=settings.user_agent,
             concurrency=settings.concurrency,
@@ -339,25 +315,18 @@ def open_transport(
             retry=retry or RetryPolicy(),
             refusals=RefusalPolicy() if settings.wait is None else RefusalPolicy(wait=settings.wait),
             timeouts=timeouts or Timeouts(),
-            buckets={
-                name: S3Options(bucket.endpoint, bucket.region, bucket.anonymous, bucket.profile)
-                for name, bucket in settings.s3_buckets.items()
-            },
-            bounded=root in settings.sources,
+            bounded=root == settings.source,
             public_only=public_only,
             s3=S3Options(settings.s3_endpoint, settings.s3_region, settings.s3_anonymous),
         ),
-        mirrors=mirrors,
-        shares=shares,
         access=access,
     )
 
 
 def open_named(settings: Settings, root: str) -> Transport:
     """Opens a transport to a place that a file names: to no address of this machine or of a private network, except for
-    the servers of the source and its mirrors. Raises as :func:`open_transport`."""
-    source_servers = {server_of(place) for place in settings.sources}
-    return open_transport(settings, root, NO_ACCESS, public_only=server_of(root) not in source_servers)
+    the server of the source. Raises as :func:`open_transport`."""
+    return open_transport(settings, root, NO_ACCESS, public_only=server_of(root) != server_of(settings.source))
 
 
 def fetch_object(settings: Settings, address: str, max_bytes: int) -> bytes:
@@ -406,7 +375,7 @@ def lake_options(settings: Settings) -> dict[str, str] | None:
 
 def limits_of(settings: Settings) -> SourceLimits:
     """Returns the limits of the request budget for this host at the source, before the source has refused any."""
-    defaults = default_limits(settings.source, settings.bucket_settings(settings.source).endpoint)
+    defaults = default_limits(settings.source, settings.s3_endpoint)
     limits = chosen_limits(defaults, settings.rate, settings.concurrency)
     return shared_among(limits, settings.rate_shares) if settings.has_own_rate else limits
 
@@ -430,4 +399,4 @@ def rate_source_of(settings: Settings) -> RateSourceOpener | None:
 def rate_now(workspace: Workspace) -> float | None:
     """Returns the current requests per second to the source (``None``: no limit), to estimate times."""
     settings = workspace.settings
-    return rate_in_force(settings.budget_path, workspace.transport.hosts[0], limits_of(settings))
+    return rate_in_force(settings.budget_path, workspace.transport.host, limits_of(settings))

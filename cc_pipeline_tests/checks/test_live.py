@@ -13,7 +13,6 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.frontmanners import CLOUDFRONT, Manners
-from cc_pipeline_tests.recordmirror import ensure_recent, front_and_mirror
 from cc_pipeline_tests.world import Bucket, closed_port
 
 #: As the front, but for the time it takes.
@@ -36,7 +35,7 @@ def test_a_sound_source_is_told_in_a_dozen_requests(bucket: Bucket, tmp_path: Pa
         found = look(server.url, home)
         assert len(server.hits) <= 12
     assert levels(found, "ok") == ["crawls", "index", "footer", "record", "missing"]
-    assert levels(found, "note") == ["mirror"]
+    assert levels(found, "note") == []
     assert found["record"][1].endswith("its digest: match")
     assert not home.exists(), "without a limit on requests, not even a budget is kept"
 
@@ -83,22 +82,6 @@ def test_a_public_source_is_asked_once_a_second_at_most(tmp_path: Path) -> None:
     assert find_rate(replace(public, rate=50.0)) == 1.0
     assert find_rate(replace(public, rate=0.2)) == 0.2
     assert find_rate(replace(public, source="http://127.0.0.1:80")) is None
-
-
-@pytest.mark.parametrize("same", [True, False])
-def test_the_mirror_is_compared_where_the_setting_is_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool
-) -> None:
-    root = tmp_path / "bucket"
-    ensure_recent(root)
-    with front_and_mirror(root, monkeypatch) as (front, mirror):
-        mirror.set_rules([] if same else [Rule("other_total", times=None)])
-        listed = f"{front.url}collinfo.json"
-        off = look(front.url, tmp_path / "home", collinfo=listed)
-        assert not mirror.hits
-        on = look(front.url, tmp_path / "home", collinfo=listed, record_mirror=True)
-        assert {hit.method for hit in mirror.hits} == {"GET"}
-    assert (off["mirror"][0], on["mirror"][0]) == ("note", "ok" if same else "bad")
 
 
 def test_a_source_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_the_command_shows_settings_and_changes_what_the_home_has(
     assert shown["extractor"].split() == ["extractor", "fast", "the", "home"]
     assert shown["markdown"].split() == ["markdown", "no", "the", "home"]
     assert shown["workers"].split() == ["workers", "2", "CC_PIPELINE_WORKERS"]
-    assert not {"source_access", "collinfo_access", "mirror_access", "webhook"} & set(shown)
+    assert not {"source_access", "collinfo_access", "webhook"} & set(shown)
     doctor = cli("doctor", "--home", home)
     assert "this home uses markdown=no, so CC_PIPELINE_MARKDOWN=yes is ignored" in " ".join(
         (doctor.out + doctor.err).split()
@@ -91,6 +91,20 @@ def test_the_command_shows_settings_and_changes_what_the_home_has(
     for wrong in ("extractor=best", "rate=5", "extractor", "="):
         assert cli("settings", wrong, "--yes", "--home", home).status == 1
     assert chosen(home) == {"extractor": "fast", "markdown": True, "digest_policy": "record"}
+
+
+def test_a_home_whose_source_has_moved_is_told_its_new_address(cli: Cli, world: World, home: Path) -> None:
+    moved = home.parent / "moved"
+    shutil.copytree(world.bucket, moved)
+    refused = cli("plan", "-c", NEW, "example.com", "--source", moved, "--home", home)
+    assert refused.status == 1
+    assert f"cc-pipeline settings source={moved}" in "".join(refused.told.splitlines())
+    assert cli("settings", f"source={moved}", "--home", home).status == 0
+    assert read_note(home / "none", home / "lake") == read_note(home), "so does the copy in the lake"
+    assert load_settings({}, home=str(home)).source == str(moved)
+    plan = cli("plan", "-c", NEW, "example.com", "--home", home)
+    assert (plan.status, "up to date" in plan.told) == (0, True)
+    assert "no home yet" in cli("settings", f"source={moved}", "--home", home / "none").told
 
 
 def test_a_home_without_pages_takes_what_it_is_told(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def test_it_prints_a_line_a_step(cli: Cli, bucket: Bucket, tmp_path: Path) -> No
         said = cli("doctor", "--live", "--source", place, "--home", tmp_path / "home")
     assert said.status == 0
     assert re.findall(r"^(?:ok|note) +(\w+)", said.out, re.MULTILINE) == [
-        "crawls", "index", "footer", "record", "missing", "mirror",
+        "crawls", "index", "footer", "record", "missing",
     ]  # fmt: skip
     assert "secret" not in said.out + said.err
 

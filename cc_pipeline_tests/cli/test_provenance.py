@@ -118,6 +118,6 @@ def test_nothing_that_is_handed_on_names_a_path_of_the_home(cli: Cli, rich: Path
         json.loads((out / name).read_text("utf-8"))
         for name in ("corpus/provenance.json", "again.jsonl.provenance.json")
     )
-    for name in ("sources", "crawls", "targets", "tables", "published_at"):
+    for name in ("source", "crawls", "targets", "tables", "published_at"):
         assert first[name] == again[name] and first[name]
     assert again["asked"] == [*first["asked"], "folder: corpus"]

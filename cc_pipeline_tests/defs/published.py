@@ -15,7 +15,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "row_groups": (),
     "captures": (),
     "capture_targets": (),
-    "records": ("stored_file", "served_by", "stored_offset", "fetched_at"),
+    "records": ("stored_file", "stored_offset", "fetched_at"),
     "ledger": ("fetched_at",),
     "page_metadata": (),
     "page_text": (),

@@ -32,7 +32,6 @@ NO_SOURCE = {
         "fetched_at",
         "parser",
         "detail",
-        "served_by",
     }
     | {"is_final", "unsuccessful_runs"},
 }

@@ -10,7 +10,7 @@ from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW
 
 #: Columns whose values differ between two runs that did the same.
-VARYING = ("fetched_at", "stored_file", "served_by", "stored_offset", "stored_length", "attempts")
+VARYING = ("fetched_at", "stored_file", "stored_offset", "stored_length", "attempts")
 
 
 def stored_files(workspace: Workspace, crawl: str = NEW) -> set[Path]:

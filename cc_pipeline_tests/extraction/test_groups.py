@@ -24,7 +24,7 @@ from cc_pipeline_tests.world import NEW, Bucket, Killed, extract, harvested
 #: Two targets that share captures, and another one.
 TARGETS = ("example.com", "host:www.example.com", "example-foo.com")
 #: What is another one each time.
-_VARYING = ("fetched_at", "stored_file", "stored_offset", "stored_length", "served_by")
+_VARYING = ("fetched_at", "stored_file", "stored_offset", "stored_length")
 
 
 def in_groups(patched: pytest.MonkeyPatch, captures: int, in_memory: int = 0) -> None:

@@ -1,9 +1,9 @@
-"""A source that lies the same way twice: nothing of it counts as lost without a witness, and a run alone heals it."""
+"""A source that lies the same way twice: nothing is lost before it gave a good record, and a run alone heals it."""
 
 from __future__ import annotations
 
-import json
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -16,14 +16,11 @@ import pytest
 from cc_pipeline.checks.tables import missing_captures_verdict
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import FetchSummary
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.loss_policy import MAX_RECHECKED_FILES, FetchIncomplete, next_recheck_time
 from cc_pipeline.lake.slice import StageReport
-from cc_pipeline.records import known_good
-from cc_pipeline.records.verification import ExpectedRecord
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.truth import Capture
 from cc_pipeline.transport.faults import RangeFault
@@ -34,7 +31,7 @@ from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import Bucket, harvest, workspace_of
 
 SITE, OTHER = "example.com", "example.org"
-#: Files that are wrong in the same way each time; beside these a mirror that has indexes and no archives.
+#: Files that are wrong in the same way each time; beside these a source that has indexes and no archives.
 EVERY_LIE = [kind for kind in LIES if kind not in ("login_page", "other_url")]
 
 
@@ -95,12 +92,14 @@ class Home:
         lake.commit("fetches", table, slices, digests)
 
 
-def doubting(server: FaultServer, place: Path) -> Home:
+def doubting(server: FaultServer, place: Path, lie: str = "404") -> Home:
     """A home that was told that all archives of the target are gone, by a source that gave others."""
     home = Home(server, place)
     assert home.run(OTHER)[1] is None
-    server.set_rules(archives("404"))
-    assert home.run()[1] is not None
+    server.set_rules(archives(lie))
+    _, refusal, _ = home.run()
+    assert refusal is not None
+    assert "--accept-losses" in (refusal.advice or "")
     return home
 
 
@@ -112,7 +111,7 @@ def archives(lie: str) -> list[Rule]:
 @pytest.mark.parametrize(
     "lie", [*(pytest.param(lie, marks=pytest.mark.smoke) for lie in ("404", "other_url")), *EVERY_LIE]
 )
-def test_without_a_witness_nothing_is_lost_and_a_run_heals(
+def test_without_a_good_record_nothing_is_lost_and_a_run_heals(
     server: FaultServer, mine: list[Capture], tmp_path: Path, lie: str
 ) -> None:
     home = Home(server, tmp_path / "home")
@@ -122,10 +121,8 @@ def test_without_a_witness_nothing_is_lost_and_a_run_heals(
         assert refusal is not None
         figures = report.per_target[SITE]
         assert figures["fetched"] == 0
-        # the right first record of a file speaks for a place that has another page behind each later one
-        believed = home.note()["pending"] == 0
-        assert believed is (lie == "other_url")
-        assert home.note()["losses_unconfirmed"] is believed
+        assert home.note()["pending"] == len(mine)
+        assert not home.note()["losses_unconfirmed"]
         assert missing_captures_verdict(home.workspace().lake).severity == "error"
     server.set_rules([])
     report, refusal, _ = home.run()
@@ -137,15 +134,10 @@ def test_without_a_witness_nothing_is_lost_and_a_run_heals(
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("lie", ["404", "other_url", *EVERY_LIE])
-def test_with_an_old_witness_so_much_is_doubted_and_a_run_heals(
+def test_of_a_source_that_gave_others_so_much_is_doubted_and_a_run_heals(
     server: FaultServer, mine: list[Capture], tmp_path: Path, lie: str
 ) -> None:
-    home = Home(server, tmp_path / "home")
-    assert home.run(OTHER)[1] is None
-    server.set_rules(archives(lie))
-    report, refusal, _ = home.run()
-    assert refusal is not None
-    assert "--accept-losses" in (refusal.advice or "")
+    home = doubting(server, tmp_path / "home", lie)
     assert home.note()["pending"] == 0
     assert home.note()["losses_unconfirmed"]
     # as long as it lies, a run looks again with a few requests
@@ -159,6 +151,16 @@ def test_with_an_old_witness_so_much_is_doubted_and_a_run_heals(
     assert refusal is None
     assert report.per_target[SITE]["fetched"] == len(mine)
     assert home.run()[2] == 0
+
+
+def test_a_good_record_of_the_day_before_is_no_proof(server: FaultServer, mine: list[Capture], tmp_path: Path) -> None:
+    home = Home(server, tmp_path / "home")
+    assert home.run(OTHER)[1] is None
+    yesterday = time.time() - 90_000
+    os.utime(tmp_path / "home" / "cache" / "good_record", (yesterday, yesterday))
+    server.set_rules(archives("404"))
+    home.run()
+    assert home.note()["pending"] == len(mine)
 
 
 def test_losses_are_accepted_by_their_number(server: FaultServer, mine: list[Capture], tmp_path: Path) -> None:
@@ -346,39 +348,3 @@ def test_payloads_that_were_wrong_for_a_while_heal(server: FaultServer, mine: li
     checks = home.workspace().lake.read("records", {"crawl": CRAWL, "target": SITE})["digest_check"]
     assert set(checks.to_pylist()) == {"match"}
     assert home.run()[2] == 0
-
-
-def test_a_witness_is_kept_for_a_day_and_sought_with_few_requests(server: FaultServer, tmp_path: Path) -> None:
-    home = Home(server, tmp_path / "home")
-    assert home.run(OTHER)[1] is None
-    path = fetch_stage._known_good_path(home.workspace())
-    source = home.workspace().transport.sources[0]
-    assert known_good.read_known_good(path, [source])[0]
-    assert not known_good.read_known_good(path, ["https://elsewhere.example"])[0]
-    noted = json.loads(path.read_text())
-    noted[source]["at"] -= known_good.LIFE + 1
-    path.write_text(json.dumps(noted))
-    is_fresh, records = known_good.read_known_good(path, [source])
-    assert not is_fresh
-    assert len(records) == 1
-    # the record that was good before is asked for, and speaks for the place: all that the run asks for is gone
-    good = records[0]
-    alone = f"bytes={good.offset}-{good.offset + good.length - 1}"
-    server.set_rules([Rule("bit_each", times=None, key="*.warc.gz", ranges=(alone,)), *archives("404")])
-    assert known_good.find(home.workspace().transport, known_good.Search(records), []) is None
-    server.set_rules([])
-    seen = len(server.hits)
-    assert known_good.find(home.workspace().transport, known_good.Search(records), []) == (source, good)
-    assert [hit.range for hit in server.hits[seen:]] == [alone]
-
-
-def test_a_damaged_note_of_witnesses_knows_none(tmp_path: Path) -> None:
-    path = tmp_path / "cache" / "witnesses.json"
-    promise = ExpectedRecord("CC-MAIN-2024-22", "warc", "a.warc.gz", 0, 10, None, None, None)
-    known_good.note(path, {"https://a.example": promise})
-    assert known_good.read_known_good(path, ["https://a.example"]) == (True, (promise,))
-    for text in ("", "[]", "{", '{"https://a.example": {"at": "x"}}', '{"https://a.example": 5}'):
-        path.write_text(text)
-        assert known_good.read_known_good(path, ["https://a.example"]) == (False, ())
-    os.remove(path)
-    assert known_good.read_known_good(path, ["https://a.example"]) == (False, ())

@@ -104,7 +104,7 @@ def test_the_price_of_a_real_month_is_told_from_a_few_sizes(
     price = estimate_build(workspace, BuiltIndex(MONTH, listed, frozenset()))
     assert len(asked) <= 12 and price.is_estimated
     assert 300e9 < price.bytes < 376e9 and 40_000 < price.requests < 47_000
-    assert price.seconds > price.requests / 10, "the public mirror takes ten requests a second"
+    assert price.seconds > price.requests / 10, "Common Crawl's host takes ten requests a second"
     with pytest.raises(
         UserInputError, match=r"350 archive files .*: about 3\d\d\.\d GB in 4\d,\d+ requests, \d\.\d hours"
     ):

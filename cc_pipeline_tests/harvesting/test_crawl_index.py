@@ -26,7 +26,6 @@ from cc_pipeline.harvesting.crawl_index import (
 from cc_pipeline.harvesting.crawls import commit_crawls, crawls_are_listed
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.lake.slice import HARVEST, Slice
-from cc_pipeline.records.known_good import _first_and_last
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     ARC,
@@ -237,7 +236,6 @@ def test_one_odd_line_of_a_path_list_costs_itself_in_every_reader(bucket: Bucket
         replace_file(key, key.read_bytes() + gzip.compress(f"{odd}\n".encode()))
     [_, fetched, _] = extract(workspace, "example.org")
     assert fetched.per_target["example.org"]["fetched"] > 0
-    assert _first_and_last(workspace.transport, path_list_key(NEW, "warc")), "the witness is found in the list"
 
 
 def test_a_list_of_odd_lines_is_none(bucket: Bucket, tmp_path: Path) -> None:

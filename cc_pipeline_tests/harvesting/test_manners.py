@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.harvesting.crawl_index import harvest_footers
+from cc_pipeline.harvesting.crawl_index import commit_row_groups, harvest_footers
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.zipnum import cluster_cache
 from cc_pipeline.workspace.workspace import Workspace
@@ -31,8 +30,6 @@ MANNERS = {
     "whole objects for suffixes": [suffixes("whole_object")],
     "unknown totals": [Rule("unknown_total", times=None)],
     "neither suffixes nor totals": [suffixes("416"), Rule("unknown_total", times=None)],
-    "two ETags": [Rule("two_etags", times=None)],
-    "an ETag for each answer": [Rule("changed_etag", times=None)],
 }
 
 
@@ -92,22 +89,6 @@ def test_the_same_rows_come_from_servers_of_all_manners(
         assert 1 <= finding <= files if via == "parquet" else finding == -files
         assert more == Counter({"lookup 0": 1 if via == "parquet" else 2, "lookup 1": 1})
         assert not expected - asked
-    elif manner == "two ETags":
-        # of each file of the index that is read: one that was not expected, and its end; then it is known for good
-        assert not more["harvest"]
-        assert more["lookup 0"] + more["lookup 1"] <= 4 * files
-        assert more["fetch"] <= asked["fetch"] / 2
-
-
-def test_the_second_etag_is_asked_about_once(bucket: Bucket, tmp_path: Path) -> None:
-    with FaultServer(bucket[0], rules=[Rule("two_etags", times=None)]) as server:
-        run(server, tmp_path, "parquet")
-        kept = (tmp_path / "footers" / "etags.jsonl").read_bytes().split(b"\n")[1:]
-        assert len({json.loads(line)[0] for line in kept}) == len(kept) > 0, "once a file"
-        workspace = workspace_of(server.url, tmp_path, index="parquet")
-        server.hits.clear()
-        refreshed = harvest_footers(workspace, NEW, refresh=True)
-        assert refreshed.written == 0, "the files are the same, whichever of both ETags they have"
 
 
 def test_a_bucket_that_was_copied_is_the_same_bucket(bucket: Bucket, tmp_path: Path) -> None:
@@ -121,12 +102,15 @@ def test_a_bucket_that_was_copied_is_the_same_bucket(bucket: Bucket, tmp_path: P
     shutil.move(root, tmp_path / "before")
     shutil.copytree(tmp_path / "before", root, copy_function=shutil.copyfile)
     workspace = workspace_of(root, home, index="parquet")
+    with pytest.raises(EnvironmentFault, match="differs from the file whose footer was harvested") as refused:
+        extract(workspace, DOMAINS[1])
+    assert "--refresh" in refused.value.advice
+    assert harvest_footers(workspace, NEW, refresh=True).written == len(footers)
+    assert commit_row_groups(workspace, [NEW])[NEW].written == 0, "the same index"
     located, fetched, _ = extract(workspace, DOMAINS[1])
     truth = bucket[1].captures_of(NEW, subset="warc", domain=DOMAINS[1])
     assert (located.rows, fetched.per_target[DOMAINS[1]]["fetched"]) == (len(truth), len(truth))
     assert extract(workspace, DOMAINS[0])[0].fresh_slices == 0, "nothing is located again"
-    assert harvest_footers(workspace, NEW, refresh=True).written == 0
-    assert FooterStore(workspace.settings.footers_path).read(NEW).entries == footers
 
 
 def test_a_source_without_ranges_is_told_once_and_what_to_do(

@@ -251,16 +251,14 @@ def test_the_packaged_list_is_sound() -> None:
     [
         ("https://data.commoncrawl.org", True),
         ("s3://commoncrawl", True),
-        ("https://huggingface.co/buckets/commoncrawl/commoncrawl/resolve", True),
-        ("https://huggingface.co/buckets/commoncrawl/commoncrawl-other/resolve", False),
-        ("https://huggingface.co.evil.example/buckets/commoncrawl/commoncrawl", False),
+        ("https://huggingface.co/buckets/commoncrawl/commoncrawl/resolve", False),
         ("https://mirror.example/commoncrawl", False),
         ("s3://another", False),
     ],
 )
 def test_whose_data_a_source_has(tmp_path: Path, source: str, ours: bool) -> None:
     settings = workspace_of(source, tmp_path).settings
-    assert settings.is_common_crawl is ours
+    assert settings.is_public is ours
     assert (settings.collinfo == source_addresses.DEFAULT_COLLINFO) is ours
 
 

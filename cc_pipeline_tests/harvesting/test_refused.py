@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.errors import SourceRefuses
+from cc_pipeline.errors import EnvironmentFault, SourceRefuses
+from cc_pipeline.harvesting.archives import archive_files
 from cc_pipeline.harvesting.crawl_index import commit_manifest, harvest_footers
 from cc_pipeline.transport import circuit_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Rule, asked_again
@@ -54,3 +55,16 @@ def test_a_source_that_goes_on_refusing_ends_with_when_to_come_back(bucket: Buck
         with pytest.raises(SourceRefuses, match="no request is sent before 20") as refused:
             harvest_footers(workspace, NEW)
         assert "it continues from there" in refused.value.advice
+
+
+def test_a_path_list_of_news_that_is_refused_is_not_called_missing(tmp_path: Path) -> None:
+    key = "crawl-data/CC-NEWS/2024/05/warc.paths.gz"
+    with FaultServer(tmp_path, rules=[Rule("500", times=None)]) as bad:
+        workspace = workspace_of(bad.url, tmp_path / "home", wait=0.0)
+        with pytest.raises(EnvironmentFault, match="could not be read") as refused:
+            archive_files(workspace, "CC-NEWS-2024-05")
+        workspace.close()
+    assert key in refused.value.problem
+    empty = workspace_of(tmp_path, tmp_path / "other")
+    with pytest.raises(EnvironmentFault, match=f"the source has no {key}"):
+        archive_files(empty, "CC-NEWS-2024-05")

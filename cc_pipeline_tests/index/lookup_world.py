@@ -39,10 +39,13 @@ class World:
         return Catalog(self.catalog_files)
 
 
-def harvest_world(root: Path, home: Path, truth: MiniCrawlTruth | None, crawls: Sequence[str]) -> World:
-    """Harvests the columnar indexes of ``crawls`` below ``root`` into ``home``."""
+def harvest_world(
+    root: Path, home: Path, truth: MiniCrawlTruth | None, crawls: Sequence[str], address: str = ""
+) -> World:
+    """Harvests the columnar indexes of ``crawls`` below ``root`` into ``home``, from a server at ``address`` if one is
+    given: its files have other ETags than the folder's."""
     world = World(root, home, truth, {})
-    with Transport(str(root)) as transport:
+    with Transport(address or str(root)) as transport:
         for crawl in crawls:
             paths = parse_path_list((root / path_list_key(crawl, "cc-index-table")).read_bytes())
             harvest_crawl(crawl, paths, transport, world.footers)

@@ -30,8 +30,8 @@ from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.index.lookup_world import ALL_SUBSETS, Place, harvest_world, places
 
@@ -206,7 +206,7 @@ def test_a_cdx_that_alone_is_refused_is_taken_for_absent_where_the_source_gives_
     refuses_all = FaultServer(root, rules=[Rule("403", times=None)])
     with (
         refuses_all as server,
-        Transport(server.url, PlaceOptions(retry=QUICK, refusals=RefusalPolicy(wait=0))) as transport,
+        Transport(server.url, SourceOptions(retry=QUICK, refusals=RefusalPolicy(wait=0))) as transport,
     ):
         with pytest.raises(RangeFault) as raised:
             look_up(CRAWL_2012, ["warc"], [target], IndexSources(transport))
@@ -214,7 +214,7 @@ def test_a_cdx_that_alone_is_refused_is_taken_for_absent_where_the_source_gives_
 
 
 def _quick(server: FaultServer) -> Transport:
-    return Transport(server.url, PlaceOptions(retry=QUICK))
+    return Transport(server.url, SourceOptions(retry=QUICK))
 
 
 def test_a_tree_that_does_not_answer_is_no_answer_of_the_cdx_alone(bucket: Bucket) -> None:

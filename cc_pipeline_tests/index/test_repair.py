@@ -77,19 +77,18 @@ def test_bounds_are_those_of_the_values(tmp_path: Path, options):
     assert not reader.asked
 
 
-def test_a_file_that_changed_is_not_given_old_bounds(tmp_path: Path):
+def test_a_copied_file_keeps_its_bounds(tmp_path: Path):
     key = key_of(0)
     reader, store = harvested(tmp_path, {key: unmarked()})
     repair_row_groups(CRAWL, [key], reader, store)
     with store.write(CRAWL) as writer:
-        footer = writer.footer(key)
-        writer.put(key, len(reader.objects[key]), '"newer"', footer)
+        writer.put(key, len(reader.objects[key]), '"of a copy"', writer.footer(key))
     tables = crawl_tables(CRAWL, [key], store)
-    assert set(tables.row_groups["url_surtkey_source"].to_pylist()) == {None}
-    assert len(plan_repair(CRAWL, [key], store).row_groups) == 3
+    assert set(tables.row_groups["url_surtkey_source"].to_pylist()) == {"repaired"}
+    assert not plan_repair(CRAWL, [key], store).row_groups
 
 
-def test_without_etags_the_footer_says_which_file_bounds_are_of(tmp_path: Path):
+def test_the_footer_says_which_file_bounds_are_of(tmp_path: Path):
     key = key_of(0)
     first, second = unmarked(), unmarked(75)
     reader, store = harvested(tmp_path, {key: first})
@@ -188,10 +187,10 @@ def test_damaged_pages_give_bounds_or_a_fault(at, noise, cut):
 def test_the_log_survives_a_torn_line(tmp_path: Path):
     log = bounds_log(tmp_path)
     assert read_log(log) == {}
-    first = KeyBounds("p", '"e"', 0, b"\xff", b"\xff\x00")
+    first = KeyBounds("p", 0, b"\xff", b"\xff\x00")
     add_to_log(log, first)
     log.write_bytes(log.read_bytes() + b'\n{"path": "p", "row_gr')
-    second = KeyBounds("p", None, 1, b"", b"z")
+    second = KeyBounds("p", 1, b"", b"z")
     add_to_log(log, second)
     assert read_log(log) == {("p", 0): first, ("p", 1): second}
 

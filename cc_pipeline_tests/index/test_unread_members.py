@@ -20,8 +20,8 @@ from cc_pipeline.lake.slice import LOCATE
 from cc_pipeline.testing.mini_crawl.generate import generate
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.index.lookup_world import World, harvest_world, places
 from cc_pipeline_tests.world import copy_of, due, extract, harvest, replace_file, workspace_of
@@ -135,15 +135,14 @@ def test_somebody_who_names_zipnum_gets_no_other_index(world: World, tmp_path: P
 
 
 @pytest.mark.parametrize("action", ["404", "416"])
-def test_a_shard_that_a_server_refuses(world: World, action: str) -> None:
+def test_a_shard_that_a_server_refuses(world: World, tmp_path: Path, action: str) -> None:
     """One status for a whole request costs no member that can be read alone."""
     key = cluster_key(NEW).replace("cluster.idx", "cdx-*.gz")
-    retry = PlaceOptions(retry=RetryPolicy(base=0.001, longest=0.005))
-    with (
-        FaultServer(world.root, rules=[Rule(action, key, times=None)]) as server,
-        Transport(server.url, retry) as transport,
-    ):
-        sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
+    retry = SourceOptions(retry=RetryPolicy(base=0.001, longest=0.005))
+    with FaultServer(world.root) as server, Transport(server.url, retry) as transport:
+        served = harvest_world(world.root, tmp_path, None, [NEW], server.url)
+        server.set_rules([Rule(action, key, times=None)])
+        sources = IndexSources(transport, served.catalog, footers=served.home / "footers")
         found = look_up(NEW, ["warc"], [parse_target(SITE)], sources)
     with Transport(str(world.root)) as transport:
         right = look_up(NEW, ["warc"], [parse_target(SITE)], IndexSources(transport), via="zipnum")

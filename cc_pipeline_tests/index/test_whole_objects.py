@@ -17,8 +17,8 @@ from cc_pipeline.stores.answer import ERROR_BODY_BYTES
 from cc_pipeline.testing.mini_crawl.generate import generate
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.index.lookup_world import World, harvest_world, places
 
@@ -26,19 +26,16 @@ CRAWL, SITE = "CC-MAIN-2024-22", "example.com"
 SPEC = MiniCrawlSpec(
     pages=200, sites=8, crawls=(CrawlSpec(CRAWL, segments=1, parts=4, row_group_rows=60, zipnum_lines=20),)
 )
-OPTIONS = PlaceOptions(retry=RetryPolicy(base=0.001, longest=0.005))
+OPTIONS = SourceOptions(retry=RetryPolicy(base=0.001, longest=0.005))
 SOME_FILE, ALL_FILES, CLUSTER = "*subset=warc/part-00000*", "*subset=warc/*", "*cluster.idx"
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     home = tmp_path_factory.mktemp("whole")
-    world = harvest_world(home / "bucket", home, generate(home / "bucket", SPEC), (CRAWL,))
-    # a folder and a server name files otherwise, which a lookup learns
-    with FaultServer(world.root) as server, Transport(server.url, OPTIONS) as transport:
-        sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
-        look_up(CRAWL, ["warc"], [parse_target("tld:com"), parse_target("tld:org")], sources, via="parquet")
-    return world
+    truth = generate(home / "bucket", SPEC)
+    with FaultServer(home / "bucket") as server:
+        return harvest_world(home / "bucket", home, truth, (CRAWL,), server.url)
 
 
 @pytest.mark.matrix
@@ -46,12 +43,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 @pytest.mark.parametrize("via", ["auto", "parquet", "zipnum"])
 def test_an_index_whose_files_come_whole_answers(world: World, which: str, via: str) -> None:
     target = parse_target(SITE)
-    with Transport(str(world.root)) as transport:
+    with FaultServer(world.root) as server, Transport(server.url, OPTIONS) as transport:
         sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
         right = places(look_up(CRAWL, ["warc"], [target], sources, via="parquet"))
-    rules = [Rule("whole_object", which, times=None)]
-    with FaultServer(world.root, rules=rules) as server, Transport(server.url, OPTIONS) as transport:
-        sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
+        server.set_rules([Rule("whole_object", which, times=None)])
         found = look_up(CRAWL, ["warc"], [target], sources, via=via)
     assert (places(found), found.gaps) == (right, None)
     assert len(right) == len(world.truth.captures_of(CRAWL, subset="warc", domain=SITE))

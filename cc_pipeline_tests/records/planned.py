@@ -20,7 +20,7 @@ from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stores.answer import S3Options
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.mirror import PlaceOptions
+from cc_pipeline.transport.source_client import SourceOptions
 
 CAPTURES_SCHEMA = pa.schema([pa.field("target", pa.string(), nullable=False), *CAPTURE_SCHEMA])
 
@@ -81,5 +81,5 @@ def read_stored(storage: RecordStorage, row: Mapping[str, Any]) -> bytes:
 @contextmanager
 def shelf_at(root: Path | str, *, spool: Path | None = None, s3_endpoint: str | None = None) -> Iterator[RecordStorage]:
     """A storage with a transport of its own to the lake at ``root``."""
-    with Transport(str(root), PlaceOptions(s3=S3Options(endpoint=s3_endpoint))) as place:
+    with Transport(str(root), SourceOptions(s3=S3Options(endpoint=s3_endpoint))) as place:
         yield RecordStorage(place, spool=spool)

@@ -19,8 +19,8 @@ from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FAULT_KINDS, FaultServer, Rule, Scene
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
@@ -30,7 +30,7 @@ CRAWL = "CC-MAIN-2024-22"
 RECORDS = 2_000
 FILES = 20
 #: Columns that may differ between two runs over the same captures (a record's stored length counts its source's URI).
-VARYING = ("fetched_at", "attempts", "stored_file", "served_by", "stored_offset", "stored_length")
+VARYING = ("fetched_at", "attempts", "stored_file", "stored_offset", "stored_length")
 
 #: What a fault that never goes away becomes. Throttling and lost connections stop the whole run when nothing
 #: else comes through; over a tenth of the ranges they become rows.
@@ -111,7 +111,7 @@ def fetch(
     brief = Timeouts(connect=20, silence=1, total=2, slowest=1_000_000)
     timeouts = brief if silent else Timeouts(connect=20, silence=20, total=30, slowest=1_000_000)
     chosen: dict[str, object] = {"coalescing": Coalescing(gap=0), "give_up_after": 200} | options
-    with Transport(url, PlaceOptions(retry=retry, timeouts=timeouts)) as transport, shelf_at(lake) as storage:
+    with Transport(url, SourceOptions(retry=retry, timeouts=timeouts)) as transport, shelf_at(lake) as storage:
         result = fetch_table(
             captures, transport, storage, crawl=CRAWL, commit=commit, held=held, options=RecordOptions(**chosen)
         )
@@ -180,7 +180,7 @@ def test_persistent_faults_are_named_and_take_nothing_with_them(
         asked = Counter((hit.key, hit.range) for hit in server.hits)
         # it gave the others just now
         result = fetch(
-            server.url, captures, tmp_path, "c2", first.table, silent=kind in SILENT, has_known_good_record=True
+            server.url, captures, tmp_path, "c2", first.table, silent=kind in SILENT, source_gave_good_record=True
         )
         fetched_twice = Counter((h.key, h.range) for h in server.hits)
     outcome = "quarantined" if kind in QUARANTINED else "missing"
@@ -291,16 +291,16 @@ def test_ranges_that_fail_among_others_cost_what_the_docs_say(
 
 
 @pytest.mark.parametrize(
-    ("gone", "witnessed", "settled"),
+    ("gone", "proven", "settled"),
     [
         (["f03.warc.gz"], False, True),
         ([f"f{n:02d}.warc.gz" for n in range(FILES)], False, False),
         ([f"f{n:02d}.warc.gz" for n in range(FILES)], True, True),
     ],
-    ids=["one of many", "all", "all, and the source has a witness"],
+    ids=["one of many", "all", "all, at a source that gave good records"],
 )
 def test_a_file_that_is_gone_is_settled_only_where_the_source_answers(
-    bucket: tuple[Path, pa.Table], tmp_path: Path, gone: list[str], witnessed: bool, settled: bool
+    bucket: tuple[Path, pa.Table], tmp_path: Path, gone: list[str], proven: bool, settled: bool
 ) -> None:
     folder, captures = bucket
     root = tmp_path / "bucket"
@@ -310,7 +310,7 @@ def test_a_file_that_is_gone_is_settled_only_where_the_source_answers(
             (root / path.name).write_bytes(path.read_bytes())
     for place, lake in ((str(root), "folder"), (None, "served")):
         with FaultServer(root) as server:
-            result = fetch(place or server.url, captures, tmp_path / lake, "c1", has_known_good_record=witnessed)
+            result = fetch(place or server.url, captures, tmp_path / lake, "c1", source_gave_good_record=proven)
             lost = [row for row in result.table.to_pylist() if row["outcome"] == "missing"]
             assert {(row["reason"], row["is_final"]) for row in lost} == {("not_found", settled)}
             assert {row["warc_filename"] for row in lost} == set(gone)
@@ -388,12 +388,12 @@ def test_an_etag_counts_once_for_an_answer_however_many_pieces_it_gives() -> Non
 def test_etags_that_are_new_each_time_are_not_all_remembered() -> None:
     patience = FetchRetryPolicy(25)
     patience.add_ranges([PlannedRange("f", 0, 9, (0,))])
-    told = [patience.is_same_object("f", f'"{number}"', "one") for number in range(1_000)]
+    told = [patience.is_same_object("f", f'"{number}"') for number in range(1_000)]
     # as long as one is as likely as the other, they say nothing
     assert all(told[4:])
-    assert len(patience.files["f"].etags["one"]) <= 100
-    assert patience.is_same_object("f", '"7"', "one")
-    assert not patience.is_same_object("f", '"another"', "one")
+    assert len(patience.files["f"].etags) <= 100
+    assert patience.is_same_object("f", '"7"')
+    assert not patience.is_same_object("f", '"another"')
 
 
 class SeenTwice(Transport):

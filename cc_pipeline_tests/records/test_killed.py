@@ -33,7 +33,7 @@ from cc_pipeline.records.segments import (
 )
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.mirror import PlaceOptions
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServerProcess
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, read_stored, shelf_at
@@ -63,7 +63,7 @@ def make_bucket(folder: Path, count: int) -> pa.Table:
 
 
 def fetch(url: str, lake: Path, captures: pa.Table, commit: str) -> Fetched:
-    with Transport(url, PlaceOptions(concurrency=8)) as transport, shelf_at(lake) as storage:
+    with Transport(url, SourceOptions(concurrency=8)) as transport, shelf_at(lake) as storage:
         return fetch_table(captures, transport, storage, crawl=CRAWL, commit=commit, options=OPTIONS)
 
 
@@ -112,7 +112,7 @@ def test_twenty_kills_lose_nothing_and_fetch_nothing_twice(tmp_path: Path) -> No
         hits = Counter(hit.range for hit in server.hits())
     assert result.outcomes == {"fetched": captures.num_rows}
     assert result.adopted == len(kept)
-    varying = ("fetched_at", "stored_file", "stored_offset", "stored_length", "served_by")
+    varying = ("fetched_at", "stored_file", "stored_offset", "stored_length")
     assert result.table.drop_columns(varying) == wanted.drop_columns(varying)
     # what is fetched twice was under way when a run was killed: at most its window each time
     assert sum(times - 1 for times in hits.values()) <= kills * 2 * 8

@@ -12,8 +12,8 @@ from cc_pipeline.records.verification import ExpectedRecord, verify_record
 from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultlies import LIES, lied
 from cc_pipeline_tests.faultserver import LIE_FAULTS, FaultServer, Rule
 
@@ -100,7 +100,7 @@ def test_a_server_that_lies_gives_each_byte_the_same_way_in_every_range(files: F
     asked = [ByteRange(key, 0, size), ByteRange(key, capture.warc_record_offset, capture.warc_record_length)]
     with (
         FaultServer(files.root, rules=[Rule(kind, times=None)]) as server,
-        Transport(server.url, PlaceOptions(retry=RetryPolicy(attempts=1))) as transport,
+        Transport(server.url, SourceOptions(retry=RetryPolicy(attempts=1))) as transport,
     ):
         answers = list(transport.read_many(asked))
         hits = list(server.hits)

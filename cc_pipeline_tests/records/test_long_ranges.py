@@ -16,8 +16,8 @@ from cc_pipeline.records.locations import LocationCollector
 from cc_pipeline.records.orders import Order, RecordOptions
 from cc_pipeline.records.range_plan import Coalescing, part_of, plan_ranges, split_range
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.pieces import PIECE
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, FaultServerProcess, Rule
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
 from cc_pipeline_tests.records.test_faults import CRAWL, fetch, same
@@ -140,7 +140,7 @@ def _held(url: str, captures: pa.Table, lake: Path) -> int:
     wanted = LocationCollector()
     wanted.add(captures)
     order = Order(CRAWL, "c", options=RecordOptions(group=60, examiners=0))
-    with Transport(url, PlaceOptions(concurrency=1)) as transport, shelf_at(lake) as storage:
+    with Transport(url, SourceOptions(concurrency=1)) as transport, shelf_at(lake) as storage:
         tracemalloc.start()
         planned = Planned(captures.to_batches(), wanted.places())
         result = fetch_records(planned, order, transport, storage, keep=lambda batch: None, scratch=lake)

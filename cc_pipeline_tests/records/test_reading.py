@@ -18,8 +18,8 @@ from cc_pipeline.records.storage import RecordStorage, are_bytes_missing
 from cc_pipeline.records.wrap import unwrap_member, wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.records.planned import html_record
 
@@ -89,7 +89,7 @@ def rows(shelf: Path) -> list[Row]:
 @pytest.fixture(scope="module")
 def far(shelf: Path) -> Iterator[RecordStorage]:
     """The same shelf as a place behind requests."""
-    with FaultServer(shelf) as server, Transport(server.url, PlaceOptions(rate=None, retry=QUICK)) as place:
+    with FaultServer(shelf) as server, Transport(server.url, SourceOptions(rate=None, retry=QUICK)) as place:
         yield RecordStorage(place, spool=shelf)
 
 
@@ -120,7 +120,7 @@ def test_members_are_as_their_source_had_them(tmp_path: Path) -> None:
 def test_neighbours_are_read_together(tmp_path: Path) -> None:
     kept = [row for name in ("mine", "held") for row, _ in stored_at(tmp_path, name, 200)]
     kept.sort(key=lambda row: row["stored_offset"])  # rows of both files mixed
-    with FaultServer(tmp_path) as server, Transport(server.url, PlaceOptions(rate=None)) as place:
+    with FaultServer(tmp_path) as server, Transport(server.url, SourceOptions(rate=None)) as place:
         storage = RecordStorage(place, spool=tmp_path)
         assert all(isinstance(found, bytes) for _, found in read_members(kept, storage))
         assert len(server.hits) == 2
@@ -135,7 +135,7 @@ def test_a_file_cut_in_the_middle_loses_what_is_behind_the_cut(tmp_path: Path) -
     cut = kept[30]["stored_offset"] + 7
     with open(tmp_path / "a", "r+b") as file:
         file.truncate(cut)
-    with FaultServer(tmp_path) as server, Transport(server.url, PlaceOptions(rate=None, retry=QUICK)) as far, \
+    with FaultServer(tmp_path) as server, Transport(server.url, SourceOptions(rate=None, retry=QUICK)) as far, \
             Transport(str(tmp_path)) as near:  # fmt: skip
         for place in (near, far):
             got = [found for _, found in read_members(kept, RecordStorage(place, spool=tmp_path))]
@@ -146,7 +146,7 @@ def test_a_file_cut_in_the_middle_loses_what_is_behind_the_cut(tmp_path: Path) -
 def test_a_file_that_is_gone_is_asked_for_once_a_range(tmp_path: Path) -> None:
     kept = [row for row, _ in stored_at(tmp_path, "a", 100)]
     (tmp_path / "a").unlink()
-    with FaultServer(tmp_path) as server, Transport(server.url, PlaceOptions(rate=None, retry=QUICK)) as place:
+    with FaultServer(tmp_path) as server, Transport(server.url, SourceOptions(rate=None, retry=QUICK)) as place:
         got = list(read_members(kept, RecordStorage(place, spool=tmp_path)))
         assert len(server.hits) == 1
     for row, found in got:
@@ -162,7 +162,7 @@ def test_a_range_that_is_not_given_costs_no_neighbour(tmp_path: Path, kind: str)
     rules = (Rule(kind, ranges=(whole,), times=None),)
     with (
         FaultServer(tmp_path, rules=rules) as server,
-        Transport(server.url, PlaceOptions(rate=None, retry=QUICK)) as place,
+        Transport(server.url, SourceOptions(rate=None, retry=QUICK)) as place,
     ):
         got = list(read_members([row for row, _ in kept], RecordStorage(place, spool=tmp_path)))
         assert [records_of(found) for _, found in got] == [record for _, record in kept]
@@ -172,7 +172,7 @@ def test_a_range_that_is_not_given_costs_no_neighbour(tmp_path: Path, kind: str)
 def test_a_place_that_does_not_answer_is_an_error_at_once(tmp_path: Path) -> None:
     kept = [row for row, _ in stored_at(tmp_path, "a", 100)]
     with FaultServer(tmp_path, rules=(Rule("500", times=None),)) as server:
-        with Transport(server.url, PlaceOptions(rate=None, retry=QUICK)) as place, pytest.raises(EnvironmentFault):
+        with Transport(server.url, SourceOptions(rate=None, retry=QUICK)) as place, pytest.raises(EnvironmentFault):
             list(read_members(kept, RecordStorage(place, spool=tmp_path)))
         assert len(server.hits) == QUICK.attempts
 
@@ -187,7 +187,7 @@ def test_rows_are_drawn_no_further_than_two_windows_ahead(tmp_path: Path) -> Non
             drawn.append(row["stored_length"])
             yield row
 
-    with FaultServer(tmp_path) as server, Transport(server.url, PlaceOptions(rate=None)) as place:
+    with FaultServer(tmp_path) as server, Transport(server.url, SourceOptions(rate=None)) as place:
         given_out = 0
         for row, found in read_members(drawing(), RecordStorage(place, spool=tmp_path), window=window):
             assert isinstance(found, bytes)
@@ -199,7 +199,7 @@ def test_rows_are_drawn_no_further_than_two_windows_ahead(tmp_path: Path) -> Non
 
 def test_leaving_early_reads_no_further(tmp_path: Path) -> None:
     kept = [row for row, _ in stored_at(tmp_path, "a", 400)]
-    with FaultServer(tmp_path) as server, Transport(server.url, PlaceOptions(rate=None)) as place:
+    with FaultServer(tmp_path) as server, Transport(server.url, SourceOptions(rate=None)) as place:
         stream = read_members(kept, RecordStorage(place, spool=tmp_path), window=20_000)
         next(stream)
         stream.close()

@@ -19,8 +19,8 @@ from cc_pipeline.stores.s3 import PART_BYTES
 from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.motoserver import CREDENTIALS, moto_server
 from cc_pipeline_tests.ports import free_port
 
@@ -92,7 +92,7 @@ def place_at(endpoint: str, retry: RetryPolicy = ONCE, timeouts: Timeouts = PATI
     of_objects = RefusalPolicy(probes=())
     return Transport(
         "s3://mine/prefix",
-        PlaceOptions(retry=retry, timeouts=timeouts, refusals=of_objects, s3=S3Options(endpoint=endpoint)),
+        SourceOptions(retry=retry, timeouts=timeouts, refusals=of_objects, s3=S3Options(endpoint=endpoint)),
     )
 
 
@@ -204,7 +204,7 @@ def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, t
 )
 def test_an_endpoint_that_is_none_is_told_before_anything_is_sent(endpoint: str) -> None:
     with pytest.raises(UserInputError):
-        Transport("s3://mine/prefix", PlaceOptions(s3=S3Options(endpoint=endpoint)))
+        Transport("s3://mine/prefix", SourceOptions(s3=S3Options(endpoint=endpoint)))
 
 
 def test_a_file_that_is_not_there_is_the_callers_error(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def moto() -> Iterator[str]:
 def test_large_files_go_up_in_parts(moto: str, tmp_path: Path) -> None:
     file = tmp_path / "big"
     file.write_bytes(os.urandom(1 << 20) * (2 * PART_BYTES // (1 << 20)) + b"end")
-    with Transport("s3://mine/parts", PlaceOptions(s3=S3Options(endpoint=moto))) as place:
+    with Transport("s3://mine/parts", SourceOptions(s3=S3Options(endpoint=moto))) as place:
         assert place.put("big", file, only_if_absent=True)
         assert not place.put("big", file, only_if_absent=True)
         assert place.put("big", file)
@@ -264,7 +264,7 @@ def test_large_files_go_up_in_parts(moto: str, tmp_path: Path) -> None:
 def test_writing_goes_where_reading_goes(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "http_proxy", "HTTP_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    with Transport("s3://mine/same", PlaceOptions(retry=ONCE, s3=S3Options(endpoint=moto))) as place:
+    with Transport("s3://mine/same", SourceOptions(retry=ONCE, s3=S3Options(endpoint=moto))) as place:
         assert place.put("x", b"12")
         assert place.read_all("x").data == b"12"
         assert [one.key for one in place.listing("")] == ["x"]
@@ -272,8 +272,8 @@ def test_writing_goes_where_reading_goes(moto: str, monkeypatch: pytest.MonkeyPa
 
 def test_listings_are_never_remembered(moto: str) -> None:
     with (
-        Transport("s3://mine/cache", PlaceOptions(s3=S3Options(endpoint=moto))) as one,
-        Transport("s3://mine/cache", PlaceOptions(s3=S3Options(endpoint=moto))) as other,
+        Transport("s3://mine/cache", SourceOptions(s3=S3Options(endpoint=moto))) as one,
+        Transport("s3://mine/cache", SourceOptions(s3=S3Options(endpoint=moto))) as other,
     ):
         started = time.time()
         assert one.listing("") == []
@@ -287,7 +287,7 @@ def test_listings_are_never_remembered(moto: str) -> None:
 
 
 def test_a_transport_writes_again_after_it_was_closed(moto: str) -> None:
-    place = Transport("s3://mine/again", PlaceOptions(s3=S3Options(endpoint=moto)))
+    place = Transport("s3://mine/again", SourceOptions(s3=S3Options(endpoint=moto)))
     for body in (b"1", b"2"):
         assert place.put("x", body)
         assert place.read_all("x").data == body
@@ -296,7 +296,7 @@ def test_a_transport_writes_again_after_it_was_closed(moto: str) -> None:
 
 def test_a_bucket_that_cannot_be_one_is_the_users_to_correct(moto: str) -> None:
     with (
-        Transport("s3://no bucket!/x", PlaceOptions(retry=ONCE, s3=S3Options(endpoint=moto))) as place,
+        Transport("s3://no bucket!/x", SourceOptions(retry=ONCE, s3=S3Options(endpoint=moto))) as place,
         pytest.raises(CcPipelineError),
     ):
         place.put("x", b"")

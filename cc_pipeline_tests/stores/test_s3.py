@@ -12,8 +12,8 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.stores.answer import S3Options
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.motoserver import client_of, moto_server
 from cc_pipeline_tests.weedserver import S3Server, weed_server
 
@@ -41,7 +41,7 @@ def place(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Transpo
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
     with Transport(
-        f"s3://{BUCKET}/pre fix", PlaceOptions(s3=S3Options(endpoint=server.endpoint, region="us-east-1"))
+        f"s3://{BUCKET}/pre fix", SourceOptions(s3=S3Options(endpoint=server.endpoint, region="us-east-1"))
     ) as transport:
         for listed in transport.listing(""):
             transport.delete(listed.key)
@@ -116,7 +116,7 @@ def test_long_listings_come_page_by_page(place: Transport) -> None:
 def test_a_bucket_that_is_not_there(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
-    with Transport("s3://cc-pipeline-no-such", PlaceOptions(s3=S3Options(endpoint=server.endpoint))) as transport:
+    with Transport("s3://cc-pipeline-no-such", SourceOptions(s3=S3Options(endpoint=server.endpoint))) as transport:
         with pytest.raises(EnvironmentFault, match="cannot be listed"):
             transport.listing("")
         with pytest.raises(RangeFault) as raised:
@@ -132,7 +132,7 @@ def test_no_credentials_says_what_to_do(endpoint: str | None, monkeypatch: pytes
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     retry = RetryPolicy(attempts=1)
-    with Transport("s3://commoncrawl", PlaceOptions(retry=retry, s3=S3Options(endpoint=endpoint))) as transport:
+    with Transport("s3://commoncrawl", SourceOptions(retry=retry, s3=S3Options(endpoint=endpoint))) as transport:
         with pytest.raises(EnvironmentFault, match="needs credentials") as raised:
             transport.read("x", 0, 1)
         assert ("data.commoncrawl.org" in raised.value.advice) == (endpoint is None)
@@ -147,7 +147,7 @@ def test_a_wrong_secret_is_refused(server: S3Server, place: Transport, monkeypat
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     retry = RetryPolicy(attempts=1)
     with Transport(
-        f"s3://{BUCKET}/pre fix", PlaceOptions(retry=retry, s3=S3Options(endpoint=server.endpoint))
+        f"s3://{BUCKET}/pre fix", SourceOptions(retry=retry, s3=S3Options(endpoint=server.endpoint))
     ) as transport:
         with pytest.raises(RangeFault) as raised:
             transport.read_all("x")
@@ -163,6 +163,6 @@ def test_anonymous_requests_are_not_signed(server: S3Server, place: Transport, m
     owner.put_object_acl(Bucket=BUCKET, Key="pre fix/open", ACL="public-read")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with Transport(
-        f"s3://{BUCKET}/pre fix", PlaceOptions(s3=S3Options(endpoint=server.endpoint, anonymous=True))
+        f"s3://{BUCKET}/pre fix", SourceOptions(s3=S3Options(endpoint=server.endpoint, anonymous=True))
     ) as transport:
         assert transport.read_all("open").data == b"anyone"

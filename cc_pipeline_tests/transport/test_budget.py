@@ -22,10 +22,8 @@ from hypothesis import strategies as st
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.transport import circuit_breaker
 from cc_pipeline.transport.budget import Budget, OpenBreaker, SlotReservation, openings, take_over
-from cc_pipeline.transport.circuit_breaker import CLOCK_JUMP, RefusalPolicy
+from cc_pipeline.transport.circuit_breaker import CLOCK_JUMP, BreakerOpen, RefusalPolicy
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.mirror import PlaceOptions
-from cc_pipeline.transport.outage import BreakerOpen, OutagePolicy
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline.transport.rates import (
     JITTER,
@@ -38,9 +36,10 @@ from cc_pipeline.transport.rates import (
     slot_spacing,
     window_of,
 )
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.refusal_events import asked_for_less, busy, forbidden, gave, silent
+from cc_pipeline_tests.refusal_events import asked_for_less, busy, forbidden, gave
 
 HOST = "example.org"
 #: Beyond the jitter that a budget allows for, so many seconds late a server notes a request where its machine is busy.
@@ -324,7 +323,7 @@ def test_shares_of_hosts_add_up_to_the_whole(rate: float, concurrency: int, host
 
 
 def _reader(url: str, path: Path, rate: float, seconds: float, all_here: Barrier, hosts: int) -> None:
-    with Transport(url, PlaceOptions(rate=rate, hosts=hosts, concurrency=16, budget_path=path)) as transport:
+    with Transport(url, SourceOptions(rate=rate, hosts=hosts, concurrency=16, budget_path=path)) as transport:
         all_here.wait()
         end = time.time() + seconds
         while time.time() < end:
@@ -405,28 +404,3 @@ def test_a_clock_set_back_neither_lifts_the_rate_nor_stops_everything(
     assert other.renew(0) == 8
     budget.close()
     other.close()
-
-
-def test_a_host_that_is_out_and_refuses_is_left_alone_by_one_rule(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now)
-    outage = OutagePolicy(first=100.0, longest=1_000.0)
-    budget = Budget(tmp_path / "budget.sqlite", HOST, SourceLimits(100.0, 8), None, outage)
-    for _ in range(outage.threshold):
-        budget.apply_event(silent())
-    budget.apply_event(forbidden(now))
-    for wait in (100, 200, 400):
-        now += wait - 1
-        assert isinstance(budget.reserve_slots(1), BreakerOpen)
-        now += 2
-        probe = budget.reserve_slots(5)
-        assert isinstance(probe, SlotReservation)
-        assert (probe.count, probe.is_probe) == (1, True)
-        budget.apply_event(forbidden(now))
-    budget.apply_event(gave(now))
-    lease = budget.reserve_slots(5)
-    assert isinstance(lease, SlotReservation)
-    assert not lease.is_probe
-    budget.close()

@@ -12,14 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.stores.answer import Answer
 from cc_pipeline.transport import pieces as of_pieces
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, Finding, RangeFault, Verified
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.pieces import PIECE, Pieces, peak_memory
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
 FIRST = 100
@@ -49,7 +48,7 @@ def test_pieces_are_the_range_cut_where_records_end(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(of_pieces, "PIECE", 500)
         asked = ByteRange("k", FIRST, sum(records), ends=ends)
-        pieces, most = Pieces(asked, None, give), peak_memory(asked)
+        pieces, most = Pieces(asked, give), peak_memory(asked)
         for number in range(len(breaks) + 1):
             pieces.start()
             start = pieces.span.offset
@@ -107,7 +106,7 @@ def arrive(seed: int) -> None:
             held_by_caller -= 1
             pieces.release_piece()
 
-    pieces = Pieces(ByteRange("k", FIRST, sum(records), ends=ends), None, give)
+    pieces = Pieces(ByteRange("k", FIRST, sum(records), ends=ends), give)
     found: Verified | Finding | None = None
     while not isinstance(found, Verified):
         pieces.start()
@@ -145,7 +144,7 @@ def test_every_byte_is_given_once_however_late_a_piece_is_taken(seed: int, piece
 
 
 def test_an_answer_that_is_something_else_gives_no_piece() -> None:
-    pieces = Pieces(ByteRange("k", 0, 10, ends=(5, 10)), None, lambda *_: pytest.fail("a piece"))
+    pieces = Pieces(ByteRange("k", 0, 10, ends=(5, 10)), lambda *_: pytest.fail("a piece"))
     for status, head in (
         (200, {}),
         (206, {"content-range": "bytes 1-10/20"}),
@@ -173,7 +172,7 @@ ASKED = ByteRange("f", 7, RECORD * COUNT, ends=tuple(7 + RECORD * n for n in ran
 
 def read(source: str, asked: ByteRange = ASKED) -> tuple[list[RangeBytes | RangeFault], Transport]:
     retry = RetryPolicy(base=0.001, longest=0.002)
-    with Transport(source, PlaceOptions(retry=retry, rate=1e6, concurrency=4)) as transport:
+    with Transport(source, SourceOptions(retry=retry, rate=1e6, concurrency=4)) as transport:
         return list(transport.read_many([asked])), transport
 
 
@@ -223,11 +222,9 @@ def test_what_broke_and_went_on_was_spent(folder: Path, tries: int | None) -> No
         assert last.attempts == (tries or len(server.hits))
 
 
-@pytest.mark.parametrize("places", [1, 2])
 @pytest.mark.parametrize("delay", [0.0, 0.1])
-def test_a_caller_that_holds_a_piece_gets_each_byte_once(folder: Path, places: int, delay: float) -> None:
-    mirrors = [(str(folder), NO_ACCESS)] * (places - 1)
-    with FaultServer(folder) as server, Transport(server.url, PlaceOptions(rate=1e6), mirrors=mirrors) as transport:
+def test_a_caller_that_holds_a_piece_gets_each_byte_once(folder: Path, delay: float) -> None:
+    with FaultServer(folder) as server, Transport(server.url, SourceOptions(rate=1e6)) as transport:
         got = []
         for one in transport.read_many([ASKED, replace(ASKED, ends=())]):
             time.sleep(delay)  # the rest of the range completes meanwhile
@@ -242,7 +239,7 @@ def test_large_records_keep_to_the_memory_bound(folder: Path) -> None:
     asked = replace(ASKED, ends=(7 + RECORD * COUNT // 2, 7 + RECORD * COUNT))
     with FaultServer(folder) as server:
         with Transport(
-            server.url, PlaceOptions(rate=1e6, concurrency=4), memory_bound=3 * asked.length // 2
+            server.url, SourceOptions(rate=1e6, concurrency=4), memory_bound=3 * asked.length // 2
         ) as transport:
             assert next(iter(transport.read_many([asked, asked]))).offset == 7
         assert len(server.hits) == 1
@@ -281,17 +278,17 @@ def dies(transport: Transport, *, keeps: bool) -> BaseException:
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_consumer_that_died_keeps_nobody_waiting(folder: Path, monkeypatch: pytest.MonkeyPatch, keeps: bool) -> None:
-    monkeypatch.setattr("cc_pipeline.transport.mirror._STALL_SECONDS", 0.02)
-    with FaultServer(folder) as server, Transport(server.url, PlaceOptions(rate=1e6, concurrency=1)) as transport:
+    monkeypatch.setattr("cc_pipeline.transport.source_client._STALL_SECONDS", 0.02)
+    with FaultServer(folder) as server, Transport(server.url, SourceOptions(rate=1e6, concurrency=1)) as transport:
         error = dies(transport, keeps=keeps)
         assert transport.read("f", 5, 10).data == (folder / "f").read_bytes()[5:15]
         assert error.__traceback__ is not None
 
 
 def test_a_consumer_that_reads_from_the_same_place_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cc_pipeline.transport.mirror._STALL_SECONDS", 0.02)
+    monkeypatch.setattr("cc_pipeline.transport.source_client._STALL_SECONDS", 0.02)
     data = (folder / "f").read_bytes()
-    with FaultServer(folder) as server, Transport(server.url, PlaceOptions(rate=1e6, concurrency=1)) as transport:
+    with FaultServer(folder) as server, Transport(server.url, SourceOptions(rate=1e6, concurrency=1)) as transport:
         got = []
         for one in transport.read_many([ASKED]):
             assert isinstance(one, RangeBytes)

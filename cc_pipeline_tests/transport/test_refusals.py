@@ -18,9 +18,9 @@ from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline.transport.rates import SourceLimits
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule, asked_again
 from cc_pipeline_tests.frontmanners import Manners, Wave
@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 @contextmanager
 def over(url: str, **options: object) -> Iterator[Transport]:
     given: dict[str, object] = {"retry": QUICK, "refusals": POLICY, "concurrency": 4} | options
-    with Transport(url, PlaceOptions(**given)) as transport:
+    with Transport(url, SourceOptions(**given)) as transport:
         yield transport
 
 
@@ -257,7 +257,7 @@ def test_who_waits_for_other_processes_is_told(folder: Path, tmp_path: Path, mon
         progress.progress_to(hear),
         over(server.url, rate=50, concurrency=1, budget_path=path) as transport,
     ):
-        other = Budget(path, transport.hosts[0], transport.limits)
+        other = Budget(path, transport.host, transport.limits)
         assert other.renew(0) == 1
 
         def close_once_heard() -> None:

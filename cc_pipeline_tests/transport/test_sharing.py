@@ -24,8 +24,7 @@ from cc_pipeline.transport.budget import (
     share_budget,
     take_over,
 )
-from cc_pipeline.transport.circuit_breaker import RefusalPolicy
-from cc_pipeline.transport.outage import BreakerOpen
+from cc_pipeline.transport.circuit_breaker import BreakerOpen, RefusalPolicy
 from cc_pipeline.transport.rates import SourceLimits, shared_among
 from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.refusal_events import forbidden

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.addresses import NO_ACCESS
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule
 
 QUICK = RetryPolicy(attempts=4, base=0.001, longest=0.005)
@@ -65,7 +64,7 @@ def ends(transport: Transport, length: int = 64, totals: bool = False) -> None:
 
 def test_a_sound_server_is_asked_once_for_each_end(bucket: Path, tmp_path: Path) -> None:
     with FaultServer(bucket) as server:
-        with Transport(server.url, PlaceOptions(budget_path=tmp_path / "budget.sqlite")) as transport:
+        with Transport(server.url, SourceOptions(budget_path=tmp_path / "budget.sqlite")) as transport:
             ends(transport)
         assert said(server.hits) == {"suffix": FILES}
     assert not (tmp_path / "budget.sqlite").exists(), "there is nothing to remember"
@@ -75,7 +74,7 @@ def test_a_sound_server_is_asked_once_for_each_end(bucket: Path, tmp_path: Path)
 def test_a_host_without_suffix_ranges_is_learnt_once(bucket: Path, tmp_path: Path, kind: str) -> None:
     budget = tmp_path / "budget.sqlite"
     with FaultServer(bucket, rules=[without(kind)]) as server:
-        with Transport(server.url, PlaceOptions(retry=QUICK, budget_path=budget)) as transport:
+        with Transport(server.url, SourceOptions(retry=QUICK, budget_path=budget)) as transport:
             ends(transport)
             assert said(server.hits) == {"suffix": 1, "HEAD": FILES, "range": FILES}
             server.hits.clear()
@@ -84,7 +83,7 @@ def test_a_host_without_suffix_ranges_is_learnt_once(bucket: Path, tmp_path: Pat
             assert transport.stats.requests == 1 + 3 * FILES
         server.hits.clear()
         # another process
-        with Transport(server.url, PlaceOptions(retry=QUICK, budget_path=budget)) as transport:
+        with Transport(server.url, SourceOptions(retry=QUICK, budget_path=budget)) as transport:
             ends(transport)
         assert said(server.hits) == {"HEAD": FILES, "range": FILES}
 
@@ -97,13 +96,13 @@ def test_a_memory_that_is_wrong_heals(bucket: Path, tmp_path: Path) -> None:
             return [until for (until,) in db.execute("select until from no_suffixes")]
 
     with FaultServer(bucket, rules=[without("whole_object")]) as server:
-        with Transport(server.url, PlaceOptions(retry=QUICK, budget_path=budget)) as transport:
+        with Transport(server.url, SourceOptions(retry=QUICK, budget_path=budget)) as transport:
             transport.read_suffix("f1", 8)
         [until] = learnt()
         # the host has suffix ranges now, and no longer says how long objects are
         server.set_rules([Rule("501", ranges=("",), times=None)])
         server.hits.clear()
-        with Transport(server.url, PlaceOptions(retry=RetryPolicy(attempts=1), budget_path=budget)) as transport:
+        with Transport(server.url, SourceOptions(retry=RetryPolicy(attempts=1), budget_path=budget)) as transport:
             ends(transport)
         assert said(server.hits)["suffix"] == FILES
         assert learnt() == [0.0]
@@ -113,7 +112,7 @@ def test_a_memory_that_is_wrong_heals(bucket: Path, tmp_path: Path) -> None:
             with closing(sqlite3.connect(budget)) as db, db:
                 db.execute("update no_suffixes set until = ?", (then,))
             server.hits.clear()
-            with Transport(server.url, PlaceOptions(budget_path=budget)) as transport:
+            with Transport(server.url, SourceOptions(budget_path=budget)) as transport:
                 transport.read_suffix("f1", 8)
             assert said(server.hits) == {"suffix": 1}
 
@@ -122,14 +121,14 @@ def test_a_home_that_cannot_be_written_costs_a_request_a_run(bucket: Path, tmp_p
     (tmp_path / "home").write_text("no folder")
     with FaultServer(bucket, rules=[without("416")]) as server:
         with Transport(
-            server.url, PlaceOptions(retry=QUICK, budget_path=tmp_path / "home" / "budget.sqlite")
+            server.url, SourceOptions(retry=QUICK, budget_path=tmp_path / "home" / "budget.sqlite")
         ) as transport:
             ends(transport)
         assert said(server.hits) == {"suffix": 1, "HEAD": FILES, "range": FILES}
 
 
 def test_one_object_that_fails_says_nothing_about_its_host(bucket: Path) -> None:
-    with FaultServer(bucket) as server, Transport(server.url, PlaceOptions(retry=QUICK)) as transport:
+    with FaultServer(bucket) as server, Transport(server.url, SourceOptions(retry=QUICK)) as transport:
         transport.read_suffix("f0", 8)
         server.set_rules([without("whole_object", key="f1")])
         server.hits.clear()
@@ -151,7 +150,7 @@ def test_a_host_that_is_out_is_not_taken_for_one_without(bucket: Path, tmp_path:
         with FaultServer(bucket, rules=[Rule(kind, times=None, retry_after=0)]) as server:
             of_objects = RefusalPolicy(probes=())
             with Transport(
-                server.url, PlaceOptions(retry=QUICK, refusals=of_objects, budget_path=tmp_path / "budget.sqlite")
+                server.url, SourceOptions(retry=QUICK, refusals=of_objects, budget_path=tmp_path / "budget.sqlite")
             ) as transport:
                 with pytest.raises(RangeFault):
                     transport.read_suffix("f0", 8)
@@ -163,28 +162,16 @@ def test_a_host_that_is_out_is_not_taken_for_one_without(bucket: Path, tmp_path:
 
 def test_a_host_without_any_ranges_says_so(bucket: Path) -> None:
     with FaultServer(bucket, rules=[Rule("whole_object", times=None)]) as server:
-        with Transport(server.url, PlaceOptions(retry=QUICK)) as transport, pytest.raises(RangeFault) as refused:
+        with Transport(server.url, SourceOptions(retry=QUICK)) as transport, pytest.raises(RangeFault) as refused:
             transport.read_suffix("f0", 8)
         assert refused.value.kind is FaultKind.WHOLE_OBJECT
         assert said(server.hits) == {"suffix": 1, "HEAD": 1, "range": 3}
 
 
-def test_each_of_several_places_learns_for_itself(bucket: Path) -> None:
-    with FaultServer(bucket, rules=[without("whole_object")]) as one, FaultServer(bucket) as two:
-        with Transport(one.url, PlaceOptions(retry=QUICK), mirrors=[(two.url, NO_ACCESS)]) as transport:
-            ends(transport)
-            assert said(one.hits) == {"suffix": 1, "HEAD": FILES, "range": FILES}
-            assert not two.hits
-            one.set_rules([Rule("500", times=None)])
-            ends(transport)
-        assert said(two.hits)["suffix"] == FILES
-        assert not said(two.hits)["HEAD"]
-
-
 @pytest.mark.parametrize("more", [(), (without("416"),)])
 def test_totals_need_not_be_told(bucket: Path, more: tuple[Rule, ...]) -> None:
     with FaultServer(bucket, rules=[*more, Rule("unknown_total", times=None)]) as server:
-        with Transport(server.url, PlaceOptions(retry=QUICK)) as transport:
+        with Transport(server.url, SourceOptions(retry=QUICK)) as transport:
             ends(transport)
             plain = transport.read("f1", 3, 5)
             assert (plain.data, plain.total) == (data_of(1)[3:8], None)

@@ -17,9 +17,9 @@ from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline.transport.rate_limiter import RateLimiter
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
 QUICK = RetryPolicy(attempts=4, base=0.001, longest=0.005)
@@ -44,7 +44,7 @@ def waits_for(kind: str) -> dict[str, object]:
 
 def open_transport(url: str, **options: object) -> Transport:
     settings: dict[str, object] = {"retry": QUICK} | options
-    return Transport(url, PlaceOptions(**settings))
+    return Transport(url, SourceOptions(**settings))
 
 
 @pytest.mark.parametrize("kind", ["local", "http"])
@@ -175,7 +175,7 @@ def test_memory_is_bounded_by_bytes_too(folder: Path) -> None:
 
     with (
         FaultServer(folder) as server,
-        Transport(server.url, PlaceOptions(retry=QUICK), memory_bound=20_000) as transport,
+        Transport(server.url, SourceOptions(retry=QUICK), memory_bound=20_000) as transport,
     ):
         for taken, outcome in enumerate(transport.read_many(requests(), concurrency=64), 1):
             assert isinstance(outcome, RangeBytes)
@@ -316,7 +316,7 @@ def test_a_range_is_taken_out_of_a_whole_object_within_its_bound(tmp_path: Path,
     asked = ByteRange("shard.gz", offset, length, max_object_bytes=10_000)
     with (
         FaultServer(tmp_path, rules=[Rule("whole_object", times=None)]) as server,
-        Transport(server.url, PlaceOptions(retry=RetryPolicy(base=0.001, longest=0.005))) as transport,
+        Transport(server.url, SourceOptions(retry=RetryPolicy(base=0.001, longest=0.005))) as transport,
     ):
         [got] = transport.read_many([asked])
         assert isinstance(got, RangeBytes)

@@ -159,8 +159,6 @@ def _plan_rows(
                 (crawl, "fetch", None, fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes,
                  _seconds(rate, fetch.requests), reason)
             )  # fmt: skip
-        if mirror := settings.record_mirror_for(crawl):
-            notes.append(f"{crawl}: requests for records are shared with {mirror} (CC_PIPELINE_RECORD_MIRROR)")
         if current_count := len(crawl_plan.current_targets):
             amount = (
                 "all targets are"

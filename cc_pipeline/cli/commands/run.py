@@ -270,7 +270,7 @@ def _refetch(
     if any(replay.refetched for replay in replays) and not any(replay.recovered for replay in replays):
         raise Incomplete(
             "no missing, quarantined or mismatching record was recovered: the source returned the same as before",
-            "The view ledger has the reason for each record. Try again later, or use another source or mirror.",
+            "The view ledger has the reason for each record. Try again later.",
         )
 
 

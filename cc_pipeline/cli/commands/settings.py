@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cc_pipeline.api.choices import change_choices, read_choices
+from cc_pipeline.api.choices import change_choices, change_home_source, read_choices
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import HOME, Command
 from cc_pipeline.cli.output import console, write_rows
@@ -21,27 +21,33 @@ from cc_pipeline.settings.reading import process_values, values_by_declaration
 
 def settings(
     choice: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME=VALUE…", help=f"A new choice: {', '.join(CHOICES)}.")
+        list[str] | None, typer.Argument(metavar="NAME=VALUE…", help=f"A new choice: source, {', '.join(CHOICES)}.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     home: options.Home = None,
 ) -> None:
     """Show the settings and where each comes from, or change one that belongs to the home.
 
-    Settings that rows depend on belong to a home once pages were parsed with them. A variable alone does not change
-    them.
+    The source, and settings that rows depend on, belong to a home once they were used. A variable alone does not change
+    them. A new source must have the same data at another address.
 
     [bold]Examples[/]
 
       cc-pipeline settings
 
       cc-pipeline settings extractor=quality
+
+      cc-pipeline settings source=s3://commoncrawl
     """
     home_settings = load_settings(home=home)
     if choice:
-        change_choices(
-            home_settings, read_choices(home_settings, dict(_parse_choice(text) for text in choice)), yes=yes
-        )
+        texts = dict(_parse_choice(text) for text in choice)
+        source = texts.pop("source", None)
+        choices = read_choices(home_settings, texts)
+        if choices:
+            change_choices(home_settings, choices, yes=yes)
+        if source is not None:
+            change_home_source(home_settings, source)
         return
     note = read_note(home_settings.home)
     home_choices = choices_of(note) if note is not None else {}

@@ -21,15 +21,7 @@ from cc_pipeline.documents.html.walk_py import walked_plainly
 
 def walk(root: LexborNode, *, chars: int, elements: int) -> Walk:
     """Returns the tables of all nodes below ``root``, a page's ``body``; at most so many ``chars`` and ``elements``."""
-    return _as_walk(_compiled(root, chars, elements) if COMPILED else walked_plainly(root, chars, elements))
-
-
-def walk_plainly(root: LexborNode, *, chars: int, elements: int) -> Walk:
-    """Does the same as ``walk`` in Python, for builds without the compiled function: many times slower."""
-    return _as_walk(walked_plainly(root, chars, elements))
-
-
-def _as_walk(raw: Raw) -> Walk:
+    raw = _compiled(root, chars, elements) if COMPILED else walked_plainly(root, chars, elements)
     text, element_columns, block_columns, paths, addresses, cut = raw
     of_elements = np.frombuffer(element_columns, np.int32).reshape(len(Elements._fields), -1)
     of_blocks = np.frombuffer(block_columns, np.int32).reshape(len(Blocks._fields), -1)

@@ -187,10 +187,10 @@ def open_place(destination: str, endpoint: str | None, settings: Settings) -> Tr
     """Opens a transport to the place of a delivery."""
     from cc_pipeline.stores.answer import S3Options
     from cc_pipeline.transport.client import Transport
-    from cc_pipeline.transport.mirror import PlaceOptions
+    from cc_pipeline.transport.source_client import SourceOptions
 
     return Transport(
-        destination, PlaceOptions(user_agent=settings.user_agent, s3=S3Options(endpoint, settings.s3_region))
+        destination, SourceOptions(user_agent=settings.user_agent, s3=S3Options(endpoint, settings.s3_region))
     )
 
 

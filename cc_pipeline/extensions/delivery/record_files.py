@@ -26,7 +26,7 @@ LIST_SUFFIX = ".captures.parquet"
 #: Stored bytes read at a time. It is less than usual because several files are written in parallel.
 _WINDOW = 2 << 20
 #: Columns of a list: those of the records table, and the location of the record in the file.
-_RECORD_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if not name.startswith("stored_") and name != "served_by")
+_RECORD_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if not name.startswith("stored_"))
 _LIST_SCHEMA = pa.schema(
     [*(RECORD_SCHEMA.field(name) for name in _RECORD_COLUMNS),
      pa.field("file", pa.string()), pa.field("offset", pa.int64()), pa.field("length", pa.int64())]

@@ -118,7 +118,8 @@ def list_files(workspace: Workspace, dataset: Dataset, crawl: str, reader: Trans
         if timedelta(0) <= now - stored_listing.read_at < wait:
             return stored_listing
     try:
-        listing, data = reader.read_parsed(key, lambda data: (_read_list(dataset, key, data, now), data))
+        data = reader.read_all(key).data
+        listing = _read_list(dataset, key, data, now)
     except RangeFault as fault:
         if stored_listing is not None:
             age = (now - stored_listing.read_at) / timedelta(days=1)

@@ -27,7 +27,6 @@ from cc_pipeline.extensions.host_facts.folders import answers_path
 from cc_pipeline.extensions.host_facts.keyed_lookup import Endings, Keep, KeyedLookup, KeyedRows, LookupEstimate
 from cc_pipeline.extensions.host_facts.shards import Gap, Shard, column_types, stored_shards
 from cc_pipeline.index.answer_cache import AnswerCache
-from cc_pipeline.index.etag_aliases import same_files
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.progress import format_count
 from cc_pipeline.transport.client import Transport
@@ -149,7 +148,7 @@ def _read(
         cost_text = f"{dataset.name}: about {size}, {format_count(estimate.requests, 'request')} at most"
         progress.report("lookup", 0, estimate.to_read, cost_text)
     indexes = PageIndexes(page_index_folder(workspace, dataset))
-    lookup_rows = lookup.read(same_files(reader, shards.footers), indexes, workspace.settings.max_bytes)
+    lookup_rows = lookup.read(reader, indexes, workspace.settings.max_bytes)
     return KeyedRows(lookup_rows.table, [*unread, *lookup_rows.gaps], lookup_rows.cost)
 
 

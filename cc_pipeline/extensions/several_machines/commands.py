@@ -90,7 +90,7 @@ def _write_team(
     # Loading the settings validates them, including credentials in an address.
     settings = load_settings(home=str(folder), lake=_require_s3("--lake", lake), lake_endpoint=endpoint or None)
     team = Team(
-        settings.source_text,
+        settings.source,
         settings.lake,
         _require_s3("--logs", logs),
         endpoint,

@@ -60,8 +60,6 @@ _PROGRESS_SECONDS: Final = 1.0
 _DEFAULT_TRIES: Final = "4"
 
 _TRUE_TEXT: Final = "true"
-#: Maximum notes of tasks in a result. Thousands of tasks would repeat the same notes.
-_MAX_NOTES: Final = 20
 
 
 def run_on_spark(
@@ -392,12 +390,6 @@ def _merge_task_results(
         answered=answered,
         has_asked_source=source_was_asked,
         outcomes=outcomes,
-        notes=tuple(dict.fromkeys(note for records_result in results for note in records_result.notes))[:_MAX_NOTES],
-        known_good_records={
-            place: expected_record
-            for records_result in results
-            for place, expected_record in records_result.known_good_records.items()
-        },
         unchanged=sum(records_result.unchanged for records_result in results),
     )
     return FetchResult(

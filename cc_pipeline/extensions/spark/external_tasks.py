@@ -59,7 +59,7 @@ class ExternalTaskEngine(TaskEngine):
         settings = workspace.settings
         if not settings.has_own_rate:
             return super().fetch(workspace, request)
-        hosts = set(workspace.transport.hosts)
+        hosts = {workspace.transport.host}
         if request.crawl.startswith(LOCAL):
             # Files that the user named may be on any host.
             hosts.add(EVERY_HOST)

@@ -99,10 +99,9 @@ def find_problems(settings: Settings) -> Iterator[CcPipelineError]:
             "workers exchange tasks, messages, records and rows through the lake on S3, also with local[2]; set "
             f"{PREFIX}LAKE to an s3:// place"
         )
-    folder = next((place for place in settings.sources if not scheme_of(place)), None)
-    if folder is not None and not master.startswith(LOCAL):
+    if not scheme_of(settings.source) and not master.startswith(LOCAL):
         yield UserInputError(
-            f"the engine is spark, and the source is the folder {folder}, which workers do not see; give an "
+            f"the engine is spark, and the source is the folder {settings.source}, which workers do not see; give an "
             "http(s):// or s3:// address"
         )
     try:
@@ -143,22 +142,16 @@ def _find_credential_problems(settings: Settings) -> Iterator[EnvironmentFault]:
     """Locations on S3 that need signed requests and have no credentials here: this process writes the plans of a job
     into the lake.
     """
-    places: dict[str | None, str] = {}
-    if scheme_of(settings.lake) == "s3":
-        places[None] = settings.lake
-    for source in settings.sources:
-        access = settings.bucket_settings(source)
-        if scheme_of(source) == "s3" and not access.anonymous:
-            places.setdefault(access.profile, source)
-    if not places:
+    signed_places = [settings.lake] if settings.s3_anonymous else [settings.lake, settings.source]
+    place = next((place for place in signed_places if scheme_of(place) == "s3"), None)
+    if place is None:
         return
     from cc_pipeline.stores.s3 import find_credentials  # noqa: PLC0415  # loads botocore
 
-    for profile, place in places.items():
-        try:
-            find_credentials(S3Options(profile=profile), redact_address(place))
-        except EnvironmentFault as error:
-            yield error
+    try:
+        find_credentials(S3Options(), redact_address(place))
+    except EnvironmentFault as error:
+        yield error
 
 
 def spark_submit() -> Path:

@@ -169,7 +169,7 @@ def _share_budget(workspace: Workspace, partitions: Sequence[_Key]) -> AbstractC
     """
     if not workspace.settings.has_own_rate:
         return nullcontext()
-    hosts = set(workspace.transport.hosts)
+    hosts = {workspace.transport.host}
     if any(crawl.startswith(LOCAL) for crawl, _ in partitions):
         # Files that the user named may be on any host.
         hosts.add(EVERY_HOST)

@@ -20,9 +20,8 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.processes import has_ended
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.settings.access import read_places
 from cc_pipeline.settings.environment import PREFIX, text_in
-from cc_pipeline.settings.source_addresses import split_places
+from cc_pipeline.settings.source_addresses import normalise_root
 from cc_pipeline.transport.budget import OpenBreaker, take_over
 from cc_pipeline.transport.circuit_breaker import WAIT
 from cc_pipeline.workspace.workspace import Workspace
@@ -44,16 +43,10 @@ def read_job_settings(settings_texts: Mapping[str, str], home: Path) -> Settings
     }
     environ |= {f"{PREFIX}{name}": text for name, text in settings_texts.items()}
     machine_source = text_in(os.environ, "SOURCE")
-    # The same source, perhaps with credentials in its addresses.
-    if machine_source is not None and _split_sources(machine_source) == _split_sources(
-        settings_texts.get("SOURCE", "")
-    ):
+    # the same source, perhaps with credentials in its address
+    if machine_source is not None and normalise_root(machine_source) == settings_texts.get("SOURCE"):
         environ[f"{PREFIX}SOURCE"] = machine_source
     return load_settings(environ, home=str(home))
-
-
-def _split_sources(text: str) -> list[str]:
-    return [*read_places(split_places(text))]
 
 
 @contextmanager

@@ -39,7 +39,7 @@ from cc_pipeline.index.footers.decode import (
 )
 from cc_pipeline.index.footers.store import CrawlFooters, FooterEntry, FooterStore, footer_digest
 from cc_pipeline.index.footers.thrift import FooterSchema
-from cc_pipeline.index.footers.walk_py import CHUNK_FIELDS, ENCRYPTED, OTHER_FILE, PRESENT, ROW_GROUP_FIELDS
+from cc_pipeline.index.footers.walk import CHUNK_FIELDS, ENCRYPTED, OTHER_FILE, PRESENT, ROW_GROUP_FIELDS
 from cc_pipeline.index.repair import apply_bounds, known_bounds
 
 #: The columns with which footers are decoded.
@@ -284,7 +284,7 @@ def footers_digest(crawl: str, index_files: Sequence[str], store: FooterStore) -
     """Returns a digest of the input of ``crawl_tables``, without decoding it.
 
     It covers only content: each file's path, length and footer (or the reason why there is none), and its key bounds
-    from a repair. Two mirrors give the same digest if nothing was repaired.
+    from a repair. A copied bucket has the same digest if nothing was repaired.
     """
     footers = store.read(crawl)
     repaired = known_bounds(footers)

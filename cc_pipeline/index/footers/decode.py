@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Final, TypeAlias
@@ -17,10 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cc_pipeline import compiled
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS, LATER_COLUMNS
 from cc_pipeline.errors import DataFault, DataKind
-from cc_pipeline.index.footers import walk_py
 from cc_pipeline.index.footers.statistics import (
     ColumnStatistics,
     Kind,
@@ -30,7 +28,7 @@ from cc_pipeline.index.footers.statistics import (
     read_statistics,
 )
 from cc_pipeline.index.footers.thrift import FooterFault, FooterSchema, parse_schema
-from cc_pipeline.index.footers.walk_py import (
+from cc_pipeline.index.footers.walk import (
     CHUNK_FIELDS,
     ENCRYPTED,
     OTHER_FILE,
@@ -38,6 +36,7 @@ from cc_pipeline.index.footers.walk_py import (
     ROW_GROUP_FIELDS,
     VALUE_FIELDS,
     FooterWalk,
+    walk,
 )
 
 TRAILER_BYTES: Final = 8
@@ -64,29 +63,6 @@ _ENCODINGS: Final = {
 _STATISTICS_FIELDS: Final = (CHUNK_FIELDS.index("flags"), CHUNK_FIELDS.index("ordinal"))
 _PLACE: Final = re.compile(r"(?:^|/)crawl=([^/]+)/subset=([^/]+)/part-(\d{1,9})[^/]*$")
 _COLUMN_TYPES: Final = {field.name: field.type for field in (*INDEX_COLUMNS, *LATER_COLUMNS)}
-
-
-_Walk: TypeAlias = Callable[[bytes, tuple[bytes, ...], int, int], tuple[object, ...]]
-_walk_c: _Walk | None = compiled("index.footers._footerwalk", "walk")
-#: Whether the compiled walk is in use.
-COMPILED: Final = _walk_c is not None
-
-
-def walk(metadata: bytes, names: tuple[bytes, ...], stat_count: int, limit: int) -> FooterWalk:
-    """Walks as ``walk_py.walk``; raises ``FooterFault``."""
-    if _walk_c is None:
-        return walk_py.walk(metadata, names, stat_count, limit)
-    return compiled_walk(metadata, names, stat_count, limit)
-
-
-def compiled_walk(metadata: bytes, names: tuple[bytes, ...], stat_count: int, limit: int) -> FooterWalk:
-    """Runs the compiled body only, for the tests that compare the two."""
-    if _walk_c is None:
-        raise ImportError("the compiled footer walk was not built")
-    try:
-        return FooterWalk._make(_walk_c(metadata, names, stat_count, limit))
-    except ValueError as error:
-        raise FooterFault(*error.args) from None
 
 
 @dataclass(frozen=True, slots=True)

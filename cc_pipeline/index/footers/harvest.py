@@ -17,7 +17,6 @@ from typing import Final
 
 from cc_pipeline import progress
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, Kind, SourceRefuses
-from cc_pipeline.index.etag_aliases import FileVersion, same_files
 from cc_pipeline.index.footers.decode import (
     DEFAULT_LOOKUP_COLUMNS,
     DEFAULT_STAT_COLUMNS,
@@ -111,13 +110,11 @@ class HarvestReport:
 
 @dataclass(slots=True)
 class _Job:
-    """One file in flight. ``tail`` is its end if the footer was longer than the guess. ``length`` is that of its footer
-    if it has to come in one piece, since two pieces may be of different objects or have different ETags."""
+    """One file in flight. ``tail`` is its end if the footer was longer than the guess."""
 
     path: str
     tries: int = 0
     tail: RangeBytes | None = None
-    length: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +136,6 @@ class _Run:
     on_footer: Callable[[FooterRows, FooterEntry], None] | None
     columns: Sequence[str]
     lookup_columns: Sequence[str]
-    report_corrupt: Callable[[str], bool]
     waiting: deque[_Job] = field(default_factory=deque)
     recent: deque[str | None] = field(default_factory=deque)
     failing_files: Counter[str] = field(default_factory=Counter)
@@ -164,7 +160,7 @@ class _Run:
         while self.waiting:
             job = self.waiting.popleft()
             if job.tail is None:
-                yield ByteRange(job.path, None, max(self.guess.length, job.length), tag=job)
+                yield ByteRange(job.path, None, self.guess.length, tag=job)
             else:
                 start = _start(job.tail)
                 yield ByteRange(job.path, start, job.tail.offset - start, job.tail.etag, tag=job, total=job.tail.total)
@@ -207,22 +203,17 @@ class _Run:
             if not self.fetched and len(self.whole_files) >= min(_WHOLE_FILES, self.expected_files):
                 self.writer.sync()
                 raise whole_files(fault) from fault
-        changed = fault.kind is FaultKind.CHANGED_OBJECT
-        final = fault.kind in PERMANENT_KINDS and not changed
-        length = job.tail.size - _start(job.tail) if changed and job.tail is not None else 0
+        final = fault.kind in PERMANENT_KINDS and fault.kind is not FaultKind.CHANGED_OBJECT
         failure = _Failure(fault.kind, f"{fault.kind.value}: {fault.detail}")
         # a file that was not found is requested once more, after all others: the answer may be temporary
         tries = max(job.tries, self.policy.tries - 2) if final else job.tries
-        self._bad(_Job(job.path, tries, length=length), failure)
+        self._bad(_Job(job.path, tries), failure)
 
     def _bad(self, job: _Job, failure: _Failure, *, tail: RangeBytes | None = None, offset: int | None = None) -> None:
-        if tail is not None and self.report_corrupt(job.path):
-            self.waiting.append(_Job(job.path, job.tries))
-            return
         self._count(job.path)
         if job.tries + 1 < self.policy.tries:
             # from the start, since the fetched tail may be wrong
-            self.waiting.append(_Job(job.path, job.tries + 1, length=job.length))
+            self.waiting.append(_Job(job.path, job.tries + 1))
         else:
             self.failed[job.path] = failure
             size, etag = (None, None) if tail is None else (tail.total, tail.etag)
@@ -270,24 +261,22 @@ def harvest_crawl(
     columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
     lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
     on_footer: Callable[[FooterRows, FooterEntry], None] | None = None,
-    report_corrupt: Callable[[str], bool] = lambda path: False,
 ) -> HarvestReport:
     """Harvests those of ``index_files`` (the paths of the crawl's path list) that are not stored yet, or whose stored
     bytes are damaged.
 
-    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. ``report_corrupt`` gets the path
-    of a file whose end is no footer, and returns whether ``transport`` will try another place. Raises
-    ``EnvironmentFault`` if the source or the disk fails, and ``Incomplete`` at the end if a stored file could not be
-    checked for changes. Footers stored until then stay, and the next call continues from there."""
+    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. Raises ``EnvironmentFault`` if
+    the source or the disk fails, and ``Incomplete`` at the end if a stored file could not be checked for changes.
+    Footers stored until then stay, and the next call continues from there."""
     policy = policy or HarvestPolicy()
     started = time.monotonic()
     paths = list(dict.fromkeys(index_files))
     with store.write(crawl) as writer:
         guess = FooterGuess(entry.footer_bytes + TRAILER_BYTES for entry in writer.entries.values() if not entry.failed)
-        run = _Run(transport, writer, policy, guess, on_footer, columns, lookup_columns, report_corrupt)
+        run = _Run(transport, writer, policy, guess, on_footer, columns, lookup_columns)
         outdated = {path for path in paths if path in writer and writer.is_damaged(path)}
         if policy.refresh:
-            outdated |= _changed(run, store, [path for path in paths if path in writer and path not in outdated])
+            outdated |= _changed(run, [path for path in paths if path in writer and path not in outdated])
         for path in paths:
             entry = writer.entries.get(path)
             if entry is None or path in outdated or (entry.failed and policy.retry_failed):
@@ -317,29 +306,22 @@ def harvest_crawl(
     return HarvestReport(run.fetched, reused, tuple(failed.items()), time.monotonic() - started)
 
 
-def _changed(run: _Run, store: FooterStore, paths: Sequence[str]) -> set[str]:
-    """Returns the stored files that have another size or footer now; the footer is read only for an unknown ETag."""
+def _changed(run: _Run, paths: Sequence[str]) -> set[str]:
+    """Returns the stored files that have another size or ETag now."""
     changed = set()
-    suspect_files: dict[str, FileVersion] = {}
-    files = same_files(run.reader, store)
     ranges = (ByteRange(path, None, TRAILER_BYTES) for path in paths)
     for outcome in run.reader.read_many(ranges):
         if isinstance(outcome, RangeBytes):
             entry = run.writer.entries[outcome.key]
-            is_other_etag = is_changed_etag(outcome.etag, entry.etag)
-            if outcome.total != entry.file_size or (is_other_etag and entry.etag is None):
+            if outcome.total != entry.file_size or is_changed_etag(outcome.etag, entry.etag):
                 changed.add(outcome.key)
-            elif is_other_etag and entry.etag and not files.is_alias(outcome.key, entry.etag, outcome.etag or ""):
-                suspect_files[outcome.key] = FileVersion(entry.etag, outcome.size)
         elif outcome.kind in _STOPPING:
             raise run.not_now(f"{outcome.key} could not be checked", outcome)
         elif outcome.kind not in ENVIRONMENT_KINDS:
             changed.add(outcome.key)
         else:
             run.unchecked.append(outcome.key)
-    unchanged, faults = files.find_unchanged(suspect_files)
-    run.unchecked += faults
-    return changed | (suspect_files.keys() - unchanged - faults.keys())
+    return changed
 
 
 def _start(tail: RangeBytes) -> int:
@@ -348,6 +330,4 @@ def _start(tail: RangeBytes) -> int:
 
 
 def _joined(head: RangeBytes, tail: RangeBytes) -> RangeBytes:
-    return RangeBytes(
-        tail.key, head.offset, head.data + tail.data, tail.total, tail.etag, head.attempts, source=tail.source
-    )
+    return RangeBytes(tail.key, head.offset, head.data + tail.data, tail.total, tail.etag, head.attempts)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from cc_pipeline.commoncrawl.key_ranges import prefix_range
-from cc_pipeline.index.footers.walk_py import MAX_EXACT, MAX_EXACT_KNOWN, MIN_EXACT, MIN_EXACT_KNOWN
+from cc_pipeline.index.footers.walk import MAX_EXACT, MAX_EXACT_KNOWN, MIN_EXACT, MIN_EXACT_KNOWN
 
 Kind = Literal["bytes", "integer", "time"]
 Bound = bytes | int | None

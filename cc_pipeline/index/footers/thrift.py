@@ -27,8 +27,7 @@ BOOLEANS: Final = (TRUE, FALSE)
 MAX_DEPTH: Final = 32
 MAX_FIELD: Final = 32767
 VARINT_BYTES: Final = 10
-#: Maximum elements of a schema, and columns of a row group. The index has 30; the compiled walk takes 256 names at
-#: most.
+#: Maximum elements of a schema, and columns of a row group. The index has 30.
 MAX_COLUMNS: Final = 256
 #: The schema of the index takes 1.5 KB; names and types never need more than a few hundred bytes per element.
 MAX_SCHEMA_BYTES: Final = 1 << 17
@@ -83,6 +82,10 @@ class CompactReader:
     def varint(self) -> int:
         """Reads an unsigned number of at most 64 bits."""
         start, value = self.pos, 0
+        # nearly every number
+        if start < self.end and (octet := self.data[start]) < 0x80:
+            self.pos = start + 1
+            return octet
         for index in range(VARINT_BYTES):
             if start + index >= self.end:
                 fault(start, "a number runs past the end")
@@ -118,13 +121,15 @@ class CompactReader:
     def field(self, last: int) -> tuple[int, int]:
         """Reads the next field's id and type; type ``STOP`` ends the structure."""
         start = self.pos
-        octet = self.byte()
+        if start >= self.end:
+            fault(start, "the metadata ends inside a structure")
+        octet = self.data[start]
+        self.pos = start + 1
         if octet == STOP:
             return 0, STOP
-        kind = octet & 15
+        delta, kind = octet >> 4, octet & 15
         if kind == STOP or kind > UUID:
             fault(start, "a field of unknown type")
-        delta = octet >> 4
         number = last + delta if delta else self.zigzag()
         if not -MAX_FIELD <= number <= MAX_FIELD:
             fault(start, "a field number out of bounds")

@@ -13,7 +13,7 @@ from cc_pipeline.index.answer_cache import AnswerCache
 from cc_pipeline.transport.faults import FaultKind, RangeDataFault, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
-#: Unneeded bytes that are read to save a request. The public mirror gets at most ten requests a second
+#: Unneeded bytes that are read to save a request. Common Crawl's own host gets at most ten requests a second
 #: (``transport/budget.py``), so a request costs 100 ms. A link of 42 Mbit/s brings this many bytes in that time.
 GAP = 512 << 10
 #: Common Crawl's front serves some objects whole despite a range: one index file in ten of CC-MAIN-2026-30. A piece in
@@ -59,8 +59,8 @@ def fetch_pieces(
     answer. With ``missing_pieces``, pieces that are missing or corrupt at the source, also when read alone, are put
     there with their faults instead.
 
-    ``etags`` and ``sizes`` are those of the files for which the pieces were planned. A file of another size, even at
-    one of several places, is not read, since its pieces lie elsewhere. ``max_object_bytes`` is as in ``ByteRange``.
+    ``etags`` and ``sizes`` are those of the files for which the pieces were planned. A file of another size is
+    not read, since its pieces lie elsewhere. ``max_object_bytes`` is as in ``ByteRange``.
     """
     sizes = sizes or {}
     ranges = [
@@ -165,14 +165,6 @@ class PageIndexes:
                 data_by_piece[piece] = data
                 self._hold(piece, etag, data)
         return data_by_piece
-
-    def forget(self, path: str) -> None:
-        """Drops the cached pieces of a file that turned out to be wrong."""
-        with self._lock:
-            for piece, etag in [cached for cached in self._pieces if cached[0].key == path]:
-                self._cached_bytes -= len(self._pieces.pop((piece, etag)))
-                if self._stored is not None and etag is not None:
-                    self._stored.drop(_name(piece, etag))
 
     def keep(self, data_by_piece: Mapping[Piece, bytes], etags: Mapping[str, str | None]) -> None:
         """Caches pieces that were read."""

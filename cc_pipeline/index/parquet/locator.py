@@ -6,7 +6,7 @@ Rows of every era become capture rows: types widened, missing columns null, unkn
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 
 import numpy as np
@@ -29,9 +29,9 @@ from cc_pipeline.index.parquet.chunk_locations import KEY, RowGroupLocation, req
 from cc_pipeline.index.parquet.cost_estimate import index_pieces, likely_bytes, max_requests
 from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
 from cc_pipeline.index.parquet.finder import RowGroupFinder
-from cc_pipeline.index.parquet.read import RowGroupQuery, RowGroupRows, Rows, read_rows
+from cc_pipeline.index.parquet.read import RowGroupQuery, RowGroupRows, read_rows
 from cc_pipeline.index.shards import holds_arc
-from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.transport.faults import FaultKind
 
 #: Faults of an object that is not the expected one: its ETag or its length differs.
 _CHANGED_FILE_KINDS = frozenset({FaultKind.CHANGED_OBJECT, FaultKind.RANGE_NOT_SATISFIABLE})
@@ -177,14 +177,10 @@ class ParquetLocator:
         *,
         columns: Sequence[str] | None = None,
         indexes: PageIndexes | None = None,
-        report_corrupt: Callable[[str], bool] = lambda path: False,
     ) -> None:
-        """``report_corrupt`` gets the path of a file with wrong content, and returns whether ``reader`` will try
-        another place."""
         self.columns = columns
         self._reader = reader
         self._finder = finder
-        self._report_corrupt = report_corrupt
         self._indexes = indexes or PageIndexes()
 
     def places(self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange]) -> list[RowGroupLocation]:
@@ -268,44 +264,18 @@ class ParquetLocator:
                 yield rows.filter(pc.equal(rows["condition_match"], MATCH_YES))
 
     def _read(self, queries: Sequence[RowGroupQuery], cost: Cost) -> Iterator[RowGroupRows]:
-        """Yields the matching rows, each once. After a fault in a file another mirror is read, if there is one. Rows
-        from before are not repeated, and the other mirror's file must have all of them."""
-        rows_by_group: dict[tuple[str, int], list[Rows]] = {}
-        while True:
-            rows_before = {group_key: np.concatenate(rows) for group_key, rows in rows_by_group.items()}
-            unseen = {group_key: len(rows) for group_key, rows in rows_before.items()}
-            try:
-                for row_group_rows in read_rows(self._reader, queries, self._indexes, cost, window=_PIECE_ROWS):
-                    group_key = (row_group_rows.place.file.path, row_group_rows.place.number)
-                    new = (
-                        row_group_rows
-                        if group_key not in rows_before
-                        else row_group_rows.filtered(~np.isin(row_group_rows.rows, rows_before[group_key]))
-                    )
-                    if group_key in rows_before:
-                        unseen[group_key] -= len(row_group_rows.rows) - len(new.rows)
-                    rows_by_group.setdefault(group_key, []).append(new.rows)
-                    yield new
-                for (path, number), rows in unseen.items():
-                    if rows:
-                        raise EnvironmentFault(
-                            f"{rows:,} rows of row group {number} of {path} are in one mirror's file and not in "
-                            "another's",
-                            "Run the lookup again: the mirror with the bad file is used last.",
-                        )
-                return
-            except DataFault as fault:
-                if fault.kind in _CHANGED_FILE_KINDS:
-                    file = next(query.place.file for query in queries if query.place.file.path == fault.source)
-                    raise EnvironmentFault(
-                        f"{fault.source} differs from the file whose footer was harvested: {fault.reason}",
-                        "The file was published again, or this home does not have its footer. Harvest it again: "
-                        f"cc-pipeline index harvest --crawl {file.crawl}{subset_flags([file.subset])} --refresh",
-                    ) from fault
-                # the range was read, but its content is wrong: another place may have it right
-                if isinstance(fault, RangeFault) or not self._report_corrupt(fault.source):
-                    raise
-                self._indexes.forget(fault.source)
+        """Yields the matching rows, each once."""
+        try:
+            yield from read_rows(self._reader, queries, self._indexes, cost, window=_PIECE_ROWS)
+        except DataFault as fault:
+            if fault.kind not in _CHANGED_FILE_KINDS:
+                raise
+            file = next(query.place.file for query in queries if query.place.file.path == fault.source)
+            raise EnvironmentFault(
+                f"{fault.source} differs from the file whose footer was harvested: {fault.reason}",
+                "The file was published again, or this home does not have its footer. Harvest it again: "
+                f"cc-pipeline index harvest --crawl {file.crawl}{subset_flags([file.subset])} --refresh",
+            ) from fault
 
     def _batches(self, places: Sequence[RowGroupLocation]) -> Iterator[list[RowGroupLocation]]:
         """Groups row groups into rounds whose chunks fit the memory bound; a larger one has its own round."""

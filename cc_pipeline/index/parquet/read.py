@@ -101,12 +101,6 @@ class RowGroupRows:
     rows: Rows
     columns: dict[str, pa.Array]
 
-    def filtered(self, is_selected: npt.NDArray[np.bool_]) -> RowGroupRows:
-        """Returns only the selected rows."""
-        mask = pa.array(is_selected)
-        columns = {name: values.filter(mask) for name, values in self.columns.items()}
-        return RowGroupRows(self.place, self.rows[is_selected], columns)
-
 
 @dataclass(frozen=True, slots=True)
 class _Selection:

@@ -31,8 +31,8 @@ _RANKS: Final = bytes(bisect_right(_DIGITS, byte) for byte in range(256))
 _DEPTH: Final = 8
 _LAST: Final = b"\xff"
 
-#: Bytes of one probe. A request of the public mirror costs as much time as 512 KiB (``parquet.fetch.GAP``), so a probe
-#: takes as many lines along as it can.
+#: Bytes of one probe. A request to Common Crawl's own host costs as much time as 512 KiB (``parquet.fetch.GAP``), so a
+#: probe takes as many lines along as it can.
 PROBE = 256 << 10
 #: A remaining part of the file of at most this many bytes is read whole.
 WHOLE_READ_BYTES = 512 << 10

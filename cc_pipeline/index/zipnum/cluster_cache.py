@@ -1,6 +1,6 @@
 """The open ``cluster.idx`` files of crawls: opened once per run, and cached from one run to the next.
 
-A file is identified by its place, length and ETag (or an alias of it); without an ETag nothing is cached. The cache is
+A file is identified by its place, length and ETag; without an ETag nothing is cached. The cache is
 a folder of ``AnswerCache``: a list of all spans, and the lines of each under its own name. The folder may be deleted at
 any time. If processes write the list at the same time, only the spans of one of them are lost.
 """
@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.index.answer_cache import AnswerCache
-from cc_pipeline.index.etag_aliases import EtagAliases, SameFiles
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.index.zipnum.cluster import Cluster, Mark, Marks, Span
 from cc_pipeline.transport.client import Transport
@@ -68,7 +67,6 @@ class Clusters:
     def __init__(self, folder: Path | None = None) -> None:
         self.members = PageIndexes(memory=_MAX_MEMBER_BYTES)
         self._answers = None if folder is None else AnswerCache(folder, _MAX_FOLDER_BYTES)
-        self._aliases = EtagAliases(None if folder is None else folder / "etags.jsonl")
         self._open: dict[tuple[str, str], OpenCluster | None] = {}
         self._lock = threading.RLock()
 
@@ -125,12 +123,11 @@ class Clusters:
                 self._answers.keep(_SPANS, spans.slice(0, _MAX_SPANS))
 
     def _opened(self, transport: Transport, tail: RangeBytes, read_marks: Callable[[], Iterable[Mark]]) -> OpenCluster:
-        etag = None if tail.etag is None else self._aliases.first(tail.key, tail.etag)
-        identity = (transport.source, tail.key, str(tail.total), etag)
-        name = None if etag is None else hashlib.sha256("\n".join(map(str, identity)).encode()).hexdigest()
+        identity = (transport.source, tail.key, str(tail.total), tail.etag)
+        name = None if tail.etag is None else hashlib.sha256("\n".join(map(str, identity)).encode()).hexdigest()
         own_rows = [row for row in self._spans().to_pylist() if row["object"] == name]
         cluster = Cluster(
-            _SameObject(SameFiles(transport, lambda key, etag: tail.data, self._aliases), tail),
+            _SameObject(transport, tail),
             tail.key,
             tail.total,
             stored_spans=[Span(row["at"], row["end"], row["first"], row["last"]) for row in own_rows],
@@ -163,8 +160,8 @@ class Clusters:
 
 def cluster_version(size: int, tail: bytes) -> str:
     """Returns a digest that identifies a ZipNum index: of the ``size`` and the last bytes of its ``cluster.idx``, which
-    have the last key, the place of the last member and the number of lines. ETags are not part of it, so mirrors
-    agree."""
+    have the last key, the place of the last member and the number of lines. ETags are not part of it: a copied file
+    is the same index."""
     return hashlib.sha256(b"%d\n%s" % (size, tail)).hexdigest()
 
 
@@ -172,14 +169,14 @@ def cluster_version(size: int, tail: bytes) -> str:
 class _SameObject:
     """Reads an object that must still be the one whose ``tail`` was read."""
 
-    files: SameFiles
+    transport: Transport
     tail: RangeBytes
 
     def read(self, key: str, offset: int, length: int) -> RangeBytes:
         byte_range = ByteRange(
             key, offset, length, self.tail.etag, total=self.tail.total, max_object_bytes=_MAX_WHOLE_OBJECT
         )
-        [answer] = self.files.read_many([byte_range])
+        [answer] = self.transport.read_many([byte_range])
         if isinstance(answer, RangeFault):
             raise answer
         return answer

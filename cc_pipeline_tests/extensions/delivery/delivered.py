@@ -21,7 +21,7 @@ from cc_pipeline.extensions.delivery.verification import VerifyReport, verify_pl
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stores.answer import ListedObject, S3Options
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.mirror import PlaceOptions
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.motoserver import moto_server
 from cc_pipeline_tests.records.fetching import fetch_table
@@ -162,6 +162,6 @@ def bucket_place(root: Path) -> Iterator[Place]:
     """The caller has put credentials into the environment."""
     with (
         moto_server("mine") as address,
-        Transport(f"s3://mine/{uuid.uuid4()}", PlaceOptions(s3=S3Options(endpoint=address))) as transport,
+        Transport(f"s3://mine/{uuid.uuid4()}", SourceOptions(s3=S3Options(endpoint=address))) as transport,
     ):
         yield Place(transport, root / "scratch")

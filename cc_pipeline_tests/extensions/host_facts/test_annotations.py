@@ -213,7 +213,7 @@ def test_a_file_may_not_name_an_address_of_this_machine_or_a_private_network(tmp
         with pytest.raises(UserInputError, match="this machine or a private network"):
             add_dataset(of_public, file)
     assert not list(datasets_path(of_public).glob("*.*"))
-    # where the source or a mirror is, the person is
+    # where the source is, the person is
     at_home = workspace_of(f"http://{host}/bucket", tmp_path / "mine").settings
     add_dataset(at_home, file)
     open_named(at_home, f"http://{host}/a").close()

@@ -39,10 +39,10 @@ from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.transport import rate_limiter as of_gate
 from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline.transport.rate_source import RateSourceDown
 from cc_pipeline.transport.rates import SourceLimits
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.postgres import Postgres, postgres_server
@@ -308,7 +308,7 @@ def test_while_nobody_gives_leases_nothing_is_sent_and_it_is_said(tmp_path: Path
         if len(told) == 2:
             fake.is_away = False
 
-    options = PlaceOptions(
+    options = SourceOptions(
         rate=50.0, rate_source=fake.open, budget_path=tmp_path / "b.sqlite", refusals=RefusalPolicy(wait=60.0)
     )
     with FaultServer(tmp_path) as server, Transport(server.url, options) as transport, progress.progress_to(sink):
@@ -319,7 +319,7 @@ def test_while_nobody_gives_leases_nothing_is_sent_and_it_is_said(tmp_path: Path
         assert told[2][1] == "", "it is over"
         sent = len(server.hits)
         fake.is_away = True
-        fast = PlaceOptions(
+        fast = SourceOptions(
             rate=50.0, rate_source=fake.open, budget_path=tmp_path / "c.sqlite", refusals=RefusalPolicy(wait=0.0)
         )
         with (
@@ -334,13 +334,13 @@ def test_who_waits_for_a_turn_of_its_own_is_told(tmp_path: Path, fake: World, mo
     monkeypatch.setattr(of_gate, "_WARN_AFTER", 0.3)
     (tmp_path / "f").write_bytes(bytes(100))
     told: list[str] = []
-    options = PlaceOptions(rate=50.0, rate_source=fake.open, budget_path=tmp_path / "b.sqlite")
+    options = SourceOptions(rate=50.0, rate_source=fake.open, budget_path=tmp_path / "b.sqlite")
     with (
         FaultServer(tmp_path) as server,
         Transport(server.url, options) as transport,
         progress.progress_to(lambda stage, done, total, detail: told.append(detail)),
     ):
-        fake.next_slot[transport.hosts[0]] = fake.now + fake.apart + 0.8
+        fake.next_slot[transport.host] = fake.now + fake.apart + 0.8
         assert len(transport.read("f", 0, 3).data) == 3
     assert told[0].startswith("other processes send requests to "), told
     assert told[-1] == "", "it is over"
@@ -359,7 +359,7 @@ def test_a_machine_that_misses_its_turns_is_told_and_goes_on(
         return -0.4 if len(lateness) < 4 else 0.0, 0.02, 1
 
     monkeypatch.setattr(RateLeases, "slots", slots)
-    options = PlaceOptions(rate=50.0, rate_source=fake.open, budget_path=tmp_path / "b.sqlite")
+    options = SourceOptions(rate=50.0, rate_source=fake.open, budget_path=tmp_path / "b.sqlite")
     with (
         FaultServer(tmp_path) as server,
         Transport(server.url, options) as transport,
@@ -490,7 +490,7 @@ def test_a_host_that_hangs_in_the_middle_stops_nobody_for_long(
 
 
 def _reader(url: str, home: Path, rate: float, concurrency: int, seconds: float) -> None:
-    options = PlaceOptions(
+    options = SourceOptions(
         rate=rate, rate_source=open_leases, concurrency=concurrency, budget_path=home / "budget.sqlite"
     )
     with Transport(url, options) as transport:

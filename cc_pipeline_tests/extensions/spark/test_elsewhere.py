@@ -24,7 +24,6 @@ from cc_pipeline.extraction.fetch_counts import Tally
 from cc_pipeline.lake.adding import AddedFile
 from cc_pipeline.records.fetch import RecordsResult
 from cc_pipeline.records.orders import RecordOptions
-from cc_pipeline.records.verification import ExpectedRecord
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.testing.engines import assert_same, find_leftovers, find_unnamed_files
 from cc_pipeline.transport.budget import OpenBreaker
@@ -96,10 +95,7 @@ def test_tasks_and_results_are_the_same_after_they_were_json() -> None:
     tally._counts["a", "fetched"] = 3
     for reason in (None, "gone"):
         tally._get_pending("a", reason).add(tally._get_pending("b", reason))
-    promise = ExpectedRecord(NEW, "warc", "k", 1, None, "u", None, None)
-    result = RecordsResult(
-        1, 2, 3, 4, ("f",), frozenset({"g"}), (), 1, True, True, {"fetched": 1}, ("n",), {"place": promise}, 0
-    )
+    result = RecordsResult(1, 2, 3, 4, ("f",), frozenset({"g"}), (), 1, True, True, {"fetched": 1}, 0)
     added = AddedFile("records", "p", NEW, 1, 2, "a", "b", {"x": "y"}, {"x": 1})
     done = FetchTaskResult(result, 1, Written([added], tally), None, (opening,))
     back = from_json(FetchTaskResult, json.loads(json.dumps(as_json(done))))

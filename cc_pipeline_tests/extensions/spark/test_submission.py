@@ -204,7 +204,7 @@ def test_breakers_go_both_ways_and_the_home_keeps_to_its_share_meanwhile(
     # the stand-in says of each that it opened again
     [found] = sharing.openings(path)
     assert (found.host, found.probes, found.until) == (opening.host, 2, opening.until)
-    assert shares == [(workspace.transport.hosts[0], 2)]
+    assert shares == [(workspace.transport.host, 2)]
     with sqlite3.connect(path) as db:
         assert db.execute("select * from lent").fetchall() == []
     leasing = Workspace(replace(workspace.settings, rate_source="postgresql"))

@@ -14,7 +14,6 @@ import pytest
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.footers.decode import (
-    COMPILED,
     DEFAULT_STAT_COLUMNS,
     MAX_FOOTER_BYTES,
     decode_footer,
@@ -247,8 +246,3 @@ def test_all_statistics_of_all_columns_against_pyarrow():
             expected = theirs.min if not isinstance(theirs.min, datetime) else int(theirs.min.timestamp() * 1000)
             assert low == expected
             assert mine.nulls == theirs.null_count
-
-
-def test_the_compiled_walk_is_in_use():
-    if not COMPILED:
-        pytest.skip("the compiled footer walk was not built here (no C compiler): the Python one is in use")

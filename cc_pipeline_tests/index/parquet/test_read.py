@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,15 +15,15 @@ from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import CcPipelineError, DataFault, DataKind, EnvironmentFault
-from cc_pipeline.index.parquet import fetch, locator, read
+from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault
+from cc_pipeline.index.parquet import fetch, read
 from cc_pipeline.index.parquet import pages as page_index
-from cc_pipeline.index.parquet.chunk_locations import KEY, IndexFile, RowGroupLocation
+from cc_pipeline.index.parquet.chunk_locations import KEY
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_pages
 from cc_pipeline.index.parquet.fetch import Cost, PageIndexes, Piece, coalesce
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.parquet.pages import read_column_index, read_offset_index
-from cc_pipeline.index.parquet.read import RowGroupQuery, RowGroupRows, read_rows, rows_in_ranges
+from cc_pipeline.index.parquet.read import RowGroupQuery, read_rows, rows_in_ranges
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.index.parquet.file_finder import FileFinder
@@ -392,39 +389,3 @@ def test_an_empty_row_group_is_passed_over(tmp_path: Path, catalog: bool) -> Non
     assert [pq.ParquetFile(path).metadata.row_group(number).num_rows for number in range(4)] == [0, 5, 0, 5]
     found = looked_up(tmp_path, PATH, None, catalog=catalog)
     assert [rows.num_rows for rows in found.captures.values()] == [5]
-
-
-@pytest.mark.parametrize(
-    ("first", "then", "lost"),
-    [
-        # the same windows; a page that was hidden, before and behind those that were given; a window of other rows
-        ([[0, 1], [2, 3]], [[0, 1], [2, 3], [4]], False),
-        ([[2, 3], [6, 7]], [[0, 1], [2, 3], [4, 5], [6, 7], [8]], False),
-        ([[1, 2, 3]], [[0, 1], [2, 3], [4]], False),
-        ([], [[0, 1]], False),
-        # the other mirror's file does not have the rows that were given
-        ([[2, 3]], [[0, 1], [3, 4]], True),
-    ],
-)
-def test_rows_that_were_given_before_a_fault_are_given_once_and_the_other_mirror_has_them(
-    monkeypatch: pytest.MonkeyPatch, first: list[list[int]], then: list[list[int]], lost: bool
-) -> None:
-    place = RowGroupLocation(IndexFile("CC-MAIN-2024-22", "warc", "part", 1, None, 1, {}), 0, 9, {})
-    answers = [first, then]
-
-    def read_rows(*_: object, **__: object) -> Iterator[RowGroupRows]:
-        for rows in answers.pop(0):
-            keys = pa.array([str(row) for row in rows], pa.binary())
-            yield RowGroupRows(place, np.array(rows, np.int64), {"url_surtkey": keys})
-        if answers:
-            raise DataFault(DataKind.MALFORMED, "part", 0, "led astray")
-
-    monkeypatch.setattr(locator, "read_rows", read_rows)
-    asked = ParquetLocator(None, None, report_corrupt=lambda _: True)  # type: ignore[arg-type]  # nothing is read
-    given: list[int] = []
-    with pytest.raises(EnvironmentFault, match="1 rows of row group 0") if lost else nullcontext():
-        for found in asked._read([], Cost()):
-            given += found.rows.tolist()
-            assert found.columns["url_surtkey"].to_pylist() == [str(row).encode() for row in found.rows]
-    if not lost:
-        assert sorted(given) == [row for rows in then for row in rows]

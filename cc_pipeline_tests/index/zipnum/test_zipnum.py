@@ -20,8 +20,8 @@ from cc_pipeline.index.zipnum.cluster import Cluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator, capture_of
 from cc_pipeline.progress import format_count
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.index.zipnum.memory import Memory
@@ -250,7 +250,7 @@ def test_a_shard_that_comes_whole_is_read_as_far_as_its_member(tmp_path: Path) -
     _bucket(tmp_path, [[_line(f"com,example)/{n}")] for n in range(9)])
     with (
         FaultServer(tmp_path, rules=[Rule("whole_object", "*cdx-00000.gz", times=None)]) as server,
-        Transport(server.url, PlaceOptions(retry=RetryPolicy(base=0.001, longest=0.005))) as transport,
+        Transport(server.url, SourceOptions(retry=RetryPolicy(base=0.001, longest=0.005))) as transport,
     ):
         found = ZipNumLocator(transport, CRAWL).locate(CRAWL, ["warc"], [parse_target("example.com")])
     assert found.captures["example.com"].num_rows == 9

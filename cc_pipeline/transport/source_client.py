@@ -1,12 +1,11 @@
-"""One place of a source inside a transport's loop: requests within the host's budget, answers verified. A source is one
-place, or several with the same objects."""
+"""The client of a source inside a transport's loop: requests within the host's budget, answers verified."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,14 +27,11 @@ from cc_pipeline.transport.faults import (
     Finding,
     Verified,
     etag_in,
-    expected_at,
     judge_head,
     judge_range,
     judge_status,
     judge_whole,
-    qualify_etag,
 )
-from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline.transport.pieces import Pieces
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
 from cc_pipeline.transport.rate_limiter import RateLimiter
@@ -49,8 +45,8 @@ if TYPE_CHECKING:
 
 
 #: A verdict, the answer it is about, and how many requests it took.
-PlaceAnswer = tuple[Verified | Finding, Answer, int]
-Way = Callable[[], Awaitable[PlaceAnswer]]
+SourceAnswer = tuple[Verified | Finding, Answer, int]
+Way = Callable[[], Awaitable[SourceAnswer]]
 
 #: The answers of servers to a kind of range that they do not support.
 _REFUSALS: Final = frozenset(
@@ -93,7 +89,7 @@ class SuffixRangeSupport:
             return replace(verdict, final=True)
         return verdict
 
-    async def read(self, by_suffix: Way, by_size: Way) -> PlaceAnswer:
+    async def read(self, by_suffix: Way, by_size: Way) -> SourceAnswer:
         """Reads the end of an object, by the kind of range that the host is known to support, else by the other."""
         if self._until is None:
             self._until = await asyncio.to_thread(self._remembered)
@@ -112,7 +108,7 @@ class SuffixRangeSupport:
     def _is_unsupported(self) -> bool:
         return self._until is not None and time.time() < self._until
 
-    async def _ask(self, by_suffix: Way, by_size: Way) -> PlaceAnswer:
+    async def _ask(self, by_suffix: Way, by_size: Way) -> SourceAnswer:
         by_size_first = self._is_unsupported
         verdict, answer, sent = await (by_size if by_size_first else by_suffix)()
         if isinstance(verdict, Verified):
@@ -159,22 +155,20 @@ def _is_refusal(finding: Finding, answer: Answer) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceOptions:
-    """The options for all places of a transport.
+class SourceOptions:
+    """The options of a transport.
 
     ``rate`` (requests per second) and ``concurrency`` (requests at the same time) are limits per host and, with a
     ``budget_path``, for all processes that use the same file; ``None`` means the host's own default. ``hosts``
     (machines) share the limits, each with its own file: this one uses its even share, or the share that ``rate_source``
-    gives. ``s3`` is for buckets that are not in ``buckets`` (by name). ``refusals`` says how long a request waits for a
-    host that refuses; with several places the host is passed over instead. ``outage`` is for several places only: a
-    host is passed over while it gives nothing. ``redirects`` are hosts that a web place may redirect to
-    (``redirects.py``), in addition to the known ones. ``bounded`` and ``public_only`` are as in ``open_store``.
+    gives. ``refusals`` says how long a request waits for a host that refuses. ``redirects`` are hosts that a web source
+    may redirect to (``redirects.py``), in addition to the known ones. ``bounded`` and ``public_only`` are as in
+    ``open_store``.
     """
 
     user_agent: str = DEFAULT_USER_AGENT
     timeouts: Timeouts = field(default_factory=Timeouts)
     s3: S3Options = field(default_factory=S3Options)
-    buckets: Mapping[str, S3Options] = field(default_factory=dict)
     rate: float | None = None
     concurrency: int | None = None
     hosts: int = 1
@@ -182,31 +176,24 @@ class PlaceOptions:
     budget_path: Path | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     refusals: RefusalPolicy = field(default_factory=RefusalPolicy)
-    outage: OutagePolicy | None = None
     redirects: tuple[str, ...] = ()
     bounded: bool = False
     public_only: bool = False
 
     def limits(self, address: str) -> SourceLimits:
         """Returns the limits of the host of ``address``."""
-        host_limits = chosen_limits(
-            default_limits(address, self.s3_options_of(address).endpoint), self.rate, self.concurrency
-        )
+        host_limits = chosen_limits(default_limits(address, self.s3.endpoint), self.rate, self.concurrency)
         return shared_among(host_limits, self.hosts) if self.rate_source is None else host_limits
 
-    def s3_options_of(self, address: str) -> S3Options:
-        """Returns the options of a bucket."""
-        return self.buckets.get(host_of(address), self.s3)
 
-
-class Place:
-    """One place. ``source`` is anything ``open_store`` takes; credentials in it, or ``access``, are sent only to its
+class SourceClient:
+    """A source. ``source`` is anything ``open_store`` takes; credentials in it, or ``access``, are sent only to its
     host.
 
     The coroutines belong to one event loop, from the first use until ``close``.
     """
 
-    def __init__(self, source: str, access: Access, options: PlaceOptions, stats: TransportStats) -> None:
+    def __init__(self, source: str, access: Access, options: SourceOptions, stats: TransportStats) -> None:
         self.source, own_access = split_access(source)
         self.options = options
         self.stats = stats
@@ -214,7 +201,7 @@ class Place:
             self.source,
             user_agent=options.user_agent,
             timeouts=options.timeouts,
-            s3=options.s3_options_of(self.source),
+            s3=options.s3,
             access=own_access or access,
             bounded=options.bounded,
             public_only=options.public_only,
@@ -222,7 +209,6 @@ class Place:
         self.local = self._opened if isinstance(self._opened, LocalStore) else None
         self.store: Store = self._opened
         self.limits = options.limits(self.source)
-        self.is_only_place = options.outage is None
         self.host = self.store.host if self.local is None else self.source
         self._suffixes = SuffixRangeSupport(self.host, options.budget_path)
         self._sender: RetryingSender | None = None
@@ -230,31 +216,27 @@ class Place:
         self._gates: dict[str, RateLimiter] = {}
         self._clients: dict[str, HttpClient] = {}
 
-    async def range(self, byte_range: ByteRange, tries: int | None) -> PlaceAnswer:
+    async def range(self, byte_range: ByteRange) -> SourceAnswer:
         """Reads the bytes of a range."""
-        if byte_range.offset is None and self.local is None:
-            return await self._suffixes.read(
-                partial(self._range, byte_range, tries), partial(self._by_size, byte_range, tries)
-            )
-        return await self._explicit(byte_range, tries)
+        if byte_range.offset is None:
+            return await self._suffixes.read(partial(self._range, byte_range), partial(self._by_size, byte_range))
+        return await self._explicit(byte_range)
 
-    async def _explicit(self, byte_range: ByteRange, tries: int | None) -> PlaceAnswer:
-        verdict, answer, sent = await self._range(byte_range, tries)
-        is_whole_object = isinstance(verdict, Finding) and verdict.kind is FaultKind.WHOLE_OBJECT and self.local is None
+    async def _explicit(self, byte_range: ByteRange) -> SourceAnswer:
+        verdict, answer, sent = await self._range(byte_range)
+        is_whole_object = isinstance(verdict, Finding) and verdict.kind is FaultKind.WHOLE_OBJECT
         if (
             is_whole_object
             and byte_range.offset is not None
             and byte_range.offset + byte_range.length <= byte_range.max_object_bytes
         ):
-            verdict, answer, object_requests = await self._out_of_whole(byte_range, byte_range.offset, tries)
+            verdict, answer, object_requests = await self._out_of_whole(byte_range, byte_range.offset)
             sent += object_requests
         return verdict, answer, sent
 
-    async def _out_of_whole(self, byte_range: ByteRange, offset: int, tries: int | None) -> PlaceAnswer:
+    async def _out_of_whole(self, byte_range: ByteRange, offset: int) -> SourceAnswer:
         """Reads the bytes of an explicit range out of an answer with the whole object."""
-        excerpt = Excerpt(
-            offset, byte_range.length, byte_range.etag and self.expected(byte_range.etag), byte_range.total
-        )
+        excerpt = Excerpt(offset, byte_range.length, byte_range.etag, byte_range.total)
         sender, follower = self._ready(), self._follower
 
         async def follow(answer: Answer, gate: RateLimiter) -> Followed:
@@ -267,16 +249,16 @@ class Place:
             byte_range.key,
             lambda: self.store.fetch(byte_range.key, None, excerpt.bound, excerpt),
             excerpt.judge,
-            tries,
+            byte_range.tries,
             None if follower is None else follow,
         )
         return verdict, replace(answer, body=excerpt.body()) if isinstance(verdict, Verified) else answer, sent
 
-    async def read_in_pieces(self, byte_range: ByteRange, tries: int | None, pieces: Pieces) -> PlaceAnswer:
+    async def read_in_pieces(self, byte_range: ByteRange, pieces: Pieces) -> SourceAnswer:
         """Reads a range in ``pieces`` and returns its end. While pieces come, a failure is no final one, but its
         requests count, up to ``tries``. An answer whose piece nobody takes is dropped once other requests wait for it,
         and requested again from there: the receiver may have ended, or may be the one that waits."""
-        spent = 0
+        spent, tries = 0, byte_range.tries
         sender, follower = self._ready(), self._follower
 
         async def fetch() -> Answer:
@@ -316,9 +298,8 @@ class Place:
             if verdict.final or verdict.kind in PERMANENT_KINDS or not pieces.has_progressed():
                 return verdict, answer, spent
 
-    async def _range(self, byte_range: ByteRange, tries: int | None) -> PlaceAnswer:
+    async def _range(self, byte_range: ByteRange) -> SourceAnswer:
         span = Span(byte_range.offset, byte_range.length)
-        etag = byte_range.etag and self.expected(byte_range.etag)
 
         def judge(answer: Answer) -> Verified | Finding:
             verdict = judge_range(
@@ -326,23 +307,23 @@ class Place:
                 answer.status,
                 answer.headers,
                 answer.body,
-                etag,
+                byte_range.etag,
                 byte_range.total,
                 may_be_short=byte_range.may_be_short,
             )
             return verdict if span.offset is not None else self._suffixes.mark_final(verdict, answer)
 
         sender = self._sender
-        if sender is None or self._follower is not None or self.local is not None:
-            return await self._ask(byte_range.key, span, span.length, judge, tries)
+        if sender is None or self._follower is not None:
+            return await self._ask(byte_range.key, span, span.length, judge, byte_range.tries)
         # the path of nearly every range
-        return await sender.ask(byte_range.key, lambda: self.store.fetch(byte_range.key, span), judge, tries)
+        return await sender.ask(byte_range.key, lambda: self.store.fetch(byte_range.key, span), judge, byte_range.tries)
 
-    async def _by_size(self, byte_range: ByteRange, tries: int | None) -> PlaceAnswer:
+    async def _by_size(self, byte_range: ByteRange) -> SourceAnswer:
         """Reads the end of an object as an explicit range, after a HEAD request if its size is not known."""
         size, sent = byte_range.total, 0
         if size is None:
-            head_verdict, answer, sent = await self.head(byte_range.key, tries)
+            head_verdict, answer, sent = await self.head(byte_range.key, byte_range.tries)
             if isinstance(head_verdict, Finding):
                 return head_verdict, answer, sent
             size = size_in(answer)
@@ -351,27 +332,27 @@ class Place:
                 return Finding(FaultKind.RANGE_NOT_SATISFIABLE, reason), answer, sent
         start = max(0, size - byte_range.length)
         explicit_range = replace(byte_range, offset=start, length=size - start, total=size)
-        verdict, answer, range_requests = await self._explicit(explicit_range, tries)
+        verdict, answer, range_requests = await self._explicit(explicit_range)
         return verdict, answer, sent + range_requests
 
-    async def read_whole(self, key: str, limit: int, tries: int | None = None) -> PlaceAnswer:
+    async def read_whole(self, key: str, limit: int) -> SourceAnswer:
         """Reads a whole object of at most ``limit`` bytes."""
         return await self._ask(
-            key, None, limit, lambda answer: judge_whole(limit, answer.status, answer.headers, answer.body), tries
+            key, None, limit, lambda answer: judge_whole(limit, answer.status, answer.headers, answer.body)
         )
 
-    async def head(self, key: str, tries: int | None = None) -> PlaceAnswer:
+    async def head(self, key: str, tries: int | None = None) -> SourceAnswer:
         """Requests the head of an object. The size is ``content-length``, if it has one."""
         sender = self._ready()
         follow = self._following("HEAD", key, {}, _OK, 0, judge_head)
         return await sender.ask(key, lambda: self.store.head(key), judge_head, tries, follow)
 
-    async def write(self, write: Callable[[], Awaitable[Answer]]) -> PlaceAnswer:
-        """Sends a change to the user's own place and returns its result."""
+    async def write(self, write: Callable[[], Awaitable[Answer]]) -> SourceAnswer:
+        """Sends a change to the user's own bucket and returns its result."""
         return await self._ready().ask("", write, judge_write)
 
     async def listing(self, prefix: str) -> tuple[Verified | Finding, list[ListedObject]]:
-        """Lists the objects of the user's own place."""
+        """Lists the objects of the user's own bucket."""
         objects: list[ListedObject] = []
 
         async def fetch() -> Answer:
@@ -393,21 +374,10 @@ class Place:
         for gate in gates:
             await gate.close()
 
-    def expected(self, etag: str) -> str | None:
-        """Returns the ETag that an answer of this place must have if ``etag`` is expected."""
-        return expected_at(etag, self.source, is_only_place=self.is_only_place)
-
-    def etag(self, verdict: Verified) -> str | None:
-        """Returns the ETag of an answer in the form that later requests can expect."""
-        return verdict.etag if self.is_only_place else qualify_etag(verdict.etag, self.source)
-
-    async def _ask(self, key: str, span: Span | None, bound: int, judge: Judge, tries: int | None) -> PlaceAnswer:
+    async def _ask(
+        self, key: str, span: Span | None, bound: int, judge: Judge, tries: int | None = None
+    ) -> SourceAnswer:
         sender = self._ready()
-        if self.local is not None:
-            # in a thread: a disk may be slow, and the loop serves other places too
-            return await sender.ask(
-                key, partial(asyncio.to_thread, self.local.fetch_now, key, span, bound), judge, tries
-            )
         if self._follower is None:
             return await sender.ask(key, lambda: self.store.fetch(key, span, bound), judge, tries)
         range_headers = {} if span is None else {"Range": span.header}
@@ -430,20 +400,16 @@ class Place:
         return self._sender
 
     def _new_gate(self, host: str, limits: SourceLimits) -> RateLimiter:
-        return RateLimiter(lambda: self._budget(host, limits), self.options.outage, self.options.refusals)
+        return RateLimiter(lambda: self._budget(host, limits), self.options.refusals)
 
     def _budget(self, host: str, limits: SourceLimits) -> Budget:
-        # with mirrors, all processes have to know that this place is down
-        shared = limits.shared or (self.options.outage is not None and self.local is None)
-        path = self.options.budget_path if shared else None
+        path = self.options.budget_path if limits.shared else None
         opener = self.options.rate_source if limits.shared and limits.rate is not None else None
         source = None if opener is None else opener(host, limits)
-        return Budget(path, host, limits, self.options.refusals, self.options.outage, source)
+        return Budget(path, host, limits, self.options.refusals, source)
 
     def _open_follower(self) -> Follower | None:
-        if self.local is not None:
-            return None
-        # imported here, since a place that is not on the web needs no web libraries
+        # imported here, since a source that is not on the web needs no web libraries
         from cc_pipeline.transport.redirects import Follower, declared_hosts  # noqa: PLC0415
 
         declared = declared_hosts(self.source, self.options.redirects)

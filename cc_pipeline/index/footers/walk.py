@@ -1,8 +1,6 @@
-"""The footer walk in plain Python: used if the compiled one is missing, and to test the compiled one.
+"""The footer walk: reads a file's metadata once and keeps only the values that lookups need.
 
-``walk(metadata, names, stat_count, limit)`` is one function with two bodies, here and in ``_footerwalk.c``: same
-results, same faults, for every input. It reads a file's metadata once and keeps only the values that lookups need. A
-field of another type than in the format is skipped, as every reader does (writers used some numbers before the format
+A field of another type than in the format is skipped, as every reader does (writers used some numbers before the format
 did). Field numbers are those of ``parquet.thrift`` of apache/parquet-format.
 """
 
