@@ -22,7 +22,6 @@ from cc_pipeline.errors import CcPipelineError
 if TYPE_CHECKING:
     from cc_pipeline.checks.check import Check
     from cc_pipeline.checks.finding import Finding
-    from cc_pipeline.cli.known_hosts import KnownHosts
     from cc_pipeline.defs.declarations import HomeDefinitions
     from cc_pipeline.defs.engines import RunEngine
     from cc_pipeline.defs.home_namespace import HomeNamespace
@@ -72,7 +71,6 @@ class Extension:
     - ``launchers``: classes of ``run_launcher`` in ``dagster.yaml``, from which Dagster imports them. The core asks the
       one in use for ``host_count``, how many hosts it gives runs to, and for ``hosts``.
     - ``commands``: functions, typer groups or ``cli.command.Command``, by name.
-    - ``known_hosts``, by name: facts of hosts that are known before captures are located, for ``--hosts``.
     - ``definitions``: assets, jobs, sensors and schedules of a home.
     - ``checks`` of its assets.
     - ``maintenance`` is called by the weekly maintenance, and returns how many files it deleted.
@@ -93,7 +91,6 @@ class Extension:
     rate_sources: Callable[[], Mapping[str, RateSourceOpener]] = _no_names
     launchers: Callable[[], Mapping[str, type]] = _no_names
     commands: Callable[[], Mapping[str, Any]] = _no_names
-    known_hosts: Callable[[], Mapping[str, KnownHosts]] = _no_names
     definitions: Callable[[HomeNamespace], HomeDefinitions | None] = lambda _: None
     checks: Callable[[Settings], Sequence[Check]] = _nothing
     maintenance: Callable[[Workspace], int] | None = None
@@ -130,7 +127,7 @@ JOINTS: Final = tuple(
     if extension_field.name not in ("name", "summary", "needs")
 )
 #: The joints that contribute several values, by name or as a sequence.
-_BY_NAME: Final = ("engines", "export_formats", "rate_sources", "launchers", "commands", "known_hosts")
+_BY_NAME: Final = ("engines", "export_formats", "rate_sources", "launchers", "commands")
 _IN_A_ROW: Final = ("tables", "views", "macros", "locators", "checks")
 #: The joints that need no arguments.
 COLLECTED: Final = tuple(name for name in JOINTS if name not in ("definitions", "checks", "maintenance", "doctor"))

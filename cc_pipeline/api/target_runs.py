@@ -71,7 +71,7 @@ def run_targets(
     crawls: Sequence[str],
     targets: Sequence[Target],
     *,
-    narrowed: Callable[[Sequence[str]], Sequence[tuple[Sequence[str], Sequence[Target]]]] | None = None,
+    select_crawls: Callable[[Sequence[str]], Sequence[str]] = tuple,
     yes: bool = False,
     on_part: Callable[[Part], object] = lambda part: None,
 ) -> list[EnvironmentFault]:
@@ -79,8 +79,8 @@ def run_targets(
 
     For ``all``, a year or a range, each crawl is run by itself, the newest first: its pages are there before the last
     index is harvested. With several such crawls, pages are published when the last publication is older than the
-    settings say, and at the end. ``narrowed`` takes crawls and returns them with the targets to run there. ``on_part``
-    is called with each finished part.
+    settings say, and at the end. ``select_crawls`` returns those of the crawls to run. ``on_part`` is called with each
+    finished part.
 
     Returns why partitions failed; the others are published all the same. If one of several crawls cannot be run at all,
     it is left with a note, and the next one is run; the first returned fault then names all crawls that were left.
@@ -88,21 +88,17 @@ def run_targets(
     """
     refuse_unnamed_captures(settings, targets)
     crawl_ids, is_sequential = _resolve_selection(settings, crawls, targets)
-    groups = [(crawl_ids, targets)] if narrowed is None else narrowed(crawl_ids)
+    selected = select_crawls(crawl_ids)
+    groups: list[tuple[Sequence[str], Sequence[Target]]] = [(selected, targets)] if selected else []
     if is_sequential:
         crawls_by_target = _read_named_crawls(settings, targets)
-        each_crawl = [
-            ((crawl_id,), _select_targets(crawl_id, group_targets, crawls_by_target))
-            for crawls, group_targets in groups
-            for crawl_id in crawls
-        ]
-        groups = [(crawls, group_targets) for crawls, group_targets in each_crawl if group_targets]
+        groups = [((crawl_id,), _select_targets(crawl_id, targets, crawls_by_target)) for crawl_id in selected]
     priced: dict[Slice, FetchEstimate] = {}
     unfound: dict[str, list[Slice]] = {}
     # a target may name the subsets that it is looked up in
     run_parts = [
-        (crawls, replace(settings, subsets=subsets), part_targets)
-        for crawls, group_targets in groups
+        (group_crawls, replace(settings, subsets=subsets), part_targets)
+        for group_crawls, group_targets in groups
         for subsets, part_targets in by_subsets(group_targets, settings.subsets).items()
     ]
     troubles: list[EnvironmentFault] = []

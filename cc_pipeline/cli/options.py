@@ -73,15 +73,6 @@ AcceptLosses = Annotated[
         help="Accept captures that the source has lost, by the number that a run printed; may be repeated.",
     ),
 ]
-Hosts = Annotated[
-    str | None,
-    typer.Option(
-        "--hosts",
-        metavar="FILTER",
-        help="Only hosts whose facts match, as in 'prank10 > 5 and fetch_200 > 100'; needs an "
-        "extension with facts of hosts.",
-    ),
-]
 Wait = Annotated[
     bool | None,
     typer.Option(

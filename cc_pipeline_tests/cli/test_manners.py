@@ -66,7 +66,7 @@ def test_the_docs_name_every_command(command: tuple[str, ...]) -> None:
 OF_EXTENSIONS = {name for handed_in in collect("commands").values() for name in handed_in}
 PAGES_OF_EXTENSIONS = sorted((DOCS.parent / "extensions").glob("*.md"))
 #: Groups whose commands belong to a feature; all other commands are the core.
-FEATURES = {"index", "catalog", "facts", "files", "automation"} | OF_EXTENSIONS
+FEATURES = {"index", "catalog", "files", "automation"} | OF_EXTENSIONS
 #: Options that go with what is asked, whatever the command.
 SHARED = {"--home", "--source", "--crawl", "--guard-formulas", "--help"}
 

@@ -64,7 +64,6 @@ SOUND = HomeDefinitions(
     ],
     sensors=[remind],
     schedules=[Schedule(name="weekly_titles", description="Each week.", cron="0 0 * * 0", job="read_titles")],
-    families=["titles_of_"],
 )
 Installer = Callable[..., None]
 
@@ -125,9 +124,7 @@ def test_an_extension_adds_assets_checks_jobs_and_automation_to_a_home(at: HomeN
     )
     assert collected_parts.listed_ops()["titles_of_targets"] == "add_titles"
     assert collected_parts.asset_name(at, at.key("titles")) == "titles"
-    assert collected_parts.asset_name(at, at.key("titles_of_old")) and not collected_parts.asset_name(
-        at, at.key("other")
-    )
+    assert not collected_parts.asset_name(at, at.key("other"))
     assert "titles" in {asset.name for asset in collected_parts.published_assets()}
 
 

@@ -151,7 +151,6 @@ CHECK_EVERYTHING = "check_everything"
 @dataclass(frozen=True, slots=True)
 class _CollectedNames:
     assets: frozenset[str]
-    families: tuple[str, ...]
     listed_ops: Mapping[str, str]
     published: tuple[Asset, ...]
     checks: tuple[Check, ...]
@@ -164,7 +163,6 @@ def _collect_names(_installed: tuple[str, ...]) -> _CollectedNames:
     assets = [asset for home_definitions in definitions for asset in home_definitions.assets]
     return _CollectedNames(
         frozenset(asset.name for asset in assets),
-        tuple(family for home_definitions in definitions for family in home_definitions.families),
         {
             job.name: job.op
             for home_definitions in definitions
@@ -187,7 +185,7 @@ def asset_name(namespace: HomeNamespace, key: dg.AssetKey) -> str:
         return ""
     # without a prefix, assets of others have keys of one part too
     names = _collect_current_names()
-    return name if name in names.assets or name.startswith(names.families) else ""
+    return name if name in names.assets else ""
 
 
 def owns(namespace: HomeNamespace, run: dg.DagsterRun) -> bool:
