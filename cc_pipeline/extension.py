@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
     from cc_pipeline.settings import Settings
-    from cc_pipeline.transport.rate_source import RateSourceOpener
     from cc_pipeline.workspace.workspace import Workspace
 
 #: The package with our extensions, and the group of entry points of others.
@@ -67,9 +66,6 @@ class Extension:
     - ``locators``: kinds of index, which find captures.
     - ``engines`` extract the partitions of a run, by name.
     - ``export_formats``: ``RowFormat`` or ``RecordFormat`` of ``export/format.py``, by name.
-    - ``rate_sources`` say when the next request may go, by what ``CC_PIPELINE_RATE_SOURCE`` names.
-    - ``launchers``: classes of ``run_launcher`` in ``dagster.yaml``, from which Dagster imports them. The core asks the
-      one in use for ``host_count``, how many hosts it gives runs to, and for ``hosts``.
     - ``commands``: functions, typer groups or ``cli.command.Command``, by name.
     - ``definitions``: assets, jobs, sensors and schedules of a home.
     - ``checks`` of its assets.
@@ -88,8 +84,6 @@ class Extension:
     locators: Callable[[], Sequence[IndexKind]] = _nothing
     engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names
     export_formats: Callable[[], Mapping[str, ExportFormat]] = _no_names
-    rate_sources: Callable[[], Mapping[str, RateSourceOpener]] = _no_names
-    launchers: Callable[[], Mapping[str, type]] = _no_names
     commands: Callable[[], Mapping[str, Any]] = _no_names
     definitions: Callable[[HomeNamespace], HomeDefinitions | None] = lambda _: None
     checks: Callable[[Settings], Sequence[Check]] = _nothing
@@ -127,7 +121,7 @@ JOINTS: Final = tuple(
     if extension_field.name not in ("name", "summary", "needs")
 )
 #: The joints that contribute several values, by name or as a sequence.
-_BY_NAME: Final = ("engines", "export_formats", "rate_sources", "launchers", "commands")
+_BY_NAME: Final = ("engines", "export_formats", "commands")
 _IN_A_ROW: Final = ("tables", "views", "macros", "locators", "checks")
 #: The joints that need no arguments.
 COLLECTED: Final = tuple(name for name in JOINTS if name not in ("definitions", "checks", "maintenance", "doctor"))

@@ -16,8 +16,6 @@ from cc_pipeline.export.formats import find_formats
 from cc_pipeline.extension import Extension, collect, find_extensions
 from cc_pipeline.index.locators import IndexKind, index_kinds
 from cc_pipeline.settings import load_settings
-from cc_pipeline.transport.rate_source import RateSourceOpener
-from cc_pipeline.workspace.workspace import rate_source_of
 
 GOOD = Extension(name="good", summary="Hands in a name.", engines=lambda: {"good": object})  # type: ignore[dict-item]
 
@@ -74,16 +72,8 @@ SAME_NAME: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
     "engines": (lambda: {"twice": LocalRunEngine}, lambda: find_engine(LOCAL)),
     "export_formats": (lambda: {"twice": ROWS}, find_formats),
     "commands": (lambda: {"twice": shout}, find_commands),
-    "rate_sources": (
-        lambda: {"twice": open_nothing},
-        lambda: rate_source_of(load_settings({"CC_PIPELINE_RATE_SOURCE": "twice"})),
-    ),
     "locators": (lambda: [IndexKind(name="twice", summary="", find=lambda sought: None)], index_kinds),
 }
-
-
-def open_nothing(*_: object, **__: object) -> RateSourceOpener:
-    raise AssertionError("no test opens it")
 
 
 @pytest.mark.parametrize("joint", SAME_NAME)

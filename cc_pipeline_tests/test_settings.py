@@ -151,7 +151,6 @@ def test_a_switch_is_on_or_off_and_nothing_else(tmp_path: Path) -> None:
 _OTHER: dict[type, object] = {str: "s3://else/where", int: 7, float: 0.25, tuple: ("warc", "robotstxt"), type(None): 3}
 _CHOSEN = {
     "index": "btree", "extractor": "auto", "digest_policy": "fail", "publish": "copy", "engine": "local",
-    "rate_source": "own",
     "mirrors": ("https://b.example", "/data/Smith, John/cc"), "mirror_access": (Access(user="s3cret"), NO_ACCESS),
     "s3_places": ("s3://mine endpoint=https://s3.example:9000 region=eu-west-1 profile=work", "s3://b anonymous=yes"),
     "lake_endpoint": "http://127.0.0.1:9000", "s3_endpoint": "http://127.0.0.1:9000", "s3_region": "eu-west-1",

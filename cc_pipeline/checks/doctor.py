@@ -444,7 +444,7 @@ def _check_missing_records(lake: Lake) -> Iterator[Finding]:
 
 def budget_findings(settings: Settings) -> Iterator[Finding]:
     """Yields a finding per host that this home has sent requests to, or one that says that none was sent yet."""
-    if settings.has_own_rate and settings.rate_shares > 1:
+    if settings.rate_shares > 1:
         yield _describe_share(settings)
     try:
         states = budget_state(settings.budget_path)
@@ -473,8 +473,7 @@ def _describe_share(settings: Settings) -> Finding:
         "note",
         "budget",
         f"{text}; each machine sends at least one request at a time, so all together may exceed this limit",
-        f"Use at most {total_limits.concurrency} machines and set {PREFIX}RATE_SHARES to their number; or use a rate "
-        f"limiter that all machines share ({PREFIX}RATE_SOURCE).",
+        f"Use at most {total_limits.concurrency} machines, and set {PREFIX}RATE_SHARES to their number.",
     )
 
 

@@ -31,8 +31,6 @@ from cc_pipeline.settings.source_addresses import (
 EXTRACTORS: Final = ("fast", "auto", "quality")
 DIGEST_POLICIES: Final = ("record", "fail")
 PUBLISH: Final = ("views", "copy", "none")
-#: The ``rate_source`` of a machine that keeps to its own even share.
-OWN_RATE: Final = "own"
 #: A host's name or address in brackets, perhaps with a port; ``*`` stands for a part of a label.
 _HOST_PATTERN: Final = re.compile(r"(?:[A-Za-z0-9._*-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
 #: Characters that DuckDB treats as patterns, or that the Delta library refuses, even in quotes.
@@ -183,12 +181,6 @@ class Settings:
         "Homes that share a budget on one machine do not need it",
         check=is_above_zero,
     )
-    rate_source: str = setting(
-        OWN_RATE,
-        help="rate limiter: `own` (the budget of this machine), or one that an "
-        "[extension](extensions.md) adds. Machines that share the rate need the same value",
-        check=is_choice(OWN_RATE, joint="rate_sources"),
-    )
     max_bytes: int = setting(
         20_000_000_000,
         help="maximum bytes of all fetches of one command, or of one scheduled run; `run --yes` ignores the limit",
@@ -329,11 +321,6 @@ class Settings:
     def record_mirror_for(self, crawl: str) -> str | None:
         """Returns that mirror for one crawl; ``None`` also for a crawl that the mirror does not have."""
         return self.official_mirror if may_be_mirrored(crawl) else None
-
-    @property
-    def has_own_rate(self) -> bool:
-        """Whether this machine keeps to its even share of the rate by itself."""
-        return self.rate_source == OWN_RATE
 
     @property
     def sources(self) -> tuple[str, ...]:

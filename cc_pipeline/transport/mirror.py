@@ -39,7 +39,6 @@ from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline.transport.pieces import Pieces
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
 from cc_pipeline.transport.rate_limiter import RateLimiter
-from cc_pipeline.transport.rate_source import RateSourceOpener
 from cc_pipeline.transport.rates import SourceLimits, chosen_limits, default_limits, shared_among
 from cc_pipeline.transport.retrying import Follow, Judge, RetryingSender
 
@@ -164,9 +163,9 @@ class PlaceOptions:
 
     ``rate`` (requests per second) and ``concurrency`` (requests at the same time) are limits per host and, with a
     ``budget_path``, for all processes that use the same file; ``None`` means the host's own default. ``hosts``
-    (machines) share the limits, each with its own file: this one uses its even share, or the share that ``rate_source``
-    gives. ``s3`` is for buckets that are not in ``buckets`` (by name). ``refusals`` says how long a request waits for a
-    host that refuses; with several places the host is passed over instead. ``outage`` is for several places only: a
+    (machines) share the limits, each with its own file: this one uses its even share. ``s3`` is for buckets that are
+    not in ``buckets`` (by name). ``refusals`` says how long a request waits for a host that refuses; with several
+    places the host is passed over instead. ``outage`` is for several places only: a
     host is passed over while it gives nothing. ``redirects`` are hosts that a web place may redirect to
     (``redirects.py``), in addition to the known ones. ``bounded`` and ``public_only`` are as in ``open_store``.
     """
@@ -178,7 +177,6 @@ class PlaceOptions:
     rate: float | None = None
     concurrency: int | None = None
     hosts: int = 1
-    rate_source: RateSourceOpener | None = None
     budget_path: Path | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     refusals: RefusalPolicy = field(default_factory=RefusalPolicy)
@@ -192,7 +190,7 @@ class PlaceOptions:
         host_limits = chosen_limits(
             default_limits(address, self.s3_options_of(address).endpoint), self.rate, self.concurrency
         )
-        return shared_among(host_limits, self.hosts) if self.rate_source is None else host_limits
+        return shared_among(host_limits, self.hosts)
 
     def s3_options_of(self, address: str) -> S3Options:
         """Returns the options of a bucket."""
@@ -436,9 +434,7 @@ class Place:
         # with mirrors, all processes have to know that this place is down
         shared = limits.shared or (self.options.outage is not None and self.local is None)
         path = self.options.budget_path if shared else None
-        opener = self.options.rate_source if limits.shared and limits.rate is not None else None
-        source = None if opener is None else opener(host, limits)
-        return Budget(path, host, limits, self.options.refusals, self.options.outage, source)
+        return Budget(path, host, limits, self.options.refusals, self.options.outage)
 
     def _open_follower(self) -> Follower | None:
         if self.local is not None:

@@ -16,7 +16,6 @@ from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
-from cc_pipeline.extension import collect
 from cc_pipeline.home import ExtensionTable, note_choices, note_table, read_note
 from cc_pipeline.index.locators import refuse_unknown_kind
 from cc_pipeline.index.zipnum.cluster_cache import Clusters
@@ -33,7 +32,6 @@ from cc_pipeline.transport.faults import FaultKind
 from cc_pipeline.transport.mirror import PlaceOptions
 from cc_pipeline.transport.named_files import NamedPlaces
 from cc_pipeline.transport.ranges import RetryPolicy
-from cc_pipeline.transport.rate_source import RateSourceOpener
 from cc_pipeline.transport.rates import (
     OWN_BUCKET_RATE,
     SourceLimits,
@@ -334,7 +332,6 @@ def open_transport(
             concurrency=settings.concurrency,
             rate=settings.rate,
             hosts=settings.rate_shares,
-            rate_source=rate_source_of(settings),
             budget_path=settings.budget_path,
             retry=retry or RetryPolicy(),
             refusals=RefusalPolicy() if settings.wait is None else RefusalPolicy(wait=settings.wait),
@@ -408,23 +405,7 @@ def limits_of(settings: Settings) -> SourceLimits:
     """Returns the limits of the request budget for this host at the source, before the source has refused any."""
     defaults = default_limits(settings.source, settings.bucket_settings(settings.source).endpoint)
     limits = chosen_limits(defaults, settings.rate, settings.concurrency)
-    return shared_among(limits, settings.rate_shares) if settings.has_own_rate else limits
-
-
-def rate_source_of(settings: Settings) -> RateSourceOpener | None:
-    """Returns the opener of the rate source of an extension; ``None`` if this machine keeps to its own share. Raises
-    ``EnvironmentFault`` if the extension is not in use."""
-    if settings.has_own_rate:
-        return None
-    for openers in collect("rate_sources").values():
-        if settings.rate_source in openers:
-            opener: RateSourceOpener = openers[settings.rate_source]
-            return opener
-    raise EnvironmentFault(
-        f"CC_PIPELINE_RATE_SOURCE is {settings.rate_source!r}, and no extension in use here adds a rate limiter of "
-        "that name",
-        "cc-pipeline extensions lists the extensions. CC_PIPELINE_RATE_SOURCE=own uses the limiter of this machine.",
-    )
+    return shared_among(limits, settings.rate_shares)
 
 
 def rate_now(workspace: Workspace) -> float | None:

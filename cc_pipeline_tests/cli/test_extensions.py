@@ -129,12 +129,6 @@ def test_a_broken_extension_is_named_and_costs_only_itself(tmp_path: Path) -> No
     assert "bad extension the doctor checks of the extension lacking failed: ZeroDivisionError" in told
 
 
-def test_the_list_says_why_a_setting_cannot_be_used(tmp_path: Path) -> None:
-    variables = {"CC_PIPELINE_RATE_SOURCE": "postgresql", "CC_PIPELINE_WITHOUT": "several_machines"}
-    said_by(tmp_path, "settings", status=1, **variables)
-    assert listed(tmp_path, **variables)["several_machines"]["state"] == "left out"
-
-
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_table_of_extensions_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     folder = install(tmp_path, hello=_HELLO, taken=_TAKEN, lacking=_LACKING)

@@ -225,7 +225,7 @@ def test_whose_file_fails_does_not_find_out_whether_its_host_is_back(
 
 
 def _void_at_once(given: SlotReservation | BreakerOpen) -> SlotReservation | BreakerOpen:
-    return replace(given, life=-1.0) if isinstance(given, SlotReservation) else given
+    return replace(given, start=0.0) if isinstance(given, SlotReservation) else given
 
 
 def test_the_request_that_finds_out_is_sent_though_it_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

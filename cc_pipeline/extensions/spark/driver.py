@@ -330,8 +330,7 @@ class SparkEngine(TaskEngine):
         check_executor_settings(self.spark_context, self.workers)
 
     def fetch(self, workspace: Workspace, request: FetchRequest) -> FetchResult:
-        if workspace.settings.has_own_rate:
-            check_executor_count(self.spark_context, self.workers)
+        check_executor_count(self.spark_context, self.workers)
         return super().fetch(workspace, request)
 
     @property

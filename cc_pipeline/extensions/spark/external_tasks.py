@@ -57,8 +57,6 @@ class ExternalTaskEngine(TaskEngine):
 
     def fetch(self, workspace: Workspace, request: FetchRequest) -> FetchResult:
         settings = workspace.settings
-        if not settings.has_own_rate:
-            return super().fetch(workspace, request)
         hosts = set(workspace.transport.hosts)
         if request.crawl.startswith(LOCAL):
             # Files that the user named may be on any host.

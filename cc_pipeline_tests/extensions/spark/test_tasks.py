@@ -243,10 +243,6 @@ def test_each_worker_has_its_share_and_none_starts_without(tmp_path: Path, monke
         limits = workspace.transport.limits
         # those of three workers, and one that stays at home
         assert (limits.rate, limits.concurrency, limits.shared) == (1.5, 1, True)
-    with open_task_workspace(as_texts(replace(settings, rate_shares=2, rate_source="postgresql")), 3) as workspace:
-        # of the whole, whatever its share would be
-        limits = workspace.transport.limits
-        assert (limits.rate, limits.concurrency) == (12.0, 12)
         assert workspace.settings.budget_path.is_relative_to(tmp_path)
     with pytest.raises(UserInputError, match="number of workers"), open_task_workspace(sent, 0):
         pass
