@@ -248,6 +248,15 @@ def test_each_worker_has_its_share_and_none_starts_without(tmp_path: Path, monke
         pass
 
 
+def test_what_a_worker_loads_has_neither_dagster_nor_spark() -> None:
+    asked = (
+        "import sys; import cc_pipeline.extensions.spark.tasks;"
+        "sys.exit(', '.join({'dagster', 'pyspark'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_tasks_of_a_process_share_a_budget_wherever_they_may_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
