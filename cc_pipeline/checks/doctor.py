@@ -16,7 +16,6 @@ import duckdb
 from cc_pipeline import COMPILED, describe_missing_modules
 from cc_pipeline.automation.source_state import find_address_trouble
 from cc_pipeline.checks.conservation import conservation_verdict
-from cc_pipeline.checks.extensions import extension_findings
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.home_sizes import size_findings
 from cc_pipeline.checks.outputs import publication_verdict, published_files_verdict, withheld_verdict
@@ -64,7 +63,6 @@ def examine(settings: Settings) -> list[Finding]:
             *_check_mirrors(workspace),
             *_check_tables(workspace),
             *_check_stored_records(workspace),
-            *extension_findings(workspace),
         ]
 
 
@@ -282,15 +280,6 @@ def _check_tables(workspace: Workspace) -> Iterator[Finding]:
         text = (
             f"{format_count(pinned.rows, 'row')} in {format_count(len(pinned.files), 'file')}, version {pinned.version}"
         )
-        if spec.former_extension:
-            yield Finding(
-                "note",
-                spec.name,
-                f"{text}. The extension {spec.former_extension} made them and is not in use, so cc.duckdb does not "
-                "show the table; a purge of a target still deletes its rows here",
-                "To see why the extension is not in use: cc-pipeline extensions",
-            )
-            continue
         level = "note" if len(pinned.files) > _MANY_FILES else "ok"
         yield Finding(
             level,

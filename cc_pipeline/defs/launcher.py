@@ -312,9 +312,7 @@ class Launcher:
             lag = find_publication_lag(self._workspace)
             is_current = (
                 lag is None
-                and not any(
-                    find_damaged_paths(lake, spec.name) for spec in lake.specs.values() if not spec.former_extension
-                )
+                and not any(find_damaged_paths(lake, spec.name) for spec in lake.specs.values())
                 and judge_publication(self._workspace, lag).passed
             )
         return None if is_current and self._is_recorded() else self.publish(lag)

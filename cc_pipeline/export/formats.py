@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.export.format import ExportFormat, RecordFormat, RecordsRequest, RowFormat, RowsRequest, Written
-from cc_pipeline.extension import collect, refuse
+from cc_pipeline.extension import extensions
 
 if TYPE_CHECKING:
     from cc_pipeline.documents.document2012.json import Compat
@@ -61,13 +61,10 @@ FORMATS: Final[dict[str, ExportFormat]] = {
 
 
 def find_formats() -> dict[str, ExportFormat]:
-    """Returns all formats by name. An extension with an invalid format, or a name that is taken, is refused."""
+    """Returns all formats by name."""
     all_formats = dict(FORMATS)
-    for extension, added_formats in collect("export_formats", reserved_names=FORMATS).items():
-        if invalid_names := [name for name, value in added_formats.items() if not isinstance(value, ExportFormat)]:
-            refuse(extension, f"export_formats: {', '.join(invalid_names)} is neither a RowFormat nor a RecordFormat")
-        else:
-            all_formats |= added_formats
+    for extension in extensions():
+        all_formats |= extension.export_formats()
     return all_formats
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
 from cc_pipeline import SOFTWARE
 from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
 from cc_pipeline.commoncrawl.crawls import SUBSETS
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extension import extensions
 from cc_pipeline.settings.declaration import has_minimum, is_above_zero, is_choice, is_share, setting
 from cc_pipeline.settings.source_addresses import (
     BETWEEN_PLACES,
@@ -38,6 +38,11 @@ _NOT_IN_PATHS: Final = frozenset("*?[]{}|^%\\\n")
 #: Minimum days of history: schedules read the failures of the last seven.
 _MIN_HISTORY_DAYS: Final = 8
 _T = TypeVar("_T")
+
+
+def _engine(name: str) -> str | None:
+    engines = ("local", *(engine for extension in extensions() for engine in extension.engines()))
+    return is_choice(*engines)(name)
 
 
 def _storable(place: object) -> str | None:
@@ -232,7 +237,7 @@ class Settings:
         help="engine that fetches records and parses pages: `local`, or one that an "
         "[extension](extensions.md) adds. `run --engine`, and the tag `cc_pipeline/engine` of a "
         "run in the UI, override it",
-        check=is_choice("local", joint="engines"),
+        check=_engine,
     )
     backfill_hours: float = setting(
         1.0,
@@ -293,23 +298,9 @@ class Settings:
     of_extensions: tuple[object, ...] = ()
 
     def settings_of(self, kind: type[_T]) -> _T:
-        """Returns the settings of an extension, by the dataclass that declares them. Raises ``EnvironmentFault`` if the
-        extension is not in use."""
-        for extension_values in self.of_extensions:
-            if isinstance(extension_values, kind):
-                return extension_values
-        raise EnvironmentFault(
-            f"the extension with the settings {kind.__name__} is not in use here",
-            "cc-pipeline extensions shows why: the extension is not installed, broken, or left out by "
-            "CC_PIPELINE_WITHOUT.",
-        )
-
-    def with_values(self, values: object) -> Settings:
-        """Returns the settings with other ``values`` of one extension."""
-        other_settings = tuple(
-            extension_values for extension_values in self.of_extensions if type(extension_values) is not type(values)
-        )
-        return replace(self, of_extensions=(*other_settings, values))
+        """Returns the settings of an extension, by the dataclass that declares them."""
+        [values] = [values for values in self.of_extensions if isinstance(values, kind)]
+        return values
 
     @property
     def official_mirror(self) -> str | None:
@@ -416,10 +407,9 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """Variables that are no settings of a run: extensions to leave out, owners of assets, and credentials for the
+    """Variables that are no settings of a run: owners of assets, and credentials for the
     source."""
 
-    without: tuple[str, ...] = setting((), help="names of extensions to leave out, comma-separated")
     owners: tuple[str, ...] = setting(
         ("team:cc-pipeline",), help="owners of the assets in the UI: mail addresses and `team:NAME`, comma-separated"
     )

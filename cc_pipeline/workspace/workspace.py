@@ -16,12 +16,12 @@ from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
-from cc_pipeline.home import ExtensionTable, note_choices, note_table, read_note
+from cc_pipeline.home import note_choices
 from cc_pipeline.index.locators import refuse_unknown_kind
 from cc_pipeline.index.zipnum.cluster_cache import Clusters
 from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline.lake.evolution import Migration, migrate
-from cc_pipeline.lake.lake import Lake, TableSpec, stored_schema
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.processes import this_process
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import CHOICES, Settings
@@ -43,7 +43,7 @@ from cc_pipeline.transport.rates import (
 from cc_pipeline.transport.states import rate_in_force
 from cc_pipeline.workspace.claim import agree_on_choices, claim_home, claim_lake, note_layout
 from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
-from cc_pipeline.workspace.tables import MIGRATIONS, note_of_table, tables_by_extension, with_left_tables
+from cc_pipeline.workspace.tables import MIGRATIONS, all_tables
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.slice import Slice
@@ -86,12 +86,7 @@ class Workspace:
         """
         self.claim()
         self.migrate()
-        return open_lake(self.settings, self._note_table)
-
-    def _note_table(self, table: ExtensionTable) -> None:
-        """Notes a table of an extension in the home and the lake, so that a purge finds it without the extension."""
-        if note_table(self.settings.home, table):
-            self.claim()
+        return open_lake(self.settings)
 
     def claim(self) -> None:
         """Claims the home, and a lake outside it, for the source; raises as :attr:`lake`."""
@@ -370,24 +365,9 @@ def fetch_object(settings: Settings, address: str, max_bytes: int) -> bytes:
         ) from fault
 
 
-def open_lake(settings: Settings, note: Callable[[ExtensionTable], object] = lambda _: None) -> Lake:
-    """Opens the tables of the settings' lake, also those of extensions that are not in use. It neither claims nor
-    migrates the home. ``note`` is called before the first write to a table of an extension."""
-    options = lake_options(settings)
-    home = read_note(settings.home, None if settings.has_separate_lake else Path(settings.lake))
-    specs = with_left_tables(home.tables if home else (), lambda name: stored_schema(settings.lake, name, options))
-    # computed now: an extension that is refused later can finish its writes
-    extension_notes = {
-        spec.name: note_of_table(extension, spec)
-        for extension, extension_specs in tables_by_extension().items()
-        for spec in extension_specs
-    }
-
-    def before_write(spec: TableSpec) -> None:
-        if spec.name in extension_notes:
-            note(extension_notes[spec.name])
-
-    return Lake(settings.lake, specs, options, before_write)
+def open_lake(settings: Settings) -> Lake:
+    """Opens the tables of the settings' lake. It neither claims nor migrates the home."""
+    return Lake(settings.lake, all_tables(), lake_options(settings))
 
 
 def lake_options(settings: Settings) -> dict[str, str] | None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +11,7 @@ from cc_pipeline.api.export import export
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.export import formats
 from cc_pipeline.export.format import RowFormat, RowsRequest, Written
+from cc_pipeline.extension import Extension
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.publish.lake_pages import make_workspace
@@ -31,14 +30,6 @@ def write_urls(request: RowsRequest) -> Written:
 URLS = RowFormat(summary="a line for each row", write=write_urls, suffixes=(".urls",))
 
 
-def hand_in(monkeypatch: pytest.MonkeyPatch, **handed_in: Mapping[str, Any]) -> dict[str, str]:
-    """Lets extensions hand in formats, and gives what is refused."""
-    refused: dict[str, str] = {}
-    monkeypatch.setattr(formats, "collect", lambda joint, reserved_names: handed_in)
-    monkeypatch.setattr(formats, "refuse", refused.__setitem__)
-    return refused
-
-
 def test_the_page_of_commands_has_the_formats_of_the_core() -> None:
     section = PAGE.read_text("utf-8").split("### Formats of export\n", 1)[1].split("\n#", 1)[0]
     rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| `")]
@@ -49,7 +40,8 @@ def test_the_page_of_commands_has_the_formats_of_the_core() -> None:
 
 
 def test_a_format_of_an_extension_is_chosen_by_name_and_writes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    refused = hand_in(monkeypatch, toy={"urls": URLS})
+    toy = Extension(name="toy", summary="A toy.", export_formats=lambda: {"urls": URLS})
+    monkeypatch.setattr(formats, "extensions", lambda: (toy,))
     assert "[bold]urls[/]: a line for each row." in formats.describe_formats()
     workspace = make_workspace(tmp_path / "home")
     publish_warehouse(workspace)
@@ -57,13 +49,6 @@ def test_a_format_of_an_extension_is_chosen_by_name_and_writes(monkeypatch: pyte
     done = export(workspace.settings, tmp_path / "out.urls", query=query)
     assert (tmp_path / "out.urls").read_text("utf-8") == "http://a.example/\nhttp://b.example/\n"
     assert [*done.rows] == [{"name": "query", "rows": 2}]
-    assert refused == {}
-
-
-def test_an_extension_with_no_format_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = hand_in(monkeypatch, odd={"odd": print}, toy={"urls": URLS})
-    assert {*formats.find_formats()} == {*formats.FORMATS, "urls"}
-    assert "odd is neither" in refused["odd"]
 
 
 def test_a_format_that_nobody_has_is_refused_with_those_there_are(tmp_path: Path) -> None:

@@ -52,11 +52,8 @@ def make_large(folder: Path) -> str:
         for key, value in pairs:
             writer.append(key, value)
     digest = digest_source(bucket)
-    additions = find_additions().values()
-    for addition in additions:
-        addition.write_sources(bucket, truth)
     _run_targets(folder, bucket, truth.domains())
-    for addition in additions:
+    for addition in find_additions().values():
         addition.fill(partial(run_command, folder, source=bucket), truth)
     run_command(folder, "files", "add", "metadata-00000", "--kind", "sequencefile", source=bucket)
     return digest

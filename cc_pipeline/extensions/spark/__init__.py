@@ -25,7 +25,6 @@ def _settings() -> type:
 EXTENSION = Extension(
     name="spark",
     summary="experimental: fetches records and parses pages on Apache Spark",
-    needs={"pyspark": "spark"},
     settings=_settings,
     engines=lambda: {"spark": _make_engine},
 )
