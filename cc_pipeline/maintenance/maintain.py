@@ -204,8 +204,7 @@ def _sweep_records(workspace: Workspace, retention_hours: float) -> int:
     """Deletes stored files that nothing needs; returns their number."""
     lake, storage = workspace.lake, workspace.storage
     crawls = {*list_crawls(lake.pin("records")), *crawls_with_files(storage)}
-    swept = [
+    return sum(
         sweep(storage, crawl, partial(list_named_files, lake, crawl), retention_hours * 3_600)
         for crawl in sorted(crawls)
-    ]
-    return sum(sweep_report.files for sweep_report in swept)
+    )
