@@ -129,8 +129,8 @@ def sweep(
     clock: Callable[[], float] = time.time,
     only: Collection[str] | None = None,
 ) -> int:
-    """Deletes the stored files of ``crawl`` that nothing needs, and returns their number. ``read_named`` reads the files
-    that the rows name now.
+    """Deletes the stored files of ``crawl`` that nothing needs, and returns their number. ``read_named`` reads the
+    files that the rows name now.
 
     ``retention`` is in seconds; with 0 the place's clock is ignored. ``only`` restricts the sweep to these keys. If
     rows of the crawl keep being committed, the next sweep deletes the files. Raises ``EnvironmentFault``.
