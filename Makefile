@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV  := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: demo test test-rest soak smoke-live httpfs spark fuzz setup tools dev wheel lint types imports docs fmt lock check clean help
+.PHONY: demo test test-rest smoke-live httpfs spark fuzz setup tools dev wheel lint types imports docs fmt lock check clean help
 
 # two more than there are cores: the tests of whole processes, of faults and of kills mostly wait
 WORKERS ?= $(shell echo $$(( $$(nproc 2> /dev/null || echo 2) + 2 )))
@@ -87,9 +87,6 @@ smoke-live: setup ## a look at the real source, before a release: some ten reque
 # SHORT=1: every path on tiny input, in seconds; FULL=1: the long form, where there is one
 bench-%: tools   ## ours and the rival in one run: documents, growth, index, main, operate, records
 	$(VENV)/python -m benchmarks.bench_$*
-
-soak: tools      ## months of automation in an hour, on PostgreSQL, with processes killed at random (SHORT=1: minutes)
-	$(VENV)/python -m cc_pipeline_tests.extensions.several_machines.soak
 
 # nothing else in data: what was fetched from the real source is nowhere else
 clean:           ## forget the demo (data/demo)

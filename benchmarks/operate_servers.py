@@ -1,7 +1,7 @@
 """The three processes that operate a home, over many partitions: how soon the UI's first page is there, what a tick
 costs, and how much memory daemon and code server hold.
 
-They are started as a team starts them, on addresses of this machine. The webserver has the code server evaluate ticks
+They are started as three services, on addresses of this machine. The webserver has the code server evaluate ticks
 as the daemon does, which in the end says whether anything was asked for.
 """
 

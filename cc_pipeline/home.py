@@ -1,5 +1,4 @@
-"""``home.json``, the note of a home: the source of its tables, their layout, the tables of extensions, and the settings
-that rows depend on.
+"""``home.json``, the note of a home: the source of its tables, their layout, and the settings that rows depend on.
 
 The path of a source inside the home is stored relative to the home, so that the home can be moved. A lake within the
 home has a copy of the note, for the case that ``home.json`` is lost.
@@ -9,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -30,37 +29,17 @@ LAKE_NOTE: Final = "cc_pipeline.json"
 _PRIVATE_MODE, _PUBLIC_MODE = 0o600, 0o644
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ExtensionTable:
-    """A table of an extension, as a purge needs it when the extension is not in use any more.
-
-    ``removed_with`` is as in ``TableSpec``. ``digests`` is the pattern of the names of its slices' digests; it is empty
-    for a table without rows of targets.
-    """
-
-    extension: str
-    table: str
-    removed_with: str = "nothing"
-    digests: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class HomeNote:
     """The content of ``home.json``: the address or absolute folder of the home's source, and the home's layout.
 
     ``choices`` are the settings that its rows were made with, by name; empty until pages were parsed; some may be of
-    another version. ``tables`` are those of extensions, in order.
+    another version.
     """
 
     source: str
     layout: int
     choices: Mapping[str, str | bool] = field(default_factory=dict)
-    tables: tuple[ExtensionTable, ...] = ()
-
-    def with_tables(self, tables: Iterable[ExtensionTable]) -> HomeNote:
-        """Returns the note with further tables of extensions; tables that it has are unchanged."""
-        tables_by_name = {extension_table.table: extension_table for extension_table in (*tables, *self.tables)}
-        return replace(self, tables=tuple(sorted(tables_by_name.values())))
 
 
 class NoteUnreadable(EnvironmentFault):
@@ -92,8 +71,8 @@ def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
         if note is None
         else f"{home / NOTE} is damaged, so the source of the tables in this home is not known",
         "Nothing was changed. Restore the file from a backup, or write the source of the tables into it: "
-        '{"source": "https://data.commoncrawl.org"}, or the folder or address that was used. Its settings and '
-        "list of extension tables are lost then. With a wrong source, the next run would replace the rows.",
+        '{"source": "https://data.commoncrawl.org"}, or the folder or address that was used. Its settings are lost '
+        "then. With a wrong source, the next run would replace the rows.",
     )
 
 
@@ -144,16 +123,10 @@ def parse_note(text: bytes, base_folder: Path, layout: int | None = None) -> Hom
         document = json.loads(text)
         noted_settings = dict(document.get("settings") or {})
         choices = {name: value for name, value in noted_settings.items() if isinstance(value, str | bool)}
-        tables = [
-            ExtensionTable(extension, table, str(noted_table["removed_with"]), str(noted_table.get("digests", "")))
-            for extension, noted_tables in dict(document.get("extensions") or {}).items()
-            for table, noted_table in noted_tables.items()
-        ]
         return HomeNote(
             resolve_place(base_folder, str(document["source"])),
             int(document["layout"] if layout is None else document.get("layout", layout)),
             choices,
-            tuple(sorted(tables)),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no note of a home: {error!r}") from error
@@ -172,12 +145,6 @@ def to_json(note: HomeNote, source: str) -> dict[str, object]:
     values: dict[str, object] = {"source": source, "layout": note.layout}
     if note.choices:
         values["settings"] = dict(note.choices)
-    if note.tables:
-        extensions: dict[str, dict[str, dict[str, str]]] = {}
-        for table in note.tables:
-            digests = {"digests": table.digests} if table.digests else {}
-            extensions.setdefault(table.extension, {})[table.table] = {"removed_with": table.removed_with} | digests
-        values["extensions"] = extensions
     return values
 
 
@@ -196,15 +163,6 @@ def note_choices(home: Path, values: Mapping[str, str | bool], *, overwrite: boo
         return replace(note, choices={**note.choices, **values} if overwrite else {**values, **note.choices})
 
     change_note(home, change)
-
-
-def note_table(home: Path, table: ExtensionTable) -> bool:
-    """Notes a table that an extension is about to make; returns whether it was new. A home without a note is left
-    alone.
-
-    Raises ``EnvironmentFault`` when the folder cannot be written.
-    """
-    return change_note(home, lambda note: note.with_tables([table]))
 
 
 def change_note(home: Path, change: Callable[[HomeNote], HomeNote]) -> bool:

@@ -36,11 +36,6 @@ def has_ended(mark: str) -> bool | None:
     return start_ticks(int(match[1])) != match[2]
 
 
-def this_machine() -> str:
-    """Returns the part that all marks of this boot of this machine, or of this container, share."""
-    return "-".join(_machine())
-
-
 def start_ticks(number: int) -> str:
     """Returns the start time of a process of this machine (clock ticks after boot); empty if it does not run."""
     try:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,8 +70,8 @@ def programs() -> Path | None:
 
 
 @contextmanager
-def postgres_server(environment: Mapping[str, str] | None = None) -> Iterator[Postgres]:
-    """Runs a server with an empty database until the block is left, with more variables in its ``environment``.
+def postgres_server() -> Iterator[Postgres]:
+    """Runs a server with an empty database until the block is left.
 
     The server refuses to be root, so for root it runs as ``nobody``. Skips the test where there is no server, or no way
     to be somebody else.
@@ -79,8 +79,7 @@ def postgres_server(environment: Mapping[str, str] | None = None) -> Iterator[Po
     found = programs()
     if found is None:
         pytest.skip("no PostgreSQL here: install Debian's package postgresql (initdb and postgres are looked for)")
-    # variables are set behind what changes the user: a library that they name would be loaded twice, as two users
-    become = [*_unprivileged(), "env", *(f"{name}={value}" for name, value in (environment or {}).items())]
+    become = _unprivileged()
     # not below pytest's folders, which are their owner's alone
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cc_pipeline.settings.all_settings import ProcessSettings, Settings
 from cc_pipeline.settings.declaration import Declaration, declarations
-from cc_pipeline.settings.reading import settings_of_extensions_in_use
+from cc_pipeline.settings.reading import settings_of_extensions
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 _BLOCK = re.compile(r"(<!-- settings(?: of (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -31,7 +31,7 @@ def page_of(text: str) -> str:
 def _declared(extension: str | None) -> tuple[Declaration, ...]:
     if extension is None:
         return (*declarations(Settings), *declarations(ProcessSettings))
-    return declarations(settings_of_extensions_in_use()[extension], extension)
+    return declarations(settings_of_extensions()[extension], extension)
 
 
 def _table(declared: tuple[Declaration, ...]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import duckdb
 
-from cc_pipeline.extension import collect
+from cc_pipeline.extension import extensions
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline_tests.publish.lake_pages import make_workspace
 
@@ -66,7 +66,7 @@ def blocks(tables: dict[str, list[Column]]) -> dict[str, str]:
 
 def tables_of_extensions() -> set[str]:
     """The views that extensions add to a published file."""
-    return {view.name for views in collect("views").values() for view in views}
+    return {view.name for extension in extensions() for view in extension.views()}
 
 
 def page_of(text: str, made: dict[str, str]) -> str:

@@ -1,19 +1,15 @@
 """The names that others hold: queries, schedules, notebooks and scripts break without a word where one of them goes.
 
-``names.txt`` is the list of the core, one name a line behind its kind; each extension has one of its own beside its
-tests. Who changes a name on purpose writes a line in docs/CHANGELOG.md, and then the lists anew:
-``python -m cc_pipeline_tests.test_names``.
+``names.txt`` is the list, one name a line behind its kind. Who changes a name on purpose writes a line in
+docs/CHANGELOG.md, and then the list anew: ``python -m cc_pipeline_tests.test_names``.
 """
 
 from __future__ import annotations
 
 import ast
-import os
 import re
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +20,19 @@ import typer
 from cc_pipeline.cli import app as front
 from cc_pipeline.definitions import defs
 from cc_pipeline.errors import CcPipelineError, Incomplete
-from cc_pipeline.extension import LEFT_OUT_VARIABLE, find_extensions
 from cc_pipeline.publish.publish import publish_warehouse
-from cc_pipeline.settings.reading import declared_settings
+from cc_pipeline.settings.all_settings import ProcessSettings, Settings
+from cc_pipeline.settings.declaration import declarations
+from cc_pipeline.settings.reading import settings_of_extensions
 from cc_pipeline.workspace.tables import all_tables
 from cc_pipeline_tests import settings_page
 from cc_pipeline_tests.closing import close_all
 from cc_pipeline_tests.publish.lake_pages import make_workspace
-from cc_pipeline_tests.without import own_extensions
 
 LIST = Path(__file__).with_name("names.txt")
-LISTS_OF_EXTENSIONS = Path(__file__).with_name("extensions")
 _PACKAGE = Path(front.__file__).parents[1]
 _VARIABLE = r"CC_PIPELINE_[A-Z0-9_]*[A-Z0-9]\b"
-_LEFT_OUT = [_PACKAGE / "extensions" / found.name for found in find_extensions() if found.value is None]
-SOURCES = sorted(path for path in _PACKAGE.rglob("*.py") if not any(path.is_relative_to(one) for one in _LEFT_OUT))
+SOURCES = sorted(_PACKAGE.rglob("*.py"))
 
 
 def of_stages() -> Iterator[str]:
@@ -47,8 +41,7 @@ def of_stages() -> Iterator[str]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Stage":
                 label, _, named = node.args
-                if isinstance(label, ast.Constant):  # else what a home has noted of an extension's table
-                    yield f"stage {ast.unparse(label)} {ast.unparse(named)}"
+                yield f"stage {ast.unparse(label)} {ast.unparse(named)}"
 
 
 def of_the_lake() -> Iterator[str]:
@@ -83,7 +76,8 @@ def of_dagster() -> Iterator[str]:
 
 def of_settings() -> Iterator[str]:
     """Settings, and each variable that the code reads or writes down for another process."""
-    for one in declared_settings():
+    kinds = [("", Settings), ("", ProcessSettings), *settings_of_extensions().items()]
+    for one in (one for extension, kind in kinds for one in declarations(kind, extension)):
         yield from (f"setting {one.name}", f"variable {one.variable}")
     for path in SOURCES:
         yield from (f"variable {name}" for name in re.findall(_VARIABLE, path.read_text("utf-8")))
@@ -112,8 +106,7 @@ def all_names(home: Path) -> set[str]:
 
 
 def test_the_names_that_others_hold_stay(tmp_path: Path) -> None:
-    lists = [LIST, *LISTS_OF_EXTENSIONS.glob("*/names.txt")]
-    listed, there = {name for path in lists for name in path.read_text("utf-8").splitlines()}, all_names(tmp_path)
+    listed, there = set(LIST.read_text("utf-8").splitlines()), all_names(tmp_path)
     came, went = sorted(there - listed), sorted(listed - there)
     assert not came and not went, (
         f"names that went: {went}; names that came: {came}. If that is meant, say so in docs/CHANGELOG.md, "
@@ -154,34 +147,7 @@ def test_an_exit_status_stays(monkeypatch: pytest.MonkeyPatch, error: Exception 
         assert status == 0
 
 
-def names_without(extensions: Iterable[str]) -> set[str]:
-    """Every name that the code has where ``extensions`` are left out: asked of a process of its own."""
-    command = [sys.executable, "-m", "cc_pipeline_tests.test_names", "--print"]
-    environment = os.environ | {LEFT_OUT_VARIABLE: ",".join(extensions)}
-    return set(
-        subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout.split("\n")
-    )
-
-
-def write_lists() -> None:
-    """Writes the list of the core, and those of extensions as far as a name is in none yet or in one too many."""
-    names, own = names_without([]), own_extensions()
-    core = names_without(own)
-    lists = {one: LISTS_OF_EXTENSIONS / one / "names.txt" for one in own}
-    of = {one: set(path.read_text("utf-8").splitlines()) if path.exists() else set() for one, path in lists.items()}
-    of = {one: listed & names - core for one, listed in of.items()}
-    if names - core - set().union(*of.values()):
-        of = {one: names_without({*own} - {one}) - core for one in own}
-    for path, some in ((LIST, core), *((lists[one], of[one]) for one in own)):
-        if some or path.exists():
-            path.parent.mkdir(exist_ok=True)
-            path.write_text("".join(f"{name}\n" for name in sorted(some - {""})), "utf-8")
-
-
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--print"]:
-        with tempfile.TemporaryDirectory() as scratch:
-            print("\n".join(sorted(all_names(Path(scratch)))))
-            close_all()
-    else:
-        write_lists()
+    with tempfile.TemporaryDirectory() as scratch:
+        LIST.write_text("".join(f"{name}\n" for name in sorted(all_names(Path(scratch)))), "utf-8")
+        close_all()

@@ -149,7 +149,6 @@ def test_a_switch_is_on_or_off_and_nothing_else(tmp_path: Path) -> None:
 _OTHER: dict[type, object] = {str: "s3://else/where", int: 7, float: 0.25, tuple: ("warc", "robotstxt"), type(None): 3}
 _CHOSEN = {
     "index": "btree", "extractor": "auto", "digest_policy": "fail", "publish": "copy", "engine": "local",
-    "rate_source": "own",
     "lake_endpoint": "http://127.0.0.1:9000", "s3_endpoint": "http://127.0.0.1:9000", "s3_region": "eu-west-1",
     "history_days": 30,
 }  # fmt: skip

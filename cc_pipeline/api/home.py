@@ -260,23 +260,6 @@ class Home:
         return [row["name"] for row in self.sql("SELECT name FROM (SHOW TABLES) ORDER BY name")]
 
     @public
-    def extensions(self) -> MemoryRows:
-        """Returns the installed extensions: ``name``, ``state``, ``origin``, ``summary``, what each ``adds``, and for
-        those that are broken or lack libraries the ``problem`` and the ``advice``."""
-        from dataclasses import asdict
-
-        import pyarrow as pa
-
-        from cc_pipeline.api.extensions import installed_extensions
-        from cc_pipeline.api.rows import MemoryRows
-
-        texts = [(name, pa.string()) for name in ("name", "state", "origin", "summary", "problem", "advice")]
-        schema = pa.schema([*texts[:4], ("adds", pa.list_(pa.string())), *texts[4:]])
-        return MemoryRows(
-            pa.Table.from_pylist([asdict(extension) for extension in installed_extensions(self.settings)], schema)
-        )
-
-    @public
     def table(self, name: str, targets: str | Sequence[str] = (), crawls: Crawls = ()) -> Answer:
         """Returns a published table, or its rows of some targets and crawls. Raises ``UserInputError`` for an unknown
         table, and for a target that was not run in this home."""

@@ -84,7 +84,7 @@ def find_index_sources(
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
     from cc_pipeline.harvesting.index_sources import index_sources
     from cc_pipeline.index.gaps import subset_flags
-    from cc_pipeline.index.locators import AUTO, PARQUET, btree_way, index_kinds
+    from cc_pipeline.index.locators import AUTO, KINDS, PARQUET, btree_way
     from cc_pipeline.index.lookup import open_locators
 
     subsets = workspace.settings.subsets
@@ -106,7 +106,7 @@ def find_index_sources(
                 "--harvest to this command)",
             )
     sources = index_sources(workspace, crawl)
-    kind = index_kinds().get(via)
+    kind = KINDS.get(via)
     needs_kind = kind is not None and kind.way is not None
     with open_locators(crawl, subsets, sources, via) as available:
         is_missing = not available or (needs_kind and via not in available)

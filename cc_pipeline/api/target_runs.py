@@ -73,7 +73,7 @@ def run_targets(
     crawls: Sequence[str],
     targets: Sequence[Target],
     *,
-    narrowed: Callable[[Sequence[str]], Sequence[tuple[Sequence[str], Sequence[Target]]]] | None = None,
+    select_crawls: Callable[[Sequence[str]], Sequence[str]] = tuple,
     yes: bool = False,
     on_part: Callable[[Part], object] = lambda part: None,
 ) -> list[EnvironmentFault]:
@@ -81,8 +81,8 @@ def run_targets(
 
     For ``all``, a year or a range, each crawl is run by itself, the newest first: its pages are there before the last
     index is harvested. With several such crawls, pages are published when the last publication is older than the
-    settings say, and at the end. ``narrowed`` takes crawls and returns them with the targets to run there. ``on_part``
-    is called with each finished part.
+    settings say, and at the end. ``select_crawls`` returns those of the crawls to run. ``on_part`` is called with each
+    finished part.
 
     Returns why partitions failed; the others are published all the same. If one of several crawls cannot be run at all,
     it is left with a note, and the next one is run; the first returned fault then names all crawls that were left.
@@ -93,16 +93,17 @@ def run_targets(
     """
     refuse_unnamed_captures(settings, targets)
     crawl_ids, is_sequential = _resolve_selection(settings, crawls, targets)
-    groups = [(crawl_ids, targets)] if narrowed is None else narrowed(crawl_ids)
+    selected = select_crawls(crawl_ids)
+    groups: list[tuple[Sequence[str], Sequence[Target]]] = [(selected, targets)] if selected else []
     unsearched: tuple[str, ...] = ()
     if is_sequential:
-        groups, unsearched = _split_groups(settings, groups)
+        groups, unsearched = _split_by_crawl(settings, selected, targets)
     priced: dict[Slice, FetchEstimate] = {}
     unfound: dict[str, list[Slice]] = {}
     # a target may name the subsets that it is looked up in
     run_parts = [
-        (crawls, replace(settings, subsets=subsets), part_targets)
-        for crawls, group_targets in groups
+        (group_crawls, replace(settings, subsets=subsets), part_targets)
+        for group_crawls, group_targets in groups
         for subsets, part_targets in by_subsets(group_targets, settings.subsets).items()
     ]
     total = len(unsearched) + len(run_parts)
@@ -153,24 +154,20 @@ def run_targets(
     )
 
 
-def _split_groups(
-    settings: Settings,
-    groups: Sequence[tuple[Sequence[str], Sequence[Target]]],
+def _split_by_crawl(
+    settings: Settings, crawls: Sequence[str], targets: Sequence[Target]
 ) -> tuple[list[tuple[Sequence[str], Sequence[Target]]], tuple[str, ...]]:
     """Returns each crawl with the targets that may be found there, and the crawls without an index. Raises ``NoIndex``
     if none has one."""
-    targets = [target for _, group_targets in groups for target in group_targets]
     crawls_by_target = _read_named_crawls(settings, targets)
-    crawls = [crawl for group_crawls, _ in groups for crawl in group_crawls]
     # captures that a person listed are in no index
     is_indexed = any(target.kind != GIVEN_KIND for target in targets)
     unsearched = _find_unsearchable(settings, crawls) if is_indexed else ()
-    each_crawl = [
-        ((crawl,), _select_targets(crawl, group_targets, crawls_by_target, is_searchable=crawl not in unsearched))
-        for group_crawls, group_targets in groups
-        for crawl in group_crawls
+    groups = [
+        ((crawl,), _select_targets(crawl, targets, crawls_by_target, is_searchable=crawl not in unsearched))
+        for crawl in crawls
     ]
-    return [(group_crawls, group_targets) for group_crawls, group_targets in each_crawl if group_targets], unsearched
+    return [group for group in groups if group[1]], unsearched
 
 
 def _make_unsearched_part(settings: Settings, crawls: tuple[str, ...], total: int) -> Part:

@@ -15,7 +15,6 @@ import duckdb
 
 from cc_pipeline import COMPILED, describe_missing_modules
 from cc_pipeline.checks.conservation import conservation_verdict
-from cc_pipeline.checks.extensions import extension_findings
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.home_sizes import size_findings
 from cc_pipeline.checks.outputs import publication_verdict, published_files_verdict, withheld_verdict
@@ -62,7 +61,6 @@ def examine(settings: Settings) -> list[Finding]:
             *_check_source(workspace),
             *_check_tables(workspace),
             *_check_stored_records(workspace),
-            *extension_findings(workspace),
         ]
 
 
@@ -255,15 +253,6 @@ def _check_tables(workspace: Workspace) -> Iterator[Finding]:
         text = (
             f"{format_count(pinned.rows, 'row')} in {format_count(len(pinned.files), 'file')}, version {pinned.version}"
         )
-        if spec.former_extension:
-            yield Finding(
-                "note",
-                spec.name,
-                f"{text}. The extension {spec.former_extension} made them and is not in use, so cc.duckdb does not "
-                "show the table; a purge of a target still deletes its rows here",
-                "To see why the extension is not in use: cc-pipeline extensions",
-            )
-            continue
         level = "note" if len(pinned.files) > _MANY_FILES else "ok"
         yield Finding(
             level,
@@ -417,7 +406,7 @@ def _check_missing_records(lake: Lake) -> Iterator[Finding]:
 
 def budget_findings(settings: Settings) -> Iterator[Finding]:
     """Yields a finding per host that this home has sent requests to, or one that says that none was sent yet."""
-    if settings.has_own_rate and settings.rate_shares > 1:
+    if settings.rate_shares > 1:
         yield _describe_share(settings)
     try:
         states = budget_state(settings.budget_path)
@@ -446,8 +435,7 @@ def _describe_share(settings: Settings) -> Finding:
         "note",
         "budget",
         f"{text}; each machine sends at least one request at a time, so all together may exceed this limit",
-        f"Use at most {total_limits.concurrency} machines and set {PREFIX}RATE_SHARES to their number; or use a rate "
-        f"limiter that all machines share ({PREFIX}RATE_SOURCE).",
+        f"Use at most {total_limits.concurrency} machines, and set {PREFIX}RATE_SHARES to their number.",
     )
 
 

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cc_pipeline.checks.asset_checks import CHECKS
 from cc_pipeline.checks.check import Check
-from cc_pipeline.checks.extensions import broken_findings
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.extension import collect
-from cc_pipeline.settings import Settings
+from cc_pipeline.extension import extensions
 from cc_pipeline.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -23,21 +21,16 @@ if TYPE_CHECKING:
 _LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}
 
 
-def find_checks(settings: Settings) -> list[Check]:
-    """Returns the checks of the core, then those of extensions, for a home with these settings."""
-    return [
-        *CHECKS,
-        *(check for extension_checks in collect("checks", settings).values() for check in extension_checks),
-    ]
+def find_checks() -> list[Check]:
+    """Returns the checks of the core, then those of extensions."""
+    return [*CHECKS, *(check for extension in extensions() for check in extension.checks())]
 
 
 def evaluate_checks(workspace: Workspace) -> Iterator[Finding]:
     """Yields a finding for each check of the lake or the home; checks of Dagster's instance are not evaluated. A check
-    that raises is a finding too, and so is a broken extension, whose checks cannot be evaluated."""
+    that raises is a finding too."""
     memo: dict[object, Any] = {}
-    checks = find_checks(workspace.settings)
-    yield from broken_findings()
-    for check in checks:
+    for check in find_checks():
         if check.verdict is not None:
             yield _evaluate(workspace, check, check.verdict, memo)
 

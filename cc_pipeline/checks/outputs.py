@@ -19,7 +19,6 @@ from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.published_file import open_home_publication
 from cc_pipeline.lake.quoting import quote_name
 from cc_pipeline.lake.slice import Metrics
-from cc_pipeline.lake.snapshot import read_left_out
 from cc_pipeline.progress import format_count
 from cc_pipeline.publish.publish import PublicationLag, find_partial_slices, find_publication_lag, find_repeating_slices
 from cc_pipeline.settings import Settings
@@ -45,7 +44,7 @@ def judge_publication(
     current lake.
 
     It is an error too if it leaves out slices whose rows differ from those that were committed. It is a warning if only
-    tables of the catalog are newer, if other settings made the file, and if views of an extension are missing.
+    tables of the catalog are newer, and if other settings made the file.
     ``initial_lag`` is the lag at the start of a publication: with it only the commits of that time count, since other
     processes commit meanwhile. One row of every table of the file is read.
     """
@@ -74,10 +73,6 @@ def judge_publication(
     if leaves_slices_out(settings):
         message = f"{settings.published_path} omits slices that were faulty and are correct now"
         return CheckResult(name, "error", message, advice=_PUBLISH)
-    if problems := read_left_out(settings.published_path):
-        extension_texts = "; ".join(f"{extension} ({problem})" for extension, problem in problems.items())
-        message = f"{settings.published_path} has no views and macros of the extensions {extension_texts}"
-        return CheckResult(name, "warn", message, advice="Repair or remove the extension, then publish again.")
     if commits:
         return CheckResult(
             name, "warn", f"{abbreviate_keys(commits)} changed after cc.duckdb was written: the next run publishes them"

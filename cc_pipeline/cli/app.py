@@ -9,7 +9,6 @@ import inspect
 import pkgutil
 import sys
 from collections import UserDict
-from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from cc_pipeline import interruption, progress
 from cc_pipeline.api.reporter import use_reporter
 from cc_pipeline.children import isolate_descendants
 from cc_pipeline.cli import commands
-from cc_pipeline.cli.command import PANELS, Command, as_command
+from cc_pipeline.cli.command import PANELS, Command
 from cc_pipeline.cli.output import (
     ConsoleReporter,
     GuardedCommand,
@@ -31,41 +30,20 @@ from cc_pipeline.cli.output import (
     report_waiting,
 )
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
-from cc_pipeline.extension import OWN_ORIGIN, collect, find_extensions, refuse
+from cc_pipeline.extension import extensions
 
 if TYPE_CHECKING:
     import click
 
 
 def find_commands() -> dict[str, Command]:
-    """The commands of the core and of extensions by name, in the order of the help.
-
-    An extension with an invalid command, or with one whose name is taken, is refused with all its commands.
-    """
+    """The commands of the core and of extensions by name, in the order of the help."""
     tree: dict[str, Command] = {}
     for module in pkgutil.iter_modules(commands.__path__):
         tree |= getattr(import_module(f"{commands.__name__}.{module.name}"), "COMMANDS", {})
-    origins = {extension.name: extension.origin for extension in find_extensions()}
-    for extension, extension_commands in collect("commands", reserved_names=[*tree]).items():
-        try:
-            tree |= _check_commands(extension_commands, is_foreign=origins[extension] != OWN_ORIGIN)
-        except Exception as error:  # any error costs only this extension
-            refuse(extension, f"commands: {type(error).__name__}: {error}")
-    panels = list(dict.fromkeys((*PANELS, *(command.panel for command in tree.values()))))
-    return dict(sorted(tree.items(), key=lambda item: (panels.index(item[1].panel), item[1].position, item[0])))
-
-
-def _check_commands(extension_commands: Mapping[str, object], *, is_foreign: bool) -> dict[str, Command]:
-    """Returns an extension's commands by name, each as a ``Command``. The commands of an extension from another package
-    (``is_foreign``) are also built with typer. Raises the error of an invalid command."""
-    checked = {name: as_command(value) for name, value in extension_commands.items()}
-    if checked and is_foreign:
-        # a parameter that typer cannot take would otherwise break every command
-        built = typer.Typer()
-        for name, command in checked.items():
-            _add_command(built, name, command)
-        typer.main.get_command(built)
-    return checked
+    for extension in extensions():
+        tree |= extension.commands()
+    return dict(sorted(tree.items(), key=lambda item: (PANELS.index(item[1].panel), item[1].position, item[0])))
 
 
 def _add_command(built: typer.Typer, name: str, command: Command) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import typer
 
-#: Panels of the help, in their order. A command may name another; it is shown below these.
+#: Panels of the help, in their order.
 EVERYDAY: Final = "Everyday"
 HOME: Final = "Home and source"
 FEATURES: Final = "Features"
@@ -27,12 +27,3 @@ class Command:
     panel: str = FEATURES
     position: int = 100
     help: str | None = None
-
-
-def as_command(value: object) -> Command:
-    """Returns a function or a typer application as a command of the features panel, and a command unchanged. Raises
-    ``TypeError`` for other values."""
-    command = value if isinstance(value, Command) else Command(value)  # type: ignore[arg-type]  # checked below
-    if not callable(command.call):
-        raise TypeError(f"{command.call!r} is neither a function nor a typer.Typer")
-    return command

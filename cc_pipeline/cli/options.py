@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cc_pipeline.index.locators import AUTO, CORE_KINDS, refuse_unknown_kind
+from cc_pipeline.index.locators import AUTO, KINDS, refuse_unknown_kind
 
 _NO_LIMIT = 1 << 62
 Source = Annotated[
@@ -50,13 +50,9 @@ def _check_index_kind(via: str | None) -> str | None:
     return via
 
 
-# kinds of extensions are not listed: their commands import this module
-_KINDS = ", ".join((AUTO, *(kind.name for kind in CORE_KINDS)))
 Via = Annotated[
     str | None,
-    typer.Option(
-        "--index", callback=_check_index_kind, help=f"Index to search: {_KINDS}, or one that an extension adds."
-    ),
+    typer.Option("--index", callback=_check_index_kind, help=f"Index to search: {', '.join((AUTO, *KINDS))}."),
 ]
 AllowGaps = Annotated[
     bool,
@@ -71,15 +67,6 @@ AcceptLosses = Annotated[
     typer.Option(
         "--accept-losses",
         help="Accept captures that the source has lost, by the number that a run printed; may be repeated.",
-    ),
-]
-Hosts = Annotated[
-    str | None,
-    typer.Option(
-        "--hosts",
-        metavar="FILTER",
-        help="Only hosts whose facts match, as in 'prank10 > 5 and fetch_200 > 100'; needs an "
-        "extension with facts of hosts.",
     ),
 ]
 Wait = Annotated[

@@ -190,12 +190,6 @@ def split_authority(authority: str) -> tuple[str, str]:
     return host, port
 
 
-def has_several_www(host: str) -> bool:
-    """Whether more than one leading ``www`` label of ``host`` is dropped from keys."""
-    dropped = _WWW.match(host)
-    return dropped is not None and dropped[0].count(".") > 1
-
-
 def find_partial_character(path: str) -> str:
     """Returns the escapes at the end of a resolved ``path`` (of today's rule) that may begin a character of UTF-8, or
     an empty text. A longer path has this character, and its key the same escapes; or it has bytes that are no text."""

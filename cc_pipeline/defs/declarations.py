@@ -182,10 +182,7 @@ def _first_paragraph(tick: Tick) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeDefinitions:
     """The definitions that the core or an extension adds to a home. Checks are declared separately
-    (``checks/check.py``), since the command line evaluates them too.
-
-    ``families`` are prefixes of asset names, for assets whose number depends on the home.
-    """
+    (``checks/check.py``), since the command line evaluates them too."""
 
     external: Sequence[ExternalAsset] = ()
     steps: Sequence[Step] = ()
@@ -193,7 +190,6 @@ class HomeDefinitions:
     jobs: Sequence[AssetJob | OpJob] = ()
     sensors: Sequence[Sensor] = ()
     schedules: Sequence[Schedule] = ()
-    families: Sequence[str] = ()
 
     @property
     def assets(self) -> list[Asset]:

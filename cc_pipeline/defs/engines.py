@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from cc_pipeline.checks.finding import Finding
-from cc_pipeline.errors import UserInputError
-from cc_pipeline.extension import collect, extensions
+from cc_pipeline.errors import UserInputError, describe_unknown_name
+from cc_pipeline.extension import extensions
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.partitions import StepContext
@@ -83,34 +83,16 @@ class LocalRunEngine:
 
 
 def find_engine(name: str) -> RunEngine:
-    """Returns the engine called ``name``. Raises ``UserInputError`` with the available engines, and with the libraries
-    that others lack."""
+    """Returns the engine called ``name``. Raises ``UserInputError`` with the available engines."""
     factories: dict[str, Callable[[], RunEngine]] = {LOCAL: LocalRunEngine}
-    for engines in _engines_of_extensions().values():
-        factories |= engines
+    for extension in extensions():
+        factories |= extension.engines()
     if name not in factories:
-        missing_libraries = [
-            f"the extension {extension.name} lacks {', '.join(extension.missing)} "
-            f"(pip install 'cc-pipeline[{','.join(dict.fromkeys(extension.missing.values()))}]')"
-            for extension in extensions()
-            if extension.missing
-        ]
-        text = f"there is no engine {name!r}; choose one of {', '.join(factories)}"
-        raise UserInputError(
-            "; ".join([text, *missing_libraries, "cc-pipeline extensions lists all that is installed"])
-        )
+        raise UserInputError(describe_unknown_name("engine", name, factories))
     return factories[name]()
 
 
 def describe_engines() -> str:
     """Returns a list of the engines for the help, each of an extension with the extension's summary."""
-    summaries = {extension.name: extension.summary for extension in extensions()}
-    described = [f"{LOCAL} (the processes of this machine)"]
-    for extension, engines in _engines_of_extensions().items():
-        described += [f"{name} ({summaries[extension]})" for name in engines]
-    return ", ".join(described)
-
-
-def _engines_of_extensions() -> dict[str, Mapping[str, Callable[[], RunEngine]]]:
-    """Returns the engines of each extension. One with the name of the core's engine is rejected."""
-    return collect("engines", reserved_names=(LOCAL,))
+    added = [f"{name} ({extension.summary})" for extension in extensions() for name in extension.engines()]
+    return ", ".join([f"{LOCAL} (the processes of this machine)", *added])

@@ -20,10 +20,10 @@ from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
 from cc_pipeline.defs.instance_config import read_config
 from cc_pipeline.defs.internals import LOCATION, NO_OUTPUT, end_run, is_executing, open_backfill_ids
 from cc_pipeline.defs.open_sqlite_files import keep_open
-from cc_pipeline.defs.partitions import MACHINE_TAG, PROCESS_TAG, partition_key
+from cc_pipeline.defs.partitions import PROCESS_TAG, partition_key
 from cc_pipeline.defs.partitions_in_flight import find_extracted_assets, find_orphaned_runs, is_silent
 from cc_pipeline.defs.run_notes import read_workers, run_partitions
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.locks import locked
 from cc_pipeline.settings import Settings
 from cc_pipeline.stores.opening import is_loopback
@@ -192,15 +192,12 @@ def open_instance(settings: Settings) -> dg.DagsterInstance:
         ) from error
 
 
-def end_runs_of_dead_processes(
-    instance: dg.DagsterInstance, hosts: int = 1, namespace: HomeNamespace = OWN_HOME
-) -> list[str]:
+def end_runs_of_dead_processes(instance: dg.DagsterInstance, namespace: HomeNamespace = OWN_HOME) -> list[str]:
     """Marks runs whose process was killed as failed and frees their pool slots; returns their ids.
 
     These are runs of the command line, and of a code server that was killed with them. Dagster monitors neither: they
-    would stay in progress for ever, keep their slots, and block all who wait for their partitions. ``hosts`` is how
-    many hosts share the instance. The processes of another host cannot be seen here, so its runs stay until that host
-    calls this.
+    would stay in progress for ever, keep their slots, and block all who wait for their partitions. An instance belongs
+    to one machine: processes of another one cannot be seen here.
     """
     ended = []
     runs = instance.get_runs(dg.RunsFilter(statuses=[*_RUNNING, dg.DagsterRunStatus.NOT_STARTED]))
@@ -212,7 +209,7 @@ def end_runs_of_dead_processes(
     ]
     workers = read_workers(instance, [run.run_id for run in started_runs])
     for run in started_runs:
-        if not _may_be_alive(instance, run, hosts, workers.get(run.run_id, "")):
+        if not _may_be_alive(instance, run, workers.get(run.run_id, "")):
             number = _process_mark(run).partition("-")[0]
             server_reason = "the process of the run, or its code server, was killed"
             reason = f"the process {number} of the run was killed" if is_command_run(run) else server_reason
@@ -247,37 +244,32 @@ def end_runs_of_dead_servers(settings: Settings) -> list[str]:
     """Calls :func:`end_runs_of_dead_processes` for the instance of a home, at the start and the end of a UI. Otherwise
     the next UI would find running runs that nobody executes, and wait for them."""
     with open_instance(settings) as instance:
-        return end_runs_of_dead_processes(instance, settings.rate_shares)
+        return end_runs_of_dead_processes(instance)
 
 
-def find_running_partitions(instance: dg.DagsterInstance, hosts: int) -> dict[str, str]:
+def find_running_partitions(instance: dg.DagsterInstance) -> dict[str, str]:
     """Returns the partitions (crawl × target) that runs are making at this moment, with the id of the run.
 
     Queued runs are left out, since nobody may be there to start them, and so are runs whose process or server is dead.
-    ``hosts`` as in :func:`end_runs_of_dead_processes`.
     """
     runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=_RUNNING)) if find_extracted_assets(run)]
     workers = read_workers(instance, [run.run_id for run in runs])
-    runs = [run for run in runs if _may_be_alive(instance, run, hosts, workers.get(run.run_id, ""))]
+    runs = [run for run in runs if _may_be_alive(instance, run, workers.get(run.run_id, ""))]
     pairs_by_run = run_partitions(instance, runs)
     return {partition_key(*pair): run.run_id for run in runs for pair in pairs_by_run[run.run_id]}
 
 
-def may_be_alive(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:
-    """Whether a run may still have a process; true if that cannot be known. ``hosts`` as in
-    :func:`end_runs_of_dead_processes`."""
-    return _may_be_alive(instance, run, hosts, read_workers(instance, [run.run_id]).get(run.run_id, ""))
+def may_be_alive(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether a run may still have a process; true if that cannot be known."""
+    return _may_be_alive(instance, run, read_workers(instance, [run.run_id]).get(run.run_id, ""))
 
 
-def _may_be_alive(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int, worker: str) -> bool:
+def _may_be_alive(instance: dg.DagsterInstance, run: dg.DagsterRun, worker: str) -> bool:
     """Whether a run may still have a process; true if that cannot be known. ``worker`` is the mark of the process that
     executes it, if it wrote one: it may outlive the server that started it."""
     if not is_command_run(run):
         is_dead = processes.has_ended(worker)
-        lives = _has_server(instance, run, hosts) if is_dead is None else not is_dead
-        if is_dead is None and worker and hosts > 1 and not lives:
-            # a process on another host survives its server and writes events
-            lives = not is_silent(instance, run)
+        lives = _has_server(instance, run) if is_dead is None else not is_dead
         return lives or _has_ended(instance, run)
     return processes.has_ended(_process_mark(run)) is not True
 
@@ -292,7 +284,7 @@ def _process_mark(run: dg.DagsterRun) -> str:
     return run.tags.get(PROCESS_TAG, "")
 
 
-def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:
+def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Whether a run without a noted process, which no command line started, may still have one; true if that cannot be
     known."""
     starting = run.status is dg.DagsterRunStatus.STARTING
@@ -301,15 +293,11 @@ def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) ->
         return not is_silent(instance, run)
     try:
         server = json.loads(run.tags.get(SERVER_TAG, ""))
-        launched_on = run.tags.get(MACHINE_TAG)
-        if hosts > 1 and _is_of_one_machine(server) and launched_on != processes.this_machine():
-            return True  # on this host the same address is another server
         try:
             if not is_listening(server):
                 return _is_of_one_machine(server) and _has_worker(instance, run)
         except OSError:
-            # a host that is off or unreachable: only a person knows that it will never come back
-            return not _was_taken_out(instance, run)
+            return True  # a host that is unreachable, such as a container that is being started
         # a server has a run before the run is marked as started, and forgets it after its end
         if is_executing(server, run.run_id) or (starting and not is_silent(instance, run)):
             return True
@@ -334,34 +322,9 @@ def _has_ended(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     return now is None or now.status not in _RUNNING
 
 
-def _was_taken_out(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether ``dagster.yaml`` names hosts, and no longer that of the run."""
-    # a launcher for several hosts has this attribute; Dagster's own has none
-    hosts = getattr(read_launcher(instance), "hosts", ())
-    return bool(hosts) and read_server(run) not in hosts
-
-
-def read_launcher(instance: dg.DagsterInstance) -> object:
-    """Returns the launcher of the queued runs of an instance."""
-    untyped_instance: Any = instance
-    return untyped_instance.run_launcher
-
-
-def check_host_count(instance: dg.DagsterInstance | None, hosts: int) -> None:
-    """Raises ``UserInputError`` if the instance has runs on more hosts than the settings' ``hosts``: this host would
-    spend more than its share of the source's budget."""
-    launcher = read_launcher(instance) if instance is not None else None
-    count = getattr(launcher, "host_count", 1)
-    if count > hosts:
-        raise UserInputError(
-            f"dagster.yaml starts runs on {count} machines, and CC_PIPELINE_RATE_SHARES is {hosts}, so together they "
-            f"would send too many requests. Set CC_PIPELINE_RATE_SHARES={count} on each machine"
-        )
-
-
 def find_silent_servers(instance: dg.DagsterInstance) -> dict[str, int]:
     """Returns the addresses of code servers that cannot be reached, though they may be alive, and how many runs each
-    executes. Their runs hold their partitions until the server is back, or is removed from ``dagster.yaml``.
+    executes. Their runs hold their partitions until the server is back.
 
     Each address is asked once, for at most some seconds.
     """

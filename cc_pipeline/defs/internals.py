@@ -199,21 +199,6 @@ def make_health_answer(*, is_alive: bool) -> object:
     return launchers.CheckRunHealthResult(states.NOT_FOUND, "the process of the run, or its machine, was killed")
 
 
-def unreachable_error(reason: str) -> Exception:
-    """Returns the error of a launcher after which Dagster puts a run back into the queue (``run_queue`` in
-    ``dagster.yaml``). Any other error fails the run."""
-    error: Exception = import_module("dagster._core.errors").DagsterUserCodeUnreachableError(reason)
-    return error
-
-
-def start_run_on(instance: dg.DagsterInstance, run: dg.DagsterRun, host: str, port: int) -> None:
-    """Starts a queued run as a process of the code server at ``host``, as Dagster's own launcher does for the server of
-    ``workspace.yaml``. Raises Dagster's errors if the server does not accept it."""
-    client = import_module("dagster._grpc.client").DagsterGrpcClient(host=host, port=port)
-    launcher: Any = dg.DefaultRunLauncher
-    launcher.launch_run_from_grpc_client(instance, run, client)
-
-
 def find_dependent_assets(context: dg.AssetExecutionContext) -> set[dg.AssetKey]:
     """Returns the assets of a run that depend on those of its step. The public interface has the assets of a run only
     if somebody selected some of a job's."""

@@ -20,7 +20,6 @@ from cc_pipeline.defs.declared.collected_parts import listed_ops
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
 from cc_pipeline.defs.home_namespace import OWN_HOME, WORKSPACE
 from cc_pipeline.defs.instance import (
-    check_host_count,
     end_runs_of_dead_processes,
     end_runs_of_this_process,
     find_running_partitions,
@@ -117,8 +116,7 @@ class Launcher:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._instance = open_instance(workspace.settings)
-        check_host_count(self._instance, workspace.settings.rate_shares)
-        end_runs_of_dead_processes(self._instance, workspace.settings.rate_shares)
+        end_runs_of_dead_processes(self._instance)
         delete_leftovers(workspace.settings)
         self._resources = {WORKSPACE: workspace}
         self._listed_jobs: dict[str, dg.JobDefinition] = {}
@@ -314,9 +312,7 @@ class Launcher:
             lag = find_publication_lag(self._workspace)
             is_current = (
                 lag is None
-                and not any(
-                    find_damaged_paths(lake, spec.name) for spec in lake.specs.values() if not spec.former_extension
-                )
+                and not any(find_damaged_paths(lake, spec.name) for spec in lake.specs.values())
                 and judge_publication(self._workspace, lag).passed
             )
         return None if is_current and self._is_recorded() else self.publish(lag)
@@ -405,14 +401,14 @@ class Launcher:
     ) -> Iterator[Sequence[str]]:
         """Yields ``keys`` in groups of one run's size. Waits before the keys that another run is making."""
         max_partitions = self._workspace.settings.partitions_per_run
-        busy_keys = set(keys) & self._find_running_partitions().keys()
+        busy_keys = set(keys) & find_running_partitions(self._instance).keys()
         self.has_waited = self.has_waited or bool(busy_keys)
         free_keys = exclude_done([key for key in keys if key not in busy_keys])
         yield from (free_keys[start : start + max_partitions] for start in range(0, len(free_keys), max_partitions))
         if not busy_keys:
             return
         postponed_keys = [key for key in keys if key in busy_keys]
-        while waiting := busy_keys & (running_keys := self._find_running_partitions()).keys():
+        while waiting := busy_keys & (running_keys := find_running_partitions(self._instance)).keys():
             interruption.check()
             runs = ", ".join(sorted({running_keys[key] for key in waiting}))
             progress.report("waiting for another run", len(postponed_keys) - len(waiting), len(postponed_keys), runs)
@@ -421,9 +417,6 @@ class Launcher:
         yield from (
             postponed_keys[start : start + max_partitions] for start in range(0, len(postponed_keys), max_partitions)
         )
-
-    def _find_running_partitions(self) -> dict[str, str]:
-        return find_running_partitions(self._instance, self._workspace.settings.rate_shares)
 
     def _run_ranges(
         self, job: str, pairs: Iterable[tuple[str, str]], config: Mapping[str, object]

@@ -35,8 +35,6 @@ STATE_TAG = f"{_HIDDEN}tables"
 PROCESS_TAG = f"{_HIDDEN}process"
 #: The home of a run, in a code location that has items of others too: their jobs may have the same names.
 HOME_TAG = f"{_HIDDEN}home"
-#: The machine whose daemon gave a run to a code server: loopback addresses are of that machine.
-MACHINE_TAG = f"{_HIDDEN}launched_on"
 
 #: Tag of a run: the engine (of the settings) that fetches its records and parses its pages. It sends a run of the UI,
 #: or a backfill, to another engine than that of the UI's settings.

@@ -169,5 +169,3 @@ def tidy_tables(context: dg.OpExecutionContext, workspace: Workspace, namespace:
             "left by killed processes, deleted": report.leftovers,
         }
     )
-    for extension, problem in report.failed.items():
-        context.log.warning(f"the maintenance of the extension {extension} failed, all else was done: {problem}")

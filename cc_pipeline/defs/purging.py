@@ -107,7 +107,7 @@ def _refuse_running(
     *,
     any_run: bool,
 ) -> None:
-    end_runs_of_dead_processes(instance, workspace.settings.rate_shares, namespace)
+    end_runs_of_dead_processes(instance, namespace)
     runs = find_unfinished_runs(instance, [slug], keys, namespace).get(slug, [])
     reason = f"the target {slug} is in a run that has not ended"
     if any_run:

@@ -8,7 +8,6 @@ import dagster as dg
 
 from cc_pipeline.addresses import holds_access
 from cc_pipeline.defs.home_namespace import HomeNamespace
-from cc_pipeline.defs.instance import check_host_count
 from cc_pipeline.defs.open_sqlite_files import keep_open
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.partitions_in_flight import find_extracted_assets
@@ -28,7 +27,7 @@ def workspace_of_run(context: dg.InitResourceContext, namespace: HomeNamespace) 
     Empty fields, and all other settings, are those of the home, else of ``CC_PIPELINE_*`` variables. An empty engine is
     that of the run's tag ``cc_pipeline/engine``, which a backfill can have too. The command line opens its own
     workspace instead and passes it to its runs (``launch.Launcher``). Raises ``UserInputError`` for invalid settings,
-    for a source with credentials in it, and if more hosts share the instance than the settings say.
+    and for a source with credentials in it.
     """
     run_config, run = context.resource_config, context.run
     # in other code locations each step may be a process of its own, and Dagster's files are not ours
@@ -47,7 +46,6 @@ def workspace_of_run(context: dg.InitResourceContext, namespace: HomeNamespace) 
         )
     overrides = run_config | {"engine": run_config["engine"] or (run.tags.get(ENGINE_TAG) if run is not None else None)}
     settings = namespace.load_settings(**{name: value for name, value in overrides.items() if value})
-    check_host_count(context.instance, settings.rate_shares)
     settings = replace(settings, wait=limit_wait(settings, run))
     with open_workspace(settings) as workspace:
         yield workspace

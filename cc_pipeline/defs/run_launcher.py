@@ -25,9 +25,6 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
     ``dagster.yaml`` names it (``run_launcher``).
     """
 
-    #: The number of hosts whose code servers get runs.
-    host_count = 1
-
     def __init__(self, inst_data: Any = None) -> None:
         super().__init__(inst_data)
         #: Since when a run is known to be lost, and a server to be reachable.
@@ -46,14 +43,14 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
     def check_run_worker_health(self, run: dg.DagsterRun) -> Any:
         """Returns whether a started run has a process: its own counts, not the server that started it. The daemon marks
         a run without a process as failed, and retries it."""
-        is_alive = may_be_alive(self._instance, run, self.host_count)
+        is_alive = may_be_alive(self._instance, run)
         is_lost = not is_alive and self._can_be_tried_again(run)
         if is_alive or is_lost:
             self._since.pop(run.run_id, None)
         return make_health_answer(is_alive=not is_lost)
 
     def _can_be_tried_again(self, run: dg.DagsterRun) -> bool:
-        server, now = self._keeper(run), time.monotonic()
+        server, now = read_server(run), time.monotonic()
         if server is None:
             return True  # a server of `dagster dev`, which starts its code servers first
         lost = self._since.setdefault(run.run_id, now)
@@ -61,7 +58,3 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
             self._since.pop(server, None)
             return now - lost >= _MAX_LOST_SECONDS
         return now - self._since.setdefault(server, now) >= _MIN_SERVER_SECONDS
-
-    def _keeper(self, run: dg.DagsterRun) -> Server | None:
-        """Returns the code server that the daemon asks before it retries a run."""
-        return read_server(run)

@@ -1,4 +1,4 @@
-"""Dagster's webserver with a guard: the program of ``cc-pipeline ui``, also for a team.
+"""Dagster's webserver with a guard: the program of ``cc-pipeline ui``.
 
 Dagster's own webserver checks neither Host nor Origin, runs mutations that come by GET or as a form, and asks for no
 password. So any page that is open in an operator's browser could launch runs, and could read everything through a host

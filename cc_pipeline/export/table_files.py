@@ -21,7 +21,7 @@ from cc_pipeline.export.files import ExportedTable, files_in, whole_file, whole_
 from cc_pipeline.export.format import RowsRequest, Written
 from cc_pipeline.export.formulas import harmless_in_sql
 from cc_pipeline.export.text_rows import write_text
-from cc_pipeline.extension import collect
+from cc_pipeline.extension import extensions
 from cc_pipeline.lake.quoting import is_one_of, quote_literal, quote_name
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
 from cc_pipeline.lake.user_queries import strip_semicolon
@@ -80,7 +80,7 @@ def select_tables(
 
 def _list_target_tables(columns_by_table: Mapping[str, Sequence[str]]) -> list[str]:
     """Returns the published tables with rows of single targets: those of the core, then those of extensions."""
-    added = [view.name for views in collect("views").values() for view in views]
+    added = [view.name for extension in extensions() for view in extension.views()]
     extension_tables = [
         name
         for name in added
@@ -95,12 +95,7 @@ def _macros_for(tables: Collection[str | None]) -> list[Sequence[MacroSpec]]:
     each extension whose views are all there."""
     if not set(TARGET_TABLES) <= {*tables}:
         return []
-    views = collect("views")
-    added = [
-        macros
-        for name, macros in collect("macros").items()
-        if name in views and {view.name for view in views[name]} <= {*tables}
-    ]
+    added = [extension.macros() for extension in extensions() if {view.name for view in extension.views()} <= {*tables}]
     return [MACROS, *added]
 
 

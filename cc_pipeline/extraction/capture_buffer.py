@@ -17,7 +17,7 @@ from cc_pipeline.capture_columns import CAPTURE_ORDER, PLACE
 from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.blocklist import NOTHING_BLOCKED, Blocklist
-from cc_pipeline.index.locators import index_kinds
+from cc_pipeline.index.locators import KINDS
 from cc_pipeline.index.lookup import counts_for_segments
 from cc_pipeline.lake.digests.digest import NOTHING, combine_digests, compute_content_digests
 from cc_pipeline.lake.ordered import OrderedRows, complete_groups, find_group_starts
@@ -89,7 +89,7 @@ class CaptureBuffer:
         self.blocked_captures = 0
         self._rows = OrderedRows(_SCHEMA, _ORDER, folder)
         self._reader: _TargetReader | None = None
-        self._kinds = pa.array(index_kinds(), pa.string())
+        self._kinds = pa.array(KINDS, pa.string())
 
     def add(self, slice_: Slice, rows: pa.Table, *, was_stored: bool = False) -> None:
         """Adds captures of a slice (``CAPTURE_SCHEMA``); ``was_stored``: they are not in the answer. If two

@@ -19,7 +19,7 @@ from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.gaps import IndexGaps
-from cc_pipeline.index.locators import AUTO, btree_way, index_kinds, refuse_unknown_kind
+from cc_pipeline.index.locators import AUTO, KINDS, btree_way, refuse_unknown_kind
 from cc_pipeline.progress import format_count, human_bytes
 
 #: The separator of names, and of versions, of indexes that answered together.
@@ -197,8 +197,7 @@ def choose(
     ``NoSuchIndex`` for an index that the crawl does not have.
     """
     refuse_unknown_kind(via, (UNION,))
-    kinds = index_kinds()
-    available_names = [name for name in (UNION, *kinds) if name in available]
+    available_names = [name for name in (UNION, *KINDS) if name in available]
     if via != AUTO:
         if via not in available:
             if not available_names:
@@ -210,14 +209,11 @@ def choose(
     if UNION in available_names:
         return available[UNION](), f"{UNION}, since each has captures that the other lacks"
     # a bare one is the last resort
-    automatic_kinds = sorted(
-        (name for name in available_names if kinds[name].by_itself), key=lambda name: kinds[name].is_bare
-    )
+    automatic_kinds = sorted(available_names, key=lambda name: KINDS[name].is_bare)
     if not automatic_kinds:
-        by_name = f"; --index can name: {', '.join(available_names)}" if available_names else ""
-        raise NoSuchIndex(f"no index of {crawl} can be searched{by_name}; to make one: {_index_command(crawl)}")
+        raise NoSuchIndex(f"no index of {crawl} can be searched; to make one: {_index_command(crawl)}")
     first = available[automatic_kinds[0]]()
-    detailed_kinds = [name for name in automatic_kinds if not kinds[name].is_bare]
+    detailed_kinds = [name for name in automatic_kinds if not KINDS[name].is_bare]
     if len(detailed_kinds) < 2:
         return first, f"{first.name}, " + ("the only index" if len(automatic_kinds) == 1 else "the most detailed index")
     price = first.price(crawl, subsets, targets)

@@ -1,4 +1,4 @@
-"""The kinds of index, each declared once, here or by an extension. Heavy imports wait until a kind is used."""
+"""The kinds of index, each declared once. Heavy imports wait until a kind is used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extension import collect, refuse
 
 if TYPE_CHECKING:
     from cc_pipeline.index.opening import IndexSearch, OpenIndex
@@ -28,7 +27,7 @@ class IndexKind:
 
     ``name`` is the value of ``--index`` and of ``located_by``. ``summary`` is a line for users. ``find`` returns how to
     open the index of a crawl, in the home or at the source, or ``None``; it raises ``EnvironmentFault`` if the source
-    does not answer. ``by_itself``: ``auto`` may choose it, by its cost. A kind that ``is_bare`` has only the URL and
+    does not answer. A kind that ``is_bare`` has only the URL and
     location of a capture, and is the last resort. ``version`` names the content of the index of a crawl and subset from
     files in the home, without a request (empty: not known); captures located by another version are located again.
     ``way`` returns the command that builds the index of a crawl in a home, if there is one.
@@ -37,7 +36,6 @@ class IndexKind:
     name: str
     summary: str
     find: Callable[[IndexSearch], OpenIndex | None]
-    by_itself: bool = False
     is_bare: bool = False
     version: Callable[[Path, str, str], str] = _no_version
     way: Callable[[str], str] | None = None
@@ -73,43 +71,22 @@ def btree_way(crawl: str) -> str:
     return f"cc-pipeline index build --btree --crawl {crawl}{arcs}"
 
 
-PARQUET: Final = IndexKind(
-    name="parquet", summary="the columnar index, once harvested: every column", find=_parquet, by_itself=True
-)
-ZIPNUM: Final = IndexKind(
-    name="zipnum", summary="the URL index with time, status, type and more", find=_zipnum, by_itself=True
-)
+PARQUET: Final = IndexKind(name="parquet", summary="the columnar index, once harvested: every column", find=_parquet)
+ZIPNUM: Final = IndexKind(name="zipnum", summary="the URL index with time, status, type and more", find=_zipnum)
 BTREE: Final = IndexKind(
     name="btree",
     summary="URL and location only: of CC-MAIN-2012, and of any other crawl once built",
     find=_btree,
-    by_itself=True,
     is_bare=True,
     version=_btree_version,
     way=btree_way,
 )
-#: The kinds of the core, the most detailed first.
-CORE_KINDS: Final = (PARQUET, ZIPNUM, BTREE)
-
-
-def index_kinds() -> Mapping[str, IndexKind]:
-    """Returns all kinds by name, the most detailed first, then those of extensions. An extension with a name that is
-    taken is refused."""
-    kinds_by_name = {kind.name: kind for kind in CORE_KINDS}
-    for extension, kinds in collect("locators").items():
-        if invalid_kinds := [kind for kind in kinds if not isinstance(kind, IndexKind)]:
-            refuse(extension, f"locators: {invalid_kinds[0]!r} is not an IndexKind")
-        elif name_clashes := sorted({AUTO, *kinds_by_name} & {kind.name for kind in kinds}):
-            refuse(extension, f"locators: the name {', '.join(name_clashes)} is already used")
-        elif len({kind.name for kind in kinds}) < len(kinds):
-            refuse(extension, "locators: two of its indexes have the same name")
-        else:
-            kinds_by_name |= {kind.name: kind for kind in kinds}
-    return kinds_by_name
+#: The kinds by name, the most detailed first.
+KINDS: Final[Mapping[str, IndexKind]] = {kind.name: kind for kind in (PARQUET, ZIPNUM, BTREE)}
 
 
 def refuse_unknown_kind(via: str, also: Sequence[str] = ()) -> None:
     """Raises ``UserInputError`` where ``via`` is neither ``auto``, nor a kind of index, nor one of ``also``."""
-    names = (AUTO, *index_kinds())
+    names = (AUTO, *KINDS)
     if via not in (*names, *also):
         raise UserInputError(f"--index or CC_PIPELINE_INDEX is {via!r}; choose one of {', '.join(names)}")

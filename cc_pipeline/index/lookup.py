@@ -22,7 +22,7 @@ from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, missing_harvest
 from cc_pipeline.index.locator import UNION, CaptureSink, Locator, LookupEstimate, LookupResult, choose, weight
-from cc_pipeline.index.locators import AUTO, BTREE, PARQUET, ZIPNUM, index_kinds
+from cc_pipeline.index.locators import AUTO, BTREE, KINDS, PARQUET, ZIPNUM
 from cc_pipeline.index.opening import IndexSearch
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.cluster_cache import Clusters
@@ -254,8 +254,8 @@ def _choose(search: IndexSearch, targets: Sequence[Target]) -> tuple[Locator, st
         )
         return locator, reason + unasked, None
     if via == AUTO:
-        for name, kind in index_kinds().items():
-            alternative = search.open_indexes.get(name) if kind.by_itself and name != PARQUET.name else None
+        for name in (ZIPNUM.name, BTREE.name):
+            alternative = search.open_indexes.get(name)
             if alternative is not None and (alternative.subsets is None or set(subsets) <= set(alternative.subsets)):
                 return alternative.open(), f"{name}, which is complete, since {gaps.summary} could not be read", None
     if PARQUET.name not in available or not gaps.allowed(search.sources.max_gaps):
@@ -302,7 +302,7 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -
     with ExitStack() as stack:
         stack.enter_context(_ranges_needed())
         search = IndexSearch(crawl, tuple(subsets), sources, via, stack)
-        for kind in index_kinds().values():
+        for kind in KINDS.values():
             if (opened := kind.find(search)) is not None:
                 search.open_indexes[kind.name] = opened
         if crawl in ARC_CRAWLS and {ZIPNUM.name, BTREE.name} <= search.open_indexes.keys():

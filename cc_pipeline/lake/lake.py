@@ -72,9 +72,7 @@ class TableSpec:
 
     ``stage`` makes its slices again. A table that is none of the tables of its stage has one row per slice, written by
     :func:`~cc_pipeline.lake.slice.write_notes`. ``removed_with`` says when the rows of a target in a crawl go; it means
-    nothing for tables without these two columns. A table that ``is_published`` nowhere is left out of copies.
-    ``former_extension`` names the extension that made the table and is not in use: such a table is purged and swept,
-    and neither merged nor shown."""
+    nothing for tables without these two columns. A table that ``is_published`` nowhere is left out of copies."""
 
     name: str
     schema: pa.Schema
@@ -85,7 +83,6 @@ class TableSpec:
     stage: Stage | None = None
     removed_with: RemovedWith = "subset"
     is_published: bool = True
-    former_extension: str = ""
 
     @property
     def has_targets(self) -> bool:
@@ -130,9 +127,8 @@ class DigestsNotInLog(EnvironmentFault):
 class Lake:
     """The tables under one root (a folder or ``s3://bucket/prefix``).
 
-    ``storage_options`` go to the Delta library as they are (credentials, endpoint). ``before_write`` is called with
-    the declaration of a table that is about to be made, or that this object is about to write to for the first time.
-    Every method raises ``EnvironmentFault`` when the place cannot be read or written.
+    ``storage_options`` go to the Delta library as they are (credentials, endpoint). Every method raises
+    ``EnvironmentFault`` when the place cannot be read or written.
     """
 
     def __init__(
@@ -140,13 +136,10 @@ class Lake:
         root: str,
         specs: Iterable[TableSpec],
         storage_options: Mapping[str, str] | None = None,
-        before_write: Callable[[TableSpec], object] = lambda _: None,
     ) -> None:
         self.root = root.rstrip("/")
         self.specs = {spec.name: spec for spec in specs}
         self._options = dict(storage_options) if storage_options else None
-        self._before_write = before_write
-        self._written: set[str] = set()
         self._handles: dict[str, tuple[int, DeltaTable]] = {}
         self._digest_reader = DigestReader(self)
         self._lock = threading.Lock()
@@ -669,9 +662,6 @@ class Lake:
     def prepare(self, table: str) -> None:
         """Makes the table if it does not exist, and adds columns of the spec that it lacks."""
         spec = self.specs[table]
-        if table not in self._written:
-            self._before_write(spec)
-            self._written.add(table)
         for remaining_tries in reversed(range(_COMMIT_TRIES)):
             self.invalidate(table)
             handle = self.handle(spec)
@@ -714,15 +704,6 @@ class Lake:
             self.invalidate(spec.name)
             if not isinstance(error, CommitFailedError) or self.handle(spec) is None:
                 raise lake_fault(f"could not create {address}", error, PlaceFault) from error
-
-
-def stored_schema(root: str, table: str, storage_options: Mapping[str, str] | None = None) -> pa.Schema | None:
-    """The columns that a stored table of a lake has; ``None`` if it does not exist, or its log cannot be read."""
-    options = dict(storage_options) if storage_options else None
-    try:
-        return pa.schema(DeltaTable(f"{root.rstrip('/')}/tables/{table}", storage_options=options).schema().to_arrow())
-    except (OSError, DeltaError):
-        return None
 
 
 def _exists(path: Path) -> bool:

@@ -126,13 +126,8 @@ def invalidate_notes(lake: Lake, table: str, slices: Sequence[Slice]) -> None:
     lake.commit_digests(table, counts | {_note_digest_name(table, slice_): EMPTIED_DIGEST for slice_ in slices})
 
 
-def note_digest_pattern(table: str) -> str:
-    """The pattern of the digest names in a table that :func:`write_notes` writes."""
-    return f"{table}:{{crawl}}:{{target}}"
-
-
 def _note_digest_name(table: str, slice_: Slice) -> str:
-    return note_digest_pattern(table).format(crawl=slice_.crawl, target=slice_.target)
+    return f"{table}:{slice_.crawl}:{slice_.target}"
 
 
 @dataclass(frozen=True, slots=True)

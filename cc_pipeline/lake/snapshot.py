@@ -24,8 +24,8 @@ import duckdb
 import pyarrow as pa
 
 from cc_pipeline.atomic import parse_leftover_name, written_whole
-from cc_pipeline.duck import READ_BY, STORED_AS, connect, connect_newest
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.duck import READ_BY, STORED_AS, connect
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec
 from cc_pipeline.lake.published_file import S3LakeLocation, enable_s3_reads
 from cc_pipeline.lake.quoting import quote_literal
@@ -62,8 +62,6 @@ _PUBLICATION_NOTES: Final = {
     "published_rows": "Rows of the view of that name; null if they were not counted",
     "build_digest": "Digest of the inputs of this file: version of the program, settings, location of the tables",
 }
-#: Made only if something was left out.
-_LEFT_OUT: Final = "lake.left_out"
 
 #: Runs a query on the file that is being built.
 RunQuery: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
@@ -203,24 +201,13 @@ class MacroSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Addition:
-    """The views and macros that an extension adds to a published file, by ``name``: all of them, or none."""
-
-    name: str
-    views: Sequence[ViewSpec] = ()
-    macros: Sequence[MacroSpec] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Publication:
-    """The result of publishing: row counts by name (of views that were counted) and bytes of the file. ``left_out`` are
-    additions that could not be made, by name, each with the reason."""
+    """The result of publishing: row counts by name (of views that were counted) and bytes of the file."""
 
     path: Path
     rows: dict[str, int]
     versions: dict[str, int]
     bytes: int
-    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +228,6 @@ def publish(
     views: Sequence[ViewSpec],
     *,
     macros: Sequence[MacroSpec] = (),
-    additions: Sequence[Addition] = (),
-    left_out: Mapping[str, str] | None = None,
     s3: S3LakeLocation | None = None,
     copying: Copying | None = None,
     build_digest: str | None = None,
@@ -250,12 +235,9 @@ def publish(
     """Builds ``path`` from ``tables`` and ``views`` and swaps it in.
 
     ``lake.<table>`` is a view over the pinned files, or with ``copying`` a table of their rows; each of ``views``
-    becomes ``main.<name>``, a table when ``materialized``, and each of ``macros`` a macro there. ``additions`` follow;
-    one that fails, or has a name that is taken, is left out, and noted with ``left_out``, those that were left out
-    before, each with the reason. ``s3`` is the location of the files, if on S3. ``build_digest`` is kept in the file,
-    to be compared with the digest of a later publication. Raises ``EnvironmentFault`` when the file cannot be built;
-    the old one then stays."""
-    problems = dict(left_out or {})
+    becomes ``main.<name>``, a table when ``materialized``, and each of ``macros`` a macro there. ``s3`` is the location
+    of the files, if on S3. ``build_digest`` is kept in the file, to be compared with the digest of a later publication.
+    Raises ``EnvironmentFault`` when the file cannot be built; the old one then stays."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if copying is not None:
@@ -263,14 +245,8 @@ def publish(
         with written_whole(path) as building, connect(building, storage_compatibility_version=STORED_AS) as connection:
             _configure(connection, s3, copying)
             rows = _make_contents(connection, tables, views, macros, copying)
-            for addition in additions:
-                try:
-                    rows |= _make_addition(connection, tables, addition)
-                except Exception as error:  # whatever it is: it costs only this addition
-                    problems[addition.name] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             connection.execute("BEGIN")
             _write_publication(connection, tables, rows, build_digest)
-            _write_left_out(connection, problems)
             connection.execute("COMMIT")
             connection.execute("CHECKPOINT")
     except (duckdb.Error, OSError) as error:
@@ -280,7 +256,7 @@ def publish(
         if copying is not None:
             shutil.rmtree(copying.scratch, ignore_errors=True)
     versions = {pinned.spec.name: pinned.version for pinned in tables}
-    return Publication(path, rows, versions, path.stat().st_size, problems)
+    return Publication(path, rows, versions, path.stat().st_size)
 
 
 def _configure(connection: duckdb.DuckDBPyConnection, s3: S3LakeLocation | None, copying: Copying | None) -> None:
@@ -328,32 +304,6 @@ def _make_views(
         connection.execute(f"COMMENT ON {kind} {_qualify_name(view)} IS {quote_literal(view.comment)}")
     _annotate(connection, {_qualify_name(view): view.notes for view in views})
     return _count_views(run_query, tables, [view for view in views if "." not in view.name])
-
-
-def _make_addition(
-    connection: duckdb.DuckDBPyConnection, tables: Sequence[PinnedTable], addition: Addition
-) -> dict[str, int]:
-    """Makes an addition in a transaction of its own. Returns the row counts of its views. Raises any error of it."""
-    connection.execute("BEGIN")
-    try:
-        query = "SELECT lower(table_schema || '.' || table_name) FROM information_schema.tables"
-        taken_names = {_PUBLICATION, _LEFT_OUT, *(name for (name,) in _run_query(connection, query))}
-        for view in addition.views:
-            if _qualify_name(view).lower() in taken_names:
-                raise UserInputError(f"its view {view.name} has a name that is already used")
-        # the list of functions is long, and few additions have macros
-        query = "SELECT lower(function_name) FROM duckdb_functions()"
-        taken_names = {name for (name,) in _run_query(connection, query)} if addition.macros else set()
-        for macro in addition.macros:
-            if macro.name.lower() in taken_names:
-                raise UserInputError(f"its macro {macro.name} has a name that is already used")
-        rows = _make_views(connection, tables, addition.views)
-        make_macros(connection, addition.macros)
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-    return rows
 
 
 def _make_table(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable, copying: Copying | None) -> None:
@@ -435,25 +385,6 @@ def _write_publication(
     comment = f"Which version of each lake table this file shows. {READ_BY}"
     connection.execute(f"COMMENT ON TABLE {_PUBLICATION} IS {quote_literal(comment)}")
     _annotate(connection, {_PUBLICATION: _PUBLICATION_NOTES})
-
-
-def _write_left_out(connection: duckdb.DuckDBPyConnection, left_out: Mapping[str, str]) -> None:
-    if left_out:
-        connection.execute(f"CREATE TABLE {_LEFT_OUT} (name VARCHAR, problem VARCHAR)")
-        connection.executemany(f"INSERT INTO {_LEFT_OUT} VALUES (?, ?)", [list(pair) for pair in left_out.items()])
-        connection.execute(
-            f"COMMENT ON TABLE {_LEFT_OUT} IS 'Extensions whose views and macros are not here, and why.'"
-        )
-
-
-def read_left_out(path: Path) -> dict[str, str]:
-    """The additions that a published file lacks because they could not be made, by name, each with the reason. Raises
-    ``OSError`` and ``duckdb.Error``."""
-    with connect_newest(path) as connection:
-        query = "SELECT 1 FROM duckdb_tables() WHERE schema_name || '.' || table_name = ?"
-        if not connection.execute(query, [_LEFT_OUT]).fetchall():
-            return {}
-        return dict(connection.execute(f"SELECT name, problem FROM {_LEFT_OUT} ORDER BY name").fetchall())
 
 
 def _build_select(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable) -> str:

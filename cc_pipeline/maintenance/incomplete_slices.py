@@ -88,10 +88,10 @@ def find_incomplete_files(lake: Lake) -> list[DamagedFile]:
 
 def find_incomplete_slices(lake: Lake, tables: Collection[str] = ()) -> list[Slice]:
     """Returns the slices whose last commit to any of ``tables`` was undone, and that were not rebuilt since. The
-    default is all tables, except those of extensions that are not in use."""
+    default is all tables."""
     slices: set[Slice] = set()
     for table in tables or lake.specs:
-        if lake.specs[table].slice_columns[:1] == ("crawl",) and not lake.specs[table].former_extension:
+        if lake.specs[table].slice_columns[:1] == ("crawl",):
             names = lake.digest_names(table, required=PARTIAL_DIGEST)
             slices |= {slice_ for slice_ in map(slice_of_digest, names) if slice_ is not None}
     return sorted(slices)
@@ -124,8 +124,7 @@ def repair_tables(lake: Lake) -> list[FileRepair]:
     Raises ``EnvironmentFault`` if the lake cannot be read or written.
     """
     repairs: list[FileRepair] = []
-    # only the extension that made a table knows its first entry
-    for table in [spec.name for spec in lake.specs.values() if not spec.former_extension]:
+    for table in lake.specs:
         for _ in range(_MAX_STEPS):
             incomplete_files = find_damaged_files(lake, table)
             # without the entries, the checkpoint is the only record of the table

@@ -19,7 +19,6 @@ from uuid import uuid4
 import pyarrow as pa
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extension import extensions
 from cc_pipeline.lake.compaction import Bounds, compact_due, is_due, rewrite_incomplete_files
 from cc_pipeline.lake.digests.folding import fold, sweep_folded
 from cc_pipeline.lake.snapshot import Publication, pins_another_log, read_pinned_versions
@@ -55,13 +54,11 @@ _MAX_FOOTERS = 500
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """Numbers of files ``merged`` and ``deleted``, by table, and of leftovers of dead processes (``leftovers``).
-    ``failed`` has the errors of the maintenance of extensions, by extension."""
+    """Numbers of files ``merged`` and ``deleted``, by table, and of leftovers of dead processes (``leftovers``)."""
 
     merged: dict[str, int]
     deleted: dict[str, int]
     leftovers: int
-    failed: dict[str, str]
 
 
 def run_maintenance(
@@ -76,7 +73,6 @@ def run_maintenance(
     (``vacuum.RETENTION_FLOOR_HOURS``).
     """
     leftovers = delete_leftovers(workspace.settings) + forget_ended(workspace.storage)
-    extension_files, failed = _maintain_extensions(workspace)
     lake = workspace.lake
     resume_purges(workspace)
     merged = _merge(workspace, Bounds() if max_files is None else Bounds(max_files), wait=True)
@@ -100,21 +96,7 @@ def run_maintenance(
     )
     deleted["stored records"] = _sweep_records(workspace, retention_hours)
     finish_purges(workspace, max(retention_hours, RETENTION_FLOOR_HOURS) * 3_600)
-    return MaintenanceReport(merged, deleted | extension_files, leftovers, failed)
-
-
-def _maintain_extensions(workspace: Workspace) -> tuple[dict[str, int], dict[str, str]]:
-    """Calls the maintenance of each extension in use. Returns the numbers of deleted files and the errors."""
-    deleted: dict[str, int] = {}
-    failed: dict[str, str] = {}
-    for extension in extensions():
-        if extension.maintenance is None:
-            continue
-        try:
-            deleted[f"files of {extension.name}"] = int(extension.maintenance(workspace))
-        except Exception as error:  # any error costs only this extension
-            failed[extension.name] = f"{type(error).__name__}: {error}"
-    return deleted, failed
+    return MaintenanceReport(merged, deleted, leftovers)
 
 
 def merge_and_publish(workspace: Workspace) -> Publication:
@@ -138,7 +120,7 @@ def _merge(workspace: Workspace, bounds: Bounds, *, wait: bool) -> dict[str, int
     """Merges due files and returns their numbers by table; none if another process merges, unless ``wait``."""
     lake = workspace.lake
     evening_bounds = bounds if wait else replace(bounds, max_bytes=_MAX_EVENED_BYTES)
-    merged = {spec.name: 0 for spec in lake.specs.values() if not spec.former_extension}
+    merged = dict.fromkeys(lake.specs, 0)
     # the lock and the lease are taken only if there is work
     with lake.hold_versions():
         due_tables = [name for name in merged if is_due(lake, name, bounds)]
@@ -222,8 +204,7 @@ def _sweep_records(workspace: Workspace, retention_hours: float) -> int:
     """Deletes stored files that nothing needs; returns their number."""
     lake, storage = workspace.lake, workspace.storage
     crawls = {*list_crawls(lake.pin("records")), *crawls_with_files(storage)}
-    swept = [
+    return sum(
         sweep(storage, crawl, partial(list_named_files, lake, crawl), retention_hours * 3_600)
         for crawl in sorted(crawls)
-    ]
-    return sum(sweep_report.files for sweep_report in swept)
+    )

@@ -38,8 +38,7 @@ _FOLDER: Final = "purges/"
 _MAX_JSON_BYTES: Final = 256 << 20
 #: Advice for an unknown table that may have rows of targets.
 _UNKNOWN_TABLE: Final = (
-    "Install the extension that made it, or remove its name from CC_PIPELINE_WITHOUT (cc-pipeline extensions lists "
-    "those that are left out or broken). If the table is not needed, delete its folder."
+    "Another version of cc_pipeline made it: purge with that version. If the table is not needed, delete its folder."
 )
 
 
@@ -260,7 +259,7 @@ def purged_tables(lake: Lake) -> list[TableSpec]:
 
 def find_unknown_tables(lake: Lake) -> dict[str, tuple[str, str]]:
     """Returns the tables that may have rows of targets and that no purge knows, each with the reason and what to do:
-    they are neither declared nor noted, or cannot be read. Raises ``EnvironmentFault`` if the lake cannot be listed."""
+    they are not declared, or cannot be read. Raises ``EnvironmentFault`` if the lake cannot be listed."""
     reasons: dict[str, tuple[str, str]] = {}
     for name in lake.other_tables():
         try:
@@ -273,8 +272,7 @@ def find_unknown_tables(lake: Lake) -> dict[str, tuple[str, str]]:
             if lake.has_files(name):
                 reasons[name] = "the table has files, but no log that names the files", _UNKNOWN_TABLE
         elif "target" in {field.name for field in handle.schema().fields}:
-            reason = "no extension in use declares the table, and the home has no record of who made it"
-            reasons[name] = reason, _UNKNOWN_TABLE
+            reasons[name] = "this version of cc_pipeline does not know the table", _UNKNOWN_TABLE
     return reasons
 
 

@@ -30,7 +30,7 @@ from cc_pipeline.lake.lake import PinnedTable
 from cc_pipeline.lake.published_file import get_s3_location
 from cc_pipeline.lake.repeats import PER_CAPTURE, find_changed_slices, find_slices_with_repeats
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice
-from cc_pipeline.lake.snapshot import Addition, Copying, MacroSpec, Publication, ViewSpec, pin, publish, unpin
+from cc_pipeline.lake.snapshot import Copying, MacroSpec, Publication, ViewSpec, pin, publish, unpin
 from cc_pipeline.lake.streaming import count_rows, stream_table
 from cc_pipeline.locks import LockTimeout, locked
 from cc_pipeline.processes import has_ended, start_ticks
@@ -73,22 +73,17 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         remote = get_s3_location(settings) if any(table.files for table in pinned) else None
         rows = None if remote is None else lambda table: stream_table(lake, table)
         is_shared = settings.has_separate_lake
-        additions, left_out = _find_additions()
         if is_shared and not copied:
             pin(workspace.place, settings.home, pinned, keep_previous=True)
         published = publish(
             settings.published_path,
             pinned,
-            views,
-            macros=MACROS,
-            additions=additions,
-            left_out=left_out,
+            [*views, *_extension_views()],
+            macros=_all_macros(),
             s3=remote,
             copying=Copying(workspace.scratch / "publish", rows) if copied else None,
             build_digest=compute_build_digest(workspace),
         )
-        for name, problem in published.left_out.items():
-            _LOG.warning("cc.duckdb has no views and macros of the extension %s, which failed: %s", name, problem)
         if is_shared and copied:
             unpin(workspace.place, settings.home)
         elif is_shared:
@@ -124,19 +119,13 @@ def is_being_published(settings: Settings) -> bool:
         return True
 
 
-def _find_additions() -> tuple[list[Addition], dict[str, str]]:
-    """The views and macros of each extension that has any, and the problems of extensions that raise."""
-    additions, problems = [], {}
-    for extension in extensions():
-        try:
-            views, macros = tuple(extension.views()), tuple(extension.macros())
-            for definition, kind in (*((view, ViewSpec) for view in views), *((macro, MacroSpec) for macro in macros)):
-                if not isinstance(definition, kind):
-                    raise TypeError(f"{definition!r} is no {kind.__name__}")
-            additions.append(Addition(extension.name, views, macros))
-        except Exception as error:  # whatever it is: it costs only this extension
-            problems[extension.name] = f"{type(error).__name__}: {error}"
-    return [addition for addition in additions if addition.views or addition.macros], problems
+def _extension_views() -> list[ViewSpec]:
+    return [view for extension in extensions() for view in extension.views()]
+
+
+def _all_macros() -> list[MacroSpec]:
+    """The macros of the core, then those of the extensions, which read views of theirs."""
+    return [*MACROS, *(macro for extension in extensions() for macro in extension.macros())]
 
 
 def compute_build_digest(workspace: Workspace) -> str:
@@ -149,12 +138,8 @@ def compute_build_digest(workspace: Workspace) -> str:
             "publish": settings.publish,
             "tables": _list_published_tables(workspace),
             "lake": [str(workspace.lake.root), settings.lake_endpoint],
-            "views": _describe_views(publication_views([], Sharing((), ()))),
-            "macros": repr(MACROS),
-            "additions": [
-                [addition.name, _describe_views(addition.views), repr(addition.macros)]
-                for addition in _find_additions()[0]
-            ],
+            "views": _describe_views([*publication_views([], Sharing((), ())), *_extension_views()]),
+            "macros": repr(_all_macros()),
         }
     )
 
@@ -162,7 +147,7 @@ def compute_build_digest(workspace: Workspace) -> str:
 def _list_published_tables(workspace: Workspace) -> list[str]:
     copied = workspace.settings.publish == "copy"
     specs = workspace.lake.specs.values()
-    return [spec.name for spec in specs if not spec.former_extension and (spec.is_published or not copied)]
+    return [spec.name for spec in specs if spec.is_published or not copied]
 
 
 def _describe_views(views: Sequence[ViewSpec]) -> list[list[object]]:

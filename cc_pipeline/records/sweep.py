@@ -114,15 +114,6 @@ class NamedFiles:
     state: Hashable
 
 
-@dataclass(frozen=True, slots=True)
-class SweepResult:
-    """The files and bytes that a sweep deleted, and the files that it noted as not needed."""
-
-    files: int = 0
-    bytes: int = 0
-    noted_files: int = 0
-
-
 def crawls_with_files(storage: RecordStorage) -> list[str]:
     """Returns the crawls that have a folder of stored files, whether rows name any of them or not."""
     keys = (stored_file.key for stored_file in storage.transport.listing("records/"))
@@ -137,8 +128,9 @@ def sweep(
     retention: float = RETENTION_SECONDS,
     clock: Callable[[], float] = time.time,
     only: Collection[str] | None = None,
-) -> SweepResult:
-    """Deletes the stored files of ``crawl`` that nothing needs. ``read_named`` reads the files that the rows name now.
+) -> int:
+    """Deletes the stored files of ``crawl`` that nothing needs, and returns their number. ``read_named`` reads the
+    files that the rows name now.
 
     ``retention`` is in seconds; with 0 the place's clock is ignored. ``only`` restricts the sweep to these keys. If
     rows of the crawl keep being committed, the next sweep deletes the files. Raises ``EnvironmentFault``.
@@ -163,7 +155,7 @@ def sweep(
         }
         notes_too = only is None
         return _delete(storage, crawl, free, listing, retention, clock(), notes_too)
-    return SweepResult()
+    return 0
 
 
 def find_orphan_files(
@@ -206,9 +198,9 @@ def _delete(
     retention: float,
     now: float,
     notes_too: bool,
-) -> SweepResult:
+) -> int:
     """Deletes those ``free`` files that were not needed for the ``retention``, and, if ``notes_too``, notes that are no
-    longer needed."""
+    longer needed. Returns the number of deleted files."""
     notes = _list_notes(storage, crawl, listing)
     dated = {
         stored_file.key: (stored_file, written_at)
@@ -217,8 +209,7 @@ def _delete(
     }
     since = last_mentions(storage, dated, free) if free else {}
     # files that only notes without a time mention are noted again, with the current time
-    unnoted = [key for key in free if key not in since]
-    note(storage, crawl, unnoted, now)
+    note(storage, crawl, [key for key in free if key not in since], now)
     due = [
         stored_file
         for key, stored_file in free.items()
@@ -236,7 +227,7 @@ def _delete(
         for key in (*old, *_find_leftovers(storage, crawl, listing, now)):
             storage.transport.delete(key)
         delete_committed(storage, crawl, now - RETENTION_SECONDS)
-    return SweepResult(len(due), sum(stored_file.size for stored_file in due), len(unnoted))
+    return len(due)
 
 
 def _last_need(stored_file: ListedObject, last_mention: float, now: float) -> float:

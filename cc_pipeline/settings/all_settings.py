@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
 from cc_pipeline import SOFTWARE
 from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
 from cc_pipeline.commoncrawl.crawls import SUBSETS
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extension import extensions
 from cc_pipeline.settings.declaration import has_minimum, is_above_zero, is_choice, is_share, setting
 from cc_pipeline.settings.source_addresses import (
     DEFAULT_REGION,
@@ -23,8 +23,6 @@ from cc_pipeline.settings.source_addresses import (
 EXTRACTORS: Final = ("fast", "auto", "quality")
 DIGEST_POLICIES: Final = ("record", "fail")
 PUBLISH: Final = ("views", "copy", "none")
-#: The ``rate_source`` of a machine that keeps to its own even share.
-OWN_RATE: Final = "own"
 #: A host's name or address in brackets, perhaps with a port; ``*`` stands for a part of a label.
 _HOST_PATTERN: Final = re.compile(r"(?:[A-Za-z0-9._*-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
 #: Characters that DuckDB treats as patterns, or that the Delta library refuses, even in quotes.
@@ -32,6 +30,11 @@ _NOT_IN_PATHS: Final = frozenset("*?[]{}|^%\\\n")
 #: Minimum days of history: schedules read the failures of the last seven.
 _MIN_HISTORY_DAYS: Final = 8
 _T = TypeVar("_T")
+
+
+def _engine(name: str) -> str | None:
+    engines = ("local", *(engine for extension in extensions() for engine in extension.engines()))
+    return is_choice(*engines)(name)
 
 
 def _storable(place: object) -> str | None:
@@ -166,12 +169,6 @@ class Settings:
         "Homes that share a budget on one machine do not need it",
         check=is_above_zero,
     )
-    rate_source: str = setting(
-        OWN_RATE,
-        help="rate limiter: `own` (the budget of this machine), or one that an "
-        "[extension](extensions.md) adds. Machines that share the rate need the same value",
-        check=is_choice(OWN_RATE, joint="rate_sources"),
-    )
     max_bytes: int = setting(
         20_000_000_000,
         help="maximum bytes of all fetches of one command, or of one scheduled run; `run --yes` ignores the limit",
@@ -223,7 +220,7 @@ class Settings:
         help="engine that fetches records and parses pages: `local`, or one that an "
         "[extension](extensions.md) adds. `run --engine`, and the tag `cc_pipeline/engine` of a "
         "run in the UI, override it",
-        check=is_choice("local", joint="engines"),
+        check=_engine,
     )
     backfill_hours: float = setting(
         1.0,
@@ -275,29 +272,11 @@ class Settings:
     of_extensions: tuple[object, ...] = ()
 
     def settings_of(self, kind: type[_T]) -> _T:
-        """Returns the settings of an extension, by the dataclass that declares them. Raises ``EnvironmentFault`` if the
-        extension is not in use."""
-        for extension_values in self.of_extensions:
-            if isinstance(extension_values, kind):
-                return extension_values
-        raise EnvironmentFault(
-            f"the extension with the settings {kind.__name__} is not in use here",
-            "cc-pipeline extensions shows why: the extension is not installed, broken, or left out by "
-            "CC_PIPELINE_WITHOUT.",
-        )
-
-    def with_values(self, values: object) -> Settings:
-        """Returns the settings with other ``values`` of one extension."""
-        other_settings = tuple(
-            extension_values for extension_values in self.of_extensions if type(extension_values) is not type(values)
-        )
-        return replace(self, of_extensions=(*other_settings, values))
+        """Returns the settings of an extension, by the dataclass that declares them."""
+        [values] = [values for values in self.of_extensions if isinstance(values, kind)]
+        return values
 
     @property
-    def has_own_rate(self) -> bool:
-        """Whether this machine keeps to its even share of the rate by itself."""
-        return self.rate_source == OWN_RATE
-
     @property
     def published_path(self) -> Path:
         """The DuckDB file that analysts open."""
@@ -361,10 +340,9 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """Variables that are no settings of a run: extensions to leave out, owners of assets, and credentials for the
+    """Variables that are no settings of a run: owners of assets, and credentials for the
     source."""
 
-    without: tuple[str, ...] = setting((), help="names of extensions to leave out, comma-separated")
     owners: tuple[str, ...] = setting(
         ("team:cc-pipeline",), help="owners of the assets in the UI: mail addresses and `team:NAME`, comma-separated"
     )

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, partial
 from typing import Any, Final, TypeVar, get_type_hints
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extension import collect, find_extensions, refuse
 from cc_pipeline.settings.environment import PREFIX, number_in, text_in, words_in, yes_in
 
 _T = TypeVar("_T")
@@ -151,32 +150,6 @@ def check_values(values: _T, extension: str = "") -> _T:
     return values
 
 
-def settings_of_extensions(reserved_names: frozenset[str]) -> dict[str, type]:
-    """Returns the dataclass of settings of each extension that has one. ``reserved_names`` are names of settings of the
-    core.
-
-    An extension with an invalid one is refused; ``cc-pipeline extensions`` shows the reason.
-    """
-    types_by_extension: dict[str, type] = {}
-    owners: dict[str, str] = {}
-    for extension, kind in collect("settings").items():
-        if kind is None:
-            continue
-        try:
-            names = _names(kind, extension)
-        except (TypeError, NameError) as error:
-            refuse(extension, f"settings: {error}")
-            continue
-        clashes = [f"{PREFIX}{name.upper()} is {owners.get(name, 'a setting of the core')}"
-                   for name in names if name in owners or name in reserved_names]  # fmt: skip
-        if clashes:
-            refuse(extension, f"settings: {clashes[0]}; another name is needed")
-            continue
-        types_by_extension[extension] = kind
-        owners |= dict.fromkeys(names, f"a setting of the extension {extension}")
-    return types_by_extension
-
-
 def read_extension(extension: str, kind: type, env: Mapping[str, str], overrides: dict[str, Any]) -> Any:
     """Reads and checks the settings of an extension; removes those of the extension from ``overrides``.
 
@@ -193,28 +166,6 @@ def _values(declared: tuple[Declaration, ...], env: Mapping[str, str]) -> dict[s
     return {name: value for name, value in read.items() if value is not None}
 
 
-def _names(kind: type, extension: str) -> list[str]:
-    """Returns the names of an extension's settings. Raises ``TypeError`` for an invalid declaration."""
-    if not (isinstance(kind, type) and is_dataclass(kind) and kind.__dataclass_params__.frozen):  # type: ignore[attr-defined]
-        raise TypeError(f"{kind!r} is no frozen dataclass")
-    declared = declarations(kind, extension)
-    invalid_fields = {class_field.name for class_field in fields(kind)} - {
-        declaration.field for declaration in declared
-    }
-    invalid_fields |= {
-        declaration.field
-        for declaration in declared
-        if declaration.facts.decides_rows or declaration.facts.has_own_reader
-    }
-    invalid_fields |= {declaration.field for declaration in declared if declaration.default is MISSING}
-    if invalid_fields:
-        raise TypeError(
-            f"{', '.join(sorted(invalid_fields))}: each field must be setting(default, help=…), read by its type, "
-            "without decides_rows"
-        )
-    return [declaration.name for declaration in declared]
-
-
 def _type_name(kind: Any) -> str:
     return kind.__name__ if isinstance(kind, type) and kind is not tuple[str, ...] else str(kind)
 
@@ -228,20 +179,9 @@ def as_text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def is_choice(*names: str, joint: str = "") -> Check:
-    """Returns a check for one of the names, or for a name that an extension adds at ``joint``."""
-
-    def check(value: str) -> str | None:
-        if value in names:
-            return None
-        added_names = [name for named_values in collect(joint).values() for name in named_values] if joint else []
-        if value in added_names:
-            return None
-        unused = [extension.name for extension in find_extensions() if extension.value is None] if joint else []
-        hint = f" (not in use: {', '.join(unused)}; cc-pipeline extensions says why)" if unused else ""
-        return f"is {value!r}; choose one of {', '.join((*names, *added_names))}{hint}"
-
-    return check
+def is_choice(*names: str) -> Check:
+    """Returns a check for one of the names."""
+    return lambda value: None if value in names else f"is {value!r}; choose one of {', '.join(names)}"
 
 
 def is_share(value: float) -> str | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cc_pipeline.addresses import split_access
+from cc_pipeline.extension import extensions
 from cc_pipeline.home import HomeNote, NoteUnreadable, read_note
 from cc_pipeline.settings.access import add_credentials
 from cc_pipeline.settings.all_settings import ProcessSettings, Settings
@@ -22,7 +23,6 @@ from cc_pipeline.settings.declaration import (
     declarations,
     read_declared,
     read_extension,
-    settings_of_extensions,
 )
 from cc_pipeline.settings.environment import text_in
 from cc_pipeline.settings.source_addresses import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root
@@ -34,46 +34,36 @@ _BY_TYPE: Final = tuple(declaration for declaration in declarations(Settings) if
 CHOICES: Final[Mapping[str, type]] = {
     declaration.name: declaration.kind for declaration in _BY_TYPE if declaration.facts.decides_rows
 }
-_CORE_NAMES: Final = frozenset(
-    declaration.name for kind in (Settings, ProcessSettings) for declaration in declarations(kind)
-)
 
 
-def settings_of_extensions_in_use() -> dict[str, type]:
+def settings_of_extensions() -> dict[str, type]:
     """Returns the dataclass of settings of each extension that has one, by the name of the extension."""
-    return settings_of_extensions(_CORE_NAMES)
+    return {extension.name: kind for extension in extensions() if (kind := extension.settings()) is not None}
 
 
 def _declared_by_extensions() -> Iterator[Declaration]:
-    for name, kind in settings_of_extensions_in_use().items():
+    for name, kind in settings_of_extensions().items():
         yield from declarations(kind, name)
 
 
-def declared_settings() -> tuple[Declaration, ...]:
-    """Returns all settings: of a run, of a process, and of the extensions in use."""
-    return (*declarations(Settings), *declarations(ProcessSettings), *_declared_by_extensions())
-
-
 def settable_names() -> tuple[str, ...]:
-    """Returns the names of settings of the core (without its places) and of extensions in use."""
+    """Returns the names of settings of the core (without its places) and of extensions."""
     return tuple(declaration.name for declaration in (*_BY_TYPE, *_declared_by_extensions()))
 
 
 def override_names() -> tuple[str, ...]:
-    """Returns the names of overrides of ``load_settings``: of the core, and of extensions in use."""
+    """Returns the names of overrides of ``load_settings``: of the core, and of extensions."""
     return tuple(declaration.name for declaration in (*declarations(Settings), *_declared_by_extensions()))
 
 
 def values_by_declaration(settings: Settings) -> Iterator[tuple[Declaration, object]]:
-    """Yields each declared setting with its value, those of extensions last. Extensions that were refused after the
-    settings were read are left out."""
+    """Yields each declared setting with its value, those of extensions last."""
     for declaration in declarations(Settings):
         yield declaration, getattr(settings, declaration.field)
-    by_kind = {type(values): values for values in settings.of_extensions}
-    for extension, kind in settings_of_extensions_in_use().items():
-        if kind in by_kind:
-            for declaration in declarations(kind, extension):
-                yield declaration, getattr(by_kind[kind], declaration.field)
+    for extension, kind in settings_of_extensions().items():
+        values: Any = settings.settings_of(kind)
+        for declaration in declarations(kind, extension):
+            yield declaration, getattr(values, declaration.field)
 
 
 def process_values() -> Iterator[tuple[Declaration, object]]:
@@ -122,11 +112,10 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     read: dict[str, Any] = {declaration.name: declaration.read(env) for declaration in _BY_TYPE}
     read |= choices_of(note) if note is not None else {}
     settings = replace(settings, **{name: value for name, value in read.items() if value is not None})
-    extensions = settings_of_extensions_in_use().items()
-    settings = replace(
-        settings,
-        of_extensions=tuple(read_extension(*name_and_type, env, remaining_overrides) for name_and_type in extensions),
+    of_extensions = (
+        read_extension(name, kind, env, remaining_overrides) for name, kind in settings_of_extensions().items()
     )
+    settings = replace(settings, of_extensions=tuple(of_extensions))
     settings = check_values(replace(settings, **remaining_overrides))
     if settings.budget:
         settings = replace(settings, budget=str(Path(settings.budget).expanduser().resolve()))

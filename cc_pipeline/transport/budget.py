@@ -1,7 +1,6 @@
 """The request budget, a file that all processes of a home share: slots by host, pauses, refusals, and the shares of
 workers on other machines. Common Crawl blocks machines and not processes: homes on one machine with the same source
-each have their own file, and share its rate only by ``CC_PIPELINE_RATE_SHARES``, or by a rate source
-(``rate_source.py``). A rate source gives slots and concurrency; all else stays in the file."""
+each have their own file, and share its rate only by ``CC_PIPELINE_RATE_SHARES``."""
 
 from __future__ import annotations
 
@@ -35,7 +34,6 @@ from cc_pipeline.transport.circuit_breaker import (
     from_text,
     remembered,
 )
-from cc_pipeline.transport.rate_source import RateSource
 from cc_pipeline.transport.rates import SourceLimits, shared_among, slot_spacing
 
 #: A slot expires after this many seconds.
@@ -47,7 +45,7 @@ _LOCK_TIMEOUT = 30.0
 #: Seconds after which a process that did not renew its share counts as ended.
 _HOLDER_LIFE = 10.0
 #: Seconds between two checks for a free share, for a process that has none.
-_FULL_HOUSE = 0.2
+FULL_HOUSE = 0.2
 _TABLES = """
 create table if not exists hosts (
   host text primary key, rate real, concurrency integer, next_slot real not null default 0
@@ -77,8 +75,8 @@ class SlotReservation:
     """``count`` slots from ``start`` (seconds since the epoch), ``spacing`` seconds apart.
 
     ``is_probe``: the host is blocked, and this request is the probe. ``is_calm``: a good answer would not change the
-    host's state. ``sample`` is the key of an object that the host gave within a week. A slot expires ``life`` seconds
-    after it was due."""
+    host's state. ``sample`` is the key of an object that the host gave within a week. A slot expires ``SLOT_LIFE``
+    seconds after it was due."""
 
     start: float
     spacing: float
@@ -86,7 +84,6 @@ class SlotReservation:
     is_probe: bool = False
     is_calm: bool = False
     sample: str = ""
-    life: float = SLOT_LIFE
 
 
 def _write_ahead(db: sqlite3.Connection) -> None:
@@ -131,15 +128,11 @@ class Budget:
         host: str,
         limits: SourceLimits,
         refusals: RefusalPolicy | None = None,
-        source: RateSource | None = None,
     ) -> None:
-        """With a rate ``source`` all its users share ``limits``, and this home's processes are some of them."""
         self.host = host
         self.limits = limits
         self._holder = uuid.uuid4().hex
         self._db = open_file(path)
-        self.source = source
-        self.full_house = _FULL_HOUSE if source is None else source.retry_seconds
         self._rules = HostRules(limits.rate, refusals or RefusalPolicy(), limits.cautious)
         with Exclusive(self._db):
             self._db.execute(
@@ -152,16 +145,13 @@ class Budget:
         """Releases this process's share."""
         self._db.execute("delete from holders where holder = ?", (self._holder,))
         self._db.close()
-        if self.source is not None:
-            self.source.close()
 
     def reserve_slots(
-        self, max_slots: int, successes: int = 0, last_sent: float = 0.0, lateness: float = 0.0
+        self, max_slots: int, successes: int = 0, last_sent: float = 0.0
     ) -> SlotReservation | BreakerOpen:
         """Reserves slots for up to ``max_slots`` requests, at least one. ``successes`` requests succeeded since the
         last reservation, the last of them sent at ``last_sent``. Returns ``BreakerOpen`` if the host is blocked, or
-        asked for a pause that is worth a message. ``lateness`` is as in ``RateSource.slots``. Raises as a rate source
-        does."""
+        asked for a pause that is worth a message."""
         rules = self._rules
         with Exclusive(self._db):
             now = time.time()
@@ -192,24 +182,16 @@ class Budget:
             self._keep(state.next(Sent(now, count), rules))
             (next_slot,) = self._db.execute("select next_slot from hosts where host = ?", (self.host,)).fetchone()
             start = max(now if next_slot > pause_until + CLOCK_JUMP else next_slot, pause_until)
-            if self.source is None:
-                self._db.execute("update hosts set next_slot = ? where host = ?", (start + count * spacing, self.host))
-        if self.source is not None:
-            # outside the transaction, so that other processes of the home do not wait for the rate source
-            wait = max(0.0, pause_until - now)
-            delay, spacing, count = self.source.slots(1 if is_probe else max_slots, pace, wait, lateness)
-            start = time.time() + delay
-        life = SLOT_LIFE if self.source is None else self.source.life
-        return SlotReservation(start, spacing, count, is_probe, calm, sample, life)
+            self._db.execute("update hosts set next_slot = ? where host = ?", (start + count * spacing, self.host))
+        return SlotReservation(start, spacing, count, is_probe, calm, sample)
 
     def renew(self, in_flight: int) -> int:
         """Renews this process's share and returns it: the number of requests that it may send at the same time.
 
         Shares are even, and their sum never exceeds the limit. A share shrinks as soon as its process learns of another
         process, and grows only when others release theirs. If there are more processes than the limit allows requests,
-        some wait until another one ends. Raises as a rate source does.
+        some wait until another one ends.
         """
-        leased = None if self.source is None else self.source.renew(in_flight)
         now = time.time()
         with Exclusive(self._db):
             self._db.execute("delete from holders where expires < ? or expires > ?", (now, now + CLOCK_JUMP))
@@ -220,8 +202,6 @@ class Budget:
             limit, remote_shares = self.limits.concurrency, self._remote_shares(now)
             limit = max(1, limit - remote_shares * shared_among(self.limits, remote_shares + 1).concurrency)
             share = max(0, min(max(1, limit // (int(count) + 1)), limit - int(granted_elsewhere)))
-            # the file still shows the shares of this home
-            share = share if leased is None else leased
             self._db.execute(
                 "insert into holders values (?, ?, ?, ?, ?) on conflict (host, holder) do update "
                 "set granted = excluded.granted, expires = excluded.expires",

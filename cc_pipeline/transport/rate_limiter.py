@@ -15,10 +15,9 @@ from typing import ParamSpec, TypeVar
 
 from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.transport.budget import Budget
+from cc_pipeline.transport.budget import FULL_HOUSE, SLOT_LIFE, Budget
 from cc_pipeline.transport.circuit_breaker import Blocked, BreakerOpen, Event, Failed, Gave, RefusalPolicy, is_answer
 from cc_pipeline.transport.faults import Finding, Refusal
-from cc_pipeline.transport.rate_source import RateSourceDown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -87,8 +86,6 @@ class RateLimiter:
         self._without_share_since = 0.0
         # since when all slots were missed, and the maximum delay of the last reservation's slots in seconds
         self._missed_since = self._lateness = 0.0
-        # since when the rate source does not answer
-        self._away_since = 0.0
         # until when the host refuses, and when that was first seen
         self._closed_until = self._seen_at = 0.0
         # successes since the last report, and whether the next reservation need not report any
@@ -208,10 +205,7 @@ class RateLimiter:
         try:
             budget = await self._the_budget()
             while self._waiting:
-                try:
-                    await self._pass_on(budget)
-                except RateSourceDown as outage:
-                    await self._wait_for_source(budget, outage)
+                await self._pass_on(budget)
         except Exception as error:
             self._refuse_all(error)
 
@@ -242,11 +236,7 @@ class RateLimiter:
             await asyncio.wait([self._reporter])
         successes, self._success_count = self._success_count, 0
         self._is_calm = True
-        lateness, self._lateness = self._lateness, 0.0
-        lease = await self._ask(budget.reserve_slots, max_slots, successes, self._last_success_sent, lateness)
-        if self._away_since:
-            self._away_since = 0.0
-            progress.report(progress.WAITING, 0)
+        lease = await self._ask(budget.reserve_slots, max_slots, successes, self._last_success_sent)
         if isinstance(lease, BreakerOpen):
             self._is_calm = False
             await self._wait_for(lease, budget.host)
@@ -267,7 +257,7 @@ class RateLimiter:
             now = time.time()
             self._lateness = max(self._lateness, now - due)
             # a late probe is still sent: no other request probes, and the next probe waits twice as long
-            if lease.spacing and now - due > lease.life and not lease.is_probe:
+            if lease.spacing and now - due > SLOT_LIFE and not lease.is_probe:
                 self._warn_of_missed_slots(budget.host)
                 continue  # a missed slot is void
             if self._missed_since:
@@ -325,23 +315,6 @@ class RateLimiter:
             check_seconds = min(_CHECK_SECONDS, policy.first_probe_delay) if is_given_up else _CHECK_SECONDS
             await asyncio.wait_for(self._retry_event.wait(), max(0.0, min(remaining, check_seconds)))
 
-    async def _wait_for_source(self, budget: Budget, outage: RateSourceDown) -> None:
-        """Waits a moment for the rate source, as long as for a host that refuses. Nothing is sent meanwhile: other
-        machines may use this one's share."""
-        assert budget.source is not None
-        now = time.time()
-        self._away_since = min(self._away_since or now, now)
-        self._renewed = 0.0
-        seconds = budget.source.retry_seconds
-        name = budget.source.name
-        text = f"{name} does not answer ({outage}), so no request is sent to {budget.host}"
-        if self._refusals.gives_up(now - self._away_since, seconds):
-            advice = f"Run it again when {name} answers; cc-pipeline doctor checks that."
-            self._refuse_all(EnvironmentFault(text, advice))
-            return
-        progress.report(progress.WAITING, round(seconds), None, f"{text}; next try in {seconds:g} s")
-        await asyncio.sleep(seconds)
-
     def _release(self, *, is_probe: bool = False) -> None:
         while self._waiting:
             admission = self._waiting.popleft()
@@ -363,7 +336,7 @@ class RateLimiter:
         if not self._request_share and not self._in_flight:
             self._warn_of_full_concurrency(budget)
         try:
-            await asyncio.wait_for(self._room.wait(), budget.full_house if not self._in_flight else _RENEWAL)
+            await asyncio.wait_for(self._room.wait(), FULL_HOUSE if not self._in_flight else _RENEWAL)
         except TimeoutError:
             self._renewed = 0.0
 

@@ -35,7 +35,6 @@ from cc_pipeline.transport.faults import (
 from cc_pipeline.transport.pieces import Pieces
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
 from cc_pipeline.transport.rate_limiter import RateLimiter
-from cc_pipeline.transport.rate_source import RateSourceOpener
 from cc_pipeline.transport.rates import SourceLimits, chosen_limits, default_limits, shared_among
 from cc_pipeline.transport.retrying import Follow, Judge, RetryingSender
 
@@ -160,10 +159,9 @@ class SourceOptions:
 
     ``rate`` (requests per second) and ``concurrency`` (requests at the same time) are limits per host and, with a
     ``budget_path``, for all processes that use the same file; ``None`` means the host's own default. ``hosts``
-    (machines) share the limits, each with its own file: this one uses its even share, or the share that ``rate_source``
-    gives. ``refusals`` says how long a request waits for a host that refuses. ``redirects`` are hosts that a web source
-    may redirect to (``redirects.py``), in addition to the known ones. ``bounded`` and ``public_only`` are as in
-    ``open_store``.
+    (machines) share the limits, each with its own file: this one uses its even share. ``refusals`` says how long a
+    request waits for a host that refuses. ``redirects`` are hosts that a web source may redirect to (``redirects.py``),
+    in addition to the known ones. ``bounded`` and ``public_only`` are as in ``open_store``.
     """
 
     user_agent: str = DEFAULT_USER_AGENT
@@ -172,7 +170,6 @@ class SourceOptions:
     rate: float | None = None
     concurrency: int | None = None
     hosts: int = 1
-    rate_source: RateSourceOpener | None = None
     budget_path: Path | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     refusals: RefusalPolicy = field(default_factory=RefusalPolicy)
@@ -183,7 +180,7 @@ class SourceOptions:
     def limits(self, address: str) -> SourceLimits:
         """Returns the limits of the host of ``address``."""
         host_limits = chosen_limits(default_limits(address, self.s3.endpoint), self.rate, self.concurrency)
-        return shared_among(host_limits, self.hosts) if self.rate_source is None else host_limits
+        return shared_among(host_limits, self.hosts)
 
 
 class SourceClient:
@@ -404,9 +401,7 @@ class SourceClient:
 
     def _budget(self, host: str, limits: SourceLimits) -> Budget:
         path = self.options.budget_path if limits.shared else None
-        opener = self.options.rate_source if limits.shared and limits.rate is not None else None
-        source = None if opener is None else opener(host, limits)
-        return Budget(path, host, limits, self.options.refusals, source)
+        return Budget(path, host, limits, self.options.refusals)
 
     def _open_follower(self) -> Follower | None:
         # imported here, since a source that is not on the web needs no web libraries

@@ -73,7 +73,7 @@ def claim_home(settings: Settings) -> None:
     home, lake = settings.home, None if settings.has_separate_lake else Path(settings.lake)
     home_note, copy = read_note(home, lake), None if lake is None else read_copy(lake)
     _refuse_other_source(settings, home_note, copy)
-    note = _renew_note(settings, home_note, copy)
+    note = _renew_note(settings, home_note)
     refuse_unknown_layout(str(home), note)
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -86,9 +86,9 @@ def claim_home(settings: Settings) -> None:
             f"Check the disk and its permissions, or set {PREFIX}HOME to another folder.",
         ) from error
     if note != home_note or not is_note_readable(home):
-        # another process may be noting a table
+        # another process may be noting a setting
         with disk_trouble(home), locked(home / "home.lock"):
-            note = _renew_note(settings, read_note(home, lake), copy)
+            note = _renew_note(settings, read_note(home, lake))
             write_note(home, note)
     bare = replace(note, source=redact_address(note.source))
     if lake is not None and copy != bare:
@@ -112,10 +112,9 @@ def _refuse_other_source(settings: Settings, home_note: HomeNote | None, copy: H
         )
 
 
-def _renew_note(settings: Settings, home_note: HomeNote | None, copy: HomeNote | None) -> HomeNote:
-    """The note of the home (default: a new one) with the tables of ``copy``."""
-    note = home_note or HomeNote(settings.source, LAYOUT)
-    return note.with_tables(copy.tables if copy is not None else ())
+def _renew_note(settings: Settings, home_note: HomeNote | None) -> HomeNote:
+    """The note of the home (default: a new one)."""
+    return home_note or HomeNote(settings.source, LAYOUT)
 
 
 def change_source(settings: Settings, source: str, lake: Transport) -> None:
@@ -142,7 +141,7 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
     assert home_note is not None
     lake_note = _read_lake(lake)
     if lake_note is None:
-        first = HomeNote(source, home_note.layout, tables=home_note.tables)
+        first = HomeNote(source, home_note.layout)
         _write_lake(lake, first, only_if_absent=True)
         # another home may have been first, even at a server without conditional puts
         lake_note = _read_lake(lake) or home_note
@@ -153,14 +152,7 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
         )
     refuse_unknown_layout(f"the lake {lake.source}", lake_note)
     # migrated by another home, or not yet migrated although this home was, with another lake
-    change_note(
-        home,
-        lambda home_note: replace(
-            home_note, layout=lake_note.layout, tables=lake_note.with_tables(home_note.tables).tables
-        ),
-    )
-    if (merged_note := lake_note.with_tables(home_note.tables)) != lake_note:
-        _write_lake(lake, merged_note)
+    change_note(home, lambda home_note: replace(home_note, layout=lake_note.layout))
 
 
 def note_layout(lake: Transport, home: Path, source: str) -> None:
@@ -168,7 +160,7 @@ def note_layout(lake: Transport, home: Path, source: str) -> None:
     home_note, lake_note = read_note(home), _read_lake(lake)
     assert home_note is not None
     choices = lake_note.choices if lake_note is not None else {}
-    _write_lake(lake, HomeNote(source, home_note.layout, choices, home_note.tables))
+    _write_lake(lake, HomeNote(source, home_note.layout, choices))
 
 
 def agree_on_choices(lake: Transport, values: Mapping[str, str | bool], *, overwrite: bool = False) -> None:

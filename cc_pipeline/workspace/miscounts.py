@@ -56,7 +56,7 @@ def find_changed_miscounts(
     earlier_checks = {} if check_all else _read(settings)
     miscounts: dict[str, Miscounted] = {}
     checks = dict(_read(settings))
-    for table in pinned or [lake.pin(spec.name) for spec in lake.specs.values() if not spec.former_extension]:
+    for table in pinned or [lake.pin(name) for name in lake.specs]:
         name = table.spec.name
         if table.version < 0:
             continue
@@ -90,7 +90,7 @@ def find_new_miscounts(settings: Settings, lake: Lake) -> dict[str, Miscounted]:
     if settings.publish == "none" and not checks:
         return find_changed_miscounts(settings, lake)
     are_wrong = any(check.leaves_out for check in checks.values())
-    tables = [spec.name for spec in lake.specs.values() if not spec.former_extension]
+    tables = [*lake.specs]
     may_have_changed = checks and "://" not in lake.root and any(_has_moved(lake, name, checks) for name in tables)
     if not are_wrong and not may_have_changed:
         return {}

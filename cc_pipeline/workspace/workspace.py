@@ -16,13 +16,12 @@ from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
-from cc_pipeline.extension import collect
-from cc_pipeline.home import ExtensionTable, note_choices, note_table, read_note
+from cc_pipeline.home import note_choices
 from cc_pipeline.index.locators import refuse_unknown_kind
 from cc_pipeline.index.zipnum.cluster_cache import Clusters
 from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline.lake.evolution import Migration, migrate
-from cc_pipeline.lake.lake import Lake, TableSpec, stored_schema
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.processes import this_process
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import CHOICES, Settings
@@ -32,7 +31,6 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
 from cc_pipeline.transport.named_files import NamedPlaces
 from cc_pipeline.transport.ranges import RetryPolicy
-from cc_pipeline.transport.rate_source import RateSourceOpener
 from cc_pipeline.transport.rates import (
     OWN_BUCKET_RATE,
     SourceLimits,
@@ -45,7 +43,7 @@ from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline.transport.states import rate_in_force
 from cc_pipeline.workspace.claim import agree_on_choices, claim_home, claim_lake, note_layout
 from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
-from cc_pipeline.workspace.tables import MIGRATIONS, note_of_table, tables_by_extension, with_left_tables
+from cc_pipeline.workspace.tables import MIGRATIONS, all_tables
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.slice import Slice
@@ -88,12 +86,7 @@ class Workspace:
         """
         self.claim()
         self.migrate()
-        return open_lake(self.settings, self._note_table)
-
-    def _note_table(self, table: ExtensionTable) -> None:
-        """Notes a table of an extension in the home and the lake, so that a purge finds it without the extension."""
-        if note_table(self.settings.home, table):
-            self.claim()
+        return open_lake(self.settings)
 
     def claim(self) -> None:
         """Claims the home, and a lake outside it, for the source; raises as :attr:`lake`."""
@@ -310,7 +303,6 @@ def open_transport(
             concurrency=settings.concurrency,
             rate=settings.rate,
             hosts=settings.rate_shares,
-            rate_source=rate_source_of(settings),
             budget_path=settings.budget_path,
             retry=retry or RetryPolicy(),
             refusals=RefusalPolicy() if settings.wait is None else RefusalPolicy(wait=settings.wait),
@@ -342,24 +334,9 @@ def fetch_object(settings: Settings, address: str, max_bytes: int) -> bytes:
         ) from fault
 
 
-def open_lake(settings: Settings, note: Callable[[ExtensionTable], object] = lambda _: None) -> Lake:
-    """Opens the tables of the settings' lake, also those of extensions that are not in use. It neither claims nor
-    migrates the home. ``note`` is called before the first write to a table of an extension."""
-    options = lake_options(settings)
-    home = read_note(settings.home, None if settings.has_separate_lake else Path(settings.lake))
-    specs = with_left_tables(home.tables if home else (), lambda name: stored_schema(settings.lake, name, options))
-    # computed now: an extension that is refused later can finish its writes
-    extension_notes = {
-        spec.name: note_of_table(extension, spec)
-        for extension, extension_specs in tables_by_extension().items()
-        for spec in extension_specs
-    }
-
-    def before_write(spec: TableSpec) -> None:
-        if spec.name in extension_notes:
-            note(extension_notes[spec.name])
-
-    return Lake(settings.lake, specs, options, before_write)
+def open_lake(settings: Settings) -> Lake:
+    """Opens the tables of the settings' lake. It neither claims nor migrates the home."""
+    return Lake(settings.lake, all_tables(), lake_options(settings))
 
 
 def lake_options(settings: Settings) -> dict[str, str] | None:
@@ -377,23 +354,7 @@ def limits_of(settings: Settings) -> SourceLimits:
     """Returns the limits of the request budget for this host at the source, before the source has refused any."""
     defaults = default_limits(settings.source, settings.s3_endpoint)
     limits = chosen_limits(defaults, settings.rate, settings.concurrency)
-    return shared_among(limits, settings.rate_shares) if settings.has_own_rate else limits
-
-
-def rate_source_of(settings: Settings) -> RateSourceOpener | None:
-    """Returns the opener of the rate source of an extension; ``None`` if this machine keeps to its own share. Raises
-    ``EnvironmentFault`` if the extension is not in use."""
-    if settings.has_own_rate:
-        return None
-    for openers in collect("rate_sources").values():
-        if settings.rate_source in openers:
-            opener: RateSourceOpener = openers[settings.rate_source]
-            return opener
-    raise EnvironmentFault(
-        f"CC_PIPELINE_RATE_SOURCE is {settings.rate_source!r}, and no extension in use here adds a rate limiter of "
-        "that name",
-        "cc-pipeline extensions lists the extensions. CC_PIPELINE_RATE_SOURCE=own uses the limiter of this machine.",
-    )
+    return shared_among(limits, settings.rate_shares)
 
 
 def rate_now(workspace: Workspace) -> float | None:

@@ -1,6 +1,5 @@
 """Every box of Python in the README and the docs runs as it stands there, but those that say what they would need;
-those of python.md where the wheel is installed (``cli/test_wheel.py``), and the files of extensions.md as the extension
-that they are (``extensions/test_toy.py``)."""
+those of python.md where the wheel is installed (``cli/test_wheel.py``)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from cc_pipeline.api.home import Home
 from cc_pipeline.cli.app import app
-from cc_pipeline.extension import collect
+from cc_pipeline.extension import extensions
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 #: Commands whose method has another name, since it gives something else than the command's own.
@@ -22,7 +22,7 @@ OTHER_NAMES = {"sql": ("sql", "table", "tables"), "files captures": ("add_captur
 
 def commands() -> list[str]:
     """The core's commands: those of extensions are told of on their own pages."""
-    of_extensions = {name for handed_in in collect("commands").values() for name in handed_in}
+    of_extensions = {name for extension in extensions() for name in extension.commands()}
     tree: Any = get_command(app)
     return [one for name, command in tree.commands.items() if name not in of_extensions for one in below(command, name)]
 

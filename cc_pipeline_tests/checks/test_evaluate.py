@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline import extension
 from cc_pipeline.checks import evaluate
 from cc_pipeline.checks.check import Check
 from cc_pipeline.checks.scope import CheckResult, Scope
-from cc_pipeline.defs.declared.collected_parts import parts
-from cc_pipeline.defs.home_namespace import OWN_HOME
-from cc_pipeline.extension import Extension, InstalledExtension, find_extensions
-from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import Bucket, extract, harvest, publish, workspace_of
 
@@ -24,8 +19,8 @@ def test_a_sound_home_has_a_finding_for_each_check_that_looks_at_the_lake(bucket
     extract(workspace, "example.com")
     publish(workspace)
     findings = {finding.topic: finding for finding in evaluate.evaluate_checks(workspace)}
-    declared = [check for part in parts(OWN_HOME) for check in part.checks]
-    assert set(findings) == {f"{check.asset}: {check.name}" for check in declared if check.verdict is not None}
+    checks = evaluate.find_checks()
+    assert set(findings) == {f"{check.asset}: {check.name}" for check in checks if check.verdict is not None}
     assert findings["records: ledger_balances"].level == "ok"
     assert not [finding for finding in findings.values() if finding.level == "bad"]
     page = next(Path(name) for name in workspace.lake.pin("page_text").files)
@@ -39,24 +34,7 @@ def test_a_check_that_breaks_is_a_finding(bucket: Bucket, tmp_path: Path, monkey
         raise ValueError("no such column")
 
     check = Check(asset="records", name="odd", description="Odd.", step="odd_checks", verdict=broken)
-    monkeypatch.setattr(evaluate, "find_checks", lambda settings: [check])
+    monkeypatch.setattr(evaluate, "find_checks", lambda: [check])
     [finding] = evaluate.evaluate_checks(workspace_of(bucket[0], tmp_path))
     assert (finding.level, finding.topic) == ("bad", "records: odd")
     assert "no such column" in finding.text
-
-
-def test_an_extension_whose_checks_cannot_be_found_is_a_finding(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there = list(find_extensions())
-
-    def broken(_: Settings) -> list[Check]:
-        raise ValueError("no such table")
-
-    there.append(InstalledExtension("odd", "toy", Extension(name="odd", summary="Odd.", checks=broken)))
-    monkeypatch.setattr(extension, "_find", lambda without: tuple(there))
-    monkeypatch.setattr(extension, "_BROKEN", {})
-    findings = [one for one in evaluate.evaluate_checks(workspace_of(bucket[0], tmp_path)) if one.level == "bad"]
-    assert [(one.topic, one.text) for one in findings] == [
-        ("extension", "odd (toy): checks: ValueError: no such table")
-    ]

@@ -19,7 +19,7 @@ from typer.main import get_command
 import cc_pipeline
 from cc_pipeline.cli import run_report
 from cc_pipeline.cli.app import app
-from cc_pipeline.extension import collect
+from cc_pipeline.extension import extensions
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
@@ -90,7 +90,7 @@ def test_every_command_that_the_docs_name_exists_with_its_flags() -> None:
 
 def test_pages_of_the_core_name_no_command_of_an_extension() -> None:
     """But for the list of extensions, and the first page, which shows what there is: an extension can be deleted."""
-    added = {name for commands in collect("commands").values() for name in commands}
+    added = {name for extension in extensions() for name in extension.commands()}
     wrong = [
         f"{page.name}:{number}: {words}"
         for page, number, words, _ in hints_of_pages()

@@ -14,7 +14,7 @@ from click import Context
 from typer.main import get_command
 
 from cc_pipeline.cli.app import app
-from cc_pipeline.extension import collect
+from cc_pipeline.extension import extensions
 from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World, split_source
 
 pytestmark = pytest.mark.xdist_group("cli homes")
@@ -63,10 +63,10 @@ def test_the_docs_name_every_command(command: tuple[str, ...]) -> None:
 
 
 #: Commands that extensions hand in, and the pages that tell of them.
-OF_EXTENSIONS = {name for handed_in in collect("commands").values() for name in handed_in}
+OF_EXTENSIONS = {name for extension in extensions() for name in extension.commands()}
 PAGES_OF_EXTENSIONS = sorted((DOCS.parent / "extensions").glob("*.md"))
 #: Groups whose commands belong to a feature; all other commands are the core.
-FEATURES = {"index", "catalog", "facts", "files", "automation"} | OF_EXTENSIONS
+FEATURES = {"index", "catalog", "files", "automation"} | OF_EXTENSIONS
 #: Options that go with what is asked, whatever the command.
 SHARED = {"--home", "--source", "--crawl", "--guard-formulas", "--help"}
 

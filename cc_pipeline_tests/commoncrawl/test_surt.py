@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from cc_pipeline.commoncrawl.surt import (
     KeyRule,
     find_partial_character,
-    has_several_www,
     surt_host,
     surt_key,
     todays_key,
@@ -263,13 +262,6 @@ def test_deep_nesting_costs_linear_work() -> None:
 )
 def test_surt_host(host: str, key: str) -> None:
     assert surt_host(host) == key
-
-
-@pytest.mark.parametrize(
-    ("host", "several"), [("www.www.com", True), ("www.www", False), ("www.a.www.com", False), ("wwww.www.com", False)]
-)
-def test_several_www(host: str, several: bool) -> None:
-    assert has_several_www(host) is several
 
 
 def test_keys_agree_with_the_surt_package_where_it_is_installed() -> None:

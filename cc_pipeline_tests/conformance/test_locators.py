@@ -11,8 +11,8 @@ from cc_pipeline.index.locator import Locator
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
-from cc_pipeline.testing.locators import CRAWL, IndexedBucket, LocatorTests
 from cc_pipeline.transport.client import Transport
+from cc_pipeline_tests.conformance.locator_tests import CRAWL, IndexedBucket, LocatorTests
 from cc_pipeline_tests.index.lookup_world import ALL_SUBSETS, harvest_world
 
 

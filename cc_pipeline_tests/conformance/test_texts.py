@@ -8,9 +8,9 @@ from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.documents.dates import parse_date
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.zipnum.locator import capture_of
-from cc_pipeline.testing.url_keys import KEYS
 from cc_pipeline_tests.conformance.dates import DATES
 from cc_pipeline_tests.conformance.index_lines import LINES, Line
+from cc_pipeline_tests.conformance.url_keys import KEYS
 
 
 def test_keys() -> None:

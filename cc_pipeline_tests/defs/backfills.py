@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
-from cc_pipeline_tests.defs.test_dagster_process import PATIENCE_SECONDS, Server
+from cc_pipeline_tests.defs.test_dagster_process import Server
 
 EXTRACTED = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
 
@@ -26,11 +24,3 @@ def backfill_status(ui: Server, backfill_id: str) -> str:
         id=backfill_id,
     )
     return str(answer["partitionBackfillOrError"]["status"])
-
-
-def wait_for_backfill(ui: Server, backfill_id: str) -> str:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (status := backfill_status(ui, backfill_id)) in ("REQUESTED", "CANCELING", "FAILING"):
-        assert time.monotonic() < deadline, status
-        time.sleep(0.5)
-    return status

@@ -12,10 +12,10 @@ import pytest
 
 from cc_pipeline.checks import outputs
 from cc_pipeline.checks.check import Check
+from cc_pipeline.checks.evaluate import find_checks
 from cc_pipeline.checks.scope import CheckResult
 from cc_pipeline.defs.checks import check_runs
 from cc_pipeline.defs.checks.steps import LEFT_FAILED, check_steps
-from cc_pipeline.defs.declared.collected_parts import parts
 from cc_pipeline.defs.home_namespace import OWN_HOME, WORKSPACE
 from cc_pipeline.defs.partitions import CHECK_SCOPE_TAG, EVERYTHING
 from cc_pipeline.errors import EnvironmentFault
@@ -24,7 +24,7 @@ from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.defs.graph import definitions
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, harvest, workspace_of
 
-DECLARED: list[Check] = [check for part in parts(OWN_HOME) for check in part.checks]
+DECLARED: list[Check] = find_checks()
 CHECKS = check_steps(OWN_HOME, DECLARED)
 NAMES = sorted(spec.key.to_user_string() for check in CHECKS for spec in check.check_specs)
 

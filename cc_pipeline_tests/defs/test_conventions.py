@@ -45,7 +45,7 @@ def test_every_asset_says_what_it_is_and_whose(definitions: dg.Definitions) -> N
         assert spec.kinds, name
         # what Common Crawl publishes is made by no code of ours
         assert bool(spec.code_version) == (spec.group_name != "commoncrawl"), name
-        assert spec.group_name in {*GROUPS, "facts", "commoncrawl"}, name
+        assert spec.group_name in {*GROUPS, "commoncrawl"}, name
 
 
 def test_tables_show_their_columns(definitions: dg.Definitions) -> None:

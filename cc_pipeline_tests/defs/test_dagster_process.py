@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -188,18 +187,6 @@ def _end_group(process: subprocess.Popen[bytes], killed: bool) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(30)
-
-
-def until_listening(port: int) -> None:
-    """Waits until somebody listens. Dagster's own checks of its servers are for later: each is a process that imports
-    all of it, and takes the time away that the server needs to start."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        with socket.socket() as asked:
-            if asked.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    raise AssertionError(f"nobody listens on {port}")
 
 
 def test_a_domain_from_the_index_to_duckdb_through_plain_dagster_dev(bucket: Bucket, checkout: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline import extension
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.defs import engines
 from cc_pipeline.defs.engines import LOCAL, LocalRunEngine, describe_engines, find_engine
@@ -50,14 +49,8 @@ class Elsewhere:
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
     engine = Elsewhere()
-    one = Extension(
-        name="elsewhere",
-        summary="far away",
-        needs={"no_such_module": "far"},
-        engines=lambda: {"elsewhere": lambda: engine},
-    )
-    for module in (extension, engines):
-        monkeypatch.setattr(module, "extensions", lambda: (one,))
+    one = Extension(name="elsewhere", summary="far away", engines=lambda: {"elsewhere": lambda: engine})
+    monkeypatch.setattr(engines, "extensions", lambda: (one,))
     return engine
 
 
@@ -73,11 +66,10 @@ def test_an_engine_of_an_extension_is_found_by_its_name_and_described_by_its_ext
     assert describe_engines() == "local (the processes of this machine), elsewhere (far away)"
 
 
-def test_an_unknown_engine_is_refused_with_those_there_are_and_what_they_lack(elsewhere: Elsewhere) -> None:
-    with pytest.raises(UserInputError) as refused:
+@pytest.mark.usefixtures("elsewhere")
+def test_an_unknown_engine_is_refused_with_those_there_are() -> None:
+    with pytest.raises(UserInputError, match=r"no engine nowhere.* there are local, elsewhere"):
         find_engine("nowhere")
-    for text in ("nowhere", "local, elsewhere", "no_such_module", "cc-pipeline[far]"):
-        assert text in str(refused.value)
 
 
 def test_partitions_of_a_run_go_to_the_engine_that_its_settings_name(

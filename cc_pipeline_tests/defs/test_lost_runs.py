@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,10 +20,8 @@ from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_ite
 
 from cc_pipeline.defs import instance as instances
 from cc_pipeline.defs import internals, run_launcher
-from cc_pipeline.defs import partitions_in_flight as flights
 from cc_pipeline.defs.instance import (
     DAGSTER_YAML,
-    MACHINE_TAG,
     PROCESS_TAG,
     SERVER_TAG,
     end_runs_of_dead_processes,
@@ -34,7 +32,7 @@ from cc_pipeline.defs.instance import (
 from cc_pipeline.defs.notes import write_notes
 from cc_pipeline.defs.partitions_in_flight import ORPHAN_AGE
 from cc_pipeline.defs.run_notes import note_worker
-from cc_pipeline.processes import this_machine, this_process
+from cc_pipeline.processes import this_process
 from cc_pipeline_tests.defs.graph import listed_run
 from cc_pipeline_tests.world import closed_port
 
@@ -91,45 +89,12 @@ def test_a_run_of_another_host_is_not_taken_for_dead(instance: dg.DagsterInstanc
         return instance.add_run(listed_run(["CC-MAIN-2024-22|example.com"], {PROCESS_TAG: mark})).run_id
 
     theirs, gone = command(elsewhere), command("-".join((number, "1", *machine)))
-    assert end_runs_of_dead_processes(instance, 2) == [gone]
-    assert find_running_partitions(instance, 2) == {"CC-MAIN-2024-22|example.com": theirs}
+    assert end_runs_of_dead_processes(instance) == [gone]
+    assert find_running_partitions(instance) == {"CC-MAIN-2024-22|example.com": theirs}
     assert since != "1"
 
 
-def test_an_address_of_loopback_is_that_of_its_own_machine(instance: dg.DagsterInstance) -> None:
-    server = at(closed_port())
-    theirs = under_way(instance, server, dg.DagsterRunStatus.STARTED)
-    here = under_way(instance, server, dg.DagsterRunStatus.STARTED)
-    instance.add_run_tags(theirs, {MACHINE_TAG: "1-00000000"})
-    instance.add_run_tags(here, {MACHINE_TAG: this_machine()})
-    assert end_runs_of_dead_processes(instance, 2) == [here]
-    # nobody else can have made it where there is one host
-    assert end_runs_of_dead_processes(instance, 1) == [theirs]
-
-
-def test_a_worker_of_another_host_outlives_its_server_while_it_says_something(
-    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = under_way(instance, at(closed_port()), dg.DagsterRunStatus.STARTED)
-    instance.add_run_tags(run, {MACHINE_TAG: this_machine()})
-    monkeypatch.setattr("cc_pipeline.defs.run_notes.this_process", lambda: "7-1-1-00000000")
-    note_worker(instance, run)
-    found = instance.get_run_by_id(run)
-    assert found is not None
-    instance.report_engine_event("a group is done", found)
-    assert end_runs_of_dead_processes(instance, 2) == []
-    monkeypatch.setattr(flights, "ORPHAN_AGE", timedelta(0))
-    assert end_runs_of_dead_processes(instance, 2) == [run]
-
-
-class Spreads:
-    """A launcher that gives runs to these hosts."""
-
-    def __init__(self, *hosts: tuple[str, int]) -> None:
-        self.hosts = hosts
-
-
-def test_a_host_that_is_out_of_reach_keeps_its_runs_until_it_is_taken_out(
+def test_a_host_that_is_out_of_reach_keeps_its_runs(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = ("one.internal", 4000), ("two.internal", 4000)
@@ -142,18 +107,10 @@ def test_a_host_that_is_out_of_reach_keeps_its_runs_until_it_is_taken_out(
     monkeypatch.setattr(instances, "is_listening", asked)
     monkeypatch.setattr(instances, "is_executing", lambda *_: True)
     servers = [{"host": host, "port": port} for host, port in (one, two)]
-    kept, gone = (under_way(instance, server, dg.DagsterRunStatus.STARTED) for server in servers)
+    for server in servers:
+        under_way(instance, server, dg.DagsterRunStatus.STARTED)
     assert find_silent_servers(instance) == {"two.internal:4000": 1}
-    for hosts in ((), (one, two)):
-        monkeypatch.setattr(instances, "read_launcher", lambda _, hosts=hosts: Spreads(*hosts))
-        assert end_runs_of_dead_processes(instance, 2) == []
-    # a host that answers ends its runs itself, though it is taken out
-    monkeypatch.setattr(instances, "read_launcher", lambda _: Spreads(("three.internal", 4000)))
-    assert end_runs_of_dead_processes(instance, 2) == [gone]
-    found = instance.get_run_by_id(kept)
-    assert found is not None
-    assert found.status is dg.DagsterRunStatus.STARTED
-    assert find_silent_servers(instance) == {}
+    assert end_runs_of_dead_processes(instance) == []
 
 
 def status_of(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
@@ -174,7 +131,7 @@ def test_a_process_outlives_its_server_and_counts(instance: dg.DagsterInstance) 
     for run_id, pid in ((begun, os.getpid()), (ended, process.pid)):
         instance.report_engine_event("Started", job_name="nothing", run_id=run_id, engine_event_data=told(pid))
     assert end_runs_of_dead_processes(instance) == [ended]
-    assert find_running_partitions(instance, 1) == {"CC-MAIN-2024-22|example.com": noted}
+    assert find_running_partitions(instance) == {"CC-MAIN-2024-22|example.com": noted}
 
 
 #: Prints the mark of its process.

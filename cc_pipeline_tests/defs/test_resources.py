@@ -5,13 +5,13 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from cc_pipeline import extension
 from cc_pipeline.defs import resources
 from cc_pipeline.defs.declared.build import resource
 from cc_pipeline.defs.engines import LocalRunEngine
 from cc_pipeline.defs.home_namespace import OWN_HOME, WORKSPACE
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.extension import Extension
+from cc_pipeline.settings import all_settings
 from cc_pipeline.workspace.workspace import Workspace
 
 
@@ -89,7 +89,7 @@ def test_a_run_chooses_its_engine_by_its_configuration_or_its_tag(
 ) -> None:
     seen: list[str] = []
     one = Extension(name="elsewhere", summary="", engines=lambda: {"elsewhere": LocalRunEngine})
-    monkeypatch.setattr(extension, "extensions", lambda: (one,))
+    monkeypatch.setattr(all_settings, "extensions", lambda: (one,))
 
     @dg.asset
     def any_asset(workspace: dg.ResourceParam[Workspace]) -> None:

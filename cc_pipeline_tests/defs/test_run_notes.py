@@ -103,7 +103,7 @@ def long_names(crawl: str) -> list[str]:
 
 @contextmanager
 def on_postgresql(home: Path) -> Iterator[dg.DagsterInstance]:
-    """The instance of a home whose state is in PostgreSQL, as that of a team."""
+    """The instance of a home whose state is in PostgreSQL."""
     with postgres_server() as server:
         state = yaml.safe_load(DAGSTER_YAML)
         state["storage"] = server.storage

@@ -178,7 +178,7 @@ def test_names_of_the_settings_have_to_be_hosts() -> None:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of the program of ``cc-pipeline ui`` and of a team, on an instance without code."""
+    """The port of the program of ``cc-pipeline ui``, on an instance without code."""
     folder, port = tmp_path_factory.mktemp("webserver"), free_port()
     (folder / "dagster.yaml").write_text(DAGSTER_YAML, "utf-8")
     env = environment(Path("unused"), folder) | {"DAGSTER_HOME": str(folder), "CC_PIPELINE_UI_HOSTS": "ui.example.org"}

@@ -1,24 +1,140 @@
-"""Every extension of this project does what every extension does."""
+"""Every extension does what the core expects of every extension."""
 
 from __future__ import annotations
 
-import pkgutil
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 
+import dagster as dg
 import pytest
+import typer
 
-from cc_pipeline import extensions
-from cc_pipeline.extension import Extension
-from cc_pipeline.testing.extensions import ExtensionTests
+from cc_pipeline.children import run, whole_environment
+from cc_pipeline.cli.app import build_app, find_commands
+from cc_pipeline.columns import notes_of
+from cc_pipeline.defs.declared.build import definitions
+from cc_pipeline.defs.home_namespace import HomeNamespace
+from cc_pipeline.duck import connect
+from cc_pipeline.export.formats import FORMATS
+from cc_pipeline.extension import PACKAGE, Extension, extensions
+from cc_pipeline.lake.slice import Slice
+from cc_pipeline.publish.macros import MACROS
+from cc_pipeline.publish.publish import publish_warehouse
+from cc_pipeline.publish.views import Sharing, publication_views
+from cc_pipeline.settings import load_settings
+from cc_pipeline.settings.all_settings import ProcessSettings, Settings
+from cc_pipeline.settings.declaration import declarations
+from cc_pipeline.settings.reading import settings_of_extensions
+from cc_pipeline.workspace.tables import all_tables
+from cc_pipeline.workspace.workspace import open_workspace
 
-OURS = [f"{extensions.__name__}.{one.name}" for one in pkgutil.iter_modules(extensions.__path__)]
+#: Libraries that take longer to load than a command that prints its help may take.
+_HEAVY = ("dagster", "pyarrow", "duckdb", "numpy", "deltalake", "boto3", "pyspark", "jinja2")
+_COMMANDS = f"""
+import sys
+import typer
+from cc_pipeline.cli.app import build_app
+typer.main.get_command(build_app())
+print(*(name for name in {_HEAVY!r} if name in sys.modules))
+"""
+
+each_extension = pytest.mark.parametrize("extension", extensions(), ids=lambda extension: extension.name)
 
 
-@pytest.mark.parametrize("module", OURS)
-class TestOurs(ExtensionTests):
-    @pytest.fixture(autouse=True)
-    def about(self, module: str) -> None:
-        self.module = module
+def test_each_has_the_name_of_its_package_and_a_summary_of_one_line() -> None:
+    for extension in extensions():
+        assert sys.modules[f"{PACKAGE}.{extension.name}"].EXTENSION is extension
+        assert extension.summary and "\n" not in extension.summary
 
-    @pytest.mark.matrix
-    def test_all_else_works_without_it(self, extension: Extension) -> None:
-        super().test_all_else_works_without_it(extension)
+
+def test_all_of_them_are_listed_by_every_command_and_load_nothing_heavy() -> None:
+    done = run([sys.executable, "-P", "-c", _COMMANDS], whole_environment({}))
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr.decode()
+
+
+def contribution_names() -> Iterator[tuple[str, str]]:
+    """Names of contributions that the core merges by name; Dagster itself refuses definitions of one name."""
+    kinds = [("", Settings), ("", ProcessSettings), *settings_of_extensions().items()]
+    yield from (("setting", setting.name) for name, kind in kinds for setting in declarations(kind, name))
+    yield from (("table", table.name) for table in all_tables())
+    yield from (("format", name) for name in FORMATS)
+    yield from (("macro", macro.name) for macro in MACROS)
+    yield from (("view", view.name) for view in publication_views([], Sharing((), ())))
+    for extension in extensions():
+        yield from (("engine", name) for name in extension.engines())
+        yield from (("format", name) for name in extension.export_formats())
+        yield from (("macro", macro.name) for macro in extension.macros())
+        yield from (("view", view.name) for view in extension.views())
+
+
+def test_no_two_contributions_have_one_name() -> None:
+    assert [name for name, count in Counter(contribution_names()).items() if count > 1] == []
+    for extension in extensions():
+        for name, command in extension.commands().items():
+            assert find_commands()[name] == command
+
+
+@each_extension
+def test_maintenance_and_purges_find_the_rows_of_each_table(extension: Extension) -> None:
+    slice_ = Slice("crawl", "target")
+    for table in extension.tables():
+        columns = {*table.schema.names}
+        assert columns >= {*table.slice_columns, *table.sort_by, *table.provenance_columns}, table.name
+        assert "target" not in columns or table.has_targets or table.removed_with == "nothing", table.name
+        if table.has_targets:
+            assert table.stage is not None, table.name
+            assert table.stage.parse_digest_name(table.stage.digest_name(slice_)) == slice_, table.name
+
+
+@each_extension
+def test_each_column_of_a_table_has_a_note(extension: Extension) -> None:
+    schemas = {table.name: table.schema for table in extension.tables()}
+    added = extension.definitions()
+    assets = {asset.table or asset.name: asset for asset in (() if added is None else added.assets)}
+    assert schemas.keys() <= assets.keys(), "no asset has the notes of a table"
+    for table, asset in assets.items():
+        notes = notes_of(asset.columns)
+        assert table not in schemas or {*schemas[table].names} == notes.keys(), asset.name
+        assert [name for name, note in notes.items() if note.splitlines() != [note.strip()]] == [], asset.name
+
+
+def test_each_view_and_each_of_its_columns_has_a_comment(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    with open_workspace(load_settings({}, source=str(tmp_path / "source"), home=str(tmp_path / "home"))) as empty:
+        publish_warehouse(empty)
+        published = empty.settings.published_path
+    with connect(published, read_only=True) as connection:
+        columns = connection.execute(
+            "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE schema_name = 'main'"
+        ).fetchall()
+        views = connection.execute(
+            "SELECT view_name, comment FROM duckdb_views() WHERE schema_name = 'main' UNION ALL "
+            "SELECT table_name, comment FROM duckdb_tables() WHERE schema_name = 'main'"
+        ).fetchall()
+    own_views = {view.name for extension in extensions() for view in extension.views() if "." not in view.name}
+    assert {view for view, comment in views if comment} >= own_views
+    assert [f"{view}.{column}" for view, column, note in columns if view in own_views and not note] == []
+
+
+@each_extension
+def test_each_command_has_help(extension: Extension) -> None:
+    tree = typer.main.get_command(build_app())
+    for name in extension.commands():
+        command = tree.commands[name]  # type: ignore[attr-defined]
+        assert command.get_short_help_str(), name
+        for subcommand_name, subcommand in getattr(command, "commands", {}).items():
+            assert subcommand.get_short_help_str(), f"{name} {subcommand_name}"
+
+
+def test_their_definitions_have_the_prefix_of_a_home() -> None:
+    namespace = HomeNamespace(("books",), is_only_home=False)
+    built = definitions(namespace)
+    dg.Definitions.validate_loadable(built)
+    keys = {spec.key for spec in built.resolve_all_asset_specs()}
+    jobs = {job.name for job in built.resolve_all_job_defs()}
+    for extension in extensions():
+        if (added := extension.definitions()) is not None:
+            assert keys >= {namespace.key(asset.name) for asset in added.assets}
+            assert jobs >= {namespace.qualify(job.name) for job in added.jobs}

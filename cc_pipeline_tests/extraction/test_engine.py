@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cc_pipeline.extraction.engine import LOCAL, Engine
-from cc_pipeline.testing.engines import EngineTests
+from cc_pipeline_tests.extraction.engine_tests import EngineTests
 
 
 class TestLocal(EngineTests):

@@ -13,7 +13,7 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.lake import Lake, TableSpec
-from cc_pipeline.lake.snapshot import Addition, MacroSpec, Publication, ViewSpec, publish, read_left_out
+from cc_pipeline.lake.snapshot import Publication, ViewSpec, publish
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.world import fill, small_disk
 
@@ -202,54 +202,3 @@ def test_a_full_disk_leaves_the_file_published_before(lake: Lake, tmp_path: Path
         assert sorted(file.name for file in disk.iterdir()) == ["cc.duckdb", "filler"]
         filler.unlink()
         assert published(lake, path).rows == {"things": 2}
-
-
-def test_additions_follow_with_their_rows_macros_and_notes(lake: Lake, tmp_path: Path) -> None:
-    path = tmp_path / "cc.duckdb"
-    commit(lake, "C", "x", [1, 2])
-    view = ViewSpec("places", "SELECT place FROM main.things", "Places.", notes={"place": "Where", "other": "Nowhere"})
-    macro = MacroSpec("above", ("least",), "SELECT * FROM main.places WHERE place > least", "Places above one.")
-    done = publish(path, [lake.pin("things")], VIEWS, additions=[Addition("more", [view], [macro])])
-    assert done.rows == {"things": 2, "places": 2}
-    assert done.left_out == {} == read_left_out(path)
-    assert ask(path, "FROM above(1)") == [(2,)]
-    assert ask(path, "SELECT comment FROM duckdb_columns() WHERE table_name = 'places'") == [("Where",)]
-
-
-@pytest.mark.parametrize(
-    ("addition", "reason"),
-    [
-        (Addition("wrong", [ViewSpec("new", "SELECT 1 AS one", ""), ViewSpec("bad", "FROM nowhere", "")]), "nowhere"),
-        (Addition("wrong", [ViewSpec("bad", "SELECT 'x'::BIGINT AS n FROM lake.things", "", True)]), "Conversion"),
-        (Addition("wrong", [ViewSpec("bad", lambda ask: str(1 / len(ask("FROM things LIMIT 0"))), "")]), "division"),
-        (Addition("wrong", [ViewSpec("Things", "SELECT 1 AS one", "")]), "view Things has a name that is already used"),
-        (Addition("wrong", [ViewSpec("lake.counted", "SELECT 1 AS one", "", True)]), "name that is already used"),
-        (Addition("wrong", [ViewSpec("publication", "SELECT 1 AS one", "")]), "name that is already used"),
-        (Addition("wrong", [ViewSpec("good", "SELECT 1 AS one", "")]), "view good has a name that is already used"),
-        (Addition("wrong", [], [MacroSpec("Core", (), "SELECT 1", "")]), "macro Core has a name that is already used"),
-        (Addition("wrong", [], [MacroSpec("sum", ("x",), "x", "", True)]), "macro sum has a name that is already used"),
-    ],
-)
-def test_an_addition_that_fails_or_takes_a_name_costs_only_itself(
-    lake: Lake, tmp_path: Path, addition: Addition, reason: str
-) -> None:
-    path = tmp_path / "cc.duckdb"
-    commit(lake, "C", "x", [1])
-    good = Addition("right", [ViewSpec("good", "SELECT 1 AS one", "Good.")])
-    last = Addition("last", [ViewSpec("later", "SELECT 2 AS two", "Later.")])
-    core = MacroSpec("core", (), "SELECT 3", "Core.")
-    done = publish(
-        path,
-        [lake.pin("things")],
-        VIEWS,
-        macros=[core],
-        additions=[good, addition, last],
-        left_out={"gone": "not here"},
-    )
-    assert reason in done.left_out["wrong"]
-    assert read_left_out(path) == done.left_out
-    assert done.left_out.keys() == {"wrong", "gone"}
-    assert ask(path, "SELECT * FROM good, later, core()") == [(1, 2, 3)]
-    assert ask(path, "SELECT place FROM things") == [(1,)]
-    there = "SELECT count(*) FROM information_schema.tables WHERE table_name IN ('new', 'bad', 'Things')"
-    assert ask(path, there) == [(0,)]

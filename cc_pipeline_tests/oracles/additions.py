@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import cc_pipeline_tests.extensions
-from cc_pipeline.extension import collect
+from cc_pipeline.extension import extensions
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 
 #: Runs a command of ``cc-pipeline`` in the home that is made.
@@ -23,12 +23,10 @@ class Addition:
     """What an extension's tests add: ``ADDITION`` of the package ``oracles`` beside them.
 
     ``homes`` by name: each makes ``FOLDER/home`` and what it reads, and returns the digest of its source.
-    ``write_sources`` writes data sets into the bucket of the larger mini crawl. ``fill`` runs commands in its home once
-    its targets were run.
+    ``fill`` runs commands in the home of the larger mini crawl once its targets were run.
     """
 
     homes: Mapping[str, Callable[[Path], str]] = field(default_factory=dict)
-    write_sources: Callable[[Path, MiniCrawlTruth], None] = lambda bucket, truth: None
     fill: Callable[[Run, MiniCrawlTruth], None] = lambda run, truth: None
 
 
@@ -42,4 +40,4 @@ def find_additions() -> dict[str, Addition]:
 
 def owners_of_tables() -> dict[str, str]:
     """The extension of each published table that an extension owns."""
-    return {view.name: name for name, views in collect("views").items() for view in views}
+    return {view.name: extension.name for extension in extensions() for view in extension.views()}

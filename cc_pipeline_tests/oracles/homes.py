@@ -50,11 +50,8 @@ def make_large(folder: Path) -> str:
     # below the bucket, so that its name in the rows is the same everywhere
     (bucket / "metadata-00000").write_bytes(write_sequencefile(pairs, seed="oracle"))
     digest = digest_source(bucket)
-    additions = find_additions().values()
-    for addition in additions:
-        addition.write_sources(bucket, truth)
     _run_targets(folder, bucket, truth.domains())
-    for addition in additions:
+    for addition in find_additions().values():
         addition.fill(partial(run_command, folder, source=bucket), truth)
     run_command(folder, "files", "add", "metadata-00000", "--kind", "sequencefile", source=bucket)
     return digest

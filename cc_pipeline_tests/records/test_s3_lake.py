@@ -14,7 +14,7 @@ from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.range_plan import Coalescing
 from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.records.storage import RecordStorage, StoredSizes
-from cc_pipeline.records.sweep import NamedFiles, SweepResult, crawls_with_files, sweep
+from cc_pipeline.records.sweep import NamedFiles, crawls_with_files, sweep
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.records.fetching import fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, read_stored, shelf_at
@@ -68,11 +68,11 @@ def test_leases_notes_and_sweeping_in_a_bucket(endpoint: str, tmp_path: Path) ->
                 patched.setattr("cc_pipeline.records.storage._LISTING_THRESHOLD", few)
                 assert StoredSizes(storage, CRAWL).lost(rows).to_pylist() == [False, False, True, True, False]
         with lease(storage, CRAWL, "c1") as mine:
-            assert sweep(storage, CRAWL, lambda: NamedFiles({named}, 1), 0) == SweepResult()
+            assert sweep(storage, CRAWL, lambda: NamedFiles({named}, 1), 0) == 0
             mine.hold([held])
-            assert sweep(storage, CRAWL, lambda: NamedFiles({named}, 1)) == SweepResult(0, 0, 1)
-            assert sweep(storage, CRAWL, lambda: NamedFiles({named}, 1)) == SweepResult()
-            assert sweep(storage, CRAWL, lambda: NamedFiles({named}, 1), 0) == SweepResult(1, 5, 0)
+            assert sweep(storage, CRAWL, lambda: NamedFiles({named}, 1)) == 0
+            assert sweep(storage, CRAWL, lambda: NamedFiles({named}, 1)) == 0
+            assert sweep(storage, CRAWL, lambda: NamedFiles({named}, 1), 0) == 1
         assert list_active_leases(storage, CRAWL) == []
         assert [one.key for one in place.listing(f"records/{CRAWL}/") if one.key.endswith(".gz")] == [held, named]
         assert crawls_with_files(storage) == [CRAWL]

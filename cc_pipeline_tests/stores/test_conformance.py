@@ -12,9 +12,9 @@ import pytest
 
 from cc_pipeline.stores.answer import S3Options, Store
 from cc_pipeline.stores.opening import open_store
-from cc_pipeline.testing.stores import StoreTests
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.motoserver import CREDENTIALS, client_of, moto_server
+from cc_pipeline_tests.stores.store_tests import StoreTests
 from cc_pipeline_tests.weedserver import REGION, S3Server
 
 _numbers = count()

@@ -46,10 +46,6 @@ HOST = "example.org"
 LATE = 0.3
 
 
-def most_in_a_second(times: Sequence[float]) -> int:
-    return most_in(times, 1.0)
-
-
 def most_in(times: Sequence[float], seconds: float) -> int:
     ordered = sorted(times)
     best = first = 0

@@ -67,8 +67,7 @@ def status(home: options.Home = None) -> None:
     for server, runs in silent.items():
         warn(
             f"the code server {server} does not answer, so {runs} of its runs block their partitions. The runs "
-            "continue or are ended when the server is back. If the server is gone for good, remove it from "
-            "run_launcher in dagster.yaml: the next tick of backfill_missing or the next command then ends the runs"
+            "continue or are ended when the server is back"
         )
 
 

@@ -109,7 +109,6 @@ def doctor(
 
       cc-pipeline doctor --migrate
     """
-    from cc_pipeline.api.extensions import exclude_invalid_extensions
     from cc_pipeline.checks.doctor import budget_findings, examine
     from cc_pipeline.defs.engines import find_engine
     from cc_pipeline.transport.states import reset_breaker
@@ -155,7 +154,6 @@ def doctor(
         # it fetches and parses
         engine.check_ready(settings)
     record_findings = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
-    exclude_invalid_extensions()
     _print_findings([*examine(settings), *record_findings, *engine.examine(settings), *budget_findings(settings)])
 
 

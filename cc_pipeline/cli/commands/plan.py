@@ -1,4 +1,4 @@
-"""``plan``: the cost of lookups and fetches, and what is known of hosts before them."""
+"""``plan``: the cost of lookups and fetches, before them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.commands.lookup import Format, Harvest
-from cc_pipeline.cli.known_hosts import find_known_hosts, require_known_hosts
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import console, notice, show_table, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
     from cc_pipeline.extraction.plan import Price
     from cc_pipeline.index.locator import LookupEstimate
     from cc_pipeline.records.range_plan import FetchEstimate
-
-AskFacts = Annotated[
-    bool, typer.Option("--facts", help="Show size and rank of the hosts, even if that costs requests.")
-]
 
 _COLUMNS: Final = (
     "crawl", "step", "target", "files", "row groups", "requests", "bytes at most", "bytes likely", "seconds", "because",
@@ -47,8 +42,6 @@ def plan(
         bool, typer.Option("--locate", help="Also do the lookup, and estimate the fetch of its captures.")
     ] = False,
     harvest: Harvest = False,
-    hosts: options.Hosts = None,
-    facts: AskFacts = False,
     allow_gaps: options.AllowGaps = False,
     output: Format = "table",
     source: options.Source = None,
@@ -64,17 +57,13 @@ def plan(
 
       cc-pipeline plan example.com --crawl CC-MAIN-2024-22
 
-      cc-pipeline plan example.com -c CC-MAIN-2025-18 --facts
-
-      cc-pipeline plan suffix:gov.uk -c newest --hosts "prank10 > 5"
-
       cc-pipeline plan suffix:gov.uk -c newest --index parquet --locate
     """
     check_format(output)
     with open_question(
         targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps
     ) as question:
-        rows, notes = _plan_rows(question, hosts, locate=locate, harvest=harvest, facts=facts)
+        rows, notes = _plan_rows(question, locate=locate, harvest=harvest)
     if output == "table" and console.is_terminal:
         _show_rows(rows)
     else:
@@ -106,9 +95,7 @@ def _describe_cost(costs: Sequence[Any]) -> str | None:
     return ", ".join(texts) or None
 
 
-def _plan_rows(
-    question: LookupRequest, where: str | None, *, locate: bool, harvest: bool, facts: bool
-) -> tuple[list[Sequence[object]], list[str]]:
+def _plan_rows(question: LookupRequest, *, locate: bool, harvest: bool) -> tuple[list[Sequence[object]], list[str]]:
     """Returns the rows of the plan, and the notes below it."""
     from cc_pipeline.commoncrawl.target import GIVEN_KIND, by_subsets
     from cc_pipeline.extraction.crawl_plan import plan_targets
@@ -117,23 +104,14 @@ def _plan_rows(
     from cc_pipeline.lake.slice import LOCATE
     from cc_pipeline.workspace.workspace import rate_now
 
-    known_hosts = find_known_hosts()
     rows: list[Sequence[object]] = []
     notes: list[str] = []
     settings, rate = question.settings, rate_now(question.workspace)
     for crawl in question.crawls:
-        if known_hosts is not None:
-            known_hosts.show_predicted(question, crawl, ask=facts)
-        crawl_question = question
-        if where is not None:
-            matching_targets = require_known_hosts().choose_hosts(question.workspace, crawl, question.targets, where)
-            crawl_question = replace(question, targets=matching_targets)
-        if not crawl_question.targets:
-            continue
-        crawl_plan = plan_targets(question.workspace, crawl, crawl_question.targets)
+        crawl_plan = plan_targets(question.workspace, crawl, question.targets)
         unlocated = {slice_.partition.target for slice_ in crawl_plan.plan.reasons_for(LOCATE)}
         unlocated_question = replace(
-            crawl_question, targets=tuple(target for target in crawl_question.targets if target.slug in unlocated)
+            question, targets=tuple(target for target in question.targets if target.slug in unlocated)
         )
         lookup_targets = [target for target in unlocated_question.targets if target.kind != GIVEN_KIND]
         for subsets, subset_targets in by_subsets(lookup_targets, settings.subsets).items():
@@ -148,7 +126,7 @@ def _plan_rows(
                 f"{crawl}: {note}"
                 for note in (*lookup_price.notes, *_catalog_notes(unlocated_question, crawl, lookup_price))
             ]
-        notes += explain_index_choices(choose_indexes(question.workspace, [crawl_plan], crawl_question.targets))
+        notes += explain_index_choices(choose_indexes(question.workspace, [crawl_plan], question.targets))
         if unlocated and not locate:
             notes.append(
                 f"{crawl}: the cost of the fetch is not known before the lookup; add --locate to do the lookup now"
@@ -162,9 +140,8 @@ def _plan_rows(
         if current_count := len(crawl_plan.current_targets):
             amount = (
                 "all targets are"
-                if current_count == len(crawl_question.targets)
-                else f"{current_count:,} of {len(crawl_question.targets):,} targets "
-                f"{'is' if current_count == 1 else 'are'}"
+                if current_count == len(question.targets)
+                else f"{current_count:,} of {len(question.targets):,} targets {'is' if current_count == 1 else 'are'}"
             )
             notes.append(f"{crawl}: {amount} up to date, so a run would do nothing for them")
         rows += _step_rows(settings, rate, crawl_plan)

@@ -11,7 +11,7 @@ import typer
 from cc_pipeline.api import user_input
 from cc_pipeline.api.choices import confirm_choices
 from cc_pipeline.api.reporter import use_reporter
-from cc_pipeline.api.run_steps import resolve_crawls, run_step, start_all_runs
+from cc_pipeline.api.run_steps import run_step, start_all_runs
 from cc_pipeline.api.target_runs import Part, run_targets
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
@@ -54,7 +54,6 @@ def run(
         str | None,
         typer.Option("--engine", help=f"Where records are fetched and pages parsed: {describe_engines()}."),
     ] = None,
-    hosts: options.Hosts = None,
     allow_gaps: options.AllowGaps = False,
     wait: options.Wait = None,
     yes: options.Yes = False,
@@ -95,8 +94,6 @@ def run(
       cc-pipeline run "set:press = @press.txt" -c newest  (one member per line)
 
       cc-pipeline run @sites.txt -c newest --watched      (and the watch list)
-
-      cc-pipeline run suffix:gov.uk -c newest --hosts "prank10 > 5"
 
       cc-pipeline run publisher.com -c CC-NEWS-2026-05    (prints the cost first)
 
@@ -141,9 +138,8 @@ def run(
         for note_text in part.notes:
             note(note_text)
 
-    target_chooser = None if hosts is None else partial(_choose_by_hosts, settings, targets=requested, where=hosts)
     with use_reporter(ConsoleReporter(details=details)):
-        troubles = run_targets(settings, crawl, requested, narrowed=target_chooser, yes=yes, on_part=report_part)
+        troubles = run_targets(settings, crawl, requested, yes=yes, on_part=report_part)
     if parts:
         print_summary_of_crawls(parts, details=details)
     if details:
@@ -183,37 +179,6 @@ def _refuse_unfound(targets: Sequence[Target], changes: Mapping[Slice, Partition
     if unfound and (strict or not found_slugs):
         more_note = f" and {len(unfound) - _MAX_NAMED:,} more" if len(unfound) > _MAX_NAMED else ""
         raise UserInputError(f"found in none of the crawls: {'; '.join(unfound[:_MAX_NAMED])}{more_note}")
-
-
-def _choose_by_hosts(
-    settings: Settings, crawl: Sequence[str], *, targets: Sequence[Target], where: str
-) -> list[tuple[tuple[str, ...], tuple[Target, ...]]]:
-    """Returns groups of crawls, each with the targets on matching hosts. Crawls with the same hosts are one group;
-    crawls without matching hosts are left out."""
-    from cc_pipeline.cli.known_hosts import NoHostFacts, require_known_hosts
-    from cc_pipeline.workspace.workspace import open_workspace
-
-    known_hosts = require_known_hosts()
-    crawls_by_targets: dict[tuple[Target, ...], list[str]] = {}
-    crawls_without_facts = 0
-    claim_existing_home(settings)
-    with open_workspace(settings) as workspace, progress_bars():
-        crawls = resolve_crawls(workspace, crawl)
-        for number, crawl_id in enumerate(crawls):
-            try:
-                matching_targets = known_hosts.choose_hosts(workspace, crawl_id, targets, where)
-            except NoHostFacts as fault:
-                # a crawl without facts is skipped with a note; if all crawls lack facts, that is an error
-                if not crawls_by_targets and number == len(crawls) - 1 and crawls_without_facts == number:
-                    raise
-                crawls_without_facts += 1
-                note(f"{fault.problem}, so {crawl_id} is skipped. {fault.advice}")
-                continue
-            if matching_targets:
-                crawls_by_targets.setdefault(matching_targets, []).append(crawl_id)
-            else:
-                note(f"{crawl_id}: no host matches --hosts, so nothing is fetched")
-    return [(tuple(crawls), matching_targets) for matching_targets, crawls in crawls_by_targets.items()]
 
 
 def _requested_targets(settings: Settings, texts: Sequence[str], watched: bool) -> tuple[Target, ...]:

@@ -103,7 +103,7 @@ def _tick(
 
     instance, settings, now = context.instance, workspace.settings, _now()
     # the daemon does not monitor runs of the command line: a killed one would count as running for ever
-    end_runs_of_dead_processes(instance, settings.rate_shares, namespace)
+    end_runs_of_dead_processes(instance, namespace)
     watched = watched_targets(workspace, namespace)
     # runs read the stored definitions, so a set that changed since the sensor's last tick counts from now on
     workspace.register_targets(watched.targets)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import dagster as dg
 
+from cc_pipeline.checks.evaluate import find_checks
 from cc_pipeline.defs.checks.steps import check_steps
 from cc_pipeline.defs.declarations import (
     Asset,
@@ -17,7 +18,7 @@ from cc_pipeline.defs.declarations import (
     Sensor,
     Step,
 )
-from cc_pipeline.defs.declared.collected_parts import CHECK_EVERYTHING, Part, leave_out, parts
+from cc_pipeline.defs.declared.collected_parts import CHECK_EVERYTHING, collect_definitions
 from cc_pipeline.defs.declared.late_loading import body, load_later, schema_of
 from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
 from cc_pipeline.defs.internals import LOCATION
@@ -53,8 +54,8 @@ def everything() -> dg.Definitions:
 def listed_job(name: str) -> dg.JobDefinition:
     """Returns a job of our own code location over listed partitions (``listed_ops``). It resolves no other definitions,
     which would take half a second."""
-    jobs = [job for part in parts(OWN_HOME) for job in part.definitions.jobs if isinstance(job, OpJob)]
-    [declared_job] = [job for job in jobs if job.takes_partition_list and job.name == name]
+    jobs = [job for definitions in collect_definitions(is_only_home=True) for job in definitions.jobs]
+    [declared_job] = [job for job in jobs if isinstance(job, OpJob) and job.takes_partition_list and job.name == name]
     job_definitions = dg.Definitions(
         jobs=[_op_job(OWN_HOME, declared_job)],
         resources={OWN_HOME.resource: resource(OWN_HOME)},
@@ -104,38 +105,14 @@ def definitions(namespace: HomeNamespace) -> dg.Definitions:
 
 
 def _load_definitions(namespace: HomeNamespace, **definition_options: Any) -> dg.Definitions:
-    """Returns the definitions of the core and of the extensions that Dagster accepts beside it; other extensions are
-    left out."""
     with warnings.catch_warnings():
         # tests cover the parts that Dagster may change
         warnings.simplefilter("ignore", dg.BetaWarning)
-        core, *extension_parts = parts(namespace)
-        try:
-            return _resolve(namespace, [core, *extension_parts], **definition_options)
-        except Exception:
-            if not extension_parts:
-                raise
-        accepted = [core]
-        for part in extension_parts:
-            try:
-                _resolve(namespace, [*accepted, part], **definition_options)
-            except Exception as error:  # any error: it affects only this extension
-                leave_out(part.origin, f"{type(error).__name__}: {error}")
-            else:
-                accepted.append(part)
-        return _resolve(namespace, parts(namespace), **definition_options)
+        return _merge(namespace, **definition_options)
 
 
-def _resolve(namespace: HomeNamespace, home_parts: Sequence[Part], **definition_options: Any) -> dg.Definitions:
-    """Resolves definitions. Raises Dagster's errors if they do not fit together. Dagster keeps the resolved
-    definitions, so nothing is done twice."""
-    merged = _merge(namespace, home_parts, **definition_options)
-    merged.get_repository_def()
-    return merged
-
-
-def _merge(namespace: HomeNamespace, home_parts: Sequence[Part], **definition_options: Any) -> dg.Definitions:
-    part_definitions = [part.definitions for part in home_parts]
+def _merge(namespace: HomeNamespace, **definition_options: Any) -> dg.Definitions:
+    part_definitions = collect_definitions(is_only_home=namespace.is_only_home)
     asset_owners = checked_owners(owners())
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = [
         *(
@@ -154,7 +131,7 @@ def _merge(namespace: HomeNamespace, home_parts: Sequence[Part], **definition_op
             for recorded in definitions.recorded
         ),
     ]
-    checks = check_steps(namespace, (check for part in home_parts for check in part.checks))
+    checks = check_steps(namespace, find_checks())
     keys = [key for asset in assets for key in (asset.keys if isinstance(asset, dg.AssetsDefinition) else [asset.key])]
     jobs: dict[str, Any] = {
         job.name: _asset_job(namespace, job) if isinstance(job, AssetJob) else _op_job(namespace, job)

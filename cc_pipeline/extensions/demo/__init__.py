@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cc_pipeline.extension import Extension
 
+if TYPE_CHECKING:
+    from cc_pipeline.cli.command import Command
 
-def _commands() -> Mapping[str, Any]:
+
+def _commands() -> Mapping[str, Command]:
     from cc_pipeline.cli.command import EVERYDAY, Command  # each --help finds extensions
     from cc_pipeline.extensions.demo.commands import demo
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from cc_pipeline.cli.command import Command
     from cc_pipeline.defs.declarations import HomeDefinitions
-    from cc_pipeline.defs.home_namespace import HomeNamespace
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
 
@@ -40,7 +39,7 @@ def _commands() -> Mapping[str, Command]:
     return COMMANDS
 
 
-def _definitions(_placement: HomeNamespace) -> HomeDefinitions:
+def _definitions() -> HomeDefinitions:
     from cc_pipeline.extensions.policies.definitions import define
 
     return define()

@@ -43,20 +43,22 @@ def read_policies(
     robots_settings = replace(settings, subsets=("robotstxt",))
     parts: list[Part] = []
 
-    def select_crawls(requested_crawls: Sequence[str]) -> list[tuple[Sequence[str], Sequence[Target]]]:
+    def select_crawls(requested_crawls: Sequence[str]) -> Sequence[str]:
         policy_crawls = crawls_with_robots(requested_crawls)
         if other_crawls := [crawl for crawl in requested_crawls if crawl not in policy_crawls]:
             get_reporter().note(
                 f"{', '.join(other_crawls)} has no subset of robots.txt captures: the rules of that time are unknown"
             )
-        return [(policy_crawls, host_targets)] if policy_crawls else []
+        return policy_crawls
 
     def report_part(part: Part) -> None:
         parts.append(part)
         # Notes about other subsets do not concern this command.
         on_part(replace(part, notes=()))
 
-    faults = run_targets(robots_settings, crawls, host_targets, narrowed=select_crawls, yes=yes, on_part=report_part)
+    faults = run_targets(
+        robots_settings, crawls, host_targets, select_crawls=select_crawls, yes=yes, on_part=report_part
+    )
     _read(robots_settings, parts)
     return faults
 

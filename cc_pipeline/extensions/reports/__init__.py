@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from cc_pipeline.checks.check import Check
     from cc_pipeline.cli.command import Command
     from cc_pipeline.defs.declarations import HomeDefinitions
-    from cc_pipeline.defs.home_namespace import HomeNamespace
-    from cc_pipeline.settings import Settings
 
 
 def _commands() -> Mapping[str, Command]:
@@ -21,13 +19,13 @@ def _commands() -> Mapping[str, Command]:
     return COMMANDS
 
 
-def _definitions(_: HomeNamespace) -> HomeDefinitions:
+def _definitions() -> HomeDefinitions:
     from cc_pipeline.extensions.reports.definitions import DEFINITIONS
 
     return DEFINITIONS
 
 
-def _checks(_: Settings) -> Sequence[Check]:
+def _checks() -> Sequence[Check]:
     from cc_pipeline.extensions.reports.checks import CHECKS
 
     return CHECKS
@@ -36,7 +34,6 @@ def _checks(_: Settings) -> Sequence[Check]:
 EXTENSION = Extension(
     name="reports",
     summary="a page about a target, and what changed between two crawls",
-    needs={"jinja2": "jinja2"},
     commands=_commands,
     definitions=_definitions,
     checks=_checks,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cc_pipeline.extension import Extension
@@ -23,17 +22,9 @@ def _settings() -> type:
     return SparkSettings
 
 
-def _commands() -> Mapping[str, object]:
-    from cc_pipeline.extensions.spark.commands import COMMANDS
-
-    return COMMANDS
-
-
 EXTENSION = Extension(
     name="spark",
     summary="experimental: fetches records and parses pages on Apache Spark",
-    needs={"pyspark": "spark"},
     settings=_settings,
-    commands=_commands,
     engines=lambda: {"spark": _make_engine},
 )

@@ -96,11 +96,9 @@ def describe_worker_processes(context: SparkContext, workers: int) -> dict[str, 
     return describe_workers(answers, describe_process())
 
 
-def check_processes(
-    answers: list[dict[str, Any]], driver: Mapping[str, Any], worker_text: str = "a Spark worker"
-) -> None:
+def check_processes(answers: list[dict[str, Any]], driver: Mapping[str, Any]) -> None:
     """Raises ``EnvironmentFault`` for a worker that would make other rows than the ``driver``, or the same rows many
-    times slower. The message has all differences, with both versions. ``worker_text`` names the worker.
+    times slower. The message has all differences, with both versions.
     """
     advice = (
         "Make one wheel (make wheel), and install dist/requirements.txt and the wheel for driver and workers. "
@@ -109,11 +107,11 @@ def check_processes(
     for worker in answers:
         if "lacks" in worker:
             raise EnvironmentFault(
-                f"{worker_text} ({worker['executable']}) cannot run the job: {worker['lacks']}", advice
+                f"a Spark worker ({worker['executable']}) cannot run the job: {worker['lacks']}", advice
             )
         if differences := list(_differences(worker, driver)):
             raise EnvironmentFault(
-                f"{worker_text} does not match the driver, so its rows would differ or take many times as long: "
+                f"a Spark worker does not match the driver, so its rows would differ or take many times as long: "
                 f"{'; '.join(differences)}",
                 advice,
             )

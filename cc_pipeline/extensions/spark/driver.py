@@ -7,7 +7,6 @@ from __future__ import annotations
 import tempfile
 import threading
 import uuid
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -25,7 +24,6 @@ from cc_pipeline.extensions.spark.code_check import describe_process
 from cc_pipeline.extensions.spark.plans import Plans, fetch_plans, parse_plans, stored_plans, task_sizes
 from cc_pipeline.extensions.spark.task_workspace import read_job_settings
 from cc_pipeline.extensions.spark.tasks import (
-    Count,
     Failed,
     FetchJob,
     FetchTaskResult,
@@ -102,11 +100,6 @@ def run_on_spark(
         if isinstance(task_result, Failed):
             raise task_result.error from task_result.cause
     return task_results
-
-
-def slots_of(spark_context: SparkContext) -> int:
-    """The number of parallel tasks, as far as Spark knows."""
-    return int(spark_context.defaultParallelism)
 
 
 def tries_of(spark_context: SparkContext) -> int:
@@ -199,16 +192,17 @@ def check_executor_count(spark_context: SparkContext, workers: int) -> None:
         )
 
 
-class TaskEngine(ABC):
-    """Fetches and parses in tasks that other processes run, each with access to the lake and the source and without a
-    home.
+@dataclass(frozen=True)
+class SparkEngine:
+    """Fetches and parses in the tasks of a Spark application whose driver is this process. A task has access to the
+    lake and the source, and no home. Raises ``UserInputError`` for an application that would exceed the source's budget
+    (:func:`check_executor_settings`).
 
-    ``workers`` is the maximum number of processes: each sends its even share of the source's budget, or leases its rate
-    if the settings require that. ``partitions`` and ``captures`` are the maximum of one job, and of one commit a table,
-    except for a single larger partition. They limit the resources of the driver: captures on its disk (some 360 bytes
-    each, and some 600 bytes a record to parse), 20 to 40 bytes of memory for each location, and the results of tasks:
-    some 750 bytes for each target in each task, at worst (every capture of a task is another target's) 0.8 GB for a
-    million captures.
+    ``workers`` is the maximum number of executors: each sends its even share of the source's budget. ``partitions`` and
+    ``captures`` are the maximum of one job, and of one commit a table, except for a single larger partition. They limit
+    the resources of the driver: captures on its disk (some 360 bytes each, and some 600 bytes a record to parse), 20 to
+    40 bytes of memory for each location, and the results of tasks: some 750 bytes for each target in each task, at
+    worst (every capture of a task is another target's) 0.8 GB for a million captures.
 
     Open circuit breakers in the workspace's budget file bind the workers. Breakers that open in tasks are written into
     it after each fetch, and ``refused`` gets all open breakers.
@@ -216,32 +210,17 @@ class TaskEngine(ABC):
     Only the driver reads journals of killed runs, stored records and leases. A task gets the part that it needs.
     """
 
+    spark_context: SparkContext
     workers: int
-    partitions: int
-    captures: int
-    refused: Callable[[tuple[OpenBreaker, ...]], object]
+    partitions: int = 10_000
+    captures: int = 1_000_000
+    refused: Callable[[tuple[OpenBreaker, ...]], object] = lambda closed: None
 
-    @property
-    @abstractmethod
-    def slots(self) -> int:
-        """The number of parallel tasks, as far as it is known."""
-
-    @property
-    @abstractmethod
-    def tries(self) -> int:
-        """The number of attempts at a task before the job fails."""
-
-    @abstractmethod
-    def run_tasks(
-        self, workspace: Workspace, work: Callable[[J, int, Count], D], job: J, plans: int, stage: str, total: int
-    ) -> list[D]:
-        """Returns the results of ``work`` for each of the ``plans``, in their order. ``total`` is the final count of
-        all tasks together.
-
-        Raises the error of a task's last attempt.
-        """
+    def __post_init__(self) -> None:
+        check_executor_settings(self.spark_context, self.workers)
 
     def fetch(self, workspace: Workspace, request: FetchRequest) -> FetchResult:
+        check_executor_count(self.spark_context, self.workers)
         _refuse_local_files(request)
         storage, crawl, commit = workspace.storage, request.crawl, request.order.commit
         leftovers = KilledRunRecords(storage, crawl, request.places, request.scratch)
@@ -259,7 +238,9 @@ class TaskEngine(ABC):
         job = FetchJob(**job_fields, options=options, plan=request.order.plan, closed=openings(budget))
         try:
             with stored_plans(Plans(storage, crawl, commit), cutter) as plans:
-                task_results = self.run_tasks(workspace, fetch_task, job, plans.count, "fetch", len(request.places))
+                task_results = run_on_spark(
+                    self.spark_context, fetch_task, job, plans.count, "fetch", len(request.places)
+                )
         finally:
             # A note that cannot be deleted is removed with the lease of this fetch.
             with suppress(CcPipelineError):
@@ -281,7 +262,7 @@ class TaskEngine(ABC):
         with lease(storage, crawl, commit, [slice_.target for slice_ in request.input_digests]) as file_lease:
             file_lease.hold(())
             with stored_plans(Plans(storage, crawl, commit), cutter) as plans:
-                task_results = self.run_tasks(workspace, parse_task, job, plans.count, "parse", rows.rows)
+                task_results = run_on_spark(self.spark_context, parse_task, job, plans.count, "parse", rows.rows)
             files = {
                 table: [file for task_result in task_results for file in task_result.files[table]]
                 for table in PAGE_TABLES
@@ -297,7 +278,7 @@ class TaskEngine(ABC):
         return {
             "sent": as_texts(workspace.settings),
             "workers": self.workers,
-            "tries": self.tries,
+            "tries": tries_of(self.spark_context),
             "crawl": crawl,
             "commit": commit,
             "driver": describe_process(),
@@ -306,44 +287,8 @@ class TaskEngine(ABC):
     def _task_size(self, rows: OrderedRows, length: str) -> tuple[int, int]:
         """Bytes and rows of a task, such that every core has work."""
         size = sum(pc.sum(batch.column(length)).as_py() or 0 for batch in rows.batches())
-        slots = max(self.workers, self.slots)
+        slots = max(self.workers, int(self.spark_context.defaultParallelism))
         return task_sizes(size, rows.rows, slots)
-
-
-@dataclass(frozen=True)
-class SparkEngine(TaskEngine):
-    """Fetches and parses in the tasks of a Spark application whose driver is this process.
-
-    ``workers`` is the maximum number of executors. Raises ``UserInputError`` for an application that would exceed the
-    source's budget (:func:`~cc_pipeline.extensions.spark.driver.check_executor_settings`).
-    """
-
-    spark_context: SparkContext
-    workers: int
-    partitions: int = 10_000
-    captures: int = 1_000_000
-    refused: Callable[[tuple[OpenBreaker, ...]], object] = lambda closed: None
-
-    def __post_init__(self) -> None:
-        check_executor_settings(self.spark_context, self.workers)
-
-    def fetch(self, workspace: Workspace, request: FetchRequest) -> FetchResult:
-        if workspace.settings.has_own_rate:
-            check_executor_count(self.spark_context, self.workers)
-        return super().fetch(workspace, request)
-
-    @property
-    def slots(self) -> int:
-        return slots_of(self.spark_context)
-
-    @property
-    def tries(self) -> int:
-        return tries_of(self.spark_context)
-
-    def run_tasks(
-        self, workspace: Workspace, work: Callable[[J, int, Count], D], job: J, plans: int, stage: str, total: int
-    ) -> list[D]:
-        return run_on_spark(self.spark_context, work, job, plans, stage, total)
 
 
 def _refuse_local_files(request: FetchRequest) -> None:

@@ -236,17 +236,14 @@ def _refusal(host: str, port: int) -> str | None:
 
 
 def _find_too_many_workers(settings: Settings) -> Iterator[Finding]:
-    """A finding for more workers than parallel requests: each worker sends at least one request, unless a rate source
-    limits all of them.
-    """
+    """A finding for more workers than parallel requests: each worker sends at least one request."""
     limits = limits_of(settings)
-    if settings.settings_of(SparkSettings).workers >= limits.concurrency and settings.has_own_rate:
+    if settings.settings_of(SparkSettings).workers >= limits.concurrency:
         yield Finding(
             "note",
             _TOPIC,
             f"{settings.settings_of(SparkSettings).workers:,} workers, and the home, each have a request under way, "
             "and the "
             f"source's budget is {limits.concurrency:,} at the same time",
-            f"Set {PREFIX}SPARK_WORKERS to less than {limits.concurrency:,}, or have a rate source "
-            f"that all share: {PREFIX}RATE_SOURCE.",
+            f"Set {PREFIX}SPARK_WORKERS to less than {limits.concurrency:,}.",
         )

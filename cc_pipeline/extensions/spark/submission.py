@@ -164,11 +164,7 @@ def _lock_job(home: Path) -> Iterator[int]:
 
 
 def _share_budget(workspace: Workspace, partitions: Sequence[_Key]) -> AbstractContextManager[None]:
-    """Divides the budget of this home among the workers while a job may fetch. If a rate source gives slots, nothing is
-    divided.
-    """
-    if not workspace.settings.has_own_rate:
-        return nullcontext()
+    """Divides the budget of this home among the workers while a job may fetch."""
     hosts = {workspace.transport.host}
     if any(crawl.startswith(LOCAL) for crawl, _ in partitions):
         # Files that the user named may be on any host.

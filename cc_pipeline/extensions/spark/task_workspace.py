@@ -68,7 +68,7 @@ def open_task_workspace(
     settings = replace(read_job_settings(settings_texts, home), budget=str(home / "budget.sqlite"))
     # A cluster waits less long than a user.
     wait = None if settings.wait is None else min(settings.wait, WAIT)
-    # One share stays with the home, whose other runs may continue beside the job. Leases need no shares.
+    # One share stays with the home, whose other runs may continue beside the job.
     workspace = Workspace(replace(settings, rate_shares=settings.rate_shares * (workers + 1), wait=wait))
     take_over(settings.budget_path, open_breakers)
     _clear(home / "scratch")

@@ -18,8 +18,6 @@ from typing import Final
 from cc_pipeline import progress
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, Kind, SourceRefuses
 from cc_pipeline.index.footers.decode import (
-    DEFAULT_LOOKUP_COLUMNS,
-    DEFAULT_STAT_COLUMNS,
     TRAILER_BYTES,
     FooterRows,
     decode_footer,
@@ -89,12 +87,10 @@ _SYNC_SECONDS: Final = 1.0
 @dataclass(frozen=True, slots=True)
 class HarvestPolicy:
     """Options of a harvest: ``tries`` of a file before it is recorded as bad (each with the transport's own retries).
-    ``refresh`` asks for the ETag of each stored file and fetches a changed file again. ``retry_failed`` tries files
-    again that an earlier harvest recorded as bad."""
+    ``refresh`` asks for the ETag of each stored file and fetches a changed file again."""
 
     tries: int = 3
     refresh: bool = False
-    retry_failed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +130,6 @@ class _Run:
     policy: HarvestPolicy
     guess: FooterGuess
     on_footer: Callable[[FooterRows, FooterEntry], None] | None
-    columns: Sequence[str]
-    lookup_columns: Sequence[str]
     waiting: deque[_Job] = field(default_factory=deque)
     recent: deque[str | None] = field(default_factory=deque)
     failing_files: Counter[str] = field(default_factory=Counter)
@@ -179,7 +173,7 @@ class _Run:
                 return
             # decoded first, so that every stored footer can be decoded
             footer = tail.data[start - tail.offset :]
-            rows = decode_footer(footer, tail.size, tail.key, self.columns, self.lookup_columns)
+            rows = decode_footer(footer, tail.size, tail.key)
         except DataFault as fault:
             self._bad(job, _Failure(fault.kind, fault.reason), tail=tail, offset=fault.offset)
             return
@@ -258,8 +252,6 @@ def harvest_crawl(
     store: FooterStore,
     policy: HarvestPolicy | None = None,
     *,
-    columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
-    lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
     on_footer: Callable[[FooterRows, FooterEntry], None] | None = None,
 ) -> HarvestReport:
     """Harvests those of ``index_files`` (the paths of the crawl's path list) that are not stored yet, or whose stored
@@ -273,13 +265,13 @@ def harvest_crawl(
     paths = list(dict.fromkeys(index_files))
     with store.write(crawl) as writer:
         guess = FooterGuess(entry.footer_bytes + TRAILER_BYTES for entry in writer.entries.values() if not entry.failed)
-        run = _Run(transport, writer, policy, guess, on_footer, columns, lookup_columns)
+        run = _Run(transport, writer, policy, guess, on_footer)
         outdated = {path for path in paths if path in writer and writer.is_damaged(path)}
         if policy.refresh:
             outdated |= _changed(run, [path for path in paths if path in writer and path not in outdated])
         for path in paths:
             entry = writer.entries.get(path)
-            if entry is None or path in outdated or (entry.failed and policy.retry_failed):
+            if entry is None or path in outdated or entry.failed:
                 run.waiting.append(_Job(path))
         # files that failed before and fail again, while others were read, do not mean that the source fails
         entries = writer.entries

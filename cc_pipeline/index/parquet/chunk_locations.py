@@ -143,19 +143,17 @@ def check_column(
     return ColumnLocation(layout, meaning, offset, size, _inside(offset_index, end), _inside(column_index, end), only)
 
 
-def check_row_group(
-    file: IndexFile, number: int, rows: int, columns: Mapping[str, ColumnLocation], key: str = KEY
-) -> RowGroupLocation:
+def check_row_group(file: IndexFile, number: int, rows: int, columns: Mapping[str, ColumnLocation]) -> RowGroupLocation:
     """Returns a row group with a plausible row count. Raises ``DataFault`` for an impossible one, or without the key
     column."""
     if not 0 <= rows <= MAX_ROWS:
         raise DataFault(DataKind.MALFORMED, file.path, None, f"row group {number} claims {rows} rows")
-    if key not in columns:
+    if KEY not in columns:
         raise DataFault(
             DataKind.MALFORMED,
             file.path,
             None,
-            f"the index file cannot be searched: its row group {number} has no column {key}",
+            f"the index file cannot be searched: its row group {number} has no column {KEY}",
         )
     return RowGroupLocation(file, number, rows, columns)
 

@@ -81,8 +81,7 @@ class RowGroupQuery:
     return (the key column is always read).
 
     ``key`` is the column of the ranges. ``keep`` returns a mask for an array of keys within them (the array has nulls
-    if all rows are requested). ``bounds`` are those of the keys in the file's footer: a key outside them raises an
-    error.
+    if all rows are requested).
     """
 
     place: RowGroupLocation
@@ -90,7 +89,6 @@ class RowGroupQuery:
     columns: tuple[str, ...]
     key: str = KEY
     keep: Callable[[pa.Array], npt.NDArray[np.bool_]] | None = None
-    bounds: tuple[bytes | None, bytes | None] = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,6 @@ def read_rows(
     queries: Sequence[RowGroupQuery],
     indexes: PageIndexes,
     cost: Cost,
-    on_memory: Callable[[int, int], None] | None = None,
     window: int = MAX_ROWS,
 ) -> Iterator[RowGroupRows]:
     """Yields the rows of each row group whose key lies in its ranges, in the order of ``queries``. A row group with
@@ -137,9 +134,8 @@ def read_rows(
     queries are equal.
 
     Before the first window there are three rounds of concurrent requests: page indexes, key pages, other pages. A
-    fourth round follows if pages need a large dictionary that not every page needs. ``on_memory`` gets the number of
-    rows and bytes so far, after each row group and column, and may raise: a few bytes can stand for many rows.
-    Raises ``DataFault`` or an environment fault; rows that were yielded before are then no complete result.
+    fourth round follows if pages need a large dictionary that not every page needs. Raises ``DataFault`` or an
+    environment fault; rows that were yielded before are then no complete result.
     """
     etags = {query.place.file.path: query.place.file.etag for query in queries}
     sizes = {query.place.file.path: query.place.file.size for query in queries}
@@ -147,15 +143,10 @@ def read_rows(
     def fetch(pieces: Iterable[Piece]) -> Bytes:
         return fetch_pieces(reader, pieces, etags, cost, sizes, max_object_bytes=MAX_WHOLE_OBJECT)
 
-    memory = _Memory(on_memory)
     page_indexes = _page_indexes(queries, indexes, fetch)
     key_parts = [_key_selection(query, page_indexes) for query in queries]
     bytes_of = _fetch_pages(list(zip(queries, key_parts, strict=True)), fetch)
-    matched: list[tuple[Rows, pa.Array]] = []
-    for query, key_part in zip(queries, key_parts, strict=True):
-        rows, keys = _match(query, key_part, bytes_of)
-        memory.add(len(rows), rows.nbytes + keys.nbytes)
-        matched.append((rows, keys))
+    matched = [_match(query, key_part, bytes_of) for query, key_part in zip(queries, key_parts, strict=True)]
     parts = [
         {name: _row_selection(query.place, name, rows, page_indexes) for name in _other_columns(query) if len(rows)}
         for query, (rows, _) in zip(queries, matched, strict=True)
@@ -168,21 +159,7 @@ def read_rows(
     ]
     bytes_of = _fetch_pages(selections, fetch)
     for query, (rows, keys), columns in zip(queries, matched, parts, strict=True):
-        yield from _read_windows(query, rows, keys, columns, bytes_of, memory, window)
-
-
-@dataclass(slots=True)
-class _Memory:
-    """Counts the rows and bytes so far, and tells them to ``on_change``, which may raise."""
-
-    on_change: Callable[[int, int], None] | None
-    rows: int = 0
-    bytes: int = 0
-
-    def add(self, rows: int, added_bytes: int) -> None:
-        self.rows, self.bytes = self.rows + rows, self.bytes + added_bytes
-        if self.on_change is not None:
-            self.on_change(self.rows, self.bytes)
+        yield from _read_windows(query, rows, keys, columns, bytes_of, window)
 
 
 def _read_windows(
@@ -191,7 +168,6 @@ def _read_windows(
     keys: pa.Array,
     columns: Mapping[str, _Selection | pa.DictionaryArray],
     bytes_of: Bytes,
-    memory: _Memory,
     window: int,
 ) -> Iterator[RowGroupRows]:
     """Yields the ``rows`` of a row group with its columns, in windows."""
@@ -212,7 +188,6 @@ def _read_windows(
                 arrays[name] = _decode(query.place, selected_pages, bytes_of).take(
                     pa.array(_positions(selected_pages, window_rows))
                 )
-            memory.add(0, arrays[name].nbytes)
         yield RowGroupRows(query.place, window_rows, arrays)
 
 
@@ -335,7 +310,6 @@ def _match(query: RowGroupQuery, part: _Selection | None, bytes_of: Bytes) -> tu
             f"column {query.key} has type {keys.type}, not bytes",
         )
     _check_bounds(query.place, part, keys)
-    _check_statistics(query, part, keys)
     positions = np.arange(len(keys)) if query.ranges is None else rows_in_ranges(keys, query.ranges)
     if query.keep is not None and len(positions):
         positions = positions[query.keep(keys.take(pa.array(positions)))]
@@ -359,23 +333,6 @@ def _check_bounds(place: RowGroupLocation, part: _Selection, keys: pa.Array) -> 
                 f"page {page} has keys outside the bounds in its column index",
             )
         start += count
-
-
-def _check_statistics(query: RowGroupQuery, part: _Selection, keys: pa.Array) -> None:
-    """Raises ``DataFault`` if a row group has keys outside its footer's bounds: these decide which row groups are
-    skipped."""
-    low, high = query.bounds
-    if not len(keys) or (low is None and high is None):
-        return
-    extremes = pc.min_max(keys)
-    smallest, largest = extremes["min"].as_py(), extremes["max"].as_py()
-    if smallest is not None and ((low is not None and smallest < low) or (high is not None and largest > high)):
-        raise DataFault(
-            DataKind.MISMATCH,
-            query.place.file.path,
-            part.place.offset,
-            f"row group {query.place.number} has keys outside the bounds that its footer gives",
-        )
 
 
 def _decode(place: RowGroupLocation, part: _Selection, bytes_of: Bytes) -> pa.Array:

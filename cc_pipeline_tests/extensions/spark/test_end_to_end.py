@@ -18,13 +18,13 @@ from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.extraction.engine import LOCAL
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.testing.engines import assert_same, find_leftovers, find_unnamed_files
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.extensions.spark.compared import located, slugs_of
 from cc_pipeline_tests.extensions.spark.compared import made as made_by
 from cc_pipeline_tests.extensions.spark.spark_cluster import GROUP, SparkCluster
+from cc_pipeline_tests.extraction.engine_tests import assert_same, find_leftovers, find_unnamed_files
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.weedserver import CREDENTIALS, REGION, S3Server
 from cc_pipeline_tests.world import NEW

@@ -38,13 +38,19 @@ from cc_pipeline.records.range_plan import Coalescing
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.sweep import sweep
 from cc_pipeline.settings.reading import as_texts
-from cc_pipeline.testing.engines import EngineTests, assert_same, find_leftovers, find_unnamed_files, read_rows
 from cc_pipeline.transport import circuit_breaker
 from cc_pipeline.transport.budget import OpenBreaker, openings, take_over
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.spark.compared import Bucket, located, made, slugs_of
 from cc_pipeline_tests.extensions.spark.inprocess import InProcess
+from cc_pipeline_tests.extraction.engine_tests import (
+    EngineTests,
+    assert_same,
+    find_leftovers,
+    find_unnamed_files,
+    read_rows,
+)
 from cc_pipeline_tests.extraction.stored import dangling
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.maintenance.test_purge import needles, traces

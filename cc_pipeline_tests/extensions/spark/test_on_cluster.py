@@ -18,12 +18,12 @@ from cc_pipeline.extraction.engine import LOCAL, LocalEngine
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.maintenance.stored_files import list_named_files
 from cc_pipeline.records.sweep import sweep
-from cc_pipeline.testing.engines import assert_same, find_leftovers, find_unnamed_files
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import spec_for
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.spark.compared import Bucket, located, made
 from cc_pipeline_tests.extensions.spark.spark_cluster import GROUP, SparkCluster, with_pyspark
+from cc_pipeline_tests.extraction.engine_tests import assert_same, find_leftovers, find_unnamed_files
 from cc_pipeline_tests.weedserver import REGION, S3Server
 from cc_pipeline_tests.world import NEW
 

@@ -37,7 +37,7 @@ def changed(**change: Any) -> Settings:
     """Good settings but for some, which may be those of Spark (``spark_master``)."""
     own = {name.removeprefix("spark_"): value for name, value in change.items() if name.startswith("spark_")}
     rest = {name: value for name, value in change.items() if not name.startswith("spark_")}
-    return replace(GOOD, **rest).with_values(replace(GOOD.settings_of(SparkSettings), **own))
+    return replace(GOOD, **rest, of_extensions=(replace(GOOD.settings_of(SparkSettings), **own),))
 
 
 @pytest.fixture

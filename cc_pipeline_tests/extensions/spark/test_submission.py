@@ -207,9 +207,6 @@ def test_breakers_go_both_ways_and_the_home_keeps_to_its_share_meanwhile(
     assert shares == [(workspace.transport.host, 2)]
     with sqlite3.connect(path) as db:
         assert db.execute("select * from lent").fetchall() == []
-    leasing = Workspace(replace(workspace.settings, rate_source="postgresql"))
-    with submission._share_budget(leasing, [(NEW, "x")]), sqlite3.connect(path) as db:
-        assert db.execute("select * from lent").fetchall() == [], "all of them lease"
 
 
 def test_a_driver_without_its_starter_keeps_the_next_job_waiting(workspace: Workspace, tmp_path: Path) -> None:

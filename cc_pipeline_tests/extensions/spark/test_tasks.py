@@ -243,13 +243,18 @@ def test_each_worker_has_its_share_and_none_starts_without(tmp_path: Path, monke
         limits = workspace.transport.limits
         # those of three workers, and one that stays at home
         assert (limits.rate, limits.concurrency, limits.shared) == (1.5, 1, True)
-    with open_task_workspace(as_texts(replace(settings, rate_shares=2, rate_source="postgresql")), 3) as workspace:
-        # of the whole, whatever its share would be
-        limits = workspace.transport.limits
-        assert (limits.rate, limits.concurrency) == (12.0, 12)
         assert workspace.settings.budget_path.is_relative_to(tmp_path)
     with pytest.raises(UserInputError, match="number of workers"), open_task_workspace(sent, 0):
         pass
+
+
+def test_what_a_worker_loads_has_neither_dagster_nor_spark() -> None:
+    asked = (
+        "import sys; import cc_pipeline.extensions.spark.tasks;"
+        "sys.exit(', '.join({'dagster', 'pyspark'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_tasks_of_a_process_share_a_budget_wherever_they_may_write(

@@ -278,7 +278,6 @@ def test_a_failure_is_tried_again_by_the_next_harvest(tmp_path: Path):
     good, reader.objects[keys[1]] = reader.objects[keys[1]], b"x" * 4000
     store = FooterStore(tmp_path)
     assert len(harvest_crawl(CRAWL, keys, reader, store).failed) == 1
-    assert len(harvest_crawl(CRAWL, keys, reader, store, HarvestPolicy(retry_failed=False)).failed) == 1
     reader.objects[keys[1]] = good
     report = harvest_crawl(CRAWL, keys, reader, store)
     assert (report.fetched, report.failed) == (1, ())

@@ -1,6 +1,7 @@
 """Dagster's state in PostgreSQL: few connections, and a restart of the server in the middle of a run."""
 
 import gc
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -9,16 +10,16 @@ from typing import Any
 
 import dagster as dg
 import pytest
-import yaml
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
+from cc_pipeline.defs import postgresql
 from cc_pipeline.defs.instance import DAGSTER_YAML
-from cc_pipeline.extensions.several_machines import database
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("team")]
+pytestmark = pytest.mark.process
 
+PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
 #: Longer than Dagster alone tries to connect: 6 seconds, 12 with its jitter.
 _AWAY_SECONDS = 20.0
 
@@ -30,11 +31,12 @@ def server() -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def instance(server: Postgres, tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    storage: Any = server.storage
-    storage["postgres"]["postgres_db"]["params"] = {"plugin": "cc_pipeline"}
-    config = {**yaml.safe_load(DAGSTER_YAML), "storage": storage}
-    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(config), "utf-8")
+def instance(server: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+    """With the lines of the page in its ``dagster.yaml``."""
+    [storage] = re.findall(r"```yaml\n(storage:\n.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    (tmp_path / "dagster.yaml").write_text(DAGSTER_YAML + storage, "utf-8")
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
     with dg.DagsterInstance.from_config(str(tmp_path)) as opened:
         yield opened
 
@@ -107,12 +109,12 @@ def test_a_server_that_was_never_there_is_not_waited_for(server: Postgres) -> No
     began = time.monotonic()
     with pytest.raises(OperationalError):
         engine.connect()
-    assert time.monotonic() - began < database.RESTART_SECONDS / 4
+    assert time.monotonic() - began < postgresql.RESTART_SECONDS / 4
 
 
 def test_a_server_that_stays_away_is_given_up(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "RESTART_SECONDS", 1.0)
-    monkeypatch.setattr(database, "_TRY_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(postgresql, "RESTART_SECONDS", 1.0)
+    monkeypatch.setattr(postgresql, "_TRY_AGAIN_SECONDS", 0.1)
     options = server_options(server)
     engine = create_engine("postgresql+psycopg2://?plugin=cc_pipeline", connect_args=options)
     with engine.connect() as connection:

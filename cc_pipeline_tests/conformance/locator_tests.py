@@ -23,7 +23,7 @@ from cc_pipeline.testing.mini_crawl.generate import generate
 from cc_pipeline.testing.mini_crawl.indexes import write_columnar, write_zipnum
 from cc_pipeline.testing.mini_crawl.spec import spec_for
 from cc_pipeline.testing.mini_crawl.truth import Capture
-from cc_pipeline.testing.url_keys import KEYS
+from cc_pipeline_tests.conformance.url_keys import KEYS
 
 CRAWL: Final = "CC-MAIN-2024-22"
 _PAGES: Final = 300

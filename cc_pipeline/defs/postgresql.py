@@ -1,6 +1,6 @@
 """Connections to PostgreSQL for Dagster's storage, as a plugin of SQLAlchemy that the database's address names.
 
-A team's ``dagster.yaml`` has ``params: {plugin: cc_pipeline}``. Dagster's own storage opens a connection for each
+``dagster.yaml`` names it with ``params: {plugin: cc_pipeline}``. Dagster's own storage opens a connection for each
 statement: a run over 200 partitions of six assets plans 1,200 events, and took a minute and a half to create. It also
 gives up after some six seconds without a server, so that a restart of PostgreSQL broke running runs. Engines with this
 plugin keep a connection, and wait for a server that restarts.
