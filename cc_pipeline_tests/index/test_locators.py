@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index import locators
-from cc_pipeline.index.locator import Locator, NoSuchIndex, choose
 from cc_pipeline.index.locators import IndexKind, index_kinds
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
-from cc_pipeline_tests.index.test_locators_choice import BTREE, DEAR, PARQUET, ZIPNUM, Priced
+from cc_pipeline_tests.index.test_locators_choice import Priced
 
 CRAWL = "CC-MAIN-2024-22"
 CHEAP = Priced("toy", 1, 1 << 10)
 
 
-def toy(name: str = "toy", *, by_itself: bool = False, is_bare: bool = False) -> IndexKind:
-    return IndexKind(name=name, summary="", find=lambda sought: None, by_itself=by_itself, is_bare=is_bare)
+def toy(name: str = "toy") -> IndexKind:
+    return IndexKind(name=name, summary="", find=lambda sought: None)
 
 
 @pytest.fixture
@@ -38,38 +36,6 @@ def bring(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         return refused
 
     return make
-
-
-def asked(via: str, *there: Priced) -> str:
-    available: dict[str, Callable[[], Locator]] = {one.name: (lambda found=one: found) for one in there}
-    return choose(available, CRAWL, ["warc"], [parse_target("example.com")], via)[0].name
-
-
-@pytest.mark.parametrize(
-    ("kind", "there", "chosen"),
-    [
-        (toy(), (DEAR, ZIPNUM, CHEAP), "zipnum"),
-        (toy(by_itself=True), (DEAR, ZIPNUM, CHEAP), "toy"),
-        (toy(by_itself=True), (PARQUET, CHEAP), "parquet"),
-        (toy(by_itself=True), (DEAR, CHEAP), "toy"),
-        (toy(by_itself=True), (BTREE, CHEAP), "toy"),
-        (toy(by_itself=True, is_bare=True), (DEAR, ZIPNUM, CHEAP), "zipnum"),
-        (toy(by_itself=True, is_bare=True), (DEAR, CHEAP), "parquet"),
-        (toy(by_itself=True, is_bare=True), (CHEAP,), "toy"),
-    ],
-)
-def test_auto_takes_an_index_of_an_extension_as_it_says(
-    bring: Callable[..., list[str]], kind: IndexKind, there: Sequence[Priced], chosen: str
-) -> None:
-    bring(kind)
-    assert asked("auto", *there) == chosen
-    assert asked("toy", *there) == "toy"
-
-
-def test_an_index_that_only_a_person_may_choose_is_named(bring: Callable[..., list[str]]) -> None:
-    bring(toy())
-    with pytest.raises(NoSuchIndex, match="--index can name: toy"):
-        asked("auto", CHEAP)
 
 
 def test_an_extension_with_a_name_that_is_taken_is_refused(bring: Callable[..., list[str]]) -> None:

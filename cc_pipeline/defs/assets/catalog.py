@@ -8,7 +8,7 @@ import pyarrow as pa
 from cc_pipeline.defs.checks.check_runs import check_made_partitions
 from cc_pipeline.defs.declared.assets import BuildConfig, FootersConfig
 from cc_pipeline.defs.home_namespace import HomeNamespace
-from cc_pipeline.defs.metadata import crawl_links, format_list, row_counts, stage_metadata, to_metadata
+from cc_pipeline.defs.metadata import crawl_links, row_counts, stage_metadata, to_metadata
 from cc_pipeline.defs.partition_runs import Yielded, logged_progress
 from cc_pipeline.defs.recording import Described, PartitionRun, read_job_partition, read_planned_keys
 from cc_pipeline.harvesting.build_index import build_index
@@ -24,8 +24,6 @@ from cc_pipeline.harvesting.crawl_index import (
     repair_statistics,
 )
 from cc_pipeline.harvesting.crawls import commit_crawls
-from cc_pipeline.harvesting.url_index import build_url_index
-from cc_pipeline.index.btree.build import UrlIndexReport
 from cc_pipeline.index.gaps import index_incomplete
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -156,31 +154,3 @@ def repair_key_bounds(context: dg.OpExecutionContext, workspace: Workspace, name
         return {"repaired_statistics": (metadata, None)}
 
     yield from _run_for_crawl(context, workspace, namespace, "repaired_statistics", repair)
-
-
-def index_urls(context: dg.OpExecutionContext, workspace: Workspace, namespace: HomeNamespace) -> Yielded:
-    """Records ``url_index``: reads four columns of the crawl's whole columnar index, or all its ARC files."""
-
-    def build(crawl: str) -> dict[str, Described]:
-        return {"url_index": (_metadata(build_url_index(workspace, crawl)), None)}
-
-    yield from _run_for_crawl(context, workspace, namespace, "url_index", build)
-
-
-def _metadata(report: UrlIndexReport) -> dict[str, dg.MetadataValue]:
-    build_note = report.metadata
-    values: dict[str, dg.MetadataValue] = {
-        **row_counts(build_note.items),
-        "path": dg.MetadataValue.path(str(report.folder)),
-        "subsets": dg.MetadataValue.text(", ".join(build_note.subsets)),
-        "index bytes": dg.MetadataValue.int(build_note.size),
-        "block bytes": dg.MetadataValue.int(build_note.block_size),
-        "archive files": dg.MetadataValue.int(build_note.files),
-        "captures left out": dg.MetadataValue.int(build_note.skipped),
-        "bytes read": dg.MetadataValue.int(report.bytes),
-        "requests": dg.MetadataValue.int(report.requests),
-        "seconds": dg.MetadataValue.float(round(report.seconds, 3)),
-    }
-    if report.faults:
-        values["notes"] = format_list(map(str, report.faults))
-    return values
