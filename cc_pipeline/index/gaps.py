@@ -26,9 +26,9 @@ class IndexGaps:
     catalog.
 
     ``by_subset`` has (subset, unread, expected) of each incomplete subset. ``files`` has the path and the reason of at
-    most 20 files that a harvest could not read, or that an imported catalog does not have; files that no harvest has
-    requested yet are not named. ``unit`` is the unit: a lookup may count members of a ZipNum index. ``unasked`` says
-    why no other index was used for them, if there is one."""
+    most 20 files that a harvest could not read; files that no harvest has requested yet are not named. ``unit`` is the
+    unit: a lookup may count members of a ZipNum index. ``unasked`` says why no other index was used for them, if there
+    is one."""
 
     crawl: str
     expected: int

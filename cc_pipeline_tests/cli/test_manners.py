@@ -22,7 +22,7 @@ pytestmark = pytest.mark.xdist_group("cli homes")
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 WHOLE = get_command(app)
 NEEDS_EXAMPLES = ("plan", "lookup", "doctor",
-                  "catalog coverage", "catalog export", "catalog import",
+                  "catalog coverage",
                   "index harvest", "index build", "index repair")  # fmt: skip
 
 
