@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.atomic import folder_written_whole, written_whole
-from cc_pipeline.commoncrawl.filters import MATCH_NO, MATCH_UNKNOWN, MATCH_YES, OPEN, parse_condition
+from cc_pipeline.commoncrawl.conditions import MATCH_NO, MATCH_UNKNOWN, MATCH_YES, OPEN, parse_condition
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.documents.batch.pool import parse_batches

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.commoncrawl.conditions import OPEN
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.filters import OPEN
 from cc_pipeline.commoncrawl.key_ranges import RangeSet
 from cc_pipeline.commoncrawl.paths import describe_faulty_lines, parse_valid_segments, refuse_faulty_list, segments_key
 from cc_pipeline.commoncrawl.surt import surt_key

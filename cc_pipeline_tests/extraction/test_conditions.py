@@ -6,7 +6,7 @@ from pathlib import Path
 
 import duckdb
 
-from cc_pipeline.commoncrawl.filters import OPEN
+from cc_pipeline.commoncrawl.conditions import OPEN
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.export.table_files import _select_rows
 from cc_pipeline.extraction.crawl_plan import plan_crawl, plan_targets
