@@ -43,19 +43,18 @@ _TERM: Final = re.compile(
 _AND: Final = re.compile(r"(?<=[\s)'])and(?=\s)", re.IGNORECASE)
 _TIME = re.compile(r"(\d{4})-?(?:(\d\d)-?(?:(\d\d)(?:[T ]?(\d\d):?(?:(\d\d):?(\d\d)?)?)?)?)?Z?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MIME: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/(?:\*|[a-z0-9][a-z0-9!#$&^_.+-]*)")
 #: The forms of values of some columns, and their descriptions.
 _FORMS: Final = {
-    "mime": _MIME,
-    "mime_claimed": _MIME,
+    **dict.fromkeys(
+        ("mime", "mime_claimed"), re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/(?:\*|[a-z0-9][a-z0-9!#$&^_.+-]*)")
+    ),
     "lang": re.compile(r"[a-z]{3}"),
     "status": re.compile(r"[1-9]xx|\d{1,18}"),
     "length": re.compile(r"\d{1,18}"),
     "subset": re.compile("|".join(SUBSETS)),
 }
 _DESCRIPTIONS: Final = {
-    "mime": "a MIME type, such as text/html or image/*",
-    "mime_claimed": "a MIME type, such as text/html or image/*",
+    **dict.fromkeys(("mime", "mime_claimed"), "a MIME type, such as text/html or image/*"),
     "lang": "a language; use ISO 639-3 codes such as eng, deu, zho",
     "status": "an HTTP status, such as 200 or 3xx",
     "length": "a number of bytes",
