@@ -2,8 +2,7 @@
 
 Files of real size are generated (2 GB, about two minutes). Every reader runs in a process of its own against one HTTP
 server that counts requests and bytes, over the same link: ``LATENCY`` before each answer and ``BANDWIDTH`` for all
-answers together. Times are of the query alone, after a warm-up on a small file. The original B-tree writer is Python 2
-and is not run.
+answers together. Times are of the query alone, after a warm-up on a small file.
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,14 +39,12 @@ from benchmarks.index_readers import (
 )
 from benchmarks.report import Report, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.index.btree.tree import BTree
 from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServerProcess
-from cc_pipeline_tests.index.btree.verifying import items_below, values_of
 from cc_pipeline_tests.index.catalog_files import write_catalog_rows
 from cc_pipeline_tests.index.parquet.file_finder import FileFinder
 
@@ -219,65 +214,15 @@ def without_page_index(report: Report, work: Path) -> None:
     report.figure("no_page_index_bytes", ours, rival, 2.5, higher_is_better=False, unit="B", note=f"{rows} rows")
 
 
-def b_tree(report: Report, work: Path) -> None:
-    """Building an index of two million URLs, and looking up in it over HTTP."""
-    code = (
-        "import json,sys,time\n"
-        "from pathlib import Path\n"
-        "from cc_pipeline.index.btree.build import build_from_columnar\n"
-        "from cc_pipeline_tests.index.parquet.file_finder import FileFinder\n"
-        "from cc_pipeline.transport.client import Transport\n"
-        "started = time.perf_counter()\n"
-        "with Transport(sys.argv[1]) as transport:\n"
-        "    about = build_from_columnar(sys.argv[2], ['warc'], transport, FileFinder(transport, [sys.argv[3]]),"
-        " Path(sys.argv[4])).metadata\n"
-        "seconds = time.perf_counter() - started\n"
-        "status = Path('/proc/self/status').read_text()\n"
-        "peak = int(status.split('VmHWM:')[1].split()[0]) / 1024\n"
-        "print(json.dumps([about.items, seconds, peak]))\n"
-    )
-    arguments = [str(work / BUCKET), CRAWL, index_path(CRAWL, 0), str(work / BUCKET / "url-index")]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
-    run = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, env=environment
-    )
-    items, seconds, peak = json.loads(run.stdout)
-    report.figure("btree_build", items / seconds, unit="URLs/s", note=f"{items} URLs; the original is Python 2")
-    report.figure("btree_build_memory", peak, goal=300, higher_is_better=False, unit="MB", note="whole process")
-    _point_look_ups(report, work)
-
-
-def _point_look_ups(report: Report, work: Path) -> None:
-
-    key = f"{BUCKET}/url-index/{CRAWL}/url-index.pbtree"
-    with serving(work) as server, Transport(server.url) as transport:
-        tree = BTree(transport, key)
-        wanted = [item.key for item, _ in zip(items_below(tree, b"com.example."), range(0, 200), strict=False)]
-        cold, warm, times = [], [], []
-        for one in wanted[::20]:
-            before, started = counted(server)[0], time.perf_counter()
-            fresh = BTree(transport, key)
-            values_of(fresh, one)
-            times.append(time.perf_counter() - started)
-            cold.append(counted(server)[0] - before)
-            before = counted(server)[0]
-            values_of(fresh, b"com.yonder" + one[11:])
-            warm.append(counted(server)[0] - before)
-    report.figure("btree_cold_reads", max(cold), goal=3, higher_is_better=False, note="most of ten lookups")
-    report.figure("btree_warm_reads", max(warm), goal=1, higher_is_better=False, note="index blocks cached")
-    report.figure("btree_cold_seconds", median(times), unit="s", note=_link())
-
-
 def _link() -> str:
     """The link in words."""
     return f"{LATENCY * 1000:g} ms a request, {BANDWIDTH / 1e9:g} Gbit/s for all together"
 
 
 def bench_look_ups(report: Report, work: Path) -> None:
-    """Lookups in one file, in a crawl, without a page index, and in a B-tree. ``work`` keeps generated files."""
+    """Lookups in one file, in a crawl, and without a page index. ``work`` keeps generated files."""
     work.mkdir(parents=True, exist_ok=True)
     generated(work, ROWS, PARTS)
     report.setting |= {"look_up_rows": ROWS, "look_up_files": PARTS, "link": _link()}
     page_level(report, work)
     without_page_index(report, work)
-    b_tree(report, work)

@@ -16,8 +16,7 @@ from cc_pipeline.documents import parse
 from cc_pipeline.documents.page import PageInput
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.extraction.whole_files import sequencefile_pages
-from cc_pipeline.index.btree.format import read_header, unpack_pointer
-from cc_pipeline.index.btree.locator import ListedNames, unpack_names
+from cc_pipeline.index.btree.format import read_header
 from cc_pipeline.index.footers.decode import footer_length
 from cc_pipeline.workspace.source_files import SourceFile
 from cc_pipeline_tests.archive.sequencefile_writer import encode_text, write_header
@@ -68,8 +67,6 @@ def first_of(data: bytes) -> None:
         (lambda: footer_length(b"\xff\xff\xff\x7fPAR1", 100, "s"), DataKind.MALFORMED),
         (lambda: footer_length(b"\xff\xff\xff\x7fPAR1", 1 << 40, "s"), DataKind.TOO_LARGE),
         (lambda: read_header(b"", 0, "s"), DataKind.TRUNCATED),
-        (lambda: unpack_names(gzip.compress(b"a"), "s"), DataKind.TRUNCATED),
-        (lambda: ListedNames((), "s").key_of(unpack_pointer(bytes(32))), DataKind.MISMATCH),
     ],
 )
 def test_bytes_decide_the_kind(read: Callable[[], object], kind: DataKind) -> None:

@@ -113,7 +113,7 @@ class Home:
         from cc_pipeline.api.captures import DEFAULT_COLUMNS, Captures
         from cc_pipeline.api.lookups import load_settings_without_home, open_lookup
         from cc_pipeline.api.user_input import read_targets
-        from cc_pipeline.commoncrawl.filters import build_condition, parse_condition
+        from cc_pipeline.commoncrawl.conditions import build_condition, join_conditions, parse_condition
         from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 
         texts = [target] if isinstance(target, str) else list(target)
@@ -124,7 +124,7 @@ class Home:
         parts = build_condition(
             from_time=since, to_time=until, status=None if status is None else str(status), mime=mime, language=language
         )
-        condition = " and ".join(filter(None, (parts, f"({parse_condition(where).text})" if where else "")))
+        condition = join_conditions(parts, parse_condition(where).text if where else "")
         wrong = [name for name in columns or () if name not in NAMED_CAPTURES.names]
         if wrong:
             raise UserInputError(
@@ -162,8 +162,8 @@ class Home:
         """
         from cc_pipeline.api.captures import Page
         from cc_pipeline.api.lookups import find_named_crawls, load_settings_without_home
+        from cc_pipeline.commoncrawl.conditions import period
         from cc_pipeline.commoncrawl.crawls import measure_gap
-        from cc_pipeline.commoncrawl.filters import period
         from cc_pipeline.commoncrawl.target_text import parse_target
         from cc_pipeline.export.capture_forms import start_parser
         from cc_pipeline.extraction.nearest_capture import NoSuchCapture, find_nearest_capture

@@ -81,14 +81,12 @@ def find_index_sources(
     Raises ``NoIndex`` if the crawl has no index; it names the command that makes one. Raises ``EnvironmentFault`` if
     ``via`` needs a harvest that the home does not have.
     """
-    from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
     from cc_pipeline.harvesting.index_sources import index_sources
-    from cc_pipeline.index.gaps import subset_flags
-    from cc_pipeline.index.locators import AUTO, KINDS, PARQUET, btree_way
+    from cc_pipeline.index.gaps import index_advice, subset_flags
+    from cc_pipeline.index.locators import AUTO, PARQUET
     from cc_pipeline.index.lookup import open_locators
 
     subsets = workspace.settings.subsets
-    columnar = crawl not in ARC_CRAWLS
     if via in (AUTO, PARQUET.name):
         is_unharvested = needs_harvest(workspace, crawl)
         if harvest and (is_unharvested or has_gaps(workspace, crawl)):
@@ -106,26 +104,15 @@ def find_index_sources(
                 "--harvest to this command)",
             )
     sources = index_sources(workspace, crawl)
-    kind = KINDS.get(via)
-    needs_kind = kind is not None and kind.way is not None
     with open_locators(crawl, subsets, sources, via) as available:
-        is_missing = not available or (needs_kind and via not in available)
+        is_missing = not available
+    if is_missing and via not in (AUTO, PARQUET.name):
+        raise NoIndex(
+            f"there is no {via} index of {crawl}, and none can be made",
+            f"Search another index: leave out --index {via}",
+        )
     if is_missing:
-        problem = f"this home has no {via} index of {crawl}" if available else f"this home has no index of {crawl}"
-        if kind is not None and kind.way is None and via != PARQUET.name:
-            raise NoIndex(
-                f"there is no {via} index of {crawl}, and none can be made",
-                f"Search another index: leave out --index {via}",
-            )
-        if kind is not None and kind.way is not None:
-            command = kind.way(crawl)
-        elif index_is_built(crawl):
-            command = f"cc-pipeline index build --crawl {crawl}   (it shows the cost first)"
-        elif columnar:
-            command = f"cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}"
-        else:
-            command = btree_way(crawl)
-        raise NoIndex(problem, f"Make one: {command}")
+        raise NoIndex(f"this home has no index of {crawl}", index_advice(crawl, subsets))
     return replace(sources, columns=None if columns is None else tuple(columns))
 
 

@@ -48,7 +48,7 @@ def scan(question: LookupRequest, where: str, out: Path, write: Callable[[pa.Tab
     of the settings if nobody agrees, ``EnvironmentFault`` and ``DataFault`` for an index that cannot be read."""
     import pyarrow.parquet as pq
 
-    from cc_pipeline.commoncrawl.filters import parse_condition
+    from cc_pipeline.commoncrawl.conditions import parse_condition
 
     condition = parse_condition(where)
     parts = out.with_name(f"{out.name}.parts")
@@ -88,7 +88,7 @@ def _scan_crawl(question: LookupRequest, crawl: str, where: str, parts: Path, *,
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from cc_pipeline.commoncrawl.filters import parse_condition
+    from cc_pipeline.commoncrawl.conditions import parse_condition
     from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
     from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges
     from cc_pipeline.commoncrawl.target_text import parse_target

@@ -22,7 +22,6 @@ from cc_pipeline.extraction.blocklist import read_blocklist
 from cc_pipeline.extraction.crawl_plan import CrawlPlan, plan_crawl
 from cc_pipeline.extraction.loss_policy import next_fetch_time, next_recheck_time
 from cc_pipeline.extraction.plan import Price, ReasonKind, options_of
-from cc_pipeline.index.btree.files import METADATA_FILE
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
@@ -148,13 +147,11 @@ def _read_inputs(workspace: Workspace) -> tuple[object, ...]:
     """Returns everything that decides the plan of given slices, except the time."""
     lake, settings = workspace.lake, workspace.settings
     handles = [lake.handle(spec) for spec in lake.specs.values()]
-    built = sorted((settings.home / "url-index").glob(f"*/{METADATA_FILE}"))
     return (
         settings,
         options_of(settings),
         read_blocklist(workspace).blocks,
         [None if handle is None else handle.version() for handle in handles],
-        [(path, path.stat().st_mtime_ns) for path in built],
     )
 
 

@@ -199,40 +199,6 @@ def texts_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
     return texts_verdict(workspace, scope)
 
 
-@check("url_index", step="url_index_checks", unit="crawl")
-def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Every URL index built in this home has the files, sizes and counts that it was built with."""
-    from cc_pipeline.errors import DataFault
-    from cc_pipeline.harvesting.url_index import url_index_root
-    from cc_pipeline.index.btree.files import SORT_PREFIX, open_url_index, read_metadata
-    from cc_pipeline.index.locators import btree_way
-
-    name, root = "index_is_whole", url_index_root(workspace)
-    folders = [child.name for child in root.iterdir() if child.is_dir()] if root.is_dir() else []
-    # a running build has its own folders here
-    crawls = sorted(folder for folder in folders if not folder.startswith((".", SORT_PREFIX)))
-    verdicts = []
-    for crawl in (crawl for crawl in crawls if scope.crawls is None or crawl in scope.crawls):
-        try:
-            build_note = read_metadata(root / crawl)
-            url_index = open_url_index(root, crawl)
-        except DataFault as fault:
-            message = f"{crawl}: the URL index cannot be read ({fault}); build it again: {btree_way(crawl)}"
-            verdicts.append(CheckResult(name, "error", message, wrong=(crawl,)))
-            continue
-        if build_note is None or url_index is None:
-            message = f"{crawl}: the build of the URL index was interrupted; build it again: {btree_way(crawl)}"
-            verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
-        else:
-            metrics = {"urls": build_note.items, "files": build_note.files, "bytes": build_note.size}
-            message = (
-                f"{crawl}: the URL index lists {format_count(build_note.items, 'capture')} of "
-                f"{format_count(build_note.files, 'archive file')}"
-            )
-            verdicts.append(CheckResult(name, "ok", message, metrics))
-    return join_results(name, verdicts) if verdicts else CheckResult(name, "ok", "no URL index was built")
-
-
 @check("built_index", step="built_index_checks", unit="crawl")
 def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
     """Each archive file in the list of a crawl without a published index has an index in this home, and all of it was

@@ -19,8 +19,6 @@ _PARTS: Final = {
     "cc.duckdb": ("published tables", "can be deleted: the next run publishes it again"),
     "footers": ("footers of index files", "can be deleted: the next harvest fetches them again"),
     "cache": ("lists and small answers of the source", "can be deleted: they are fetched again"),
-    "url-index": ("B-trees built here", "keep: building one again reads gigabytes"),
-    "arc-lists": ("lists of the ARC files of these B-trees", "keep"),
     "dagster": ("history of runs", "shrinks with CC_PIPELINE_HISTORY_DAYS"),
     "reports": ("reports", "can be deleted: they are written again"),
     "scratch": ("files of running processes", "can be deleted while nothing runs"),

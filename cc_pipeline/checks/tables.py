@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.slice_slugs import defined_slug, is_named_captures
 from cc_pipeline.errors import IndexIncomplete, UserInputError
 from cc_pipeline.extraction.fetch_counts import is_unsettled, share
 from cc_pipeline.extraction.reusable_records import find_sharing
-from cc_pipeline.harvesting.catalog import imported_subsets, read_catalog_table, read_catalog_tables, read_subsets
+from cc_pipeline.harvesting.catalog import read_catalog_table, read_catalog_tables, read_subsets
 from cc_pipeline.harvesting.crawl_index import requested_subsets
 from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.catalog.schemas import DECODED, KEY_COLUMN
@@ -86,16 +86,14 @@ def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 
 def footers_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Checks that each listed index file of the selected and harvested subsets has a footer in the home. For subsets
-    that were imported, or that another home of the lake harvested, the home needs none. Reads the heads of the stored
-    footers only."""
+    that another home of the lake harvested, the home needs none. Reads the heads of the stored footers only."""
     name, store = "every_footer_is_kept", FooterStore(workspace.settings.footers_path)
     harvested = {(row.crawl, row.subset) for row in read_subsets(workspace.lake)}
     is_shared = workspace.settings.has_separate_lake
     verdicts, kept_count = [], 0
     for crawl in _listed_crawls(workspace, scope):
         subsets = [subset for subset in requested_subsets(workspace.settings, crawl) if (crawl, subset) in harvested]
-        imported = imported_subsets(workspace.lake, crawl, subsets)
-        where = {"crawl": crawl, "subset": [subset for subset in subsets if subset not in imported]}
+        where = {"crawl": crawl, "subset": subsets}
         footers = store.read(crawl)
         paths_by_subset: dict[str, list[str]] = {}
         for row in workspace.lake.read("index_manifest", where, ["subset", "path"]).to_pylist():

@@ -397,6 +397,21 @@ class WarcFile:
         )
 
 
+def subset_of(file: str) -> str:
+    """Returns ``crawldiagnostics`` or ``robotstxt`` for archive files below such folders, ``warc`` for all others."""
+    folder = file.rpartition("/")[0].rpartition("/")[2]
+    return folder if folder in ("crawldiagnostics", "robotstxt") else "warc"
+
+
+def segment_of(file: str) -> str | None:
+    """Returns the segment in the path of an archive file of any year, if it has one."""
+    parts = file.split("/")
+    for name in ("segments", "segment"):
+        if name in parts[:-2]:
+            return parts[parts.index(name) + 1]
+    return None
+
+
 def _moment(digits: str) -> datetime | None:
     try:
         return datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC)

@@ -28,7 +28,7 @@ from cc_pipeline.commoncrawl.surt import (
 )
 
 if TYPE_CHECKING:
-    from cc_pipeline.commoncrawl.filters import Condition
+    from cc_pipeline.commoncrawl.conditions import Condition
 
 #: The last, possibly incomplete label of a reversed prefix, if it may become a ``www`` label.
 MAY_BECOME_WWW = re.compile(r"|w|ww|www[0-9]*")
@@ -216,7 +216,7 @@ class Target:
     @property
     def condition(self) -> Condition | None:
         """The condition on its captures; ``None``: all captures."""
-        from cc_pipeline.commoncrawl.filters import parse_condition  # noqa: PLC0415  # needs Arrow
+        from cc_pipeline.commoncrawl.conditions import parse_condition  # noqa: PLC0415  # needs Arrow
 
         return parse_condition(self.where) if self.where else None
 
@@ -226,7 +226,7 @@ class Target:
 
     def where_too(self, where: str) -> Target:
         """Returns the target with one more condition: another target, with another slug. Raises ``UserInputError``."""
-        from cc_pipeline.commoncrawl.filters import join_conditions, parse_condition  # noqa: PLC0415
+        from cc_pipeline.commoncrawl.conditions import join_conditions, parse_condition  # noqa: PLC0415
 
         text = parse_condition(join_conditions(self.where, where)).text
         slug = self.slug.partition(WHERE_SLUG)[0]

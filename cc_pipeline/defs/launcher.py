@@ -230,11 +230,6 @@ class Launcher:
         agreed = {"ops": {"index_archives": {"config": {"yes": True, "max_files": max_files or 0}}}}
         return self._run("build_index", crawl, partition_key=crawl, config=agreed)
 
-    def build_url_index(self, crawl: str) -> LaunchedRun:
-        """Materializes ``url_index`` of a crawl."""
-        self._add("crawl", [crawl])
-        return self._run("build_url_index", crawl, partition_key=crawl)
-
     def fetch(self, crawl: str, targets: Sequence[Target]) -> Iterator[LaunchedRun]:
         """Materializes captures and records of ``targets`` in ``crawl``; raises as ``extract`` does."""
         self.add_targets(targets, [crawl])

@@ -51,7 +51,7 @@ from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions
 from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.gaps import subset_flags
 from cc_pipeline.index.locator import NAME_SEPARATOR, NAMED_CAPTURES, CaptureSink, LookupResult
-from cc_pipeline.index.locators import AUTO, KINDS, PARQUET
+from cc_pipeline.index.locators import AUTO, BTREE, PARQUET
 from cc_pipeline.index.lookup import look_up, outside_notes
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, count_written
@@ -102,9 +102,10 @@ def list_indexes(workspace: Workspace, slice_states: Mapping[Slice, SliceState])
     columnar = columnar_versions(workspace.lake, {crawl for crawl, _ in crawl_subsets if crawl not in ARC_CRAWLS})
     indexes: dict[tuple[str, str], Index] = {}
     for crawl, subset in crawl_subsets:
-        reported_versions = {kind.name: kind.version(settings.home, crawl, subset) for kind in KINDS.values()}
-        reported_versions[PARQUET.name] = columnar.get((crawl, subset), "")
-        versions = {name: version for name, version in reported_versions.items() if version}
+        if crawl in ARC_CRAWLS:
+            versions = {BTREE.name: "published"}  # it never changes
+        else:
+            versions = {PARQUET.name: columnar[crawl, subset]} if (crawl, subset) in columnar else {}
         gaps = catalog_gaps(workspace, [crawl], (subset,)) if (crawl, subset) in incomplete else ()
         indexes[crawl, subset] = Index(
             versions, all(crawl_gaps.allowed(settings.max_index_gaps) for crawl_gaps in gaps)

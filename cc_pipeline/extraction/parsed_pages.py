@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.atomic import folder_written_whole, written_whole
-from cc_pipeline.commoncrawl.filters import MATCH_NO, MATCH_UNKNOWN, MATCH_YES, OPEN, parse_condition
+from cc_pipeline.commoncrawl.conditions import MATCH_NO, MATCH_UNKNOWN, MATCH_YES, OPEN, parse_condition
+from cc_pipeline.commoncrawl.domains import HOST_COLUMNS, host_columns
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.documents.batch.pool import parse_batches
@@ -295,6 +296,10 @@ def _as_captures(metadata: pa.RecordBatch, texts: pa.RecordBatch) -> pa.Table:
     """The metadata of pages under the column names of an index."""
     languages = dict(zip(_read_page_keys(texts), texts.column("content_languages").to_pylist(), strict=True))
     columns: dict[str, Any] = {field.name: pa.nulls(metadata.num_rows, field.type) for field in CAPTURE_SCHEMA}
+    hosts = [host_columns(url or "") for url in metadata.column("url").to_pylist()]
+    columns |= {
+        name: pa.array([host[name] for host in hosts], CAPTURE_SCHEMA.field(name).type) for name in HOST_COLUMNS
+    }
     columns |= {name: metadata.column(name) for name in metadata.schema.names if name in columns}
     columns |= {
         "fetch_time": pc.coalesce(metadata.column("fetch_time"), metadata.column("attempt_time")),

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from cc_pipeline.commoncrawl.conditions import parse_condition
 from cc_pipeline.commoncrawl.crawls import SUBSETS
-from cc_pipeline.commoncrawl.filters import parse_condition
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN, is_named_captures, named_captures_slug, subsets_in, with_subset
 from cc_pipeline.commoncrawl.target import WHERE_SLUG
 from cc_pipeline.commoncrawl.target_text import SET_SLUG

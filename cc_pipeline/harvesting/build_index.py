@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from cc_pipeline import interruption, progress
 from cc_pipeline.archive.gzip_members import Readable
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built, news_month
+from cc_pipeline.commoncrawl.crawls import index_is_built, news_month
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, SourceRefuses, UserInputError
 from cc_pipeline.harvesting.archives import BuiltIndex, built_index
 from cc_pipeline.index.archive_rows import BUILT_SCHEMA, ORDER, Row, Tally, index_rows, row_batch, write_shard
-from cc_pipeline.index.locators import btree_way
+from cc_pipeline.index.gaps import index_advice
 from cc_pipeline.index.shards import VERSION, Shard
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import BUILT, Metrics, Slice, StageReport
@@ -146,6 +146,12 @@ def refuse_unpriced(price: BuildEstimate) -> None:
     )
 
 
+def refuse_published(crawl: str) -> None:
+    """Raises ``UserInputError`` for a crawl whose index is not built here, with what to do instead."""
+    if not index_is_built(crawl):
+        raise UserInputError(f"the index of {crawl} is published and not built here. {index_advice(crawl)}")
+
+
 def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, max_files: int | None = None) -> StageReport:
     """Builds the missing files of the index of ``crawl``, at most ``max_files`` of them. A file that the source does
     not have is skipped, and the next is built instead, up to a bound.
@@ -155,9 +161,7 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, max_f
     index, and with the cost unless it was ``agreed`` to. Raises ``Incomplete`` if the source did not give some files,
     after all others were built, and ``EnvironmentFault`` if it does not answer, or the disk or the lake store fails.
     """
-    if not index_is_built(crawl):
-        command = btree_way(crawl) if crawl in ARC_CRAWLS else f"cc-pipeline index harvest --crawl {crawl}"
-        raise UserInputError(f"no columnar index of {crawl} is built here. Use instead: {command}")
+    refuse_published(crawl)
     started = time.monotonic()
     index = built_index(workspace, crawl)
     missing = index.missing

@@ -31,9 +31,6 @@ _ROW_GROUP: Final = (
 #: The number of files, and of those that were read: captures of unread files are in no answer.
 _COVERAGE: Final = ("subset", "expected", "harvested")
 
-#: The prefix of the ``reason`` of coverage if the rows came from a file, whose sha256 follows.
-IMPORTED: Final = "imported:"
-
 
 def open_catalog(lake: Lake) -> Catalog:
     """Opens the catalog of all crawls that any home harvested into ``lake``. Raises ``EnvironmentFault``."""
@@ -58,18 +55,16 @@ def read_catalog_tables(lake: Lake, tables: Sequence[str], crawl: str) -> list[p
 
 @dataclass(frozen=True, slots=True)
 class HarvestedSubset:
-    """A subset that was harvested or imported; ``expected`` are the files that its path list names."""
+    """A harvested subset; ``expected`` are the files that its path list names."""
 
     crawl: str
     subset: str
     expected: int
 
 
-def read_subsets(lake: Lake, crawl: str | None = None) -> list[HarvestedSubset]:
-    """Returns the harvested subsets of a crawl, or of all crawls. Raises ``EnvironmentFault`` if the lake cannot be
-    read."""
-    where = {} if crawl is None else {"crawl": crawl}
-    return list_subsets(lake.read(TABLE, where, ["crawl", "subset", "coverage"]))
+def read_subsets(lake: Lake) -> list[HarvestedSubset]:
+    """Returns the harvested subsets of all crawls. Raises ``EnvironmentFault`` if the lake cannot be read."""
+    return list_subsets(lake.read(TABLE, {}, ["crawl", "subset", "coverage"]))
 
 
 def list_subsets(stored: pa.Table) -> list[HarvestedSubset]:
@@ -107,35 +102,20 @@ def footers_made_from(lake: Lake, crawl: str, subsets: Collection[str]) -> dict[
     return {names[name]: digest for name, digest in _committed_digests(lake, names).items()}
 
 
-def imported_subsets(lake: Lake, crawl: str, subsets: Collection[str]) -> set[str]:
-    """Returns the ``subsets`` whose rows were imported and not harvested."""
-    names = {_imported_name(crawl, subset): subset for subset in subsets}
-    return {names[name] for name in _committed_digests(lake, names)}
-
-
-def digests_to_commit(
-    crawl: str, versions: Mapping[str, str], footers: Mapping[str, str], *, imported: bool = False
-) -> dict[str, str]:
+def digests_to_commit(crawl: str, versions: Mapping[str, str], footers: Mapping[str, str]) -> dict[str, str]:
     """Returns the digests to commit with the rows of ``row_groups``: ``versions`` of all subsets that the crawl will
-    have, and ``footers`` of those that were replaced (digests of the file if they were ``imported``). Subsets in
-    neither count as never harvested."""
+    have, and ``footers`` of those that were replaced. Subsets in neither count as never harvested."""
     version_digests = {
         version_name(crawl, subset): versions.get(subset, EMPTIED_DIGEST) for subset in {*SUBSETS, *versions}
     }
     replaced_subsets = {*SUBSETS, *footers} - (versions.keys() - footers.keys())
-    import_digests = {
-        _imported_name(crawl, subset): footers.get(subset, EMPTIED_DIGEST) if imported else EMPTIED_DIGEST
-        for subset in replaced_subsets
+    return version_digests | {
+        _footers_name(crawl, subset): footers.get(subset, EMPTIED_DIGEST) for subset in replaced_subsets
     }
-    return (
-        version_digests
-        | import_digests
-        | {_footers_name(crawl, subset): footers.get(subset, EMPTIED_DIGEST) for subset in replaced_subsets}
-    )
 
 
 def harvest_digest(footers: Mapping[str, str]) -> str:
-    """Returns the input digest of a crawl: of the footers, or of the imported file, of each subset."""
+    """Returns the input digest of a crawl: of the footers of each subset."""
     return HARVEST.digest(footers=dict(sorted(footers.items())))
 
 
@@ -143,10 +123,6 @@ def is_harvest_current(lake: Lake, crawl: str) -> bool:
     """Whether the crawl was harvested, and no refetch was requested since."""
     input_version = HARVEST.read_input_digests(lake, [Slice(crawl)])[Slice(crawl)]
     return input_version == harvest_digest(footers_made_from(lake, crawl, SUBSETS))
-
-
-def _imported_name(crawl: str, subset: str) -> str:
-    return f"imported:{crawl}:{subset}"
 
 
 def _footers_name(crawl: str, subset: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -21,7 +20,6 @@ from cc_pipeline.harvesting.catalog import (
     digests_to_commit,
     footers_made_from,
     harvest_digest,
-    imported_subsets,
     is_harvest_current,
     list_subsets,
     read_catalog_table,
@@ -30,9 +28,7 @@ from cc_pipeline.harvesting.catalog import (
 from cc_pipeline.harvesting.crawls import find_crawl
 from cc_pipeline.harvesting.listed_files import listed_files
 from cc_pipeline.index.catalog.from_footers import crawl_tables, footers_digest
-from cc_pipeline.index.catalog.pictures import plot_key_ranges
 from cc_pipeline.index.catalog.rows import read_view, sort_rows
-from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps
@@ -100,7 +96,7 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
     subsets is stored, and the catalog is made from these. It costs the request for the path list. Raises
     ``EnvironmentFault`` if that cannot be read.
 
-    For subsets that another home on the same lake harvested, or that were imported, this home needs no footers.
+    For subsets that another home on the same lake harvested, this home needs no footers.
     """
     lake, slice_, settings = workspace.lake, Slice(crawl), workspace.settings
     if not is_harvest_current(lake, crawl):
@@ -123,11 +119,8 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
             for subset, subset_paths in paths_by_subset.items()
             if not subset_paths or any(path in stored_footers for path in subset_paths)
         }
-    footer_digests = footers_made_from(lake, crawl, paths_by_subset)
-    imported = imported_subsets(lake, crawl, paths_by_subset)
-    return footer_digests == {
-        subset: footer_digests[subset] if subset in imported else _footers_of(crawl, subset_paths, store)
-        for subset, subset_paths in paths_by_subset.items()
+    return footers_made_from(lake, crawl, paths_by_subset) == {
+        subset: _footers_of(crawl, subset_paths, store) for subset, subset_paths in paths_by_subset.items()
     }
 
 
@@ -239,13 +232,6 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
             for name, subset_paths in listed_paths.items()
             if any(path in footers for path in subset_paths)
         } | paths_by_subset
-    # rows of an imported subset stay until all of its footers are stored
-    imported = imported_subsets(lake, crawl, stored_subsets)
-    paths_by_subset = {
-        subset: subset_paths
-        for subset, subset_paths in paths_by_subset.items()
-        if not is_current or subset not in imported or all(path in footers.entries for path in subset_paths)
-    }
     paths = [path for subset_paths in paths_by_subset.values() for path in subset_paths]
     footer_digests = {
         subset: _footers_of(crawl, subset_paths, store) for subset, subset_paths in paths_by_subset.items()
@@ -258,7 +244,7 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     if not is_unchanged or any(path in footers and footers.entries[path].etag != etags.get(path) for path in paths):
         rows = crawl_tables(crawl, paths, store, subsets=[*paths_by_subset], reason=_empty_reason(crawl)).packed()
         retained_subsets = [subset for subset in stored_subsets if subset not in paths_by_subset] if is_current else []
-        rows = with_subsets(rows, stored, retained_subsets)
+        rows = _with_subsets(rows, stored, retained_subsets)
         digest = harvest_digest({subset: stored_footer_digests[subset] for subset in retained_subsets} | footer_digests)
         digests_to_store = digests_to_commit(crawl, versions_of(rows), footer_digests)
         committed = HARVEST.commit(lake, {slice_: digest}, {"row_groups": rows}, {"row_groups": digests_to_store})
@@ -275,7 +261,7 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     )
 
 
-def with_subsets(rows: pa.Table, stored: pa.Table, subsets: Sequence[str]) -> pa.Table:
+def _with_subsets(rows: pa.Table, stored: pa.Table, subsets: Sequence[str]) -> pa.Table:
     """Returns ``rows`` of a crawl with the ``stored`` ones of other ``subsets``, in the order of the catalog."""
     retained_rows = stored.filter(pc.is_in(stored["subset"], pa.array(subsets, pa.string())))
     return sort_rows(pa.concat_tables([rows, retained_rows])) if len(retained_rows) else rows
@@ -321,20 +307,3 @@ def coverage_metrics(coverage: pa.Table) -> dict[str, int | float | str]:
     metrics["index rows"] = pc.sum(coverage["rows"]).as_py() or 0
     metrics["row groups without key bounds"] = pc.sum(coverage["without_statistics"]).as_py() or 0
     return metrics
-
-
-def render_key_ranges(row_groups: pa.Table, crawl: str) -> str | None:
-    """Draws the keys of each row group, file by file, as Markdown whose text is the digest of the drawing; ``None`` if
-    no bounds are known."""
-    if not row_groups.num_rows or row_groups[f"{KEY_COLUMN}_min"].null_count == row_groups.num_rows:
-        return None
-    drawn = plot_key_ranges(row_groups, title=f"Keys of each row group of {crawl}")
-    encoded = base64.b64encode(drawn.encode()).decode("ascii")
-    return f"![{key_ranges_digest(row_groups, crawl)}](data:image/svg+xml;base64,{encoded})"
-
-
-def key_ranges_digest(row_groups: pa.Table, crawl: str) -> str:
-    """Returns the digest of the drawing of ``render_key_ranges``: equal digests have equal drawings."""
-    drawn_columns = ["path", "row_group", f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"]
-    rows = row_groups.select(drawn_columns).sort_by([(name, "ascending") for name in drawn_columns])
-    return compute_input_digest({"drawing": 2, "crawl": crawl, "rows": rows.to_pydict()})

@@ -7,7 +7,6 @@ from functools import partial
 from cc_pipeline.harvesting.catalog import open_catalog
 from cc_pipeline.harvesting.crawls import has_cluster
 from cc_pipeline.index.lookup import IndexSources
-from cc_pipeline.index.opening import URL_INDEXES
 from cc_pipeline.workspace.workspace import Workspace
 
 
@@ -17,7 +16,6 @@ def index_sources(workspace: Workspace, crawl: str) -> IndexSources:
     return IndexSources(
         workspace.index_place(crawl),
         catalog=partial(open_catalog, workspace.lake),
-        url_indexes=settings.home / URL_INDEXES,
         footers=settings.footers_path,
         cache=settings.cache_path / "page-indexes",
         max_gaps=settings.max_index_gaps,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from cc_pipeline.commoncrawl.crawls import SUBSETS, index_is_built
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete
 from cc_pipeline.index.catalog.schemas import DECODED
 
@@ -26,9 +26,9 @@ class IndexGaps:
     catalog.
 
     ``by_subset`` has (subset, unread, expected) of each incomplete subset. ``files`` has the path and the reason of at
-    most 20 files that a harvest could not read, or that an imported catalog does not have; files that no harvest has
-    requested yet are not named. ``unit`` is the unit: a lookup may count members of a ZipNum index. ``unasked`` says
-    why no other index was used for them, if there is one."""
+    most 20 files that a harvest could not read; files that no harvest has requested yet are not named. ``unit`` is the
+    unit: a lookup may count members of a ZipNum index. ``unasked`` says why no other index was used for them, if there
+    is one."""
 
     crawl: str
     expected: int
@@ -129,6 +129,15 @@ def missing_harvest(crawl: str, subsets: Sequence[str]) -> MissingHarvest:
         f"Harvest it (reads the metadata of its files once): cc-pipeline index harvest --crawl {crawl}"
         f"{subset_flags(subsets)}",
     )
+
+
+def index_advice(crawl: str, subsets: Sequence[str] = SUBSETS[:1]) -> str:
+    """Returns how an index of a crawl is made in a home, as a sentence for the user."""
+    if crawl in ARC_CRAWLS:
+        return "To index ARC files of it: cc-pipeline files add KEY… --kind warc"
+    if index_is_built(crawl):
+        return f"Make one: cc-pipeline index build --crawl {crawl}   (it shows the cost first)"
+    return f"Make one: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}"
 
 
 def subset_flags(subsets: Sequence[str]) -> str:

@@ -12,14 +12,14 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built, key_rule
+from cc_pipeline.commoncrawl.crawls import key_rule
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
 from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.index.gaps import IndexGaps
-from cc_pipeline.index.locators import AUTO, KINDS, btree_way, refuse_unknown_kind
+from cc_pipeline.index.gaps import IndexGaps, index_advice
+from cc_pipeline.index.locators import AUTO, KINDS, refuse_unknown_kind
 from cc_pipeline.progress import format_count, human_bytes
 
 #: The separator of names, and of versions, of indexes that answered together.
@@ -192,45 +192,29 @@ def choose(
     """Returns the locator to use, and the reason in words.
 
     ``available`` maps the kind of each index of this crawl to a function that opens its locator. ``via`` names the kind
-    to use. ``auto`` takes the columnar index, unless an equally detailed one is cheaper and the columnar one expensive
-    (old crawls have no page index, so whole columns are read). An index with locations only is the last resort. Raises
-    ``NoSuchIndex`` for an index that the crawl does not have.
+    to use. ``auto`` takes the columnar index, unless it is expensive and another one cheaper (old crawls have no page
+    index, so whole columns are read). Raises ``NoSuchIndex`` for an index that the crawl does not have.
     """
     refuse_unknown_kind(via, (UNION,))
-    available_names = [name for name in (UNION, *KINDS) if name in available]
+    names = [name for name in (UNION, *KINDS) if name in available]
+    if not names:
+        raise NoSuchIndex(f"no index of {crawl} can be used here. {index_advice(crawl)}")
     if via != AUTO:
-        if via not in available:
-            if not available_names:
-                raise NoSuchIndex(f"no index of {crawl} can be used here; to make one: {_index_command(crawl)}")
-            raise NoSuchIndex(
-                f"no {via} index of {crawl} can be used here; --index can name: {', '.join(available_names)}"
-            )
+        if via not in names:
+            raise NoSuchIndex(f"no {via} index of {crawl} can be used here; --index can name: {', '.join(names)}")
         return available[via](), f"{via}, as requested"
-    if UNION in available_names:
-        return available[UNION](), f"{UNION}, since each has captures that the other lacks"
-    # a bare one is the last resort
-    automatic_kinds = sorted(available_names, key=lambda name: KINDS[name].is_bare)
-    if not automatic_kinds:
-        raise NoSuchIndex(f"no index of {crawl} can be searched; to make one: {_index_command(crawl)}")
-    first = available[automatic_kinds[0]]()
-    detailed_kinds = [name for name in automatic_kinds if not KINDS[name].is_bare]
-    if len(detailed_kinds) < 2:
-        return first, f"{first.name}, " + ("the only index" if len(automatic_kinds) == 1 else "the most detailed index")
+    first = available[names[0]]()
+    if first.name == UNION:
+        return first, f"{UNION}, since each has captures that the other lacks"
+    if len(names) == 1:
+        return first, f"{first.name}, the only index"
     price = first.price(crawl, subsets, targets)
     if weight(price) <= CHEAP:
         return first, f"{first.name}, {_estimate(price)}"
-    rivals = [first, *(available[name]() for name in detailed_kinds[1:])]
-    prices = [price, *(rival.price(crawl, subsets, targets) for rival in rivals[1:])]
-    cheapest = min(zip(rivals, prices, strict=True), key=lambda pair: weight(pair[1]))[0]
-    descriptions = (f"{rival.name} {_estimate(estimate)}" for rival, estimate in zip(rivals, prices, strict=True))
-    return cheapest, f"{cheapest.name} ({', '.join(descriptions)})"
-
-
-def _index_command(crawl: str) -> str:
-    """Returns the command that makes an index of a crawl of its era."""
-    if index_is_built(crawl):
-        return f"cc-pipeline index build --crawl {crawl}"
-    return btree_way(crawl) if crawl in ARC_CRAWLS else f"cc-pipeline index harvest --crawl {crawl}"
+    second = available[names[1]]()
+    second_price = second.price(crawl, subsets, targets)
+    cheapest = second if weight(second_price) < weight(price) else first
+    return cheapest, f"{cheapest.name} ({first.name} {_estimate(price)}, {second.name} {_estimate(second_price)})"
 
 
 def _estimate(price: LookupEstimate) -> str:

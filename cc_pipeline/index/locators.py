@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.errors import UserInputError
 
 if TYPE_CHECKING:
@@ -17,28 +15,18 @@ if TYPE_CHECKING:
 AUTO: Final = "auto"
 
 
-def _no_version(home: Path, crawl: str, subset: str) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexKind:
     """A kind of index, as lookups use it.
 
     ``name`` is the value of ``--index`` and of ``located_by``. ``summary`` is a line for users. ``find`` returns how to
     open the index of a crawl, in the home or at the source, or ``None``; it raises ``EnvironmentFault`` if the source
-    does not answer. A kind that ``is_bare`` has only the URL and
-    location of a capture, and is the last resort. ``version`` names the content of the index of a crawl and subset from
-    files in the home, without a request (empty: not known); captures located by another version are located again.
-    ``way`` returns the command that builds the index of a crawl in a home, if there is one.
+    does not answer.
     """
 
     name: str
     summary: str
     find: Callable[[IndexSearch], OpenIndex | None]
-    is_bare: bool = False
-    version: Callable[[Path, str, str], str] = _no_version
-    way: Callable[[str], str] | None = None
 
 
 def _parquet(sought: IndexSearch) -> OpenIndex | None:
@@ -59,28 +47,9 @@ def _btree(sought: IndexSearch) -> OpenIndex | None:
     return find_btree(sought)
 
 
-def _btree_version(home: Path, crawl: str, subset: str) -> str:
-    from cc_pipeline.index.opening import btree_version
-
-    return btree_version(home, crawl)
-
-
-def btree_way(crawl: str) -> str:
-    """Returns the command that builds a B-tree of a crawl in a home."""
-    arcs = " --arcs LIST" if crawl in ARC_CRAWLS else ""
-    return f"cc-pipeline index build --btree --crawl {crawl}{arcs}"
-
-
 PARQUET: Final = IndexKind(name="parquet", summary="the columnar index, once harvested: every column", find=_parquet)
 ZIPNUM: Final = IndexKind(name="zipnum", summary="the URL index with time, status, type and more", find=_zipnum)
-BTREE: Final = IndexKind(
-    name="btree",
-    summary="URL and location only: of CC-MAIN-2012, and of any other crawl once built",
-    find=_btree,
-    is_bare=True,
-    version=_btree_version,
-    way=btree_way,
-)
+BTREE: Final = IndexKind(name="btree", summary="URL and location only, of CC-MAIN-2012", find=_btree)
 #: The kinds by name, the most detailed first.
 KINDS: Final[Mapping[str, IndexKind]] = {kind.name: kind for kind in (PARQUET, ZIPNUM, BTREE)}
 

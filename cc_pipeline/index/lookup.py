@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.commoncrawl.conditions import OPEN
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.filters import OPEN
 from cc_pipeline.commoncrawl.key_ranges import RangeSet
 from cc_pipeline.commoncrawl.paths import describe_faulty_lines, parse_valid_segments, refuse_faulty_list, segments_key
 from cc_pipeline.commoncrawl.surt import surt_key
@@ -91,9 +91,8 @@ _READ_AS = {"domain": "url_host_registered_domain"}
 class IndexSources:
     """The locations of the indexes, ``None`` for missing ones.
 
-    ``transport`` leads to the bucket, ``catalog`` opens the row-group catalog, ``url_indexes`` is the folder of the URL
-    indexes built here, ``footers`` the folder of harvested footers, ``cache`` a folder for page indexes. ``home`` is
-    the home, for kinds of index from extensions.
+    ``transport`` leads to the bucket, ``catalog`` opens the row-group catalog, ``footers`` is the folder of harvested
+    footers, ``cache`` a folder for page indexes. ``home`` is the home, for kinds of index from extensions.
     ``columns`` are the columns to read of the columnar index (``None``: all). ``max_gaps`` is the share of a subset's
     index files that may be unread in an answer, from 0 to 1. ``clusters`` are the open ZipNum indexes. ``has_cluster``
     says whether the source has one of a crawl of the ARC years (``None``: it refuses that object, and answers others);
@@ -103,7 +102,6 @@ class IndexSources:
 
     transport: Transport
     catalog: Callable[[], Catalog] | None = None
-    url_indexes: Path | None = None
     columns: tuple[str, ...] | None = None
     footers: Path | None = None
     cache: Path | None = None
@@ -253,11 +251,8 @@ def _choose(search: IndexSearch, targets: Sequence[Target]) -> tuple[Locator, st
             else ""
         )
         return locator, reason + unasked, None
-    if via == AUTO:
-        for name in (ZIPNUM.name, BTREE.name):
-            alternative = search.open_indexes.get(name)
-            if alternative is not None and (alternative.subsets is None or set(subsets) <= set(alternative.subsets)):
-                return alternative.open(), f"{name}, which is complete, since {gaps.summary} could not be read", None
+    if via == AUTO and ZIPNUM.name in available:
+        return available[ZIPNUM.name](), f"zipnum, which is complete, since {gaps.summary} could not be read", None
     if PARQUET.name not in available or not gaps.allowed(search.sources.max_gaps):
         raise index_incomplete([gaps])
     return available[PARQUET.name](), f"parquet, although {gaps.summary} could not be read", gaps

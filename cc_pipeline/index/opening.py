@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,7 +15,6 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.index.btree.files import METADATA_FILE, index_folder, index_size, open_url_index
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
 from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
@@ -30,27 +28,20 @@ from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.cluster import Mark
 from cc_pipeline.index.zipnum.cluster_cache import OpenCluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
-from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
 
 if TYPE_CHECKING:
     from cc_pipeline.index.lookup import IndexSources
 
-#: The folder of a home with the indexes that were built there.
-URL_INDEXES = "url-index"
-#: The version of an index that never changes: the B-tree of 2012 at the source.
-_PUBLISHED = "published"
-
 
 @dataclass(frozen=True, slots=True)
 class OpenIndex:
     """An existing index of a crawl. ``open`` returns its locator. ``version`` identifies it if only a request can tell.
-    ``sizes`` are the numbers of its files, by subset. ``subsets`` are those that it covers (``None``: all)."""
+    ``sizes`` are the numbers of its files, by subset."""
 
     open: Callable[[], Locator]
     version: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
-    subsets: tuple[str, ...] | None = None
 
 
 @dataclass
@@ -76,15 +67,9 @@ class IndexSearch:
         return {name: index.open for name, index in self.open_indexes.items()}
 
     @cached_property
-    def built_tree(self) -> BTreeLocator | None:
-        """The B-tree of the crawl that was built in the home."""
-        folder = self.sources.url_indexes
-        return None if folder is None else open_url_index(folder, self.crawl)
-
-    @cached_property
-    def has_published_tree(self) -> bool:
-        """Whether the source has the B-tree of 2012 and it is the one to use."""
-        is_needed = self.built_tree is None and self.crawl == CRAWL_2012 and self.via != ZIPNUM.name
+    def has_tree(self) -> bool:
+        """Whether the B-tree of 2012 is to be used, and the source has it."""
+        is_needed = self.crawl == CRAWL_2012 and self.via != ZIPNUM.name
         return is_needed and self.sources.transport.exists(URL_INDEX_2012)
 
 
@@ -113,8 +98,7 @@ def find_zipnum(sought: IndexSearch) -> OpenIndex | None:
     """Finds ZipNum, if the source has it. In the ARC years it is skipped if a B-tree was requested."""
     sources, crawl = sought.sources, sought.crawl
     if crawl in ARC_CRAWLS:
-        tree = sought.has_published_tree
-        open_cluster = None if sought.via == BTREE.name else _cluster_of_arc_years(sought, tree=tree)
+        open_cluster = None if sought.via == BTREE.name else _cluster_of_arc_years(sought)
     else:
         needed = PARQUET.name not in sought.open_indexes or sought.via == ZIPNUM.name
         open_cluster = None if index_is_built(crawl) else _find_cluster(crawl, sources, needed=needed)
@@ -131,22 +115,8 @@ def find_zipnum(sought: IndexSearch) -> OpenIndex | None:
 
 
 def find_btree(sought: IndexSearch) -> OpenIndex | None:
-    """Finds the B-tree that was built in the home, else that of 2012 at the source."""
-    sources, crawl, built = sought.sources, sought.crawl, sought.built_tree
-    if built is not None and sources.url_indexes is not None:
-        sizes = dict.fromkeys(built.subsets, index_size(sources.url_indexes, crawl))
-        return OpenIndex(lambda: built, sizes=sizes, subsets=built.subsets)
-    if not sought.has_published_tree:
-        return None
-    return OpenIndex(lambda: BTreeLocator(sources.transport, URL_INDEX_2012, crawl, trusted=False), subsets=("warc",))
-
-
-def btree_version(home: Path, crawl: str) -> str:
-    """Returns the version of the B-tree that lookups of a home use."""
-    built = index_folder(home / URL_INDEXES, crawl) / METADATA_FILE
-    if built.exists():
-        return compute_input_digest({"built": built.read_text("utf-8")})
-    return _PUBLISHED if crawl in ARC_CRAWLS else ""
+    """Finds the B-tree of 2012."""
+    return OpenIndex(lambda: BTreeLocator(sought.sources.transport)) if sought.has_tree else None
 
 
 def _find_cluster(crawl: str, sources: IndexSources, *, needed: bool) -> OpenCluster | None:
@@ -160,13 +130,15 @@ def _find_cluster(crawl: str, sources: IndexSources, *, needed: bool) -> OpenClu
         return None
 
 
-def _cluster_of_arc_years(sought: IndexSearch, *, tree: bool) -> OpenCluster | None:
+def _cluster_of_arc_years(sought: IndexSearch) -> OpenCluster | None:
     """Opens the same for a crawl whose tree alone would look complete. It counts as absent only after a 404 or, if the
-    source gives the ``tree``, after a refusal of this object: buckets without listing answer 403 for missing
+    source gives the tree, after a refusal of this object: buckets without listing answer 403 for missing
     objects."""
     crawl, sources = sought.crawl, sought.sources
+    # before the cluster is asked for: a refusal keeps all objects of the source from being asked for
+    has_tree = sought.has_tree
     has_cluster = _has_cluster(crawl, sources)
-    if has_cluster is None and tree:
+    if has_cluster is None and has_tree:
         sought.notes.append(
             f"the source refuses {cluster_key(crawl)}, as it does for missing files: only the B-tree index is searched"
         )

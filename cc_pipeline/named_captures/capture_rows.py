@@ -12,10 +12,9 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.crawls import validate_crawl_id
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
-from cc_pipeline.commoncrawl.paths import WarcFile, current_key, parse_arc_key
+from cc_pipeline.commoncrawl.paths import WarcFile, current_key, parse_arc_key, segment_of, subset_of
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import DataFault, UserInputError
-from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.locator import NAMED_CAPTURES
 from cc_pipeline.index.shards import is_arc
 from cc_pipeline.named_captures.reading import Chunk, RejectedRows

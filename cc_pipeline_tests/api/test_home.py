@@ -65,9 +65,9 @@ def test_find_takes_the_words_of_lookup(bucket: tuple[Path, MiniCrawlTruth], use
     assert {c.url for c in used.lookup(one.url, match="exact")} == {one.url}
     assert len(list(used.lookup(SITE, limit=3))) == 3
     assert {c.status for c in used.lookup(SITE, status=200, mime="text/html", since="2024")} == {200}
-    some = list(used.lookup(SITE, status=200, where="url like '%a%' or url like '%b%'", columns=["url_host_name"]))
+    some = list(used.lookup(SITE, status=200, where="url like '%a%'", columns=["url_host_name"]))
     assert some
-    assert all(c.status == 200 and ("a" in c.url or "b" in c.url) for c in some)
+    assert all(c.status == 200 and "a" in c.url for c in some)
     assert all(c.row["url_host_name"].endswith(SITE) for c in some)
     for wrong in ({"columns": ["urll"]}, {"where": "mime ="}, {"since": "2020", "until": "2018"}):
         with pytest.raises(UserInputError):

@@ -18,7 +18,6 @@ from cc_pipeline.checks.tables import locators_verdict
 from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
 from cc_pipeline.extraction.loss_policy import build_fetch_rows
 from cc_pipeline.harvesting.crawls import commit_crawls
-from cc_pipeline.harvesting.url_index import build_url_index, url_index_root
 from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS
 from cc_pipeline.lake.slice import (
     EMPTIED_DIGEST,
@@ -264,21 +263,6 @@ def test_a_copy_names_no_files(bucket: Bucket, tmp_path: Path) -> None:
         outputs.published_files_verdict(workspace, Scope()).message
         == "cc.duckdb has copies of the rows, so its views need no files"
     )
-
-
-def test_a_url_index_that_was_cut_is_broken(home: Workspace) -> None:
-    assert asset_checks.index_is_whole.verdict(home, Scope()).passed
-    build_url_index(home, NEW)
-    # what a running build has there is no index
-    for folder in (f".{NEW}.0123abcd.0-0.part", "sort-abc"):
-        (url_index_root(home) / folder).mkdir()
-    assert asset_checks.index_is_whole.verdict(home, Scope()).passed
-    tree = url_index_root(home) / NEW / "url-index.pbtree"
-    tree.write_bytes(tree.read_bytes()[:-1])
-    broken(asset_checks.index_is_whole.verdict(home, Scope()), "error", (NEW,))
-    assert asset_checks.index_is_whole.verdict(home, Scope([Slice(OLD)])).passed
-    (tree.parent / "url-index.json").unlink()
-    broken(asset_checks.index_is_whole.verdict(home, Scope()), "warn", (NEW,))
 
 
 def test_what_changed_is_read_from_the_log_and_not_known_where_that_is_gone(home: Workspace) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -46,25 +45,6 @@ def test_without_a_catalog_the_way_to_one_is_named(cli: Cli, tmp_path: Path) -> 
         said = cli(*command, "--home", tmp_path)
         assert said.status == 1
         assert "cc-pipeline index harvest" in said.err
-
-
-def test_a_catalog_is_exported_and_imported_by_commands(cli: Cli, world: World, tmp_path: Path) -> None:
-    said = cli("catalog", "export", "--crawl", NEW, "--out", tmp_path, "--home", world.home)
-    file = tmp_path / f"{NEW}.catalog.parquet"
-    sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
-    assert said.status == 0
-    assert sha256[:16] in said.out
-    ours = ("--home", tmp_path / "home", "--source", world.bucket)
-    refused = cli("catalog", "import", file, "--digest", "0" * 64, *ours)
-    assert refused.status == 1
-    assert sha256 in refused.err
-    said = cli("catalog", "import", file, *ours)
-    assert said.status == 0, said.err
-    assert f"imported:{sha256}" in cli("catalog", "coverage", "--format", "csv", "--home", tmp_path / "home").out
-    planned = cli("plan", "example.com", "-c", NEW, "--index", "parquet", *ours)
-    assert f"imported:{sha256}" in " ".join(planned.err.split())
-    assert "already" in cli("catalog", "import", file, *ours).err
-    assert cli("catalog", "import", tmp_path / "none", *ours).status == 1
 
 
 def test_doctor_shows_who_refuses_and_lets_a_person_try_again(cli: Cli, world: World, tmp_path: Path) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import duckdb
 import pytest
 
-from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
+from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cli")]
 
@@ -63,40 +62,6 @@ def test_repair_gives_every_row_group_bounds_and_look_ups_stay_the_same(cli: Cli
     assert sum(bare()) == 0
     assert not advised()
     assert look() == before
-
-
-@pytest.mark.smoke
-def test_url_index_is_built_searched_and_verified(cli: Cli, world: World) -> None:
-    said = cli("index", "build", "--btree", "-c", NEW, "--home", world.home)
-    assert said.status == 0, said.err
-    truth = world.truth.captures_of(NEW, subset="warc", domain="example.com")
-    said = cli("index", "search", "example.com", "-c", NEW, "--limit", "0", "--format", "jsonl", "--home", world.home)
-    rows = [json.loads(line) for line in said.out.splitlines()]
-    assert {(row["warc_filename"], row["warc_record_offset"]) for row in rows} == {
-        (c.warc_filename, c.warc_record_offset) for c in truth
-    }
-    assert "no faults found" in cli("index", "verify", "-c", NEW, "--home", world.home).err
-    tree = world.home / "url-index" / NEW / "url-index.pbtree"
-    sound = tree.read_bytes()
-    tree.write_bytes(sound.replace(b"com.example", b"zom.example", 1))
-    said = cli("index", "verify", "-c", NEW, "--home", world.home)
-    tree.write_bytes(sound)
-    assert said.status == 1
-    assert f"cc-pipeline index build --btree --crawl {NEW}" in said.told
-
-
-def test_url_index_of_an_arc_crawl_is_made_from_its_files(cli: Cli, world: World, tmp_path: Path) -> None:
-    home = ("--source", world.bucket, "--home", tmp_path / "home")
-    said = cli("index", "build", "--btree", "-c", ARC, *home)
-    assert said.status == 1
-    assert "--arcs" in said.err
-    files = sorted({c.warc_filename for c in world.truth.captures_of(ARC)})
-    listed = tmp_path / "arcs.txt"
-    listed.write_text("\n".join(files))
-    said = cli("index", "build", "--btree", "-c", ARC, "--arcs", listed, *home)
-    assert said.status == 0, said.err
-    assert f"{len(files)} ARC files of" in said.err
-    assert str(len(world.truth.captures_of(ARC))) in said.out.splitlines()[-1].split()
 
 
 def test_harvest_is_resumed_not_repeated(cli: Cli, world: World) -> None:

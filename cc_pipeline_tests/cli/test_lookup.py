@@ -239,12 +239,6 @@ def test_years_of_crawls_are_counted_and_one_that_cannot_be_read_does_not_hide_t
     assert not out.exists()
 
 
-def test_a_command_for_one_crawl_refuses_a_range(cli: Cli, world: World) -> None:
-    said = cli("index", "search", "example.com", "-c", "2018..2024", "--home", world.home)
-    assert said.status == 1
-    assert "takes one crawl, not 2" in said.err
-
-
 @pytest.mark.parametrize(
     "words",
     [

@@ -22,9 +22,8 @@ pytestmark = pytest.mark.xdist_group("cli homes")
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 WHOLE = get_command(app)
 NEEDS_EXAMPLES = ("plan", "lookup", "doctor",
-                  "catalog coverage", "catalog export", "catalog import",
-                  "index harvest", "index build", "index repair", "index search",
-                  "index verify")  # fmt: skip
+                  "catalog coverage",
+                  "index harvest", "index build", "index repair")  # fmt: skip
 
 
 def commands() -> list[tuple[str, ...]]:
@@ -110,9 +109,7 @@ BAD_INPUT = {
     "an index that is not there": ("lookup", "example.com", "-c", ARC, "--index", "zipnum"),
     "a time that is none": ("lookup", "example.com", "-c", NEW, "--where", "time >= yesterday"),
     "an unknown subset": ("plan", "example.com", "-c", NEW, "--subset", "wet"),
-    "ARC files of a WARC crawl": ("index", "build", "--btree", "-c", NEW, "--arcs", "list.txt"),
-    "a list that is not there": ("index", "build", "--btree", "-c", ARC, "--arcs", "no/list.txt"),
-    "nothing to verify": ("index", "verify", "-c", ARC),
+    "an index that is published": ("index", "build", "-c", ARC),
     "a folder that is not there": ("lookup", "example.com", "-c", NEW, "--out", "no/such/folder.csv"),
     "a home of another source": ("lookup", "example.com", "-c", NEW, "--source", "/nowhere"),
 }

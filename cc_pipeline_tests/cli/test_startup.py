@@ -102,28 +102,17 @@ def test_a_run_from_a_folder_loads_no_network_nor_what_only_the_ui_shows(world: 
     assert "dagster" in loaded
     assert loaded & _RUN == set()
     # no run recorded an index that was there
-    assert pictures(home) == pictures(world.home)
+    assert harvests_recorded(home) == harvests_recorded(world.home)
 
 
-def test_a_harvest_that_changes_nothing_draws_nothing(world: World, tmp_path: Path) -> None:
-    home = shutil.copytree(world.home, tmp_path / "home")
-    loaded_by(tmp_path, "index", "harvest", "-c", NEW, "--source", world.bucket, "--home", home)
-    # the picture of the first run is shown again
-    drawn, shown = pictures(world.home), pictures(home)
-    assert len(shown) == len(drawn) + 1
-    assert set(shown) == set(drawn)
-
-
-def pictures(home: Path) -> list[str]:
-    """The pictures of the crawl's key ranges, one for each time its row groups were materialized."""
+def harvests_recorded(home: Path) -> int:
+    """How often the crawl's row groups were materialized."""
     which = dg.AssetRecordsFilter(asset_key=dg.AssetKey("row_groups"), asset_partitions=[NEW])
     instance = open_instance(load_settings({}, home=str(home)))
     try:
-        records = instance.fetch_materializations(which, limit=10).records
+        return len(instance.fetch_materializations(which, limit=10).records)
     finally:
         instance.dispose()
-    made = [record.asset_materialization for record in records]
-    return [str(one.metadata["key ranges"].value) for one in made if one is not None]
 
 
 def test_a_place_on_the_web_loads_nothing_of_buckets(tmp_path: Path) -> None:

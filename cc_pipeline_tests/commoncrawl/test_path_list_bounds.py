@@ -7,16 +7,13 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.paths import parse_keys, parse_path_list
-from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
-from cc_pipeline.harvesting.url_index import arc_list_path, build_url_index, keep_arc_list
-from cc_pipeline_tests.world import workspace_of
+from cc_pipeline.errors import DataFault, DataKind
 
 KEYS = st.lists(st.from_regex(r"[a-z0-9][a-z0-9._-]{0,30}(/[a-z0-9]{1,8}){0,3}", fullmatch=True), max_size=40)
 
@@ -98,27 +95,3 @@ def test_hostile_gzip_takes_a_few_hundred_megabytes_at_most(line: str) -> None:
     size, kind, peak = done.stdout.split()
     assert int(size) < 2 << 20 and kind == "too_large"
     assert int(peak) < 300 << 10
-
-
-@pytest.mark.bomb
-def test_a_list_of_arc_files_is_bounded_packed_or_plain(tmp_path: Path) -> None:
-    crawl, key = "CC-MAIN-2009-2010", "crawl-002/2009/09/17/0/1253228619531_0.arc.gz"
-    workspace = workspace_of(tmp_path, tmp_path / "home")
-    text = f"s3://commoncrawl/{key}\n\n{key}\n".encode()
-    for given_ in (text, gzip.compress(text)):
-        assert keep_arc_list(workspace, crawl, given_) == 2
-        assert parse_path_list(arc_list_path(workspace, crawl).read_bytes()) == (key, key)
-    for hostile in (b"a\n" * 2_000_001, gzip.compress(b"a\n" * 2_000_001)):
-        with pytest.raises(DataFault) as fault:
-            keep_arc_list(workspace, crawl, hostile)
-        assert fault.value.kind is DataKind.TOO_LARGE
-    for broken in (gzip.compress(text)[:-9], gzip.compress(text)[:20] + b"rubbish"):
-        with pytest.raises(DataFault):
-            keep_arc_list(workspace, crawl, broken)
-    assert parse_path_list(arc_list_path(workspace, crawl).read_bytes()) == (key, key)
-
-
-def test_a_crawl_without_a_list_says_so(tmp_path: Path) -> None:
-    workspace = workspace_of(tmp_path, tmp_path / "home")
-    with pytest.raises(EnvironmentFault, match="no list of its ARC files"):
-        build_url_index(workspace, "CC-MAIN-2009-2010")

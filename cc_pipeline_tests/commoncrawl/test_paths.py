@@ -26,7 +26,9 @@ from cc_pipeline.commoncrawl.paths import (
     parse_valid_segments,
     path_list_key,
     refuse_faulty_list,
+    segment_of,
     segments_key,
+    subset_of,
 )
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
@@ -243,3 +245,11 @@ def test_no_bytes_escape_as_another_error(data: bytes) -> None:
     for read in (parse_path_list, parse_valid_segments):
         with contextlib.suppress(DataFault):
             read(data)
+
+
+def test_the_segment_and_the_subset_of_archive_files() -> None:
+    assert segment_of("crawl-data/C/segments/17.2/robotstxt/f.warc.gz") == "17.2"
+    assert segment_of("parse-output/segment/13/f.arc.gz") == "13"
+    assert segment_of("crawl-002/2009/f.arc.gz") is None
+    assert subset_of("crawl-data/C/segments/17.2/robotstxt/f.warc.gz") == "robotstxt"
+    assert subset_of("parse-output/segment/13/f.arc.gz") == "warc"

@@ -1,19 +1,17 @@
-"""Every kind of index of the core does what every kind does."""
+"""The indexes that any crawl may have do what every index does."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cc_pipeline.index.btree.build import build_from_columnar
-from cc_pipeline.index.btree.files import open_url_index
 from cc_pipeline.index.locator import Locator
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.conformance.locator_tests import CRAWL, IndexedBucket, LocatorTests
-from cc_pipeline_tests.index.lookup_world import ALL_SUBSETS, harvest_world
+from cc_pipeline_tests.index.lookup_world import harvest_world
 
 
 @contextmanager
@@ -35,13 +33,3 @@ class TestZipNum(LocatorTests):
     def open_locator(self, bucket: IndexedBucket) -> Iterator[Locator]:
         with Transport(str(bucket.root)) as transport:
             yield ZipNumLocator(transport, CRAWL)
-
-
-class TestBTree(LocatorTests):
-    @contextmanager
-    def open_locator(self, bucket: IndexedBucket) -> Iterator[Locator]:
-        with harvested(bucket) as (transport, finder):
-            build_from_columnar(CRAWL, ALL_SUBSETS, transport, finder, bucket.home, block_size=2048)
-            tree = open_url_index(bucket.home, CRAWL)
-            assert tree is not None
-            yield tree

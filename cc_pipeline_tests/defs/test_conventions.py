@@ -65,7 +65,7 @@ def test_groups_have_their_assets_and_partitions(definitions: dg.Definitions) ->
 
 def test_materialize_all_leaves_out_what_costs(definitions: dg.Definitions) -> None:
     costly = {spec.key for spec in specs(definitions) if spec.tags.get("asked") == "on-request"}
-    assert costly >= {*map(dg.AssetKey, ("built_index", "repaired_statistics", "url_index"))}
+    assert costly >= {*map(dg.AssetKey, ("built_index", "repaired_statistics"))}
     everything = dg.AssetSelection.all().materializable().resolve(definitions.resolve_asset_graph())
     assert dg.AssetKey("captures") in everything and not costly & everything
     jobs = [*definitions.resolve_all_job_defs(), definitions.resolve_implicit_global_asset_job_def()]

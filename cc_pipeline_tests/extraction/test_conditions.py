@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
-from cc_pipeline.commoncrawl.filters import OPEN
+from cc_pipeline.commoncrawl.conditions import OPEN
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.export.table_files import _select_rows
 from cc_pipeline.extraction.crawl_plan import plan_crawl, plan_targets
+from cc_pipeline.extraction.parsed_pages import resolve_conditions
 from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.lake import target_definitions as definitions
+from cc_pipeline.workspace.tables import CORE_TABLES
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, publish, workspace_of
 
 SITE = "example.com"
@@ -117,3 +120,18 @@ def test_a_divided_set_keeps_its_condition(bucket: Bucket, tmp_path: Path) -> No
         target.where, "many", {m.slug for m in target.members},
     )  # fmt: skip
     assert plan_crawl(workspace, NEW, [target.slug]).plan.slice_plans == ()
+
+
+def test_a_page_tells_the_parts_of_its_url() -> None:
+    schemas = {spec.name: spec.schema for spec in CORE_TABLES}
+    rows = [
+        {"crawl": NEW, "target": "captures:mine", "url": url, "warc_filename": "f", "warc_record_offset": number,
+         "http_result": 200, "condition_match": f"{OPEN}query is null and tld=ch"}
+        for number, url in enumerate(("https://a.ch/", "https://a.ch/?", "https://a.org/"))
+    ]  # fmt: skip
+    batches = {
+        "page_metadata": pa.RecordBatch.from_pylist(rows, schema=schemas["page_metadata"]),
+        "page_text": pa.RecordBatch.from_pylist([], schema=schemas["page_text"]),
+    }
+    resolved = resolve_conditions(batches)["page_metadata"]
+    assert resolved.column("condition_match").to_pylist() == ["yes", "no", "no"]

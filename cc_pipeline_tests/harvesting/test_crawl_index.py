@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from cc_pipeline.checks.scope import CheckResult
@@ -21,7 +20,6 @@ from cc_pipeline.harvesting.crawl_index import (
     commit_row_groups,
     harvest_footers,
     is_harvested,
-    key_ranges_digest,
 )
 from cc_pipeline.harvesting.crawls import commit_crawls, crawls_are_listed
 from cc_pipeline.index.footers.store import FooterStore
@@ -57,16 +55,6 @@ def test_stages_say_which_one_comes_first(bucket: Bucket, tmp_path: Path) -> Non
     with pytest.raises(EnvironmentFault, match="has not been harvested") as refused:
         extract(workspace, "example.com")
     assert f"cc-pipeline index harvest --crawl {NEW}" in refused.value.advice
-
-
-def test_a_picture_of_key_ranges_is_drawn_again_when_a_bound_changes(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = harvested(bucket[0], tmp_path)
-    table = read_catalog_table(workspace.lake, "row_groups", NEW)
-    place = table.column_names.index("url_surtkey_max")
-    moved = table.set_column(place, table.schema.field(place), pa.nulls(len(table), table.schema.field(place).type))
-    backwards = table.take(list(reversed(range(len(table)))))
-    assert key_ranges_digest(backwards, NEW) == key_ranges_digest(table, NEW)
-    assert key_ranges_digest(moved, NEW) != key_ranges_digest(table, NEW) != key_ranges_digest(table, OLD)
 
 
 def test_a_corrupt_footer_costs_its_own_captures_until_it_is_mended_and_nothing_silently(

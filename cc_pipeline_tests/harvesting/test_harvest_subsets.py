@@ -30,7 +30,6 @@ from cc_pipeline.harvesting.crawl_index import (
     is_harvested,
     repair_statistics,
 )
-from cc_pipeline.harvesting.url_index import build_url_index
 from cc_pipeline.index.gaps import find_gaps, unharvested
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.lake import adding
@@ -191,8 +190,6 @@ def test_what_was_not_harvested_is_no_hole_and_no_index(bucket: Bucket, tmp_path
     with pytest.raises(EnvironmentFault, match=f"the index of {NEW} has not been harvested for robotstxt") as refused:
         found(both)
     assert f"cc-pipeline index harvest --crawl {NEW} --subset robotstxt" in refused.value.advice
-    with pytest.raises(EnvironmentFault, match="has not been harvested for robotstxt"):
-        build_url_index(both, NEW)
     assert not is_harvested(both, NEW)
     assert all(verdict.passed for verdict in index_verdicts(both))
     assert footers_verdict(both, Scope()).passed

@@ -10,12 +10,9 @@ import pytest
 from cc_pipeline.checks.omissions import describe_omissions, describe_omitted_captures
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import IndexIncomplete
-from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.lookup_notes import find_incomplete_slices
 from cc_pipeline.extraction.plan import ReasonKind
 from cc_pipeline.harvesting.crawl_index import refused_gaps
-from cc_pipeline.harvesting.url_index import build_url_index
-from cc_pipeline.index.btree.files import index_folder
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.lake.slice import LOCATE, Slice
 from cc_pipeline.workspace.workspace import Workspace
@@ -63,24 +60,6 @@ def test_another_index_that_is_whole_answers(bucket: Bucket, server: FaultServer
     other = harvested(server.url, tmp_path / "other")
     assert refused_gaps(other, [NEW]) == []
     assert "parquet" in extract(other, SITE)[0].notes[0]
-
-
-def test_a_built_b_tree_that_covers_the_subsets_answers(bucket: Bucket, server: FaultServer, tmp_path: Path) -> None:
-    server.set_rules([NO_ZIPNUM])
-    workspace = harvested(server.url, tmp_path / "home")
-    build_url_index(workspace, NEW)
-    server.set_rules([HOLE, NO_ZIPNUM])
-    holed = harvested(server.url, tmp_path / "holed")
-    folder = index_folder(tmp_path / "holed" / "url-index", NEW)
-    folder.parent.mkdir()
-    index_folder(tmp_path / "home" / "url-index", NEW).rename(folder)
-    assert "index: btree" in extract(holed, SITE)[0].notes[0]
-    assert found_in(holed) == truth_of(bucket)
-    # what was located stays, and another subset is asked for where its index has no hole
-    more = harvested(server.url, tmp_path / "holed", subsets=("warc", "robotstxt"))
-    assert locate_captures(more, NEW, [SITE]).fresh_slices == 1
-    located = {row["target"]: row["located_by"] for row in more.lake.read("lookups", {"crawl": NEW}).to_pylist()}
-    assert located == {SITE: "btree", f"{SITE}~robotstxt": "parquet"}
 
 
 @pytest.mark.parametrize("via", ["auto", "parquet"])

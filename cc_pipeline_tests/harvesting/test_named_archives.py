@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from cc_pipeline.harvesting.archives import collection_id, register_archives
 from cc_pipeline.harvesting.build_index import build_index
 from cc_pipeline.harvesting.crawls import find_crawl, is_published
 from cc_pipeline.lake.slice import Slice
+from cc_pipeline.testing.mini_crawl.generate import generate
+from cc_pipeline.testing.mini_crawl.spec import TEST, CrawlSpec
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.faultserver import FaultServer
@@ -84,6 +87,22 @@ def test_arc_files_are_taken_too(bucket: Bucket, tmp_path: Path) -> None:
     records = workspace.lake.read("records").to_pylist()
     assert len(records) == len(truth.captures_of(ARC, domain=domain))
     assert {(row["archive_format"], row["outcome"]) for row in records} == {("arc", "fetched")}
+
+
+def test_an_arc_file_of_a_crawl_without_an_index_is_found_and_fetched(tmp_path: Path) -> None:
+    of_2008 = CrawlSpec("CC-MAIN-2008-2009", segments=1, files_per_segment=1, coverage=0.3)
+    truth = generate(tmp_path / "bucket", replace(TEST, crawls=(of_2008,)))
+    wanted = truth.captures[0]
+    workspace = workspace_of(tmp_path / "bucket", tmp_path / "home")
+    assert wanted.warc_filename.startswith("crawl-001/")
+    made(workspace, [wanted.warc_filename])
+    extract(workspace, f"url:{wanted.url}", crawl=PRESS)
+    [record] = [
+        row
+        for row in workspace.lake.read("records").to_pylist()
+        if row["warc_record_offset"] == wanted.warc_record_offset
+    ]
+    assert (record["warc_filename"], record["outcome"]) == (wanted.warc_filename, "fetched")
 
 
 def test_revisits_are_counted_and_are_no_captures(bucket: Bucket, tmp_path: Path) -> None:

@@ -16,13 +16,11 @@ from cc_pipeline.commoncrawl.paths import cluster_key, parse_arc_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.index.btree.build import build_from_arcs
-from cc_pipeline.index.btree.format import pack_pointer
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
-from cc_pipeline.index.btree.writer import write_btree
 from cc_pipeline.index.locator import UNION, NoSuchIndex
 from cc_pipeline.index.lookup import IndexSources, look_up, price_lookup
 from cc_pipeline.index.zipnum.locator import capture_of
+from cc_pipeline.testing.mini_crawl.btree import pack_pointer, write_btree
 from cc_pipeline.testing.mini_crawl.generate import generate
 from cc_pipeline.testing.mini_crawl.indexes import write_zipnum
 from cc_pipeline.testing.mini_crawl.spec import TEST, CrawlSpec, MiniCrawlSpec
@@ -76,9 +74,7 @@ def test_a_crawl_of_the_arc_years_is_found_through_zipnum(bucket: Bucket) -> Non
                 capture.content_mime_type,
                 capture.payload_digest,
             )
-        with pytest.raises(
-            NoSuchIndex, match=r"no index of CC-MAIN-2008-2009.*--btree --crawl CC-MAIN-2008-2009 --arcs LIST"
-        ):
+        with pytest.raises(NoSuchIndex, match=r"no index of CC-MAIN-2008-2009.*files add KEY… --kind warc"):
             look_up(OF_2008, ["warc"], targets, IndexSources(transport))
 
 
@@ -134,20 +130,6 @@ def test_tree_and_cdx_of_2012_are_united_by_place(bucket: Bucket, tmp_path: Path
         named = (surt_key(row["url"]), row["warc_filename"], row["warc_record_offset"], row["warc_record_length"])
         assert row["located_by"] == ("zipnum" if named in in_cdx else "btree")
         assert (row["fetch_time"] is None) == (row["fetch_status"] is None) == (named not in in_cdx)
-
-
-def test_a_tree_built_here_of_some_files_is_united_with_the_cdx(bucket: Bucket, tmp_path: Path) -> None:
-    root, truth = bucket
-    captures = truth.captures_of(OF_2009)
-    some, *others = sorted({capture.warc_filename for capture in captures})
-    assert others
-    targets = [parse_target(domain) for domain in truth.domains(OF_2009)]
-    with Transport(str(root)) as transport:
-        build_from_arcs(OF_2009, [some], transport, tmp_path, block_size=1024)
-        sources = IndexSources(transport, url_indexes=tmp_path)
-        both, tree = (look_up(OF_2009, ["warc"], targets, sources, via=via) for via in ("auto", "btree"))
-    assert (both.index, places(both)) == (UNION, _places(captures))
-    assert places(tree) == _places([capture for capture in captures if capture.warc_filename == some])
 
 
 def test_segments_outside_the_list_are_left_out_of_the_tree_alone(bucket: Bucket, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Parquet, ZipNum and B-tree against each other and against a look at every row there is."""
+"""Parquet, ZipNum and the B-tree of 2012 against each other and against a look at every row there is."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.index.btree.build import build_from_arcs, build_from_columnar
-from cc_pipeline.index.btree.files import open_url_index
-from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
+from cc_pipeline.index.btree.locator import CRAWL_2012, BTreeLocator
 from cc_pipeline.index.locator import Locator
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.locator import ParquetLocator
@@ -69,15 +67,11 @@ def _some_target(rng: random.Random, capture: Capture) -> Target:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("crawl", [NEW, OLD])
-def test_all_locators_give_what_every_row_gives(crawl: str, world: World, transport: Transport, tmp_path: Path) -> None:
+def test_all_locators_give_what_every_row_gives(crawl: str, world: World, transport: Transport) -> None:
     captures = world.truth.captures_of(crawl)
     with world.catalog() as catalog:
         finder = CatalogFinder(catalog, transport, world.footers)
-        report = build_from_columnar(crawl, ALL_SUBSETS, transport, finder, tmp_path, block_size=2048)
-        assert (report.metadata.items, report.metadata.skipped) == (len(captures), 0)
-        btree = open_url_index(tmp_path, crawl)
-        assert btree is not None
-        locators: list[Locator] = [ParquetLocator(transport, finder), ZipNumLocator(transport, crawl), btree]
+        locators: list[Locator] = [ParquetLocator(transport, finder), ZipNumLocator(transport, crawl)]
         rng = random.Random(crawl)
         for _ in range(60):
             target = _some_target(rng, rng.choice(captures))
@@ -133,14 +127,8 @@ def test_rows_are_the_same_in_every_column(crawl: str, world: World, transport: 
     assert not differing
 
 
-def test_the_2012_crawl_by_its_own_index_and_by_its_files(world: World, transport: Transport, tmp_path: Path) -> None:
+def test_the_2012_crawl_by_its_own_index(world: World, transport: Transport) -> None:
     captures = world.truth.captures_of(CRAWL_2012)
-    keys = sorted({capture.warc_filename for capture in captures})
-    report = build_from_arcs(CRAWL_2012, keys, transport, tmp_path, block_size=1024)
-    assert (report.metadata.items, report.metadata.skipped) == (len(captures), 0)
-    built = open_url_index(tmp_path, CRAWL_2012)
-    assert built is not None
-    published = BTreeLocator(transport, URL_INDEX_2012, CRAWL_2012, trusted=False)
     rng = random.Random(2012)
     targets = [parse_target(domain) for domain in world.truth.domains(CRAWL_2012)]
     for target in targets + [_some_target(rng, rng.choice(captures)) for _ in range(30)]:
@@ -149,10 +137,9 @@ def test_the_2012_crawl_by_its_own_index_and_by_its_files(world: World, transpor
             for c in captures
             if target.matches(c.url)
         }
-        for locator in (built, published):
-            found = locator.locate(CRAWL_2012, ["warc"], [target])
-            assert places(found) == expected, target.definition
-            assert found.notes == ()
+        found = BTreeLocator(transport).locate(CRAWL_2012, ["warc"], [target])
+        assert places(found) == expected, target.definition
+        assert found.notes == ()
 
 
 def test_unknown_columns_are_kept_as_text(tmp_path: Path) -> None:
@@ -205,7 +192,7 @@ def test_real_captures_of_2012() -> None:
     with gzip.open(REALCRAWL / "expected.json.gz") as lines:
         rows = json.load(lines)[CRAWL_2012]
     with Transport(str(REALCRAWL / "bucket")) as transport:
-        locator = BTreeLocator(transport, URL_INDEX_2012, CRAWL_2012, trusted=False)
+        locator = BTreeLocator(transport)
         targets = [parse_target(f"host:{host}") for host in sorted({row[2].split("/")[2] for row in rows})]
         answer = locator.locate(CRAWL_2012, ["warc"], targets)
     found = [

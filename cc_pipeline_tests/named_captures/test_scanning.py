@@ -46,7 +46,7 @@ def test_a_scan_has_what_the_index_says(bucket: Bucket, tmp_path: Path, crawl: s
         "mime=text/html and tld in (com, uk)": f"{_MIME} = 'text/html' AND url_host_tld IN ('com', 'uk')",
         "mime like application/%": f"{_MIME} LIKE 'application/%'",
         "status=200 and domain=example.com": "fetch_status = 200 AND url_host_registered_domain = 'example.com'",
-        "not mime=text/html": f"{_MIME} <> 'text/html'",
+        "mime!=text/html": f"{_MIME} <> 'text/html'",
         "tld=nowhere": "false",
         **(_KNOWN_SINCE_2018 if crawl == NEW else {}),
     }
@@ -97,7 +97,7 @@ def test_a_killed_scan_goes_on_and_its_rows_are_taken(
 
 
 def test_parts_of_other_subsets_are_not_gone_on_with(bucket: Bucket, tmp_path: Path) -> None:
-    out, where = tmp_path / "out.parquet", "not mime=x/y"
+    out, where = tmp_path / "out.parquet", "mime!=x/y"
     settings = workspace_of(bucket[0], tmp_path / "home").settings
     for subset in ("warc", "robotstxt"):
         harvest(workspace_of(bucket[0], settings.home, subsets=(subset,)))

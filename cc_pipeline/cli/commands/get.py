@@ -76,7 +76,7 @@ def get(
 
       cc-pipeline get example.com --at 2012 --format warc --out example.warc.gz
     """
-    from cc_pipeline.commoncrawl.filters import period
+    from cc_pipeline.commoncrawl.conditions import period
     from cc_pipeline.export.capture_forms import render_capture, start_parser
     from cc_pipeline.extraction.nearest_capture import NoSuchCapture, find_nearest_capture
     from cc_pipeline.workspace.workspace import open_workspace

@@ -96,7 +96,7 @@ def lookup(
     """
     from cc_pipeline.api.scanning import condition_of_all
     from cc_pipeline.cli.capture_output import capture_writer, choose_columns, choose_format
-    from cc_pipeline.commoncrawl.filters import parse_condition
+    from cc_pipeline.commoncrawl.conditions import parse_condition
 
     condition = parse_condition(where).text if where else ""
     question_context = open_question(

@@ -150,7 +150,7 @@ def _plan_rows(question: LookupRequest, *, locate: bool, harvest: bool) -> tuple
 
 
 def _catalog_notes(question: LookupRequest, crawl: str, price: LookupEstimate) -> Sequence[str]:
-    """Returns notes on an imported catalog, and on row groups that are read because they have no key bounds."""
+    """Returns a note on row groups that are read because they have no key bounds."""
     from cc_pipeline.commoncrawl.key_ranges import merge_ranges
     from cc_pipeline.harvesting.catalog import open_catalog
     from cc_pipeline.index.locator import surt_ranges
@@ -162,13 +162,8 @@ def _catalog_notes(question: LookupRequest, crawl: str, price: LookupEstimate) -
     ranges = merge_ranges(keys for target in question.targets for keys in ranges_of(target))
     with open_catalog(question.workspace.lake) as catalog:
         unbounded = catalog.unbounded(crawl, settings.subsets, ranges)
-        # the reason names the file that a subset was imported from
-        from_files = {row["reason"] for row in catalog.coverage(crawl).to_pylist() if row["expected"] and row["reason"]}
-    notes = [
-        f"the catalog of this crawl was imported and not harvested here: {reason}" for reason in sorted(from_files)
-    ]
     message = f"{unbounded} row groups have no key bounds, so each lookup reads them. To compute the bounds once"
-    return [*notes, *([f"{message}: cc-pipeline index repair --crawl {crawl}"] if unbounded else [])]
+    return (f"{message}: cc-pipeline index repair --crawl {crawl}",) if unbounded else ()
 
 
 def _estimate_fetch(unlocated_question: LookupRequest, crawl_plan: CrawlPlan) -> FetchEstimate | None:

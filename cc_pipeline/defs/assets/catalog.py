@@ -3,34 +3,27 @@
 from collections.abc import Callable, Mapping
 
 import dagster as dg
-import pyarrow as pa
 
 from cc_pipeline.defs.checks.check_runs import check_made_partitions
 from cc_pipeline.defs.declared.assets import BuildConfig, FootersConfig
 from cc_pipeline.defs.home_namespace import HomeNamespace
-from cc_pipeline.defs.metadata import crawl_links, format_list, row_counts, stage_metadata, to_metadata
+from cc_pipeline.defs.metadata import crawl_links, row_counts, stage_metadata, to_metadata
 from cc_pipeline.defs.partition_runs import Yielded, logged_progress
 from cc_pipeline.defs.recording import Described, PartitionRun, read_job_partition, read_planned_keys
 from cc_pipeline.harvesting.build_index import build_index
-from cc_pipeline.harvesting.catalog import read_catalog_table, read_catalog_tables
+from cc_pipeline.harvesting.catalog import read_catalog_table
 from cc_pipeline.harvesting.crawl_index import (
     commit_manifest,
     commit_row_groups,
     coverage_metrics,
     harvest_footers,
-    key_ranges_digest,
     refused_gaps,
-    render_key_ranges,
     repair_statistics,
 )
 from cc_pipeline.harvesting.crawls import commit_crawls
-from cc_pipeline.harvesting.url_index import build_url_index
-from cc_pipeline.index.btree.build import UrlIndexReport
 from cc_pipeline.index.gaps import index_incomplete
+from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.workspace.workspace import Workspace
-
-#: Metadata of ``row_groups``: the chart, preceded by the digest of its data.
-_CHART = "key ranges"
 
 
 def index_archives(
@@ -102,22 +95,6 @@ def index_footers(
     return dg.MaterializeResult()
 
 
-def _key_ranges(context: dg.AssetExecutionContext, table: pa.Table, crawl: str) -> dict[str, dg.MetadataValue]:
-    """Returns the chart of the keys of a crawl's row groups.
-
-    The last chart of the partition is shown again if its data is the same: each run harvests its crawls first, and the
-    drawing library takes half a second to load.
-    """
-    chart_prefix = f"![{key_ranges_digest(table, crawl)}]"
-    partition_filter = dg.AssetRecordsFilter(asset_key=context.asset_key, asset_partitions=[crawl])
-    for record in context.instance.fetch_materializations(partition_filter, limit=1).records:
-        previous_chart = (record.asset_materialization.metadata if record.asset_materialization else {}).get(_CHART)
-        if previous_chart is not None and str(previous_chart.value).startswith(chart_prefix):
-            return {_CHART: previous_chart}
-    chart = render_key_ranges(table, crawl)
-    return {} if chart is None else {_CHART: dg.MetadataValue.md(chart)}
-
-
 def row_groups(
     context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace
 ) -> dg.MaterializeResult[None]:
@@ -129,10 +106,7 @@ def row_groups(
     with logged_progress(context.log):
         reports = commit_row_groups(workspace, crawl_keys)
     for crawl, report in reports.items():
-        table, coverage = read_catalog_tables(workspace.lake, ["row_groups", "coverage"], crawl)
-        metadata = row_counts(report.rows) | stage_metadata(report)
-        metadata |= to_metadata(coverage_metrics(coverage))
-        context.add_asset_metadata(metadata | _key_ranges(context, table, crawl), partition_key=crawl)
+        context.add_asset_metadata(_describe_harvest(workspace, crawl, report), partition_key=crawl)
     refused = refused_gaps(workspace, crawl_keys)
     if refused:
         # the failure of one crawl must not fail the others of the run
@@ -151,36 +125,11 @@ def repair_key_bounds(context: dg.OpExecutionContext, workspace: Workspace, name
 
     def repair(crawl: str) -> dict[str, Described]:
         report = repair_statistics(workspace, crawl)
-        metadata = row_counts(report.rows) | stage_metadata(report)
-        metadata |= to_metadata(coverage_metrics(read_catalog_table(workspace.lake, "coverage", crawl)))
-        return {"repaired_statistics": (metadata, None)}
+        return {"repaired_statistics": (_describe_harvest(workspace, crawl, report), None)}
 
     yield from _run_for_crawl(context, workspace, namespace, "repaired_statistics", repair)
 
 
-def index_urls(context: dg.OpExecutionContext, workspace: Workspace, namespace: HomeNamespace) -> Yielded:
-    """Records ``url_index``: reads four columns of the crawl's whole columnar index, or all its ARC files."""
-
-    def build(crawl: str) -> dict[str, Described]:
-        return {"url_index": (_metadata(build_url_index(workspace, crawl)), None)}
-
-    yield from _run_for_crawl(context, workspace, namespace, "url_index", build)
-
-
-def _metadata(report: UrlIndexReport) -> dict[str, dg.MetadataValue]:
-    build_note = report.metadata
-    values: dict[str, dg.MetadataValue] = {
-        **row_counts(build_note.items),
-        "path": dg.MetadataValue.path(str(report.folder)),
-        "subsets": dg.MetadataValue.text(", ".join(build_note.subsets)),
-        "index bytes": dg.MetadataValue.int(build_note.size),
-        "block bytes": dg.MetadataValue.int(build_note.block_size),
-        "archive files": dg.MetadataValue.int(build_note.files),
-        "captures left out": dg.MetadataValue.int(build_note.skipped),
-        "bytes read": dg.MetadataValue.int(report.bytes),
-        "requests": dg.MetadataValue.int(report.requests),
-        "seconds": dg.MetadataValue.float(round(report.seconds, 3)),
-    }
-    if report.faults:
-        values["notes"] = format_list(map(str, report.faults))
-    return values
+def _describe_harvest(workspace: Workspace, crawl: str, report: StageReport) -> dict[str, dg.MetadataValue]:
+    coverage = read_catalog_table(workspace.lake, "coverage", crawl)
+    return row_counts(report.rows) | stage_metadata(report) | to_metadata(coverage_metrics(coverage))

@@ -179,16 +179,6 @@ def on_request() -> list[RecordedAsset]:
             table="row_groups",
             columns=SHOWN_ROW_GROUPS_COLUMNS,
         ),
-        recorded(
-            "build_url_index",
-            "url_index",
-            ["file"],
-            "A prefixed B-tree of every URL of the crawl, in the format of Common Crawl's own index of 2012.\n\nReads "
-            "four columns of the crawl's whole columnar index (tens of gigabytes of a real crawl). For a crawl without "
-            "one it reads all ARC files.",
-            deps=["row_groups"],
-            external=[COLUMNAR_INDEX, ARCHIVES],
-        ),
     ]
 
 

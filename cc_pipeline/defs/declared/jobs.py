@@ -81,13 +81,6 @@ _OP_JOBS: Final = (
         partitions="crawl",
     ),
     OpJob(
-        name="build_url_index",
-        description="Builds a prefixed B-tree of a crawl's URLs. Reads four columns of its whole index, or "
-        "its ARC files. Records url_index. For people, and cc-pipeline index build --btree.",
-        function="cc_pipeline.defs.assets.catalog.index_urls",
-        partitions="crawl",
-    ),
-    OpJob(
         name="maintenance",
         description="Merges small files of the tables, publishes, and deletes files superseded for a week. For the "
         "schedule weekly_maintenance, and cc-pipeline automation maintenance.",

@@ -7,8 +7,7 @@ Numbers are little-endian and unsigned, keys compare as bytes::
     data block            ( key  00  segment u64  date u64  partition u32  offset u64  size u32 )*  then 00
     index block           u32 pointer_0 ( prefix  00  u32 pointer )*  then 00
 
-The key of ``http://www.example.com:8080/a/b?c=d`` is ``com.example.www/a/b?c=d:8080:http``. In an index of WARC files
-``partition`` is the line, from 0, in ``url-index.files.gz``.
+The key of ``http://www.example.com:8080/a/b?c=d`` is ``com.example.www/a/b?c=d:8080:http``.
 
 Blocks are decoded one by one; bytes that the writer could not have written are refused.
 """
@@ -43,21 +42,6 @@ class Pointer(NamedTuple):
     size: int
 
 
-class UnfitItem(DataFault):
-    """An item the format cannot hold: unsorted, empty, too large, or with a NUL in its key."""
-
-
-def pack_pointer(segment: int, date: int, partition: int, offset: int, size: int) -> bytes:
-    """Returns the 32 bytes that follow a key. Raises ``UnfitItem`` if a number does not fit its field."""
-    try:
-        return POINTER.pack(segment, date, partition, offset, size)
-    except struct.error as error:
-        numbers = f"{segment}, {date}, {partition}, {offset}, {size}"
-        raise UnfitItem(
-            DataKind.TOO_LARGE, "pointer", None, f"numbers {numbers} do not fit <QQIQI ({error})"
-        ) from error
-
-
 def unpack_pointer(value: bytes) -> Pointer:
     """Returns the five numbers of a 32-byte value. Raises ``DataFault`` for any other length."""
     if len(value) != POINTER.size:
@@ -65,21 +49,6 @@ def unpack_pointer(value: bytes) -> Pointer:
             DataKind.MALFORMED, "pointer", None, f"a pointer has {len(value)} bytes instead of {POINTER.size}"
         )
     return Pointer(*POINTER.unpack(value))
-
-
-def separator(previous: bytes, following: bytes) -> bytes:
-    """Returns the shortest prefix of ``following`` that differs from ``previous``; the whole key if both are equal."""
-    length = min(len(previous), len(following))
-    if previous[:length] == following[:length]:
-        return following[: length + 1]
-    low, high = 0, length
-    while low < high:  # the longest common prefix, by halving: slices compare at memcmp speed
-        middle = (low + high + 1) // 2
-        if previous[:middle] == following[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return following[: low + 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +59,13 @@ class Layout:
     index_blocks: int
     blocks: int
 
-    @property
-    def empty(self) -> bool:
-        """Whether the tree has no items, as the writer of 2012 makes it: a root, and no data block after it."""
-        return self.index_blocks == self.blocks == 1
-
     def offset(self, block: int) -> int:
         """The byte at which ``block`` starts."""
         return HEADER.size + block * self.block_size
 
 
 def read_header(data: bytes, size: int, source: str) -> Layout:
-    """Returns the layout of a file of ``size`` bytes from its first bytes. Raises ``DataFault`` if they disagree.
-
-    A tree that lost its only data block looks like an empty one of 2012. Empty trees written here have a data block.
-    """
+    """Returns the layout of a file of ``size`` bytes from its first bytes. Raises ``DataFault`` if they disagree."""
     if len(data) < HEADER.size or size < HEADER.size:
         raise DataFault(DataKind.TRUNCATED, source, 0, f"{size} bytes are too few for a header")
     block_size, index_blocks = HEADER.unpack_from(data)
@@ -118,7 +79,7 @@ def read_header(data: bytes, size: int, source: str) -> Layout:
             0,
             f"{size} bytes are not a multiple of the block size {block_size}: the file is cut off or not an index",
         )
-    if not 0 < index_blocks < blocks and not index_blocks == blocks == 1:
+    if not 0 < index_blocks < blocks:
         raise DataFault(
             DataKind.MALFORMED, source, 4, f"header claims {index_blocks} index blocks of {blocks} blocks in all"
         )
@@ -141,10 +102,6 @@ class IndexBlock:
 def parse_index_block(block: bytes, number: int, layout: Layout, source: str) -> IndexBlock:
     """Raises ``DataFault`` for pointers that lead out of the file, backwards or down to both kinds of block."""
     offset = layout.offset(number)
-    if layout.empty and block != BLOCK_NUMBER.pack(1).ljust(layout.block_size, b"\0"):
-        raise DataFault(DataKind.TRUNCATED, source, offset, "the index leads to data blocks, the file has none")
-    if layout.empty:
-        return IndexBlock((), (1,))
     separators: list[bytes] = []
     children: list[int] = []
     position = 0
@@ -192,7 +149,7 @@ class DataBlock:
     values: tuple[bytes, ...]
 
 
-def parse_data_block(block: bytes, number: int, layout: Layout, source: str, value_size: int) -> DataBlock:
+def parse_data_block(block: bytes, number: int, layout: Layout, source: str) -> DataBlock:
     """Raises ``DataFault`` for items that run over the block's end, unsorted keys, and bytes after the last item."""
     offset = layout.offset(number)
     keys: list[bytes] = []
@@ -204,7 +161,7 @@ def parse_data_block(block: bytes, number: int, layout: Layout, source: str, val
         end = find(0, position)
         if end == position:
             break
-        item_end = end + 1 + value_size
+        item_end = end + 1 + POINTER.size
         if end < 0 or item_end > size:
             raise DataFault(
                 DataKind.MALFORMED, source, offset + position, f"data block {number} has an item that runs over its end"

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from pathlib import Path
 from typing import Protocol
 
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.btree.format import (
     BLOCK_SIZE,
     HEADER,
-    POINTER,
     DataBlock,
     IndexBlock,
     Layout,
@@ -34,27 +32,6 @@ class RangeReader(Protocol):
     ``Transport`` fits."""
 
     def read(self, key: str, offset: int, length: int) -> RangeBytes: ...
-
-
-class LocalRanges:
-    """Reads ranges of files below ``root``, for indexes that lie on this machine."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def read(self, key: str, offset: int, length: int) -> RangeBytes:
-        """Reads a range. Raises ``EnvironmentFault`` if the file cannot be read."""
-        path = self.root / key
-        try:
-            with path.open("rb") as file:
-                total = file.seek(0, 2)
-                file.seek(offset)
-                data = file.read(max(0, min(length, total - offset)))
-                return RangeBytes(key, offset, data, total, None, 1)
-        except OSError as error:
-            raise EnvironmentFault(
-                f"cannot read {path}: {error.strerror}", "Check the path and its permissions"
-            ) from error
 
 
 class BlockSource:
@@ -115,7 +92,7 @@ class BlockSource:
                     self._keep(number + place, raw[place])
                 block = raw[0]
             if not isinstance(block, DataBlock):
-                block = parse_data_block(block, number, layout, self.key, POINTER.size)
+                block = parse_data_block(block, number, layout, self.key)
             self._keep(number, block)
             return block
 

@@ -1,10 +1,10 @@
 """Looks ranges of keys up in a prefixed B-tree.
 
-In the published 2012 file some index pointers lead to a block after the right one. So the reader compares the block it
-reached with the separators that led there. If they disagree, it searches the first keys of the data blocks for the
-right block (galloping) and notes the drift. Only pointers can have drifted. If first keys fall from one block to a
-later one, or separators fit no block, a ``DataFault`` is raised, because the position of a key is then unknown. An
-answer is complete or an error.
+In the published 2012 file some index pointers lead to a block after the right one. So a block is believed only if its
+first key is below the requested key and not below the separator that led there. Otherwise the reader searches the
+first keys of the data blocks for the right block (galloping) and notes the drift. Only pointers can have drifted. If
+first keys fall from one block to a later one, a ``DataFault`` is raised, because the position of a key is then unknown.
+An answer is complete or an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.errors import DataFault, DataKind
-from cc_pipeline.index.btree.format import IndexBlock, Layout
+from cc_pipeline.index.btree.format import Layout
 from cc_pipeline.index.btree.source import MAX_AHEAD_BLOCKS, BlockSource, RangeReader
 
 
@@ -37,30 +37,17 @@ class Drift(NamedTuple):
 
 
 class _Arrival(NamedTuple):
-    """A data block, and the separators around the pointer that led to it (``None``: there is none)."""
+    """A data block, and the separator before the pointer that led to it (empty before the first)."""
 
     block: int
-    low: bytes | None
-    high: bytes | None
+    separator: bytes
 
 
 class BTree:
-    """One B-tree file, local or remote.
+    """One B-tree file. ``drifts`` collects wrong pointers."""
 
-    ``trusted`` is for files whose index is known to fit: a block whose first key is not below the requested key is
-    believed if the separators around it agree. Otherwise the block before it is read too. ``drifts`` collects wrong
-    pointers.
-    """
-
-    def __init__(
-        self,
-        reader: RangeReader,
-        key: str,
-        *,
-        trusted: bool = True,
-    ) -> None:
+    def __init__(self, reader: RangeReader, key: str) -> None:
         self.source = BlockSource(reader, key)
-        self.trusted = trusted
         self.drifts: list[Drift] = []
 
     @property
@@ -74,11 +61,7 @@ class BTree:
         Raises ``DataFault`` if a block breaks the format, or does not continue the previous one.
         """
         layout = self.layout
-        if layout.empty:
-            self.source.index_block(0)
-            return
-        number, following = self._first_block(keys.start)
-        is_single_block = following is not None and keys.end is not None and keys.end <= following
+        number = self._first_block(keys.start)
         blocks_ahead = 1
         last = b""
         while number < layout.blocks:
@@ -90,8 +73,6 @@ class BTree:
                 if keys.end is not None and key >= keys.end:
                     return
                 yield Item(key, block.values[place], number)
-            if is_single_block:
-                return
             last = block.keys[-1] if block.keys else last
             number += 1
             blocks_ahead = min(2 * blocks_ahead, MAX_AHEAD_BLOCKS) if last >= keys.start else 1
@@ -101,8 +82,6 @@ class BTree:
         """Returns the number of data blocks that a scan of ``keys`` reads if the index is right; reads index blocks
         only."""
         first = self._descend(keys.start).block
-        if self.layout.empty:
-            return 0
         last = self.layout.blocks - 1 if keys.end is None else self._descend(keys.end).block
         return max(last - first, 0) + 1
 
@@ -113,79 +92,41 @@ class BTree:
             number = self.source.index_block(number).children[-1]
 
     def _descend(self, key: bytes) -> _Arrival:
-        layout = self.layout
         number = 0
-        low: bytes | None = None
-        high: bytes | None = None
-        while number < layout.index_blocks:
+        separator = b""
+        while number < self.layout.index_blocks:
             block = self.source.index_block(number)
-            self._check_separators(number, block, low, high)
             place = block.find(key)
             if place:
-                low = max(low or b"", block.separators[place - 1])
-            if place < len(block.separators):
-                high = min(high or block.separators[place], block.separators[place])
+                separator = max(separator, block.separators[place - 1])
             number = block.children[place]
-        return _Arrival(number, low, high)
+        return _Arrival(number, separator)
 
-    def _check_separators(self, number: int, block: IndexBlock, low: bytes | None, high: bytes | None) -> None:
-        """Checks that the separators of a block lie between those around the pointer to it, if pointers are trusted."""
-        if not self.trusted or not block.separators:
-            return
-        if (low is not None and block.separators[0] < low) or (high is not None and block.separators[-1] > high):
-            raise self._fault(number, f"index block {number} has prefixes outside those that lead to it")
-
-    def _first_block(self, key: bytes) -> tuple[int, bytes | None]:
-        """Returns the data block to start reading at for ``key``, and a lower bound of all keys after it, if known.
-
-        The bound is the next separator, if the index is trusted and the block is the one it was written for.
-        """
-        arrival = self._descend(key)
-        number = arrival.block
+    def _first_block(self, key: bytes) -> int:
+        """Returns the data block to start reading at for ``key``."""
+        number, separator = self._descend(key)
         first = self._first_key(number)
-        if self.trusted and self._fits(arrival, first):
-            # a run of equal keys has equal separators: then it could be any block of the run
-            return number, arrival.high if first != arrival.low else None
-        if first < key:
-            if arrival.low is None or first >= arrival.low:
-                return number, None
-            actual_block = self._gallop(key, number, is_forward=True)
-        elif number == self.layout.index_blocks:
-            self._check_order(arrival, number)
-            return number, None
-        else:
-            actual_block = self._gallop(key, number, is_forward=False)
-        self._check_order(arrival, actual_block)
+        if separator <= first < key:
+            return number
+        if first >= key and number == self.layout.index_blocks:
+            self._check_order(number, number)
+            return number
+        actual_block = self._gallop(key, number, is_forward=first < key)
+        self._check_order(number, actual_block)
         keys = self.source.data_block(actual_block).keys
         right = actual_block if keys and keys[-1] >= key else actual_block + 1
         if right != number:
             self.drifts.append(Drift(key, number, right))
-        return actual_block, None
+        return actual_block
 
-    def _fits(self, arrival: _Arrival, first: bytes) -> bool:
-        """Whether a block that starts with ``first`` is the block that its separators were written for."""
-        if arrival.high is not None and first >= arrival.high:
-            return False
-        if arrival.low is None:
-            return arrival.block == self.layout.index_blocks
-        return first.startswith(arrival.low)
-
-    def _check_order(self, arrival: _Arrival, actual_block: int) -> None:
-        """Tells drift from order that contradicts itself: blocks around both places ascend, and separators fit.
-
-        The block that a separator was written for starts with it, and is ``actual_block`` or the one behind it.
-        """
+    def _check_order(self, pointed_block: int, actual_block: int) -> None:
+        """Tells drift from order that contradicts itself: blocks around both places ascend."""
         blocks = self.layout.blocks
-        near = sorted({actual_block, actual_block + 1, *(arrival.block + step for step in (-1, 0, 1))})
+        near = sorted({actual_block, actual_block + 1, *(pointed_block + step for step in (-1, 0, 1))})
         firsts = [(number, self._first_key(number)) for number in near if self.layout.index_blocks <= number < blocks]
         for (previous, first), (number, second) in pairwise(firsts):
             if second < first:
                 raise self._fault(number, f"data block {number} sorts before {previous}")
-        nearby_keys = [first for number, first in firsts if number in (actual_block, actual_block + 1)]
-        if self.trusted and arrival.low is not None and not any(first.startswith(arrival.low) for first in nearby_keys):
-            raise self._fault(
-                arrival.block, f"the index leads to block {arrival.block} by a prefix no block starts with"
-            )
 
     def _fault(self, number: int, reason: str) -> DataFault:
         return DataFault(DataKind.MALFORMED, self.source.key, self.layout.offset(number), reason)

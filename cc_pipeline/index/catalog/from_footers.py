@@ -325,7 +325,6 @@ def coverage_table(
     for subset in sorted(named_subsets, key=lambda name: (ranks.get(name, len(ranks)), name)):
         files = index_files.filter(pc.equal(index_files["subset"], subset))
         groups = row_groups.filter(pc.equal(row_groups["subset"], subset))
-        # an imported catalog may have other outcomes; only this one counts as harvested
         harvested = pc.sum(pc.equal(files["outcome"], DECODED)).as_py() or 0
         is_unbounded = pc.or_(pc.is_null(groups[f"{KEY_COLUMN}_min"]), pc.is_null(groups[f"{KEY_COLUMN}_max"]))
         rows.append(

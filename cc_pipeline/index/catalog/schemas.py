@@ -65,7 +65,7 @@ COLUMN_CHUNKS_SCHEMA: Final = pa.schema(
 )
 
 #: ``expected`` files are those of the path list; ``missing`` = expected - harvested - failed. ``reason`` says
-#: why a crawl has no rows at all, or of which file they were imported.
+#: why a crawl has no rows at all.
 COVERAGE_COLUMNS: Final = (
     CRAWL,
     SUBSET,
@@ -86,11 +86,7 @@ COVERAGE_COLUMNS: Final = (
         "Row groups without key bounds; every lookup reads them until they are repaired",
         nullable=False,
     ),
-    Column(
-        "reason",
-        pa.string(),
-        "Why there are no files of this subset; or imported: with the sha256 of the imported file",
-    ),
+    Column("reason", pa.string(), "Why there are no files of this subset"),
 )
 COVERAGE_SCHEMA: Final = schema_of(COVERAGE_COLUMNS)
 
@@ -196,7 +192,7 @@ def _stored(field: pa.Field) -> pa.Field:
 #: Rows per row group of the catalog's files: with small ones DuckDB skips most of a crawl for one domain.
 CATALOG_ROW_GROUP: Final = 2_048
 
-#: The table that is stored and exported. A row is of a subset (``coverage`` is set: the number of files in its path
+#: The table that is stored. A row is of a subset (``coverage`` is set: the number of files in its path
 #: list, and the reason of ``COVERAGE_SCHEMA``), of an index file (``file``) or of a row group (``row_group``, with the
 #: lookup columns in ``chunks``). Columns of the other kinds are null.
 CATALOG_SCHEMA: Final = pa.schema(

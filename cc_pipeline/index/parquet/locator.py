@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import TIMESTAMP
+from cc_pipeline.commoncrawl.conditions import MATCH_YES, Condition
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
-from cc_pipeline.commoncrawl.filters import MATCH_YES, Condition
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, common_ranges
 from cc_pipeline.commoncrawl.paths import todays_keys
@@ -82,8 +82,8 @@ def capture_rows(row_group_rows: RowGroupRows, located_by: str) -> tuple[pa.Tabl
     return pa.Table.from_arrays(arrays, schema=CAPTURE_SCHEMA), hosts
 
 
-def _not_ruled_out(condition: Condition, column: str, crawl: str, values: pa.Array) -> npt.NDArray[np.bool_]:
-    return np.asarray(pc.invert(condition.rules_out(column, as_text(values), crawl)))
+def _not_ruled_out(condition: Condition, column: str, values: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.invert(condition.rules_out(column, as_text(values))))
 
 
 def _repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
@@ -253,7 +253,7 @@ class ParquetLocator:
             queries = [
                 RowGroupQuery(
                     place, None, requested_columns(self.columns, place.file), key,
-                    partial(_not_ruled_out, condition, key, place.file.crawl),
+                    partial(_not_ruled_out, condition, key),
                 )
                 for place in batch
                 if key in place.columns

@@ -1,7 +1,4 @@
-"""Reads the rows of some key ranges from row groups: the key column first, the others only where rows match.
-
-``scan_columns`` reads whole row groups instead, a batch of rows at a time.
-"""
+"""Reads the rows of some key ranges from row groups: the key column first, the others only where rows match."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.parquet.chunk_locations import KEY, MAX_ROWS, ColumnLocation, RowGroupLocation
-from cc_pipeline.index.parquet.decoding import decode_batches, decode_pages
+from cc_pipeline.index.parquet.decoding import decode_pages
 from cc_pipeline.index.parquet.fetch import MAX_WHOLE_OBJECT, Cost, ManyReader, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.parquet.page_walk import is_numbered
 from cc_pipeline.index.parquet.pages import (
@@ -368,37 +365,3 @@ def _starts(part: _Selection) -> tuple[Rows, Rows]:
     counts = np.asarray([part.pages.row_count(page) for page in part.page_numbers], dtype=np.int64)
     firsts = np.asarray([part.pages.first_rows[page] for page in part.page_numbers], dtype=np.int64)
     return np.cumsum(counts) - counts, firsts
-
-
-#: Rows of a batch; a row of the four columns of a URL index takes about 250 bytes.
-_SCANNED_ROWS = 16_384
-
-
-def scan_columns(
-    reader: ManyReader, place: RowGroupLocation, names: Sequence[str], cost: Cost
-) -> Iterator[list[pa.Array]]:
-    """Yields batches of the columns ``names`` of one row group, in their physical types.
-
-    The compressed chunks (60 MB for a URL, its file, offset and length) and one batch are in memory. Raises
-    ``DataFault`` for a column that is missing or cannot be decoded.
-    """
-    path = place.file.path
-    missing = [name for name in names if name not in place.columns]
-    if missing:
-        reason = f"the index file cannot be read: its row group {place.number} has no column {missing[0]}"
-        raise DataFault(DataKind.MALFORMED, path, None, reason)
-    columns = []
-    for name in names:
-        column = place.columns[name]
-        piece = Piece(path, column.offset, column.size)
-        # one column after the other: decoding copies the bytes, so only one column is in memory twice
-        data_by_piece = fetch_pieces(reader, [piece], {path: place.file.etag}, cost, {path: place.file.size})
-        columns.append(
-            decode_batches(
-                column.layout, data_by_piece.pop(piece), place.rows, _SCANNED_ROWS, source=path, offset=piece.offset
-            )
-        )
-    for batches in zip(*columns, strict=True):
-        if len({len(values) for values in batches}) != 1:
-            raise DataFault(DataKind.MALFORMED, path, None, f"columns of row group {place.number} differ in length")
-        yield list(batches)

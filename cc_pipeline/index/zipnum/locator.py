@@ -19,11 +19,10 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, merge_ranges
-from cc_pipeline.commoncrawl.paths import cluster_key, todays_key
+from cc_pipeline.commoncrawl.paths import cluster_key, segment_of, subset_of, todays_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline.grouping import group_within
-from cc_pipeline.index.btree.locator import segment_of, subset_of
 from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult, TargetRouter, surt_ranges

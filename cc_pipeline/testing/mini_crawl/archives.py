@@ -17,9 +17,8 @@ from typing import Any
 from cc_pipeline.commoncrawl.crawls import SUBSETS, has_feature, key_rule
 from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.key_ranges import btree_key
-from cc_pipeline.commoncrawl.paths import ArcFile, arc_key
+from cc_pipeline.commoncrawl.paths import ArcFile, arc_key, segment_of
 from cc_pipeline.commoncrawl.surt import surt_key
-from cc_pipeline.index.btree.locator import segment_of
 from cc_pipeline.testing.mini_crawl import bodies
 from cc_pipeline.testing.mini_crawl.bodies import (
     INDEX_CHARSETS,

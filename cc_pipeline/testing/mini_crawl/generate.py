@@ -13,11 +13,10 @@ from pathlib import Path
 
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.errors import DataFault, UserInputError
-from cc_pipeline.index.btree.format import pack_pointer
-from cc_pipeline.index.btree.locator import CRAWL_2012
-from cc_pipeline.index.btree.writer import write_btree
+from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
 from cc_pipeline.settings.source_addresses import MINI_CRAWL_MARK
 from cc_pipeline.testing.mini_crawl.archives import arc_file_key, segment_id, warc_file_key, write_archives
+from cc_pipeline.testing.mini_crawl.btree import pack_pointer, write_btree
 from cc_pipeline.testing.mini_crawl.indexes import write_columnar, write_zipnum
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec, gzip_member
 from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
@@ -26,7 +25,6 @@ from cc_pipeline.testing.mini_crawl.visits import plan_visits, segment_start
 #: Called with a crawl id, the captures written so far and the total number of captures.
 Progress = Callable[[str, int, int], None]
 
-URL_INDEX_KEY = "projects/url-index/url-index.1356128792"
 VALID_SEGMENTS_KEY = "parse-output/valid_segments.txt"
 
 _MARK = b"A mini crawl: cc_pipeline generated this bucket, and no page in it is real.\n"
@@ -169,7 +167,7 @@ def _arc_indexes(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: Se
         )
         for capture in captures
     )
-    path = root / URL_INDEX_KEY
+    path = root / URL_INDEX_2012
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as out:
         write_btree(items, out, spec.btree_block_size)

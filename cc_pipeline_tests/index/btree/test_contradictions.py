@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.btree.format import HEADER
 from cc_pipeline.index.btree.tree import BTree
+from cc_pipeline_tests.index.btree.reading import values_of
 from cc_pipeline_tests.index.btree.test_tree import Memory, _drifted, _file, _tree, _value
-from cc_pipeline_tests.index.btree.verifying import values_of
 
 SIZE = 256
 KEYS = st.sets(st.integers(0, 99_999), min_size=40, max_size=150)
@@ -40,51 +39,23 @@ def answer(tree: BTree, key: bytes) -> list[bytes] | DataKind:
         return fault.kind
 
 
-@given(KEYS, st.integers(0, 1000), st.integers(0, 1000), st.booleans())
+@given(KEYS, st.integers(0, 1000), st.integers(0, 1000))
 @settings(max_examples=40)
-def test_data_blocks_in_the_wrong_order_never_lose_a_key(
-    numbers: set[int], one: int, other: int, trusted: bool
-) -> None:
+def test_data_blocks_in_the_wrong_order_never_lose_a_key(numbers: set[int], one: int, other: int) -> None:
     keys = keys_of(numbers)
     content = content_of(keys)
     index_blocks = HEADER.unpack_from(content)[1]
     count = (len(content) - HEADER.size) // SIZE - index_blocks
     broken = swapped(content, index_blocks + one % count, index_blocks + other % count)
-    tree = BTree(Memory(broken), "tree", trusted=trusted)
+    tree = BTree(Memory(broken), "tree")
     for place, key in enumerate(keys):
         assert answer(tree, key) in ([_value(place)], DataKind.MALFORMED)
 
 
-@given(KEYS, st.integers(-4, 4), st.booleans())
+@given(KEYS, st.integers(-4, 4))
 @settings(max_examples=40)
-def test_drifted_pointers_are_followed_and_noted(numbers: set[int], drift: int, trusted: bool) -> None:
+def test_drifted_pointers_are_followed_and_noted(numbers: set[int], drift: int) -> None:
     keys = keys_of(numbers)
-    tree = _tree(_drifted(content_of(keys), drift), trusted=trusted)
+    tree = _tree(_drifted(content_of(keys), drift))
     assert [answer(tree, key) for key in keys] == [[_value(place)] for place in range(len(keys))]
     assert bool(tree.drifts) or abs(drift) < 2
-
-
-def test_index_blocks_in_the_wrong_order_are_refused_where_the_index_is_trusted() -> None:
-    keys = keys_of(set(range(0, 60_000, 61)))
-    content = content_of(keys)
-    assert HEADER.unpack_from(content)[1] > 4
-    broken = swapped(content, 2, 3)
-    trusted, untrusted = (BTree(Memory(broken), "tree", trusted=trust) for trust in (True, False))
-    found = [answer(trusted, key) for key in keys]
-    assert DataKind.MALFORMED in found
-    assert all(each in ([_value(place)], DataKind.MALFORMED) for place, each in enumerate(found))
-    assert [answer(untrusted, key) for key in keys] == [[_value(place)] for place in range(len(keys))]
-
-
-def test_a_prefix_no_block_starts_with_is_refused() -> None:
-    content = content_of(keys_of(set(range(0, 3000, 23))))
-    block = content[HEADER.size : HEADER.size + SIZE]
-    first = block[4 : block.index(0, 4)]
-    wrong = content.replace(first + b"\0", first[:-1] + bytes([first[-1] - 1]) + b"\0", 1)
-    found = {
-        answer(BTree(Memory(wrong), "tree"), key) == DataKind.MALFORMED for key in keys_of(set(range(0, 3000, 23)))
-    }
-    assert True in found
-    with pytest.raises(DataFault, match="no block starts with"):
-        for key in keys_of(set(range(0, 3000, 23))):
-            values_of(_tree(wrong), key)

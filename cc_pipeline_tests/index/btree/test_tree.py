@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
 from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.index.btree.format import HEADER, pack_pointer, unpack_pointer
-from cc_pipeline.index.btree.source import LocalRanges
+from cc_pipeline.index.btree.format import HEADER, unpack_pointer
 from cc_pipeline.index.btree.tree import BTree
-from cc_pipeline.index.btree.writer import write_btree
+from cc_pipeline.testing.mini_crawl.btree import pack_pointer, write_btree
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
-from cc_pipeline_tests.index.btree.verifying import items_below, values_of, verify_btree
+from cc_pipeline_tests.index.btree.reading import items_below, values_of
 
 Items = list[tuple[bytes, bytes]]
 
@@ -51,8 +50,8 @@ def _file(items: Items, block_size: int) -> bytes:
     return out.getvalue()
 
 
-def _tree(content: bytes, **options: bool) -> BTree:
-    return BTree(Memory(content), "tree", **options)
+def _tree(content: bytes) -> BTree:
+    return BTree(Memory(content), "tree")
 
 
 def _pairs(tree: BTree, prefix: bytes) -> Items:
@@ -84,12 +83,11 @@ def _drifted(content: bytes, by: int) -> bytes:
 
 
 @needs_corpus
-@pytest.mark.parametrize("trusted", [True, False])
-def test_every_answer_of_the_original_reader(trusted: bool) -> None:
+def test_every_answer_of_the_original_reader() -> None:
     folder = CORPUS / "btree_golden"
     with gzip.open(folder / "expected-1024.json.gz") as lines:
         expected = json.load(lines)
-    tree = BTree(LocalRanges(folder), "url-index-1024.pbtree", trusted=trusted)
+    tree = _tree((folder / "url-index-1024.pbtree").read_bytes())
     for prefix, answer in expected.items():
         found = [[key.decode("latin-1"), list(unpack_pointer(v))] for key, v in _pairs(tree, prefix.encode())]
         assert found == answer, prefix
@@ -135,15 +133,13 @@ keys = st.lists(
 )
 
 
-@given(keys, st.sampled_from([64, 65, 128, 200, 1024]), st.integers(-6, 6), st.booleans(), st.data())
+@given(keys, st.sampled_from([64, 65, 128, 200, 1024]), st.integers(-6, 6), st.data())
 @settings(max_examples=150)
-def test_answers_like_a_sorted_list(
-    found: list[bytes], size: int, drift: int, trusted: bool, data: st.DataObject
-) -> None:
+def test_answers_like_a_sorted_list(found: list[bytes], size: int, drift: int, data: st.DataObject) -> None:
     items = [(key, _value(number)) for number, key in enumerate(sorted(found))]
     content = _drifted(_file(items, size), drift)
     wanted = data.draw(st.lists(st.sampled_from([*found, b"", b"a", b"com.", b"zz"]), min_size=1, max_size=8))
-    tree = _tree(content, trusted=trusted)
+    tree = _tree(content)
     for key in wanted:
         assert _pairs(tree, key) == [item for item in items if item[0].startswith(key)]
         assert values_of(tree, key) == [value for other, value in items if other == key]
@@ -194,23 +190,6 @@ def test_cold_and_warm_reads_of_a_tree_with_three_levels() -> None:
         assert memory.reads == []
 
 
-@pytest.mark.parametrize("trusted", [True, False])
-def test_the_empty_tree_of_the_first_writer_is_read(trusted: bool) -> None:
-    """It wrote a data block with the first item: of none it made a root that points behind the file's end."""
-    content = struct.pack("<III", 64, 1, 1).ljust(HEADER.size + 64, b"\0")
-    tree = _tree(content, trusted=trusted)
-    assert (_pairs(tree, b""), values_of(tree, b"com.example/:http")) == ([], [])
-    assert tree.blocks_of(prefix_range(b"com.")) == 0
-    health = verify_btree(Memory(content), "tree")
-    assert (health.items, health.data_blocks, health.problems) == (0, 0, ())
-
-
-def test_a_root_that_leads_to_blocks_the_file_lacks_is_no_empty_tree() -> None:
-    content = _file([(b"key-%05d" % number, _value(number)) for number in range(10)], 256)
-    with pytest.raises(DataFault, match="the file has none"):
-        list(items_below(_tree(content[: HEADER.size + 256]), b"key"))
-
-
 @pytest.mark.parametrize("cut", [1, 100, 255, 256])
 def test_a_cut_file_is_an_error(cut: int) -> None:
     content = _file([(b"key-%05d" % number, _value(number)) for number in range(300)], 256)
@@ -251,11 +230,6 @@ def test_damage_is_an_error_and_never_a_shorter_answer(position: int, patch: byt
     content[position : position + len(patch)] = patch
     with pytest.raises(DataFault, match=reason):
         list(items_below(_tree(bytes(content)), b"key"))
-
-
-def test_a_file_that_is_not_there_is_an_environment_fault(tmp_path: object) -> None:
-    with pytest.raises(EnvironmentFault, match="cannot read"):
-        values_of(BTree(LocalRanges(CORPUS), "no-such-file"), b"a")
 
 
 def test_prefix_of_the_last_possible_byte() -> None:

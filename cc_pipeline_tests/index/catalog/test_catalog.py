@@ -1,10 +1,9 @@
-"""The catalog against going through all row groups one by one, and what its checks and pictures say."""
+"""The catalog against going through all row groups one by one, and what its checks say."""
 
 from __future__ import annotations
 
 import threading
 from pathlib import Path
-from xml.etree import ElementTree
 
 import duckdb
 import pyarrow as pa
@@ -28,7 +27,6 @@ from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog import catalog as catalog_module
 from cc_pipeline.index.catalog.catalog import Catalog
-from cc_pipeline.index.catalog.pictures import plot_key_ranges
 from cc_pipeline.index.catalog.rows import VIEW_SCHEMAS, pack_rows, read_view, table_query
 from cc_pipeline.index.catalog.schemas import (
     ANSWER_SCHEMA,
@@ -321,19 +319,3 @@ def test_schema_drift_is_named_column_by_column():
     assert check_schema_drift(same).passed
     assert "gone was removed" in check_schema_drift(files.slice(2), before).message
     assert check_schema_drift(files.slice(0, 0)).passed
-
-
-def test_pictures_are_pictures():
-    groups = row_groups(
-        [
-            {"path": f"part-{n % 70:05d}", "url_surtkey_min": b"k%03d" % n, "url_surtkey_max": b"k%03d" % (n + 9)}
-            for n in range(140)
-        ]
-    )
-    drawn = ElementTree.fromstring(plot_key_ranges(groups, title="a < b"))
-    texts = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
-    assert texts[0] == "a < b" and len([text for text in texts if text and text.startswith("part-")]) == 60
-    bars = [path.get("d", "").count("h") for path in drawn.iter("{http://www.w3.org/2000/svg}path")]
-    # two row groups a file of the 60 that are shown, and those of a file overlap in none
-    assert max(bars) == sum(bars) == 120
-    assert ElementTree.fromstring(plot_key_ranges(row_groups([]))) is not None

@@ -1,16 +1,25 @@
-"""``index harvest`` and ``index repair``: footers and key bounds of the crawls a person names."""
+"""``index``: footers and key bounds of published indexes, and indexes of crawls without a published one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from cc_pipeline.api.run_steps import harvest_crawls, resolve_crawls, run_step
+from cc_pipeline.api.run_steps import (
+    build_indexes,
+    find_agreed_builds,
+    harvest_crawls,
+    harvest_despite_gaps,
+    report_damage,
+    resolve_crawls,
+    run_step,
+)
 from cc_pipeline.cli import options
+from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.output import notice, progress_bars, warn
 from cc_pipeline.errors import IndexIncomplete, UserInputError
@@ -18,10 +27,14 @@ from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.claim import claim_existing_home
 
-if TYPE_CHECKING:
-    pass
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Indexes of crawls: footers of published indexes, and indexes that are built here.",
+)
 
 
+@app.command()
 def harvest(
     crawl: options.Crawls,
     index_files: Annotated[
@@ -103,6 +116,61 @@ def _store_index_list(settings: Settings, crawls: Sequence[str], file: Path) -> 
     )
 
 
+@app.command()
+def build(
+    crawl: Annotated[
+        list[str], typer.Option("--crawl", "-c", help="CC-NEWS-YYYY-MM, or LOCAL-… of files add; may be repeated.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for agreement to the cost.")] = False,
+    max_files: Annotated[
+        int | None,
+        typer.Option("--max-files", min=1, help="Maximum archive files to read now; the next call continues."),
+    ] = None,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Build the index of a month of CC-NEWS, which has none: reads each of its WARC files once, some 350 GB a month.
+
+    The cost is shown first. Indexed files are not read again, so a stopped build continues where it stopped, and a
+    month that has grown costs only its new files. The index is stored in the lake: homes that share a lake share it.
+
+    [bold]Examples[/]
+
+      cc-pipeline index build --crawl CC-NEWS-2026-05
+
+      cc-pipeline index build --crawl CC-NEWS-2026-05 --max-files 10 --yes
+    """
+    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.harvesting.archives import built_index
+    from cc_pipeline.harvesting.build_index import refuse_published
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    settings = load_settings(source=source, home=home)
+    claim_existing_home(settings)
+    with open_workspace(settings) as workspace:
+        crawl_ids = resolve_crawls(workspace, crawl)
+        for crawl_id in crawl_ids:
+            refuse_published(crawl_id)
+        to_build = find_agreed_builds(workspace, crawl_ids, yes, max_files)
+        with Launcher(workspace) as launcher, progress_bars():
+            build_indexes(launcher, to_build, max_files, is_notice=False)
+            harvest_despite_gaps(
+                lambda: run_step("index", lambda: launcher.harvest_changed(crawl_ids), is_notice=False)
+            )
+        report_damage(workspace, crawl_ids)
+        may_lack_files = not to_build and settings.max_index_gaps
+        missing = sum(len(built_index(workspace, crawl_id).missing) for crawl_id in crawl_ids) if may_lack_files else 0
+    if missing:
+        notice(
+            f"nothing was built: {format_count(missing, 'archive file', 'are')} not in the index, no more than "
+            "CC_PIPELINE_MAX_INDEX_GAPS allows; to index these files too: --yes"
+        )
+    elif not to_build:
+        notice("nothing to build: every archive file is in the index already")
+    show_coverage(settings, crawl_ids)
+
+
+@app.command()
 def repair(crawl: options.Crawls, source: options.Source = None, home: options.Home = None) -> None:
     """Compute key bounds of row groups that were published without any, so that lookups can skip them.
 
@@ -127,3 +195,6 @@ def repair(crawl: options.Crawls, source: options.Source = None, home: options.H
             for crawl_id in crawl_ids:
                 run_step(f"repair {crawl_id}", partial(launcher.repair, crawl_id))
     show_coverage(settings, crawl_ids)
+
+
+COMMANDS = {"index": Command(app, FEATURES, 10)}

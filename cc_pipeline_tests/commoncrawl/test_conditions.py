@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -14,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cc_pipeline.commoncrawl.conditions import MATCH_YES, OPEN, build_condition, parse_condition
 from cc_pipeline.commoncrawl.domains import host_columns
-from cc_pipeline.commoncrawl.filters import MATCH_YES, OPEN, build_condition, parse_condition
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.target_text import parse_slug, parse_target
 from cc_pipeline.errors import UserInputError
@@ -63,20 +64,21 @@ def _rows(seed: int, count: int) -> Iterator[dict[str, Any]]:
 #: Columns of an index that a scan reads whole.
 READ_WHOLE = ("content_mime_detected", "content_languages", "content_mime_type", "content_charset", "url_host_tld")
 TABLE = captures(*_rows(3, 300))
-#: The same columns in DuckDB's own words: as the index has them, and once pages were parsed.
+#: The same columns in DuckDB's own words; ``known_…``: null is a value, of the index or once pages were parsed.
 _ORACLE = """
 CREATE TABLE {name} AS SELECT
     lower(regexp_replace(coalesce(content_mime_detected, content_mime_type), '[ ;].*', '')) AS mime,
     lower(regexp_replace(content_mime_type, '[ ;].*', '')) AS mime_claimed,
-    coalesce(string_split(content_languages, ','),
-        CASE WHEN {parsed} OR content_mime_detected IS DISTINCT FROM 'application/pdf' THEN [] END) AS lang,
-    coalesce(content_charset, '') AS charset,
+    string_split(content_languages, ',') AS lang, content_charset AS charset,
     CASE WHEN fetch_status > 0 THEN fetch_status END AS status, fetch_time AT TIME ZONE 'UTC' AS time, url,
-    coalesce(url_host_name, '') AS host, coalesce(domain, '') AS domain, coalesce(url_host_tld, '') AS tld,
-    coalesce(url_path, '') AS path, coalesce(url_query, '') AS query, subset, warc_record_length AS length,
-    content_digest AS digest
+    url_protocol AS protocol, url_host_name AS host, domain, url_host_tld AS tld, url_path AS path,
+    url_query AS query, subset, warc_record_length AS length, content_digest AS digest,
+    {parsed} OR content_mime_detected IS DISTINCT FROM 'application/pdf' AS known_lang,
+    {known}
 FROM given
 """
+_OF_URL = ("charset", "protocol", "host", "domain", "tld", "path", "query")
+_OTHERS = ("mime", "mime_claimed", "status", "time", "url", "subset", "length", "digest")
 
 
 @pytest.fixture(scope="module")
@@ -88,44 +90,38 @@ def session() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def oracle(session: duckdb.DuckDBPyConnection) -> None:
     session.register("given", TABLE)
-    session.execute(_ORACLE.format(name="captures", parsed="false"))
-    session.execute(_ORACLE.format(name="pages", parsed="true"))
+    for name, parsed in (("captures", "false"), ("pages", "true")):
+        known = [f"true AS known_{column}" for column in _OF_URL] + [
+            f"{parsed} AS known_{column}" for column in _OTHERS
+        ]
+        session.execute(_ORACLE.format(name=name, parsed=parsed, known=", ".join(known)))
 
 
 _SIGNS = ("=", "!=", "<", "<=", ">", ">=")
 _TYPES = ("text/html", "application/pdf", "IMAGE/png")
-_NAMES = (
-    "mime",
-    "mime_claimed",
-    "lang",
-    "charset",
-    "status",
-    "time",
-    "host",
-    "domain",
-    "tld",
-    "query",
-    "length",
-    "digest",
-)
-#: What a person writes, and the same in SQL.
+#: What a person writes, and the same in SQL; both begin with the column.
 _TERMS = (
     *((f"{c}{s}{v}", f"{c} {s} lower('{v}')") for c in ("mime", "mime_claimed") for s in _SIGNS[:2] for v in _TYPES),
     *((f"status{sign}{code}", f"status {sign} {code}") for sign in _SIGNS for code in (200, 301, 404)),
-    *((f"length {sign} {kib} * 1024", f"length {sign} {kib} * 1024") for sign in _SIGNS for kib in (0, 3, 20)),
-    *((f"lang = {code}", f"list_contains(lang, '{code}')") for code in ("deu", "eng", "zho")),
-    *((f"path like {pattern}", f"path LIKE '{pattern}'") for pattern in ("/blog/%", "%x_y", "/Blog", "%")),
+    *((f"length {sign} {count}", f"length {sign} {count}") for sign in _SIGNS for count in (0, 3072, 20480)),
+    *((f"lang = {code}", f"lang IS NOT NULL AND list_contains(lang, '{code}')") for code in ("deu", "eng", "zho")),
+    *(
+        (f"path {word} {pattern}", f"path {word} '{pattern}'")
+        for word in ("like", "not like")
+        for pattern in ("/blog/%", "%x_y", "/Blog", "%")
+    ),
     *((f"subset{text}", f"subset {text}") for text in ("='warc'", " in ('warc', 'robotstxt')", "!='robotstxt'")),
     ("mime in (text/html, image/png)", "mime IN ('text/html', 'image/png')"),
     ("mime=image/*", "mime LIKE 'image/%'"),
-    ("mime != mime_claimed", "mime <> mime_claimed"),
-    ("lang!=eng", "NOT list_contains(lang, 'eng')"),
-    ("lang not in (fra, eng)", "NOT (list_contains(lang, 'fra') OR list_contains(lang, 'eng'))"),
+    ("lang!=eng", "lang IS NOT NULL AND NOT list_contains(lang, 'eng')"),
+    ("lang in (fra, deu)", "lang IS NOT NULL AND (list_contains(lang, 'fra') OR list_contains(lang, 'deu'))"),
+    ("lang not in (fra, eng)", "lang IS NOT NULL AND NOT (list_contains(lang, 'fra') OR list_contains(lang, 'eng'))"),
     ("status=4xx", "status BETWEEN 400 AND 499"),
-    ("status not in (200, 3xx)", "NOT (status = 200 OR status BETWEEN 300 AND 399)"),
-    ("404 > status", "status < 404"),
-    ("time=2018", "year(time) = 2018"),
+    ("status<4xx", "status < 400"),
+    ("status not in (200, 3xx)", "status NOT BETWEEN 300 AND 399 AND status <> 200"),
+    ("time=2018", "time >= TIMESTAMP '2018-01-01' AND time < TIMESTAMP '2019-01-01'"),
     ("time!=2019-01-01", "time::DATE <> DATE '2019-01-01'"),
+    ("time in (2017, 2019)", "time < TIMESTAMP '2018-01-01' OR time >= TIMESTAMP '2019-01-01'"),
     ("time>=2018-05", "time >= TIMESTAMP '2018-05-01'"),
     ("time<=201805", "time < TIMESTAMP '2018-06-01'"),
     ("time > '2018'", "time >= TIMESTAMP '2019-01-01'"),
@@ -135,48 +131,31 @@ _TERMS = (
     ("domain=example.org", "domain = 'example.org'"),
     ("path='/a''b'", "path = '/a''b'"),
     ("query=''", "query = ''"),
-    *((f"{name} is{word} null", f"{name} IS{word} NULL") for name in _NAMES for word in ("", " not")),
-    *((f"charset{sign}UTF-8", f"charset {sign} 'UTF-8'") for sign in _SIGNS),
-    ("digest ilike 'a%'", "digest ILIKE 'a%'"),
+    ("charset in ('', UTF-8)", "charset IN ('', 'UTF-8')"),
     ("digest != 'AAAA'", "digest <> 'AAAA'"),
-    ("true", "true"),
 )
 
 
-def number(draw: random.Random, depth: int) -> tuple[str, str]:
-    """A number that is counted, as a person writes it and in SQL, where nothing divided by nothing is null too."""
-    if depth == 0 or draw.random() < 0.4:
-        plain = draw.choice(("status", "length", "0", "2", "301", "1.5"))
-        return plain, f"{plain}::DOUBLE"
-    one, other = number(draw, depth - 1), number(draw, depth - 1)
-    sign = draw.choice("+-*/-")
-    if draw.random() < 0.1:
-        return f"-({one[0]})", f"(-({one[1]}))"
-    return (
-        f"({one[0]}) {sign} ({other[0]})",
-        f"(({one[1]}) {sign} {f'nullif({other[1]}, 0)' if sign == '/' else other[1]})",
-    )
+def term(ours: str, theirs: str) -> tuple[str, str]:
+    """A term, and in SQL whether it is so, where null is either none or not known."""
+    column = re.split(r"\W", ours)[0]
+    return ours, f"CASE WHEN {column} IS NOT NULL THEN {theirs} WHEN known_{column} THEN false END"
 
 
-def condition(draw: random.Random, depth: int) -> tuple[str, str]:
+TERMS = (
+    *(term(*one) for one in _TERMS),
+    *(
+        (f"{name} is{word} null", f"CASE WHEN {name} IS NOT NULL OR known_{name} THEN {name} IS{word} NULL END")
+        for name in ("lang", *_OF_URL, *_OTHERS)
+        for word in ("", " not")
+    ),
+)
+
+
+def condition(draw: random.Random) -> tuple[str, str]:
     """A condition, as a person writes it and in SQL."""
-    kind = draw.randrange(10) if depth else 0
-    if kind < 2:
-        return draw.choice(_TERMS)
-    if kind == 2:
-        one, other, sign = number(draw, 2), number(draw, 2), draw.choice(_SIGNS)
-        return f"({one[0]}) {sign} ({other[0]})", f"(({one[1]}) {sign} ({other[1]}))"
-    a, b = condition(draw, depth - 1), condition(draw, depth - 1)
-    if kind == 3:
-        return f"not ({a[0]})", f"(NOT ({a[1]}))"
-    if kind == 4:
-        word = draw.choice(("is null", "is not null"))
-        return f"({a[0]}) {word}", f"(({a[1]}) {word})"
-    if kind == 5:
-        sign, truth = draw.choice(_SIGNS), draw.choice(("true", "false", f"({b[0]})"))
-        return f"({a[0]}) {sign} {truth}", f"(({a[1]}) {sign} {truth if truth in ('true', 'false') else f'({b[1]})'})"
-    word = draw.choice(("and", "or"))
-    return f"({a[0]}) {word} ({b[0]})", f"(({a[1]}) {word} ({b[1]}))"
+    ours, theirs = zip(*draw.sample(TERMS, draw.randint(1, 4)), strict=True)
+    return " and ".join(ours), " AND ".join(f"({one})" for one in theirs)
 
 
 def agree(session: duckdb.DuckDBPyConnection, said: Sequence[tuple[str, str]]) -> None:
@@ -198,64 +177,39 @@ def agree(session: duckdb.DuckDBPyConnection, said: Sequence[tuple[str, str]]) -
             rows = kept.filter(pc.equal(kept["condition_match"], text))
             assert parse_condition(text.removeprefix(OPEN)).truth(rows).null_count == rows.num_rows, ours
         for column in READ_WHOLE:
-            out = condition.rules_out(column, TABLE[column].combine_chunks(), "CC-MAIN-2024-22").to_pylist()
+            out = condition.rules_out(column, TABLE[column].combine_chunks()).to_pylist()
             assert not any(gone and so is not False for gone, so in zip(out, truth, strict=True)), (ours, column)
+
+
+def test_each_term_is_that_of_sql(session: duckdb.DuckDBPyConnection) -> None:
+    agree(session, TERMS)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_captures_are_those_of_sql(session: duckdb.DuckDBPyConnection, draw: random.Random) -> None:
-    said = [condition(draw, 4) for _ in range(4)]
+    said = [condition(draw) for _ in range(4)]
     agree(session, said)
     assert parse_target(f"example.org where {said[0][0]}").where == parse_condition(said[0][0]).text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "(not (status=10 and length>5)) is null",
-        "(status=200)=false",
-        "(lang=eng) is not null",
-        "not (path like a and (status in (200, 301)) is null)",
-        "-(-length) < 1e16",
-        "((status=200) is null) = ((lang=eng) is null)",
-    ],
-)
-def test_a_normal_form_reads_back(text: str) -> None:
-    assert parse_condition(parse_condition(text).text) == parse_condition(text)
+def test_null_and_empty_are_two_things() -> None:
+    rows = captures({"url": "a", "url_query": None}, {"url": "b", "url_query": ""}, {"url": "c", "url_query": "x=1"})
+    for where, found in (
+        ("query is null", "a"), ("query=''", "b"), ("query is not null", "bc"), ("query!=''", "c"),
+        ("query not like x%", "b"),
+    ):  # fmt: skip
+        assert meant(where, rows) == [(url, "yes") for url in found], where
+    # of a capture without a URL the index tells no part of it
+    assert parse_condition("query is null").truth(captures({"url": None})).to_pylist() == [None]
 
 
-def test_what_could_not_be_read_back_is_refused() -> None:
-    for text in (
-        " and ".join(f"length between {n} and {n}{n}" for n in range(130)),
-        f"length < {'-' * 40}5",
-        "length<1e999",
-    ):
-        with pytest.raises(UserInputError):
-            parse_condition(text)
-
-
-def test_what_nobody_read_is_neither_null_nor_not() -> None:
+def test_a_value_rules_a_row_out_and_null_rules_out_none() -> None:
     values = pa.array(["text/html", None, "image/png"])
-    for where in (
-        "mime=text/html and charset is not null",
-        "mime=text/html and (status=200) is null",
-        "mime is not null",
-    ):
-        # of the second row, the claimed type may be so
-        assert parse_condition(where).rules_out("content_mime_detected", values, "CC-MAIN-2024-22").to_pylist()[:2] == [
-            False,
-            False,
-        ]
-    assert parse_condition("mime=text/html and charset is null").rules_out(
-        "content_mime_detected", values, "CC-MAIN-2024-22"
-    ).to_pylist() == [False, False, True]
-    assert parse_condition("subset=robotstxt and status is not null").subsets == ("robotstxt",)
-    # a tree has neither type nor status, and a person who names captures says nothing of languages
-    for by in ("btree", "given"):
-        assert meant("status is not null or lang=eng", captures({"url": "a"}, by=by)) == [
-            ("a", "unknown: lang=eng or not status is null")
-        ]
+    for where in ("mime=text/html and charset is not null", "mime in (text/html, text/plain)", "mime like text/%"):
+        assert parse_condition(where).rules_out("content_mime_detected", values).to_pylist() == [False, False, True]
+    assert parse_condition("mime is null").rules_out("content_mime_detected", values).to_pylist() == [True, False, True]
+    assert not any(parse_condition("mime=a/b").rules_out("content_mime_type", values).to_pylist()), "the second counts"
 
 
 def test_what_the_index_does_not_say_is_asked_of_the_page() -> None:
@@ -268,14 +222,18 @@ def test_what_the_index_does_not_say_is_asked_of_the_page() -> None:
         ("a", "unknown: lang=eng and mime=text/html and status=200"),
         ("b", "unknown: lang=eng and status=200"),
     ]  # fmt: skip
+    # a person who names captures says nothing of statuses and languages
+    for where in ("status is not null", "status is null", "lang is null", "charset is null"):
+        assert meant(where, captures({"url": "a"}, by="given")) == [("a", f"unknown: {where}")]
 
 
 def test_a_missing_language_means_none_only_where_languages_are_detected() -> None:
-    rows = [{"url": "en", "content_languages": "deu,eng"}, {"url": "de", "content_languages": "deu"}, {"url": "pdf"}]
+    rows = [{"url": "en", "content_languages": "deu,eng"}, {"url": "de", "content_languages": "deu"}, {"url": "none"}]
     assert meant("lang=eng", captures(*rows)) == [("en", "yes")]
-    assert meant("lang!=eng", captures(*rows)) == [("de", "yes"), ("pdf", "yes")]
+    assert meant("lang!=eng", captures(*rows)) == [("de", "yes")]
+    assert meant("lang is null", captures(*rows)) == [("none", "yes")]
     for other in ({"crawl": "CC-MAIN-2018-05"}, {"by": "btree"}, {"crawl": "CC-MAIN-2009-2010"}):
-        assert meant("lang=eng", captures(*rows, **other)) == [("en", "yes"), ("pdf", "unknown: lang=eng")]
+        assert meant("lang=eng", captures(*rows, **other)) == [("en", "yes"), ("none", "unknown: lang=eng")]
     assert meant("lang=eng", captures()) == []
     # nobody looked for the language of a PDF, which has a text all the same
     rows = [
@@ -283,15 +241,16 @@ def test_a_missing_language_means_none_only_where_languages_are_detected() -> No
         {"url": "png", "content_mime_detected": "image/png"},
     ]
     assert meant("lang=deu", captures(*rows)) == [("pdf", "unknown: lang=deu")]
+    assert meant("lang is null", captures(*rows)) == [("pdf", "unknown: lang is null"), ("png", "yes")]
     assert meant("lang=deu and mime=application/pdf", captures(*rows)) == [("pdf", "unknown: lang=deu")]
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("mime=text/html and status=200", "STATUS = 200 AND  (200 = status and mime = 'TEXT/html')"),
-        ("lang in (deu, eng)", "lang=eng or lang=deu"),
-        ("time between 2018 and 2019", "time <= 2019 and time >= '2018'"),
+        ("mime=text/html and status=200", "STATUS = 200 AND  status=200 and mime = 'TEXT/html'"),
+        ("lang in (deu, eng)", "lang IN (eng , 'deu', eng)"),
+        ("status not in (3xx)", "status != '3XX'"),
     ],
 )
 def test_a_target_is_its_condition_however_it_is_written(one: str, other: str) -> None:
@@ -305,14 +264,15 @@ def test_a_target_is_its_condition_however_it_is_written(one: str, other: str) -
 def test_a_set_has_one_condition_for_all_its_members() -> None:
     found = parse_target("set:x = example.org, url:http://a.org/b where status=200")
     assert found.definition == "set:x = example.org, url:http://a.org/b where status=200"
-    assert parse_target(found.definition) == found and found.slug == parse_slug("set:x where 200=status")
+    assert parse_target(found.definition) == found and found.slug == parse_slug("set:x where STATUS = 200")
     assert parse_slug("set:x = a.org where status=200") == found.slug != parse_slug("set:x")
     assert not any(member.where for member in found.members)
 
 
 def test_subsets_that_a_condition_names() -> None:
     assert parse_condition("subset=robotstxt and status=200").subsets == ("robotstxt",)
-    assert parse_condition("not subset=warc and path like /a").subsets == ("crawldiagnostics", "robotstxt")
+    assert parse_condition("subset!=warc and path like /a").subsets == ("crawldiagnostics", "robotstxt")
+    assert parse_condition("subset!=warc and subset!=robotstxt").subsets == ("crawldiagnostics",)
     assert parse_condition("status=200").subsets == ()
 
 
@@ -333,19 +293,38 @@ def test_conditions_that_are_said_in_parts() -> None:
         ("status=200 and stat=1", r"at 'stat=1': there is no column stat \(did you mean status\?\)"),
         ("time=yesterday", "at 'yesterday': .*2018-05-01"),
         ("time>2018-13", "at '2018-13': .*2018-05-01"),
-        ("time = status", "time can only be compared with a value"),
-        ("status='OK'", "at \"'OK'\": 'OK' is not an HTTP status"),
-        ("status<3xx", "at '3xx': "),
+        ("time = status", "at 'status': .*2018-05-01"),
+        ("status='OK'", "at \"'OK'\": 'ok' is not an HTTP status"),
+        ("length<1e3", "a number of bytes"),
+        ("length<2*3", "a number of bytes"),
         ("mime=html", "at 'html': .*text/html"),
         ("mime='text/html(|x'", "text/html"),
-        ("lang=en", "at 'en': .*639-3"),
-        ("lang>eng", "a page may have several languages"),
+        ("lang in (deu, en)", "at 'en.*639-3"),
+        ("lang>eng", "lang has no order"),
         ("lang like '%e%'", "cannot be compared with LIKE"),
         ("subset=wet", "there are warc, crawldiagnostics"),
-        ("path=5", "put quotes around the value"),
-        ("mime", "is no condition"),
-        ("", "is missing"),
-        ("status=200; DROP TABLE captures", "at '; DROP TABLE captures': cannot be read"),
+        ("path=" + "x" * 4000, "at most 4,000"),
+        *(
+            (text, "terms joined by and.*SQL")
+            for text in (
+                "mime",
+                "",
+                "status=200 and",
+                "status=200 and  ",
+                "status=200 or lang=deu",
+                "not status=200",
+                "(status=200)",
+                "length between 1 and 2",
+                "lower(path)=a",
+                "200=status",
+                "mime=a/b b",
+                "status=200; DROP TABLE captures",
+                "path='a",
+                "path in ('a', b",
+                "path in ()",
+                "path in (" + "'" * 3000,
+            )
+        ),
     ],
 )
 def test_refusals(text: str, said: str) -> None:
