@@ -277,7 +277,6 @@ class Settings:
         return values
 
     @property
-    @property
     def published_path(self) -> Path:
         """The DuckDB file that analysts open."""
         return self.home / "cc.duckdb"
