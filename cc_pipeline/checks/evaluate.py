@@ -12,10 +12,10 @@ from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extension import extensions
-from cc_pipeline.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from cc_pipeline.checks.check import Verdict
+    from cc_pipeline.workspace.workspace import Workspace
 
 #: The level of a finding, by the severity of a check's result.
 _LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}

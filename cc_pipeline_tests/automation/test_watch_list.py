@@ -45,7 +45,7 @@ def test_removing_takes_the_line_and_leaves_the_rest(path: Path) -> None:
 
 def test_a_target_and_its_conditions_are_lines_of_their_own(path: Path) -> None:
     lines = ("example.org", "example.org where status=200", "set:press = example.com, example.org where lang=deu")
-    added = watch_list.add(path, targets(*lines, "EXAMPLE.org where 200 = status", "set:press = example.com"))
+    added = watch_list.add(path, targets(*lines, "EXAMPLE.org where status = 200", "set:press = example.com"))
     assert [target.definition for target in watch_list.read(path)] == [*lines, "set:press = example.com"]
     gone = watch_list.remove(path, [target.slug for target in added if target.where])
     assert gone == lines[1:]
