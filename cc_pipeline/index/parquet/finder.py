@@ -152,7 +152,7 @@ class CatalogFinder:
         if not groups.num_rows:
             return []
         chunks: dict[tuple[str, int], dict[str, Mapping[str, Any]]] = {}
-        for chunk in self._catalog.column_chunks(groups, columns and sorted({KEY, *columns})).to_pylist():
+        for chunk in self._catalog.column_chunks(crawl, groups, columns and sorted({KEY, *columns})).to_pylist():
             chunks.setdefault((chunk["path"], chunk["row_group"]), {})[chunk["column"]] = chunk
         row_groups = []
         for row in groups.sort_by([("path", "ascending"), ("row_group", "ascending")]).to_pylist():
