@@ -83,20 +83,26 @@ def united(*tables: pa.Table) -> pa.Table:
     return captures.filter(pa.array(new, pa.bool_()))
 
 
+#: The names of columns of captures that the columnar index calls differently.
+_READ_AS = {"domain": "url_host_registered_domain"}
+
+
 @dataclass(frozen=True, slots=True)
 class IndexSources:
     """The locations of the indexes, ``None`` for missing ones.
 
     ``transport`` leads to the bucket, ``catalog`` opens the row-group catalog, ``footers`` is the folder of harvested
-    footers, ``cache`` a folder for page indexes. ``max_gaps`` is the share of a subset's index files that may be unread
-    in an answer, from 0 to 1. ``clusters`` are the open ZipNum indexes. ``has_cluster`` says whether the source has one
-    of a crawl of the ARC years (``None``: it refuses that object, and answers others);
-    without this function a request is sent. ``max_requests`` and ``max_bytes`` limit the cost of the columnar index
-    when it replaces unreadable members of a ZipNum index (``None``: no limit).
+    footers, ``cache`` a folder for page indexes. ``columns`` are the columns to read of the columnar index (``None``:
+    all). ``max_gaps`` is the share of a subset's index files that may be unread in an answer, from 0 to 1.
+    ``clusters`` are the open ZipNum indexes. ``has_cluster`` says whether the source has one of a crawl of the ARC
+    years (``None``: it refuses that object, and answers others); without this function a request is sent.
+    ``max_requests`` and ``max_bytes`` limit the cost of the columnar index when it replaces unreadable members of a
+    ZipNum index (``None``: no limit).
     """
 
     transport: Transport
     catalog: Callable[[], Catalog] | None = None
+    columns: tuple[str, ...] | None = None
     footers: Path | None = None
     cache: Path | None = None
     max_gaps: float = 0.0
@@ -131,6 +137,7 @@ def look_up(
     ``max_bytes``; ``IndexIncomplete`` for gaps that are not allowed; ``DataFault`` and ``EnvironmentFault`` from
     reading the index.
     """
+    sources = _with_condition_columns(sources, targets)
     with _open(crawl, subsets, sources, via) as search:
         locator, reason, gaps = _choose(search, targets)
         if max_bytes is not None and (price := weight(locator.price(crawl, subsets, targets))) > max_bytes:
@@ -164,6 +171,15 @@ def look_up(
         index_version=search.open_indexes[locator.name].version,
         sizes=search.open_indexes[locator.name].sizes,
     )
+
+
+def _with_condition_columns(sources: IndexSources, targets: Sequence[Target]) -> IndexSources:
+    """Returns ``sources`` that also read the columns which the conditions of ``targets`` need."""
+    if sources.columns is None:
+        return sources
+    needed = [column for target in targets if target.condition for column in target.condition.columns]
+    read = [_READ_AS.get(column, column) for column in needed]
+    return replace(sources, columns=tuple(dict.fromkeys((*sources.columns, *read))))
 
 
 def _replace_locator(search: IndexSearch, fault: RangeFault) -> tuple[Locator, str]:

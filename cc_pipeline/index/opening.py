@@ -89,7 +89,7 @@ def find_columnar(sought: IndexSearch) -> OpenIndex | None:
     finder = CatalogFinder(catalog, transport, footers)
     indexes = PageIndexes(sources.cache)
     return OpenIndex(
-        lambda: ParquetLocator(transport, finder, indexes=indexes),
+        lambda: ParquetLocator(transport, finder, columns=sources.columns, indexes=indexes),
         sizes={row["subset"]: row["expected"] for row in covered},
     )
 

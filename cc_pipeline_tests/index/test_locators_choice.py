@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,20 @@ def test_a_condition_is_answered_as_far_as_the_index_knows(world: World, sources
         assert answer.captures[target.slug].num_rows == len(kept) > 0
         said = set(answer.captures[target.slug]["condition_match"].to_pylist())
         assert said == {"unknown: status=200 and time>=2012" if unknown else "yes"}
+
+
+def test_a_condition_costs_the_bytes_of_its_column_and_no_more(world: World, sources: IndexSources) -> None:
+    domain = world.truth.domains(NEW)[0]
+    columns = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
+
+    def cost(text: str, *more: str) -> tuple[int, int]:
+        answer = look_up(
+            NEW, ["warc"], [parse_target(text)], replace(sources, columns=(*columns, *more)), via="parquet"
+        )
+        return answer.requests, answer.bytes
+
+    cost(domain, "fetch_status")  # page indexes are kept from one to the next
+    assert cost(f"{domain} where status=200") == cost(domain, "fetch_status") >= cost(domain)
 
 
 def test_what_the_catalog_has_not_is_said_or_refused(world: World, tmp_path: Path) -> None:
