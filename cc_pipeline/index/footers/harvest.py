@@ -23,7 +23,7 @@ from cc_pipeline.index.footers.decode import (
     footer_length,
 )
 from cc_pipeline.index.footers.store import FooterStore, FooterWriter
-from cc_pipeline.index.parquet.fetch import ManyReader
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import (
     ENVIRONMENT_KINDS,
     PERMANENT_KINDS,
@@ -124,7 +124,7 @@ class _Failure:
 class _Run:
     """A harvest while it runs."""
 
-    reader: ManyReader
+    reader: Transport
     writer: FooterWriter
     policy: HarvestPolicy
     guess: FooterGuess
@@ -244,7 +244,7 @@ class _Run:
 def harvest_crawl(
     crawl: str,
     index_files: Sequence[str],
-    transport: ManyReader,
+    transport: Transport,
     store: FooterStore,
     policy: HarvestPolicy | None = None,
 ) -> HarvestReport:

@@ -17,8 +17,8 @@ from typing import Final, TypeAlias
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
-from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.parquet.fetch import Cost
+from cc_pipeline.transport.client import Transport
 
 #: A key, and the share of the file that lies before it (0 to 1).
 Mark: TypeAlias = tuple[bytes, float]
@@ -124,7 +124,7 @@ class Cluster:
 
     def __init__(
         self,
-        reader: RangeReader,
+        reader: Transport,
         key: str,
         size: int | None = None,
         *,
