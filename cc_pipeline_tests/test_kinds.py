@@ -19,7 +19,6 @@ from cc_pipeline.extraction.whole_files import sequencefile_pages
 from cc_pipeline.index.btree.format import read_header
 from cc_pipeline.index.footers.decode import footer_length
 from cc_pipeline.workspace.source_files import SourceFile
-from cc_pipeline_tests.archive.builders import iter_records
 from cc_pipeline_tests.archive.sequencefile_writer import encode_text, write_header
 
 GOOD = gzip.compress(b"WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 5\r\n\r\nhello\r\n\r\n", mtime=0)
@@ -78,7 +77,7 @@ def test_bytes_decide_the_kind(read: Callable[[], object], kind: DataKind) -> No
 
 def test_whole_files_say_the_same_kinds_as_single_records() -> None:
     damaged = GOOD + GOOD[:-8] + bytes(8) + GOOD + gzip.compress(b"hello", mtime=0) + GOOD + GOOD[:-4]
-    kinds = [found.kind for found in iter_records(warc, damaged, "s") if isinstance(found, DataFault)]
+    kinds = [found.kind for found in warc.iter_records(damaged, "s") if isinstance(found, DataFault)]
     assert kinds == [DataKind.GZIP_CORRUPT, DataKind.NOT_A_RECORD, DataKind.GZIP_TRUNCATED]
 
 

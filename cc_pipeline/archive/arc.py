@@ -188,6 +188,7 @@ def build_record(
         payload = payload[:-1]
     ip = values["IP-address"]
     return ArchivedRecord(
+        container="arc",
         record_type="filedesc" if header.is_filedesc else "arc",
         url=url,
         fetch_time=time,
@@ -230,8 +231,14 @@ def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LI
     return parse_record(member, source, offset)
 
 
+def iter_records(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[ArchivedRecord | DataFault]:
+    """Yields every record of a complete ARC file, the ``filedesc`` too, as ``warc.iter_records`` for a WARC file."""
+    for stored in iter_located(stream, source, limit):
+        yield stored.record if isinstance(stored, StoredRecord) else stored
+
+
 def iter_located(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[StoredRecord | DataFault]:
-    """Yields every record of a complete ARC file, the ``filedesc`` too, as ``warc.iter_located`` for a WARC file."""
+    """Does the same as ``iter_records``, with the location of each record."""
     return iter_stored(stream, source, ArcGrammar(), limit)
 
 

@@ -155,7 +155,7 @@ class ArchivedRecord:
     """A capture as stored. Header lists keep order and repetition; header text is latin-1 decoded bytes, and a
     line without a colon is kept under an empty name.
 
-    ``record_type`` is a WARC type (``response``, ``revisit`` ...), ``arc``,
+    ``container`` is ``warc`` or ``arc``. ``record_type`` is a WARC type (``response``, ``revisit`` ...), ``arc``,
     or ``filedesc`` for the version block of an ARC file. ``url`` is decoded as UTF-8 where its bytes are UTF-8.
     ``payload`` is the body as stored: Common Crawl stores decoded bodies, so nothing is decompressed here
     (``decoded_payload`` decodes bodies that are still encoded); for records that are no HTTP message it is the whole
@@ -168,6 +168,7 @@ class ArchivedRecord:
     ``flags`` are words of a closed list (``FLAGS``) for readable anomalies.
     """
 
+    container: str
     record_type: str
     url: str
     fetch_time: datetime | None

@@ -173,6 +173,7 @@ def build_record(
     # the rest of a segmented record is in continuation records
     cut = values.get("warc-truncated", "segmented" if "warc-segment-number" in values else None)
     return ArchivedRecord(
+        container="warc",
         record_type=record_type,
         url=url,
         fetch_time=time,
@@ -272,13 +273,19 @@ def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LI
     return parse_record(member, source, offset)
 
 
-def iter_located(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[StoredRecord | DataFault]:
-    """Yields every record of a complete WARC file (a path, bytes, or a binary stream) with its location, in order.
+def iter_records(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[ArchivedRecord | DataFault]:
+    """Yields every record of a complete WARC file (a path, bytes, or a binary stream), in order.
 
     The file is compressed by record, as one gzip member, or not at all. Yields a ``DataFault`` for each unreadable
     range of bytes, and continues after it; a file without any record gives at least one. ``limit`` bounds a record,
     and so the memory. Raises only ``EnvironmentFault``, for a path that cannot be opened.
     """
+    for stored in iter_located(stream, source, limit):
+        yield stored.record if isinstance(stored, StoredRecord) else stored
+
+
+def iter_located(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[StoredRecord | DataFault]:
+    """Does the same as ``iter_records``, with the location of each record."""
     return iter_stored(stream, source, WarcGrammar(), limit)
 
 

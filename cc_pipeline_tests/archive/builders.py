@@ -5,10 +5,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 from base64 import b32encode
-from collections.abc import Iterable, Iterator, Sequence
-from types import ModuleType
+from collections.abc import Iterable, Sequence
 
-from cc_pipeline.archive.gzip_members import DEFAULT_LIMIT, ByteSource
 from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.errors import DataFault
 
@@ -77,13 +75,6 @@ def member(record: bytes) -> bytes:
 
 def members(records: Iterable[bytes]) -> bytes:
     return b"".join(map(member, records))
-
-
-def iter_records(
-    kind: ModuleType, stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT
-) -> Iterator[ArchivedRecord | DataFault]:
-    """The records and faults of a whole file of a kind (the module ``warc`` or ``arc``), without their locations."""
-    return (getattr(one, "record", one) for one in kind.iter_located(stream, source, limit))
 
 
 def records_of(found: Iterable[ArchivedRecord | DataFault]) -> list[ArchivedRecord]:

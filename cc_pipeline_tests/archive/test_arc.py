@@ -14,7 +14,7 @@ from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive import builders
-from cc_pipeline_tests.archive.builders import faults_of, iter_records, records_of, sha1
+from cc_pipeline_tests.archive.builders import faults_of, records_of, sha1
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type:text/html\r\nContent-Encoding:gzip\r\nx-commoncrawl-DetectedCharset:UTF-8\r\n\r\n"
@@ -29,7 +29,7 @@ def of_2012(body: bytes, **options: str) -> bytes:
 
 def test_a_record_of_2012() -> None:
     record = arc.read_record(builders.member(of_2012(BODY)), "s", 0)
-    assert record.record_type == "arc"
+    assert (record.container, record.record_type) == ("arc", "arc")
     assert record.url == "http://example.com/"
     assert record.server_ip == "192.0.2.1"
     assert record.fetch_time == datetime(2012, 2, 8, 21, 30, 13, tzinfo=UTC)
@@ -160,7 +160,7 @@ def test_whole_files(parts: list[bytes], how: str) -> None:
     data = {"by record": builders.members(parts), "uncompressed": whole, "one member": gzip.compress(whole, mtime=0)}[
         how
     ]
-    first, *records = list(iter_records(arc, data, "s"))
+    first, *records = list(arc.iter_records(data, "s"))
     assert not isinstance(first, DataFault)
     assert (first.record_type, first.url, first.server_ip) == ("filedesc", "filedesc://test.arc", "192.0.2.1")
     assert [(one.url, one.payload, one.flags) for one in records_of(records)] == [
@@ -181,7 +181,7 @@ def test_places() -> None:
 def test_damage_costs_one_record(how: str) -> None:
     parts = [builders.member(part) if how == "by record" else part for part in STANDARD]
     bad = parts[5][:20] + b"\n\xff" + parts[5][22:]
-    found = list(iter_records(arc, b"".join((*parts[:5], bad, *parts[6:])), "s"))
+    found = list(arc.iter_records(b"".join((*parts[:5], bad, *parts[6:])), "s"))
     assert [one.url for one in records_of(found)][1:] == URLS[:4] + URLS[5:]
     assert [fault.offset for fault in faults_of(found)] == [sum(map(len, parts[:5]))]
 
@@ -190,7 +190,7 @@ def test_damage_costs_one_record(how: str) -> None:
 def test_the_length_of_a_version_block_is_advice(length: int) -> None:
     block = b"1 0 Test\nURL IP-address Archive-date Content-type Archive-length\n"
     first = builders.arc(block, url="filedesc://test.arc", mime="text/plain", length=length)
-    found = list(iter_records(arc, b"".join((first, *STANDARD[1:])), "s"))
+    found = list(arc.iter_records(b"".join((first, *STANDARD[1:])), "s"))
     assert [one.url for one in records_of(found)][1:] == URLS
     assert not faults_of(found)
     assert records_of(found)[0].payload == block.rstrip()
@@ -205,7 +205,7 @@ def test_an_unknown_version_is_flagged() -> None:
 def test_record_lines_inside_a_body_are_no_records() -> None:
     inner = b"\n".join(builders.arc(b"x", url=url) for url in URLS)
     data = b"".join((STANDARD[0], builders.arc(inner, url="metadata://a", mime="text/plain"), STANDARD[3]))
-    found = records_of(iter_records(arc, data, "s"))
+    found = records_of(arc.iter_records(data, "s"))
     assert [one.url for one in found] == ["filedesc://test.arc", "metadata://a", URLS[2]]
 
 

@@ -12,7 +12,6 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from warcio.archiveiterator import ArchiveIterator
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.archive.record import FLAGS, ArchivedRecord
 from cc_pipeline.errors import DataFault
-from cc_pipeline_tests.archive.builders import faults_of, iter_records, records_of
+from cc_pipeline_tests.archive.builders import faults_of, records_of
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
 pytestmark = needs_corpus
@@ -75,7 +74,7 @@ def archives() -> list[str]:
 
 def reader(name: str) -> Callable[..., Iterator[ArchivedRecord | DataFault]]:
     legacy = name.startswith("arc_legacy") or name.lower().endswith(".arc")
-    return partial(iter_records, arc if legacy else warc)
+    return arc.iter_records if legacy else warc.iter_records
 
 
 def read(name: str) -> tuple[list[ArchivedRecord], list[DataFault]]:
@@ -125,7 +124,7 @@ def test_field_by_field_beside_warcio(name: str) -> None:
             assert (ours.http_status, ours.payload) == (their["status"], their["payload"])
             if "http-malformed-line" not in ours.flags and "http-folded-header" not in ours.flags:
                 assert [key.lower() for key, _ in ours.http_headers] == [key.lower() for key, _ in their["http"]]
-        elif ours.http_status_line is None and ours.record_type not in ("arc", "filedesc"):
+        elif ours.http_status_line is None and ours.container == "warc":
             assert ours.payload == their["payload"]
 
 

@@ -16,7 +16,7 @@ from cc_pipeline.archive import arc, warc, writing
 from cc_pipeline.archive.record import FLAGS, ArchivedRecord, decoded_payload
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive import builders
-from cc_pipeline_tests.archive.builders import iter_records, records_of
+from cc_pipeline_tests.archive.builders import records_of
 from cc_pipeline_tests.fuzzing import bounded, edits, fuzz, scratches, swollen
 
 LIMIT = 1 << 16
@@ -94,7 +94,7 @@ def read(kind: ModuleType, data: bytes) -> int:
     """Reads a whole file and checks each of its records; how many came of it."""
     count = 0
     # one at a time, as a stage reads: of tens of thousands of faults each would keep its frames
-    for one in iter_records(kind, data, "s", LIMIT):
+    for one in kind.iter_records(data, "s", LIMIT):
         check(kind, one)
         count += 1
     return count
@@ -180,9 +180,7 @@ def survive(kind: ModuleType, parts: list[bytes], scratch: tuple[int, int, bytes
         for part, stop in zip(parts, ends, strict=True)
         if stop <= begin or stop - len(part) >= end
     ]
-    found = [
-        one.payload_digest for one in records_of(iter_records(kind, whole[:begin] + new + whole[end:], "s", LIMIT))
-    ]
+    found = [one.payload_digest for one in records_of(kind.iter_records(whole[:begin] + new + whole[end:], "s", LIMIT))]
     for digest in safe:
         assert digest in found
         found.remove(digest)

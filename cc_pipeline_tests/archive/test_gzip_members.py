@@ -114,7 +114,7 @@ try:
     inflate_member(path.read_bytes(), "bomb", 0, limit=8 << 20)
 except DataFault as fault:
     print(fault.reason)
-print([type(getattr(one, "record", one)).__name__ for one in warc.iter_located(path, "bomb", limit=8 << 20)])
+print([type(one).__name__ for one in warc.iter_records(path, "bomb", limit=8 << 20)])
 print(own_peak() - before)
 """
     run = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)

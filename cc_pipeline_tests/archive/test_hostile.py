@@ -5,19 +5,21 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from types import ModuleType
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.archive.gzip_members import Window
+from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.archive.sequencefile import iter_pairs
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive import builders
-from cc_pipeline_tests.archive.builders import faults_of, iter_records, records_of
+from cc_pipeline_tests.archive.builders import faults_of, records_of
 
 pytestmark = pytest.mark.bomb
 
+Reader = Callable[..., Iterator[ArchivedRecord | DataFault]]
 LINE = b"http://a/ 1.2.3.4 20120101000000 text/html 5\n"
 
 
@@ -36,44 +38,44 @@ def nested(depth: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("kind", "data"),
+    ("read", "data"),
     [
-        (warc, b"WARC/1.0\r\n" * 2_000),
-        (warc, b"WARC/1.0\n\n" * 2_000),
-        (warc, b"WARC/1.0\r\nContent-Length: 300000\r\n\r\n" * 3_000),
-        (warc, b"WARC/1.0\r\nContent-Length: 9\r\n\r\n" * 3_000),
-        (warc, b"WARC/1.0\r\n" + b"A: b\r\n" * 300_000),
-        (warc, b"\r\n" * 1_000_000),
-        (warc, b"x" * 3_000_000),
-        (warc, b"\x1f\x8b\x08" * 10_000),
-        (warc, nested(60)),
-        (warc, gzip.compress(b"\r\n" * 3_000_000, mtime=0)),
-        (warc, b"".join(builders.member(b"") for _ in range(5_000))),
-        (arc, LINE * 3_000),
-        (arc, LINE.replace(b" 5\n", b" 300000\n") * 3_000),
-        (arc, LINE.replace(b" 5\n", b" -1\n") * 3_000),
-        (arc, b"http: 12345678 " * 30_000),
-        (arc, b"http://a/" + b" -" * 30_000 + b" 5\n" + b"- " * 500_000),
-        (arc, b"http: 12345678 1\n" * 30_000),
+        (warc.iter_records, b"WARC/1.0\r\n" * 2_000),
+        (warc.iter_records, b"WARC/1.0\n\n" * 2_000),
+        (warc.iter_records, b"WARC/1.0\r\nContent-Length: 300000\r\n\r\n" * 3_000),
+        (warc.iter_records, b"WARC/1.0\r\nContent-Length: 9\r\n\r\n" * 3_000),
+        (warc.iter_records, b"WARC/1.0\r\n" + b"A: b\r\n" * 300_000),
+        (warc.iter_records, b"\r\n" * 1_000_000),
+        (warc.iter_records, b"x" * 3_000_000),
+        (warc.iter_records, b"\x1f\x8b\x08" * 10_000),
+        (warc.iter_records, nested(60)),
+        (warc.iter_records, gzip.compress(b"\r\n" * 3_000_000, mtime=0)),
+        (warc.iter_records, b"".join(builders.member(b"") for _ in range(5_000))),
+        (arc.iter_records, LINE * 3_000),
+        (arc.iter_records, LINE.replace(b" 5\n", b" 300000\n") * 3_000),
+        (arc.iter_records, LINE.replace(b" 5\n", b" -1\n") * 3_000),
+        (arc.iter_records, b"http: 12345678 " * 30_000),
+        (arc.iter_records, b"http://a/" + b" -" * 30_000 + b" 5\n" + b"- " * 500_000),
+        (arc.iter_records, b"http: 12345678 1\n" * 30_000),
     ],
 )
-def test_work_stays_in_proportion(kind: ModuleType, data: bytes) -> None:
-    found = list(iter_records(kind, data, "s", 1 << 20))
-    assert faults_of(found) or kind is arc
+def test_work_stays_in_proportion(read: Reader, data: bytes) -> None:
+    found = list(read(data, "s", 1 << 20))
+    assert faults_of(found) or read is arc.iter_records
 
 
 def test_nothing_but_line_breaks_is_said_compressed_or_not() -> None:
     for data in (b"\r\n" * 100_000, gzip.compress(b"\r\n" * 3_000_000, mtime=0), gzip.compress(b"\r\n", mtime=0) * 3):
-        (fault,) = list(iter_records(warc, data, "s", 1 << 16))
+        (fault,) = list(warc.iter_records(data, "s", 1 << 16))
         assert isinstance(fault, DataFault)
         assert "nothing but line breaks" in fault.reason
 
 
 @pytest.mark.parametrize("distance", [0, 1, 2, 4094, 4095, 4096, 4097, 12_285, *range(262_140, 262_148), 1_000_003])
-@pytest.mark.parametrize("kind", [warc, arc])
-def test_a_record_is_found_at_any_distance_behind_damage(kind: ModuleType, distance: int) -> None:
-    record = builders.response(b"x") if kind is warc else builders.arc(b"HTTP/1.0 200 OK\r\n\r\nx")
-    found = list(iter_records(kind, b"#" + b"-" * distance + record, "s"))
+@pytest.mark.parametrize("read", [warc.iter_records, arc.iter_records])
+def test_a_record_is_found_at_any_distance_behind_damage(read: Reader, distance: int) -> None:
+    record = builders.response(b"x") if read is warc.iter_records else builders.arc(b"HTTP/1.0 200 OK\r\n\r\nx")
+    found = list(read(b"#" + b"-" * distance + record, "s"))
     assert [one.payload for one in records_of(found)] == [b"x"]
     assert len(faults_of(found)) == 1
 
@@ -82,9 +84,9 @@ def test_an_arc_record_without_a_length_may_be_long() -> None:
     body = b"<p>text</p>\n" * 100_000
     first = builders.arc(b"HTTP/1.0 200 OK\r\n\r\n" + body, length=-1)
     last = builders.arc(b"HTTP/1.0 200 OK\r\n\r\nx", url="http://example.com/last")
-    found = list(iter_records(arc, builders.filedesc() + first + last, "s"))
+    found = list(arc.iter_records(builders.filedesc() + first + last, "s"))
     assert [one.payload for one in records_of(found)][1:] == [body.rstrip(), b"x"]
-    bounded = list(iter_records(arc, builders.filedesc() + first + last, "s", 500_000))
+    bounded = list(arc.iter_records(builders.filedesc() + first + last, "s", 500_000))
     assert [one.url for one in records_of(bounded)] == ["filedesc://test.arc", "http://example.com/last"]
     assert [fault.reason for fault in faults_of(bounded)] == ["the record is larger than 500000 bytes"]
 
@@ -93,7 +95,7 @@ def test_an_arc_record_without_a_length_may_be_long() -> None:
 def test_a_large_record_at_the_end_hides_no_small_ones(end: bytes) -> None:
     inner = builders.response(b"inner") * 500
     large = builders.response(inner)[:-4] + end
-    found = list(iter_records(warc, builders.response(b"first") + large, "s", 100_000))
+    found = list(warc.iter_records(builders.response(b"first") + large, "s", 100_000))
     assert [one.payload for one in records_of(found)] == [b"first"]
     assert len(faults_of(found)) == 1
 
@@ -106,7 +108,7 @@ def test_a_record_whose_line_is_longer_than_a_peek() -> None:
         builders.arc(b"2", url=url),
         builders.arc(b"3", url=url),
     ]
-    found = list(iter_records(arc, b"".join(parts), "s"))
+    found = list(arc.iter_records(b"".join(parts), "s"))
     assert [one.payload for one in records_of(found)][1:] == [b"1", b"2", b"3"]
     assert len(found) == 4
 

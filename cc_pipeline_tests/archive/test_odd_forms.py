@@ -15,7 +15,7 @@ from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline_tests.archive import builders
-from cc_pipeline_tests.archive.builders import iter_records, member, records_of
+from cc_pipeline_tests.archive.builders import member, records_of
 
 BODY = b"<p>one</p>\r\ntwo " * 40
 RECORD = builders.response(BODY)
@@ -45,8 +45,8 @@ def test_odd_headers_are_read(record: bytes, odd: str) -> None:
     for found in (
         warc.read_record(record, "s", 0),
         warc.read_record(member(record), "s", 0),
-        *records_of(iter_records(warc, record + record + NEXT, "s"))[:2],
-        *records_of(iter_records(warc, member(record) + member(NEXT), "s"))[:1],
+        *records_of(warc.iter_records(record + record + NEXT, "s"))[:2],
+        *records_of(warc.iter_records(member(record) + member(NEXT), "s"))[:1],
     ):
         assert found.flags == (odd,)
         assert (found.payload, found.url, found.http_status) == (BODY, "http://example.com/", 200)
@@ -55,7 +55,7 @@ def test_odd_headers_are_read(record: bytes, odd: str) -> None:
 
 def test_behind_damage_a_version_line_in_lower_case_is_found() -> None:
     lower = RECORD.replace(b"WARC/1.0", b"warc/1.0")
-    found = list(iter_records(warc, b"garbage warc/1.0\r\n and more\r\n" + lower + NEXT, "s"))
+    found = list(warc.iter_records(b"garbage warc/1.0\r\n and more\r\n" + lower + NEXT, "s"))
     assert [one.url for one in records_of(found)] == ["http://example.com/", "http://example.com/next"]
 
 
@@ -102,7 +102,7 @@ def test_a_file_cut_into_members_anywhere() -> None:
 
 def test_half_a_record_takes_nothing_of_the_next() -> None:
     data = member(RECORD[:500]) + member(NEXT) + member(RECORD)
-    found = list(iter_records(warc, data, "s"))
+    found = list(warc.iter_records(data, "s"))
     assert [one.url for one in records_of(found)] == ["http://example.com/next", "http://example.com/"]
     assert [one.kind for one in found if isinstance(one, DataFault)] == [DataKind.LENGTH_MISMATCH]
     with pytest.raises(DataFault, match="record declares"):
@@ -124,7 +124,7 @@ NOON = datetime(2012, 2, 28, 12, tzinfo=UTC)
 def test_arc_dates_with_text_or_in_another_place(line: str) -> None:
     block = builders.HTTP_OK + BODY
     record = line.format(n=len(block)).encode() + b"\n" + block + b"\n"
-    for found in (arc.read_record(member(record), "s", 0), *records_of(iter_records(arc, record * 2, "s"))):
+    for found in (arc.read_record(member(record), "s", 0), *records_of(arc.iter_records(record * 2, "s"))):
         assert (found.fetch_time, found.declared_mime, found.flags) == (NOON, "text/html", (flag.UNUSUAL_DATE,))
         assert found.payload == BODY
 
@@ -148,7 +148,7 @@ def test_an_offset_that_looks_like_a_date_is_none() -> None:
 def test_other_compressions_are_named(magic: bytes, name: str) -> None:
     data = magic + bytes(range(256)) * 20
     for reader in (warc, arc):
-        found = list(iter_records(reader, data, "s"))
+        found = list(reader.iter_records(data, "s"))
         assert [isinstance(one, DataFault) and (one.kind, name in one.reason) for one in found] == [
             (DataKind.UNSUPPORTED, True)
         ]
@@ -162,7 +162,7 @@ def test_other_compressions_are_named(magic: bytes, name: str) -> None:
 def test_bytes_of_damage_that_look_like_another_compression_hide_no_record(junk: bytes, form: str) -> None:
     """Found by fuzzing: four bytes before the first record cost the file."""
     records = [RECORD, NEXT] if form == "plain" else [member(RECORD), member(NEXT)]
-    found = records_of(iter_records(warc, junk + b"".join(records), "s"))
+    found = records_of(warc.iter_records(junk + b"".join(records), "s"))
     assert [one.url for one in found] == ["http://example.com/", "http://example.com/next"]
 
 

@@ -15,7 +15,7 @@ from cc_pipeline.archive.gzip_members import ByteSource
 from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline_tests.archive import builders
-from cc_pipeline_tests.archive.builders import faults_of, iter_records, records_of
+from cc_pipeline_tests.archive.builders import faults_of, records_of
 
 RANDOM = random.Random(3)
 BODIES = [RANDOM.randbytes(RANDOM.randrange(0, 9000)) for _ in range(20)]
@@ -25,7 +25,7 @@ URLS = [f"http://example.com/{number}" for number in range(20)]
 
 def urls(data: ByteSource, limit: int = 1 << 20) -> tuple[list[str], list[int | None]]:
     """URLs of the records and offsets of the faults; payloads are checked on the way."""
-    found = list(iter_records(warc, data, "s", limit))
+    found = list(warc.iter_records(data, "s", limit))
     for record in records_of(found):
         if not record.flags:
             assert record.payload == BODIES[URLS.index(record.url)]
@@ -95,14 +95,14 @@ def test_a_truncated_file_says_so() -> None:
     last = sum(len(builders.member(record)) for record in RECORDS[:-1])
     assert urls(data[:-500]) == (URLS[:-1], [last])
     # Only the trailer is missing: the record's own digest vouches for it.
-    found = list(iter_records(warc, data[:-5], "s"))
+    found = list(warc.iter_records(data[:-5], "s"))
     assert records_of(found)[-1].flags == (flag.DAMAGED_MEMBER,)
     assert [fault.offset for fault in faults_of(found)] == [last]
 
 
 def test_a_truncated_single_member_gives_what_came_through() -> None:
     data = WHOLE["one member"]
-    found = list(iter_records(warc, data[: len(data) // 2], "s"))
+    found = list(warc.iter_records(data[: len(data) // 2], "s"))
     records = records_of(found)
     assert 5 < len(records) < 15
     assert [record.url for record in records] == URLS[: len(records)]
@@ -114,13 +114,13 @@ def test_a_truncated_single_member_gives_what_came_through() -> None:
 def test_a_lone_record_in_a_member_with_a_wrong_checksum_needs_its_digest() -> None:
     sound = bytearray(builders.member(RECORDS[1]))
     sound[-8] ^= 1
-    (record, fault) = list(iter_records(warc, bytes(sound), "s"))
+    (record, fault) = list(warc.iter_records(bytes(sound), "s"))
     assert isinstance(fault, DataFault)
     assert not isinstance(record, DataFault)
     assert (record.payload, record.flags) == (BODIES[1], (flag.DAMAGED_MEMBER,))
     unsure = bytearray(builders.member(builders.response(BODIES[1], digest="md5:1")))
     unsure[-8] ^= 1
-    assert [type(one) for one in iter_records(warc, bytes(unsure), "s")] == [DataFault]
+    assert [type(one) for one in warc.iter_records(bytes(unsure), "s")] == [DataFault]
 
 
 def test_garbage_between_and_behind_members() -> None:
@@ -141,7 +141,7 @@ def test_empty_members_are_passed_over_but_nothing_else_is_no_file() -> None:
 def test_a_record_that_is_none_is_passed_over(packed: bool) -> None:
     bad = b"WARC/1.0\r\nWARC-Type: response\r\n\r\n\r\n\r\n"
     data = b"".join((RECORDS[0], bad, RECORDS[1]))
-    found = list(iter_records(warc, gzip.compress(data, mtime=0) if packed else data, "s"))
+    found = list(warc.iter_records(gzip.compress(data, mtime=0) if packed else data, "s"))
     assert [record.url for record in records_of(found)] == URLS[:2]
     (fault,) = faults_of(found)
     assert "no Content-Length" in fault.reason
@@ -155,7 +155,7 @@ def test_a_length_that_lies_costs_only_its_own_record(error: int, packed: bool) 
     honest = len(builders.HTTP_OK) + len(body)
     lie = builders.response(body, url="http://example.com/lie", length=honest + error)
     data = b"".join((*RECORDS[:3], lie, *RECORDS[3:6]))
-    found = list(iter_records(warc, gzip.compress(data, mtime=0) if packed else data, "s"))
+    found = list(warc.iter_records(gzip.compress(data, mtime=0) if packed else data, "s"))
     true = [record for record in records_of(found) if record.url != "http://example.com/lie"]
     assert [record.url for record in true] == URLS[:6]
     assert all(record.payload == BODIES[number] and not record.flags for number, record in enumerate(true))
@@ -179,14 +179,14 @@ def test_a_record_that_runs_past_the_bound_and_the_file_does_not_swallow_the_res
     lie = builders.response(BODIES[3], url="http://example.com/lie", length=10**9)
     data = b"".join((RECORDS[0], lie, RECORDS[1]))
     for source in (data, Slow(data), gzip.compress(data, mtime=0)):
-        found = list(iter_records(warc, source, "s", limit=50_000))
+        found = list(warc.iter_records(source, "s", limit=50_000))
         assert [record.url for record in records_of(found)] == URLS[:2]
         assert len(faults_of(found)) == 1
 
 
 def test_faults_name_the_place_inside_a_shared_member() -> None:
     data = gzip.compress(RECORDS[0] + b"junk and no record" + RECORDS[1], mtime=0)
-    (fault,) = faults_of(iter_records(warc, b"\x1f\x8b\x08bad" + data, "s"))[1:]
+    (fault,) = faults_of(warc.iter_records(b"\x1f\x8b\x08bad" + data, "s"))[1:]
     assert fault.offset == 6
     assert fault.reason.endswith(f"{len(RECORDS[0])} bytes into the gzip member")
 
@@ -201,4 +201,4 @@ def test_a_stream_is_read_from_where_it_stands() -> None:
 
 def test_a_missing_file_is_no_data_fault(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match="nowhere"):
-        list(iter_records(warc, tmp_path / "nowhere.gz", "s"))
+        list(warc.iter_records(tmp_path / "nowhere.gz", "s"))

@@ -27,6 +27,7 @@ def read(record: bytes, source: str = "crawl/x.warc.gz") -> ArchivedRecord:
 
 def test_every_field_of_a_response() -> None:
     record = read(builders.response(BODY, extra=[("WARC-Protocol", "h2"), ("WARC-Protocol", "tls/1.3")]))
+    assert record.container == "warc"
     assert record.record_type == "response"
     assert record.url == "http://example.com/"
     assert record.fetch_time == datetime(2024, 5, 18, 1, 58, 10, tzinfo=UTC)

@@ -18,7 +18,7 @@ from cc_pipeline.archive import arc, warc, writing
 from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive import builders
-from cc_pipeline_tests.archive.builders import iter_records, records_of
+from cc_pipeline_tests.archive.builders import records_of
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -32,7 +32,7 @@ def converted(record: bytes, **options: str) -> ArchivedRecord:
     source = arc.read_record(builders.arc(record, **options), "a.arc.gz", 5)
     stream = io.BytesIO()
     writing.write_records(stream, [writing.arc_as_warc(source, "a.arc.gz", 5, [("WARC-Source-URI", "a.arc.gz")])])
-    (record_back,) = records_of(iter_records(warc, stream.getvalue(), "w"))
+    (record_back,) = records_of(warc.iter_records(stream.getvalue(), "w"))
     for found in ArchiveIterator(io.BytesIO(stream.getvalue()), check_digests="raise"):
         found.raw_stream.read()
     for found in FastIterator(io.BytesIO(stream.getvalue()), parse_http=False):
@@ -115,7 +115,7 @@ def test_what_warcio_writes(parts: list[tuple[list[tuple[str, str]], bytes, int]
         http = StatusAndHeaders(f"{status} X", fields, protocol="HTTP/1.1")
         url = f"http://example.com/{number}"
         writer.write_record(writer.create_warc_record(url, "response", payload=io.BytesIO(body), http_headers=http))
-    found = list(iter_records(warc, stream.getvalue(), "w"))
+    found = list(warc.iter_records(stream.getvalue(), "w"))
     assert len(found) == len(parts)
     for number, (record, (fields, body, status)) in enumerate(zip(records_of(found), parts, strict=True)):
         assert record.url == f"http://example.com/{number}"
@@ -127,9 +127,9 @@ def test_what_warcio_writes(parts: list[tuple[list[tuple[str, str]], bytes, int]
 def test_a_whole_arc_file_as_warc() -> None:
     path = next((CORPUS / "realcrawl" / "bucket" / "parse-output").rglob("*.arc.gz"))
     stream = io.BytesIO()
-    records = records_of(iter_records(arc, path, path.name))
+    records = records_of(arc.iter_records(path, path.name))
     writing.write_records(stream, (writing.arc_as_warc(one, path.name, place) for place, one in enumerate(records)))
-    back = records_of(iter_records(warc, stream.getvalue(), "w"))
+    back = records_of(warc.iter_records(stream.getvalue(), "w"))
     assert [(one.url, one.fetch_time, one.http_status, one.payload_digest) for one in back] == [
         (one.url, one.fetch_time, one.http_status, one.payload_digest) for one in records
     ]

@@ -70,7 +70,7 @@ def _read(found: Iterable[object]) -> Found:
 
 
 def _of_bytes(archive: Archive) -> Found:
-    return _read((arc if archive.is_arc else warc).iter_located(archive.data, "file"))
+    return _read((arc if archive.is_arc else warc).iter_records(archive.data, "file"))
 
 
 def _of_drops(archive: Archive) -> Found:
