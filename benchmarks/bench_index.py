@@ -25,10 +25,9 @@ from benchmarks.index_files import CRAWL, write_files
 from benchmarks.index_growth import bench_catalog
 from benchmarks.index_look_ups import bench_look_ups
 from benchmarks.report import Report, sized, spread
-from cc_pipeline.index.catalog.from_footers import FooterTableBuilder
-from cc_pipeline.index.footers.decode import FooterRows
+from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.footers.harvest import harvest_crawl
-from cc_pipeline.index.footers.store import FooterEntry, FooterStore
+from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.rates import default_limits
 from cc_pipeline.transport.source_client import SourceOptions
@@ -41,7 +40,6 @@ FEW_FILES = 400
 SMALL, LARGE = sized((20, 60), (1_000, 25_000))
 PARTS = ("harvest", "catalog", "memory", "lookups")
 ROW_GROUPS = 16
-_FILES_A_TABLE = 500
 
 
 def bench_harvest(report: Report, folder: Path, files: int, repeats: int) -> None:
@@ -84,40 +82,19 @@ def bench_memory(report: Report, folder: Path) -> None:
     report.figure("memory_growth", large - small, None, 300, higher_is_better=False, unit="MB", note=note)
 
 
-class TableSink:
-    """Makes the catalog's tables of decoded footers, some hundred files at a time, and counts their rows."""
-
-    def __init__(self) -> None:
-        self.row_groups = 0
-        self._builder = FooterTableBuilder(CRAWL)
-        self._waiting = 0
-
-    def take(self, rows: FooterRows, entry: FooterEntry) -> None:
-        self._builder.add(rows, entry)
-        self._waiting += 1
-        if self._waiting == _FILES_A_TABLE:
-            self.finish()
-
-    def finish(self) -> None:
-        if self._waiting:
-            tables = self._builder.tables()
-            self.row_groups += tables.row_groups.num_rows
-            self._builder, self._waiting = FooterTableBuilder(CRAWL), 0
-
-
 def our_rate(url: str, keys: Sequence[str], concurrency: int, scratch: Path) -> float:
-    """Files a second: fetched, decoded, stored durably, and turned into the catalog's tables."""
-    sink = TableSink()
+    """Files a second: fetched, checked, stored durably, and decoded into the catalog's tables."""
     with (
         tempfile.TemporaryDirectory(dir=scratch) as folder,
         Transport(url, SourceOptions(concurrency=concurrency)) as transport,
     ):
         started = time.perf_counter()
-        report = harvest_crawl(CRAWL, keys, transport, FooterStore(Path(folder)), on_footer=sink.take)
-        sink.finish()
+        store = FooterStore(Path(folder))
+        report = harvest_crawl(CRAWL, keys, transport, store)
+        row_groups = len(crawl_tables(CRAWL, keys, store).row_groups)
         seconds = time.perf_counter() - started
-    if report.fetched != len(keys) or sink.row_groups != ROW_GROUPS * len(keys):
-        raise RuntimeError(f"{report.fetched} files and {sink.row_groups} row groups of {len(keys)} files")
+    if report.fetched != len(keys) or row_groups != ROW_GROUPS * len(keys):
+        raise RuntimeError(f"{report.fetched} files and {row_groups} row groups of {len(keys)} files")
     return len(keys) / seconds
 
 

@@ -99,11 +99,6 @@ class Report:
         print(figure.line(), flush=True)
         return figure
 
-    @property
-    def all_met(self) -> bool:
-        """Whether every figure with a goal reached it."""
-        return all(figure.met is not False for figure in self.figures)
-
     def write(self, folder: Path = RESULTS) -> Path:
         """Writes ``<folder>/<name>.json`` (whole or not at all) and returns its path."""
         folder.mkdir(parents=True, exist_ok=True)

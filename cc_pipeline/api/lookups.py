@@ -87,7 +87,7 @@ def find_index_sources(
     from cc_pipeline.index.lookup import open_locators
 
     subsets = workspace.settings.subsets
-    if via in (AUTO, PARQUET.name):
+    if via in (AUTO, PARQUET):
         is_unharvested = needs_harvest(workspace, crawl)
         if harvest and (is_unharvested or has_gaps(workspace, crawl)):
             try:
@@ -97,7 +97,7 @@ def find_index_sources(
                     raise
                 # another index may find a few targets with fewer requests
                 get_reporter().note(refusal.problem)
-        elif is_unharvested and via == PARQUET.name:
+        elif is_unharvested and via == PARQUET:
             raise EnvironmentFault(
                 f"the index of {crawl} has not been harvested: this home does not know yet which index files to read",
                 f"Harvest the index once: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}   (or add "
@@ -106,7 +106,7 @@ def find_index_sources(
     sources = index_sources(workspace, crawl)
     with open_locators(crawl, subsets, sources, via) as available:
         is_missing = not available
-    if is_missing and via not in (AUTO, PARQUET.name):
+    if is_missing and via not in (AUTO, PARQUET):
         raise NoIndex(
             f"there is no {via} index of {crawl}, and none can be made",
             f"Search another index: leave out --index {via}",

@@ -190,14 +190,12 @@ def _confirm_build(workspace: Workspace, crawl: str, yes: bool, max_files: int |
     return True
 
 
-def build_indexes(
-    launcher: Launcher, crawls: Iterable[str], max_files: int | None = None, *, is_notice: bool = True
-) -> None:
+def build_indexes(launcher: Launcher, crawls: Iterable[str], max_files: int | None = None) -> None:
     """Builds the indexes of crawls whose cost was agreed to. Files that the source does not return now become index
     gaps."""
     for crawl in crawls:
         try:
-            run_step("build", partial(launcher.build_index, crawl, max_files), is_notice=is_notice)
+            run_step("build", partial(launcher.build_index, crawl, max_files), is_notice=False)
         except Incomplete as fault:
             get_reporter().note(f"{fault.problem}. {fault.advice}")
 

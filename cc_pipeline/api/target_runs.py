@@ -432,7 +432,7 @@ def materialize(
         launcher.refuse_too_many(crawl_ids, targets)
         run_step("crawls", launcher.list_new_crawls, is_notice=False, briefly=briefly)
         launcher.add_targets(targets, crawl_ids)
-        build_indexes(launcher, to_build, is_notice=False)
+        build_indexes(launcher, to_build)
         report_damage(workspace, to_build)
         with workspace.lake.hold_versions():
             before = now = plan_crawls()

@@ -162,14 +162,6 @@ class RangeSet(Sequence[KeyRange]):
     def __getitem__(self, place: int | slice) -> KeyRange | Sequence[KeyRange]:
         return self._ranges[place]
 
-    def holds(self, key: bytes) -> bool:
-        """Whether ``key`` is in one of the ranges."""
-        place = bisect_right(self._starts, key) - 1
-        if place < 0:
-            return False
-        end = self._ranges[place].end
-        return end is None or key < end
-
     def touches(self, start: bytes, end: bytes | None) -> bool:
         """Whether any range has a key from ``start`` to before ``end`` (``None``: to the end of all keys)."""
         next_index = bisect_right(self._starts, start)

@@ -37,7 +37,6 @@ _PARTIAL_CHARACTER = re.compile(
     r"(?:[\xc2-\xdf]|\xe0[\xa0-\xbf]?|[\xe1-\xec\xee\xef][\x80-\xbf]?|\xed[\x80-\x9f]?"
     r"|\xf0(?:[\x90-\xbf][\x80-\xbf]?)?|[\xf1-\xf3][\x80-\xbf]{0,2}|\xf4(?:[\x80-\x8f][\x80-\xbf]?)?)\Z"
 )
-_DOUBLED_ESCAPE = re.compile(r"%25([89a-f][0-9a-f])")
 
 
 class KeyRule(Enum):
@@ -73,18 +72,6 @@ def escape(text: str, keep: str = "", rule: KeyRule = KeyRule.TODAY) -> str:
         # The remaining escapes are escaped again, with all other percent signs.
         text = _BEYOND_ASCII.sub(lambda match: match[0] if match[1] else _write(match), text)
     return unsafe.sub(_write, text)
-
-
-def todays_key(key: str) -> str:
-    """Returns today's key for a ``key`` of either rule; a key of today is unchanged.
-
-    In a key of today no percent sign is escaped before two hex digits: both would be one escape. Except for pages
-    whose *path* has an escaped ``?`` and ``&``, the result is the key that :func:`surt_key` gives for the URL.
-    """
-    if "%25" not in key or not _DOUBLED_ESCAPE.search(key):
-        return key
-    path, mark, query = _DOUBLED_ESCAPE.sub(r"%\1", key).partition("?")
-    return f"{path}{mark}{_sorted_parameters(query)}"
 
 
 def _resolve(match: re.Match[str]) -> str:

@@ -50,7 +50,6 @@ class ParseOptions:
     markdown: bool = False
     language: bool = True
     text_simhash: bool = True
-    links: bool = True
     limits: Limits = field(default_factory=Limits)
 
 

@@ -116,7 +116,7 @@ def _parse_kind(
         base = resolve_header(page.url, header(page.http_headers, "content-location") or "") or page.url
         feed = parse_feed(decoded.text, options.limits, base)
         if feed is not None:
-            rows = feed_rows(feed, base, options.limits, links=options.links)
+            rows = feed_rows(feed, base, options.limits)
             flags |= feed.flags
             row["parsed_as"], row["content"], row["feed"] = "feed", rows.content, rows.feed
             text = _text_row(page, rows.text["text"], options) | rows.text | {"text_type": "feed"}
@@ -174,7 +174,6 @@ def _html(
         page.url,
         limits,
         utf8=utf8,
-        links=options.links,
         charset=decoded.charset,
         read_tree=read_tree,
     )

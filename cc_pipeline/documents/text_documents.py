@@ -99,7 +99,7 @@ def entries(root: Element, url: str, limits: Limits, flags: set[str]) -> tuple[L
 def read_other(kind: str, text: str, page: PageInput, options: ParseOptions) -> TextDocument | None:
     """Reads a document of kind ``text``, or ``xml`` or ``feed`` that is no feed; returns ``None`` for programs."""
     if kind != "text" and text.lstrip("\ufeff \t\r\n").startswith("<"):
-        return read_xml(text, page.url, options.limits, links=options.links)
+        return read_xml(text, page.url, options.limits)
     return read_text(text, content_type(page.content_headers)[0], options.limits)
 
 
@@ -153,7 +153,7 @@ def _strings(value: Any) -> Iterator[str]:
             waiting.pop()
 
 
-def read_xml(text: str, url: str, limits: Limits, *, links: bool = True) -> TextDocument:
+def read_xml(text: str, url: str, limits: Limits) -> TextDocument:
     """Reads all character data of an XML document, and the entries of a sitemap as links. ``url`` is the document's."""
     flags: set[str] = set()
     root, well_formed, cut = parse_xml(text, limits, feed=False)
@@ -166,8 +166,7 @@ def read_xml(text: str, url: str, limits: Limits, *, links: bool = True) -> Text
     full_text = collapsed(_cut(" ".join(root.itertext()), limits, flags))
     if local_name(root)[1] not in _ENTRIES:  # in any namespace
         return TextDocument("xml", full_text, flags=flags)
-    rows = entries(root, url, limits, flags) if links else ()
-    return TextDocument("sitemap", full_text, links=rows, flags=flags)
+    return TextDocument("sitemap", full_text, links=entries(root, url, limits, flags), flags=flags)
 
 
 def _cut(text: str, limits: Limits, flags: set[str]) -> str:

@@ -103,9 +103,9 @@ def list_indexes(workspace: Workspace, slice_states: Mapping[Slice, SliceState])
     indexes: dict[tuple[str, str], Index] = {}
     for crawl, subset in crawl_subsets:
         if crawl in ARC_CRAWLS:
-            versions = {BTREE.name: "published"}  # it never changes
+            versions = {BTREE: "published"}  # it never changes
         else:
-            versions = {PARQUET.name: columnar[crawl, subset]} if (crawl, subset) in columnar else {}
+            versions = {PARQUET: columnar[crawl, subset]} if (crawl, subset) in columnar else {}
         gaps = catalog_gaps(workspace, [crawl], (subset,)) if (crawl, subset) in incomplete else ()
         indexes[crawl, subset] = Index(
             versions, all(crawl_gaps.allowed(settings.max_index_gaps) for crawl_gaps in gaps)
@@ -117,7 +117,7 @@ def refuse_unharvested(workspace: Workspace, indexes: Mapping[tuple[str, str], I
     """Raises ``EnvironmentFault`` if the columnar index is to be asked and was not harvested."""
     settings = workspace.settings
     for (crawl, subset), index in indexes.items():
-        if crawl not in ARC_CRAWLS and PARQUET.name not in index.versions and settings.index in (AUTO, PARQUET.name):
+        if crawl not in ARC_CRAWLS and PARQUET not in index.versions and settings.index in (AUTO, PARQUET):
             if crawl in workspace.index_choices and settings.index == AUTO:
                 continue
             subset_note = "" if subset == PLAIN else f" ({subset})"

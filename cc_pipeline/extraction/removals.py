@@ -134,7 +134,7 @@ def build_removal_error(
     harvested_crawls = {
         slice_.crawl
         for slice_, (_, listing) in listings.items()
-        if listing.located_by == PARQUET.name and not index_is_built(slice_.crawl)
+        if listing.located_by == PARQUET and not index_is_built(slice_.crawl)
     }
     for partition, slices in group_by_partition(listings).items():
         unlisted_captures = sum(listings[slice_][1].unlisted_captures for slice_ in slices)

@@ -22,8 +22,8 @@ from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, missing_harvest
 from cc_pipeline.index.locator import UNION, CaptureSink, Locator, LookupEstimate, LookupResult, choose, weight
-from cc_pipeline.index.locators import AUTO, BTREE, KINDS, PARQUET, ZIPNUM
-from cc_pipeline.index.opening import IndexSearch
+from cc_pipeline.index.locators import AUTO, BTREE, PARQUET, ZIPNUM
+from cc_pipeline.index.opening import IndexSearch, find_btree, find_columnar, find_zipnum
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.cluster_cache import Clusters
 from cc_pipeline.progress import format_count, human_bytes
@@ -160,7 +160,7 @@ def look_up(
         for table in result.captures.values():
             index_names.update(pc.unique(table["located_by"]).to_pylist())
         result = replace(result, notes=(f"index: {reason}", *search.notes, *result.notes))
-        if crawl == CRAWL_2012 and BTREE.name in index_names:
+        if crawl == CRAWL_2012 and BTREE in index_names:
             result = _drop_other_segments(result, sources.transport)
     return replace(
         result,
@@ -185,10 +185,10 @@ def _with_condition_columns(sources: IndexSources, targets: Sequence[Target]) ->
 def _replace_locator(search: IndexSearch, fault: RangeFault) -> tuple[Locator, str]:
     """Returns ZipNum and the reason, if ``auto`` chose an index whose files the source sends only as a whole. Raises
     every other ``fault``."""
-    if search.via != AUTO or fault.kind is not FaultKind.WHOLE_OBJECT or ZIPNUM.name not in search.open_indexes:
+    if search.via != AUTO or fault.kind is not FaultKind.WHOLE_OBJECT or ZIPNUM not in search.open_indexes:
         raise fault
     reason = f"zipnum, since the source sends {fault.key} only as a whole ({fault.detail})"
-    return search.open_indexes[ZIPNUM.name].open(), reason
+    return search.open_indexes[ZIPNUM].open(), reason
 
 
 def _drop_other_segments(result: LookupResult, transport: Transport) -> LookupResult:
@@ -238,9 +238,9 @@ def _choose(search: IndexSearch, targets: Sequence[Target]) -> tuple[Locator, st
     """Returns the locator to use, the reason in words, and the gaps that its answer will have."""
     available, missing_subsets = search.available, search.missing_subsets
     crawl, subsets, via = search.crawl, search.subsets, search.via
-    if missing_subsets and (via == PARQUET.name or (via == AUTO and not available)):
+    if missing_subsets and (via == PARQUET or (via == AUTO and not available)):
         raise missing_harvest(crawl, missing_subsets)
-    columnar = search.catalog if via in (AUTO, PARQUET.name) else None
+    columnar = search.catalog if via in (AUTO, PARQUET) else None
     gaps = None if columnar is None else find_gaps(columnar, crawl, subsets)
     if gaps is None:
         locator, reason = choose(available, crawl, subsets, targets, via)
@@ -250,11 +250,11 @@ def _choose(search: IndexSearch, targets: Sequence[Target]) -> tuple[Locator, st
             else ""
         )
         return locator, reason + unasked, None
-    if via == AUTO and ZIPNUM.name in available:
-        return available[ZIPNUM.name](), f"zipnum, which is complete, since {gaps.summary} could not be read", None
-    if PARQUET.name not in available or not gaps.allowed(search.sources.max_gaps):
+    if via == AUTO and ZIPNUM in available:
+        return available[ZIPNUM](), f"zipnum, which is complete, since {gaps.summary} could not be read", None
+    if PARQUET not in available or not gaps.allowed(search.sources.max_gaps):
         raise index_incomplete([gaps])
-    return available[PARQUET.name](), f"parquet, although {gaps.summary} could not be read", gaps
+    return available[PARQUET](), f"parquet, although {gaps.summary} could not be read", gaps
 
 
 def _with_columnar(
@@ -264,7 +264,7 @@ def _with_columnar(
     that fails, the gap says why."""
     crawl, subsets, sources, gaps = search.crawl, search.subsets, search.sources, result.gaps
     assert gaps is not None, "members were unread"
-    columnar = search.open_indexes[PARQUET.name].open() if PARQUET.name in search.open_indexes else None
+    columnar = search.open_indexes[PARQUET].open() if PARQUET in search.open_indexes else None
     is_harvest_complete = search.catalog is not None and find_gaps(search.catalog, crawl, subsets) is None
     if not isinstance(columnar, ParquetLocator) or not is_harvest_complete:
         return result
@@ -296,11 +296,12 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -
     with ExitStack() as stack:
         stack.enter_context(_ranges_needed())
         search = IndexSearch(crawl, tuple(subsets), sources, via, stack)
-        for kind in KINDS.values():
-            if (opened := kind.find(search)) is not None:
-                search.open_indexes[kind.name] = opened
-        if crawl in ARC_CRAWLS and {ZIPNUM.name, BTREE.name} <= search.open_indexes.keys():
-            tree, zipnum = search.open_indexes[BTREE.name], search.open_indexes[ZIPNUM.name]
+        # the most detailed first: a later one may depend on those found
+        for kind, find in ((PARQUET, find_columnar), (ZIPNUM, find_zipnum), (BTREE, find_btree)):
+            if (opened := find(search)) is not None:
+                search.open_indexes[kind] = opened
+        if crawl in ARC_CRAWLS and {ZIPNUM, BTREE} <= search.open_indexes.keys():
+            tree, zipnum = search.open_indexes[BTREE], search.open_indexes[ZIPNUM]
             search.open_indexes[UNION] = replace(zipnum, open=lambda: UnionLocator(tree.open(), zipnum.open()))
         yield search
 
@@ -344,7 +345,7 @@ def counts_for_segments(
     """Returns a mask of the ``captures`` that count: those that only a tree names must be in one of ``segments``."""
     if segments is None:
         return pa.array([True] * captures.num_rows, pa.bool_())
-    is_not_tree = pc.not_equal(captures["located_by"], BTREE.name)
+    is_not_tree = pc.not_equal(captures["located_by"], BTREE)
     return pc.or_(is_not_tree, pc.is_in(captures["warc_segment"], pa.array(sorted(segments), pa.string())))
 
 

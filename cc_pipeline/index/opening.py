@@ -1,4 +1,4 @@
-"""Finds and opens the indexes of a crawl, in a home and at the source, for each of the core kinds."""
+"""Finds and opens the indexes of a crawl, in a home and at the source, for each kind."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class IndexSearch:
     @cached_property
     def has_tree(self) -> bool:
         """Whether the B-tree of 2012 is to be used, and the source has it."""
-        is_needed = self.crawl == CRAWL_2012 and self.via != ZIPNUM.name
+        is_needed = self.crawl == CRAWL_2012 and self.via != ZIPNUM
         return is_needed and self.sources.transport.exists(URL_INDEX_2012)
 
 
@@ -98,9 +98,9 @@ def find_zipnum(sought: IndexSearch) -> OpenIndex | None:
     """Finds ZipNum, if the source has it. In the ARC years it is skipped if a B-tree was requested."""
     sources, crawl = sought.sources, sought.crawl
     if crawl in ARC_CRAWLS:
-        open_cluster = None if sought.via == BTREE.name else _cluster_of_arc_years(sought)
+        open_cluster = None if sought.via == BTREE else _cluster_of_arc_years(sought)
     else:
-        needed = PARQUET.name not in sought.open_indexes or sought.via == ZIPNUM.name
+        needed = PARQUET not in sought.open_indexes or sought.via == ZIPNUM
         open_cluster = None if index_is_built(crawl) else _find_cluster(crawl, sources, needed=needed)
     if open_cluster is None:
         return None

@@ -21,7 +21,7 @@ from cc_pipeline.index.footers.decode import ColumnChunk, codec_number, decode_f
 from cc_pipeline.index.footers.statistics import REPAIRED
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore, footer_digest
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_batches
-from cc_pipeline.index.parquet.fetch import ManyReader
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange
 
@@ -235,7 +235,7 @@ def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> R
 def repair_row_groups(
     crawl: str,
     index_files: Sequence[str],
-    transport: ManyReader,
+    transport: Transport,
     store: FooterStore,
     *,
     on_progress: Callable[[int, int], None] = lambda done, total: None,

@@ -28,7 +28,6 @@ from cc_pipeline.lake.user_queries import restrict_reads
 from cc_pipeline.locks import locked
 from cc_pipeline.processes import this_process
 from cc_pipeline.settings import Settings
-from cc_pipeline.stores.answer import S3Options
 
 #: The package that holds the extension, a folder for each version of DuckDB.
 _PACKAGE = "duckdb_extension_httpfs"
@@ -122,7 +121,7 @@ def _make_secret(connection: duckdb.DuckDBPyConnection, lake: S3LakeLocation) ->
     from cc_pipeline.stores.s3 import find_credentials  # noqa: PLC0415  # takes a while, and few need it
 
     # DuckDB's own chain is another extension (aws), and would look in other places than the rest of the pipeline
-    credentials = find_credentials(S3Options(), lake.root).get_frozen_credentials()
+    credentials = find_credentials(lake.root).get_frozen_credentials()
     values = {
         "KEY_ID": credentials.access_key,
         "SECRET": credentials.secret_key,

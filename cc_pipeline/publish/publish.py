@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,8 +40,6 @@ from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.miscounts import find_changed_miscounts, without_miscounted
 from cc_pipeline.workspace.source_files import read_source_files
 from cc_pipeline.workspace.workspace import Workspace
-
-_LOG: Final = logging.getLogger(__name__)
 
 #: Seconds without a change after which a leftover is deleted if the end of its process cannot be known.
 _UNTOUCHED_SECONDS = 86_400

@@ -52,7 +52,11 @@ def bare(url: str) -> str:
 
 
 def todays_key(key: str) -> str:
-    """The current SURT key for the column ``key``, as ``commoncrawl.surt.todays_key`` gives it."""
+    """The current SURT key for the column ``key`` of either rule; a key of today is unchanged.
+
+    In a key of today no percent sign is escaped before two hex digits: both would be one escape. Except for pages
+    whose *path* has an escaped ``?`` and ``&``, the result is the key that ``commoncrawl.surt.surt_key`` gives.
+    """
     plain = f"regexp_replace({key}, '%25([89a-f][0-9a-f])', '%\\1', 'g')"
     query = f"regexp_extract({plain}, '\\?(.*)$', 1)"
     parameter = "{'name': split_part(one, '=', 1), 'has_value': contains(one, '='), 'whole': one}"

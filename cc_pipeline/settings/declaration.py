@@ -194,7 +194,6 @@ def is_above_zero(value: float) -> str | None:
     return None if 0 < value < math.inf else f"must be a number above 0, not {value}"
 
 
-def has_minimum(minimum: int, explanation: str = "") -> Check:
+def has_minimum(minimum: int, explanation: str) -> Check:
     """Returns a check for a number of ``minimum`` or more."""
-    reason = f": {explanation}" if explanation else ""
-    return lambda value: None if value >= minimum else f"must be {minimum} or more{reason}"
+    return lambda value: None if value >= minimum else f"must be {minimum} or more: {explanation}"

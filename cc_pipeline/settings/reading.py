@@ -163,6 +163,6 @@ def owners(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
     return read_declared(ProcessSettings, os.environ if environ is None else environ).owners
 
 
-def environment_value(name: str, environ: Mapping[str, str] | None = None) -> str | None:
+def environment_value(name: str) -> str | None:
     """Returns the text of a setting's variable, whatever the home has chosen; ``None`` if it is unset."""
-    return text_in(os.environ if environ is None else environ, name.upper())
+    return text_in(os.environ, name.upper())

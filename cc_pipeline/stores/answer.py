@@ -22,15 +22,13 @@ NoAnswerKind = Literal["unreachable", "timeout", "connection_reset", "short_body
 class S3Options:
     """Options of S3. ``endpoint`` is the address of another S3 server (then the bucket is part of the path).
 
-    Without ``access_key`` botocore's usual chain gives credentials (environment, profile files, instance role).
-    ``anonymous`` sends unsigned requests.
+    Botocore's usual chain gives credentials (environment, profile files, instance role). ``anonymous`` sends unsigned
+    requests.
     """
 
     endpoint: str | None = None
     region: str | None = None
     anonymous: bool = False
-    access_key: str | None = None
-    secret_key: str | None = None
 
 
 def needs_credentials(place: str) -> EnvironmentFault:

@@ -182,8 +182,6 @@ def _filesystem(options: S3Options, settings: dict[str, Any], timeouts: Timeouts
     files = Bounded(
         anon=options.anonymous,
         endpoint_url=options.endpoint,
-        key=options.access_key,
-        secret=options.secret_key,
         config_kwargs=settings,
         asynchronous=True,
         use_listings_cache=False,
@@ -205,13 +203,11 @@ def _refusal(error: Exception) -> Answer | None:
     return Answer(metadata.get("HTTPStatusCode", 500), headers, document.encode())
 
 
-def find_credentials(options: S3Options, place: str) -> Credentials:
-    """Returns the credentials in ``options``, else those of botocore's usual chain. The fault names ``place``.
+def find_credentials(place: str) -> Credentials:
+    """Returns the credentials of botocore's usual chain. The fault names ``place``.
 
     Raises ``EnvironmentFault`` if there are none, and if they cannot be read.
     """
-    if options.access_key and options.secret_key:
-        return Credentials(options.access_key, options.secret_key)
     try:
         credentials = botocore.session.Session().get_credentials()
         if credentials is not None:
@@ -257,7 +253,7 @@ class S3Store:
         if self._options.anonymous:
             return dict(headers)
         if self._credentials is None:
-            self._credentials = await asyncio.to_thread(find_credentials, self._options, self._bucket_url)
+            self._credentials = await asyncio.to_thread(find_credentials, self._bucket_url)
         request = AWSRequest(method=method, url=url, headers=dict(headers))
         try:
             S3SigV4Auth(self._credentials, "s3", self._region).add_auth(request)

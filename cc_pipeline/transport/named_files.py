@@ -69,10 +69,6 @@ class NamedPlaces:
         place, key = self._locate(name)
         return place.head(key)
 
-    def exists(self, name: str) -> bool:
-        """As ``Transport.exists``."""
-        return self.head(name) is not None
-
     def read(self, name: str, offset: int, length: int, etag: str | None = None) -> RangeBytes:
         """As ``Transport.read``."""
         place, key = self._locate(name)
@@ -80,11 +76,6 @@ class NamedPlaces:
             return replace(place.read(key, offset, length, etag), key=name)
         except RangeFault as fault:
             raise _with_name(fault, ByteRange(name, offset, length)) from fault
-
-    def read_all(self, name: str) -> RangeBytes:
-        """As ``Transport.read_all``."""
-        place, key = self._locate(name)
-        return place.read_all(key)
 
     def read_many(self, requests: Iterable[ByteRange]) -> Iterator[RangeBytes | RangeFault]:
         """Reads as ``Transport.read_many``; neighbouring ranges of one place are requested concurrently."""

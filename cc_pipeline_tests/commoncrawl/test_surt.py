@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 from collections.abc import Iterator
 
 import duckdb
@@ -14,14 +15,24 @@ from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.surt import (
     KeyRule,
+    _sorted_parameters,
     find_partial_character,
     surt_host,
     surt_key,
-    todays_key,
     unescape_fully,
 )
 from cc_pipeline.publish import sql
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+
+_DOUBLED_ESCAPE = re.compile(r"%25([89a-f][0-9a-f])")
+
+
+def todays_key(key: str) -> str:
+    """The same as the SQL, in Python."""
+    if "%25" not in key or not _DOUBLED_ESCAPE.search(key):
+        return key
+    path, mark, query = _DOUBLED_ESCAPE.sub(r"%\1", key).partition("?")
+    return f"{path}{mark}{_sorted_parameters(query)}"
 
 
 def cdxj_pairs(text: str) -> Iterator[tuple[str, str]]:

@@ -25,7 +25,7 @@ def test_a_harvest_replaces_the_files_of_its_crawl_alone(bucket: tuple[Path, obj
     with open_catalog(workspace.lake) as catalog:
         assert catalog.crawls() == (OLD, NEW)
         for table, schema in VIEW_SCHEMAS.items():
-            every = catalog.sql(f"FROM catalog.{table}").cast(schema).to_pylist()
+            every = catalog.connection.sql(f"FROM catalog.{table}").to_arrow_table().cast(schema).to_pylist()
             rows = [row for crawl in (OLD, NEW) for row in read_catalog_table(workspace.lake, table, crawl).to_pylist()]
             assert sorted(map(str, every)) == sorted(map(str, rows)) != []
     assert [(one.crawl, one.subset, one.expected) for one in read_subsets(workspace.lake) if one.crawl == NEW] == [

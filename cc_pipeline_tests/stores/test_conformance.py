@@ -58,9 +58,11 @@ class S3Tests(StoreTests):
     server: S3Server
 
     @pytest.fixture(autouse=True)
-    def credentials(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def credentials(self, at: None, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             monkeypatch.delenv(name)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", self.server.key)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", self.server.secret)
 
     @contextmanager
     def open_place(self, objects: Mapping[str, bytes]) -> Iterator[Store]:
@@ -68,7 +70,7 @@ class S3Tests(StoreTests):
         client = client_of(server.endpoint, server.key, server.secret)
         for key, data in objects.items():
             client.put_object(Bucket="lake", Key=f"{prefix}/{key}", Body=data)
-        options = S3Options(server.endpoint, REGION, access_key=server.key, secret_key=server.secret)
+        options = S3Options(server.endpoint, REGION)
         yield open_store(f"s3://lake/{prefix}", s3=options)
 
 

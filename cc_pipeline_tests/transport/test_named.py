@@ -50,7 +50,7 @@ def test_ranges_of_all_places_come_under_the_names_they_were_asked_by(places: tu
     assert found == {(file, at): wanted[file][at : at + 3] for file in files for at in (0, 3)}
     assert named.stats.requests == 6 and named.stats.bytes == 18
     assert [named.read(file, 0, 4).data for file in files] == [wanted[file][:4] for file in files]
-    assert all(named.exists(file) for file in files)
+    assert all(named.head(file) for file in files)
     assert [named.url(file) for file in files[1:]] == files[1:]
 
 
@@ -60,7 +60,7 @@ def test_faults_carry_the_name_too(places: tuple[NamedPlaces, list[str]]) -> Non
     outcomes = list(named.read_many(iter([ByteRange(file, 0, 3, tag=file) for file in gone])))
     assert [(one.key, one.tag) for one in outcomes] == [(file, file) for file in gone]
     assert all(isinstance(one, RangeFault) and one.kind is FaultKind.NOT_FOUND for one in outcomes)
-    assert not any(named.exists(file) for file in gone)
+    assert not any(named.head(file) for file in gone)
     with pytest.raises(RangeFault) as raised:
         named.read(gone[1], 0, 3)
     assert raised.value.key == gone[1]

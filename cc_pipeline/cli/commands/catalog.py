@@ -46,8 +46,8 @@ def _open_catalog(settings: Settings) -> Catalog:
 def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str = "table") -> None:
     """Writes the catalog's coverage of ``crawls`` (``None``: all). Raises ``EnvironmentFault`` without a catalog."""
     with _open_catalog(settings) as catalog:
-        crawl_filters = [None] if crawls is None else dict.fromkeys(crawls)
-        rows = [row for crawl in crawl_filters for row in catalog.coverage(crawl).to_pylist()]
+        shown_crawls = catalog.crawls() if crawls is None else dict.fromkeys(crawls)
+        rows = [row for crawl in shown_crawls for row in catalog.coverage(crawl).to_pylist()]
     ordered = sorted(rows, key=lambda row: (row["crawl"], row["subset"]))
     write_rows("the catalog", _COVERAGE, [[row[name] for name in _COVERAGE] for row in ordered], output)
 
@@ -79,8 +79,8 @@ def query_catalog(settings: Settings, sql: str, output: str, out: Path | None) -
     from cc_pipeline.lake.user_queries import restrict_reads
 
     with translate_errors(settings.home), _open_catalog(settings) as catalog:
-        restrict_reads(catalog.connection(), [f"{settings.lake}/tables/"])
-        run_statements(catalog.connection(), sql, output, out)
+        restrict_reads(catalog.connection, [f"{settings.lake}/tables/"])
+        run_statements(catalog.connection, sql, output, out)
 
 
 COMMANDS = {"catalog": Command(app, FEATURES, 20)}

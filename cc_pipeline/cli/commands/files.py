@@ -199,7 +199,7 @@ def _add_archives(
             return
         to_build = find_agreed_builds(workspace, [crawl], yes)
         with Launcher(workspace) as launcher, progress_bars():
-            build_indexes(launcher, to_build, is_notice=False)
+            build_indexes(launcher, to_build)
             harvest_despite_gaps(lambda: run_step("index", lambda: launcher.harvest_changed([crawl]), is_notice=False))
         report_damage(workspace, [crawl])
         _report_unread(workspace, _count_captures(workspace, crawl, added), nothing_found="no capture is in its index")

@@ -153,7 +153,7 @@ def build(
             refuse_published(crawl_id)
         to_build = find_agreed_builds(workspace, crawl_ids, yes, max_files)
         with Launcher(workspace) as launcher, progress_bars():
-            build_indexes(launcher, to_build, max_files, is_notice=False)
+            build_indexes(launcher, to_build, max_files)
             harvest_despite_gaps(
                 lambda: run_step("index", lambda: launcher.harvest_changed(crawl_ids), is_notice=False)
             )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 
 import dagster as dg
 
 from cc_pipeline.checks.check import Check
 from cc_pipeline.checks.evaluate import find_checks
-from cc_pipeline.defs.declarations import Asset, HomeDefinitions, OpJob
-from cc_pipeline.defs.declared.core import core_definitions
+from cc_pipeline.defs.automation import schedules, sensors
+from cc_pipeline.defs.declarations import Asset, HomeDefinitions, OpJob, Schedule, Sensor
+from cc_pipeline.defs.declared import assets
+from cc_pipeline.defs.declared.jobs import JOBS, TRIM_HISTORY
 from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.extension import extensions
 
@@ -24,7 +26,27 @@ def collect_definitions(*, is_only_home: bool) -> Sequence[HomeDefinitions]:
     runs there."""
     added = [definitions for extension in extensions() if (definitions := extension.definitions()) is not None]
     published = [asset.name for definitions in added for asset in definitions.assets if asset.is_published]
-    return (core_definitions(published, is_only_home=is_only_home), *added)
+    return (_core_definitions(published, is_only_home=is_only_home), *added)
+
+
+def _core_definitions(published: Iterable[str], *, is_only_home: bool) -> HomeDefinitions:
+    """Returns the definitions of the core. ``published`` are the published assets of extensions. The only home of an
+    instance also deletes old runs there."""
+    steps = [
+        *assets.catalog(),
+        *assets.extraction(),
+        *assets.sources(),
+    ]
+    published_names = [asset.name for step in steps for asset in step.assets if asset.is_published]
+    declared_schedules = [declaration for declaration in vars(schedules).values() if isinstance(declaration, Schedule)]
+    return HomeDefinitions(
+        external=assets.common_crawl(),
+        steps=[*steps, *assets.analytics([*published_names, *published])],
+        recorded=assets.on_request(),
+        jobs=[*JOBS, TRIM_HISTORY] if is_only_home else JOBS,
+        sensors=[declaration for declaration in vars(sensors).values() if isinstance(declaration, Sensor)],
+        schedules=[schedule for schedule in declared_schedules if is_only_home or schedule.job != TRIM_HISTORY.name],
+    )
 
 
 def _assets() -> list[Asset]:

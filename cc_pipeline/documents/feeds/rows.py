@@ -103,7 +103,7 @@ class FeedRows(NamedTuple):
     links: tuple[Link, ...]
 
 
-def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> FeedRows:
+def feed_rows(feed: Feed, url: str, limits: Limits) -> FeedRows:
     """Returns all rows of one feed. ``url`` resolves relative links inside item bodies."""
     title, description = _shown(feed.title, limits), _shown(feed.description, limits)
     words = [title, description, *feed.categories]
@@ -114,7 +114,7 @@ def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> Fe
     nested: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     for index, item in enumerate(feed.items):
-        read_body = partial(_read_body, url=url, limits=limits, index=index, links=links)
+        read_body = partial(_read_body, url=url, limits=limits, index=index)
         item_title = _shown(item.title, limits)
         descriptions = [read_body(item.description)] if item.description else []
         bodies = [read_body(text) for text in item.contents]
@@ -149,10 +149,10 @@ def _shown(text: Content | None, limits: Limits) -> str | None:
     return parts[0][0] or None if parts else None
 
 
-def _read_body(text: Content, url: str, limits: Limits, index: int, *, links: bool) -> HtmlDocument:
+def _read_body(text: Content, url: str, limits: Limits, index: int) -> HtmlDocument:
     """Reads the description or content of an item as a page."""
     if text.is_html:
-        return parse_html(text.value, text.base or url, limits, item_index=index, links=links)
+        return parse_html(text.value, text.base or url, limits, item_index=index)
     return HtmlDocument(body_text=text.value if text.is_text else "")
 
 

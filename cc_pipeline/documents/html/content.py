@@ -89,11 +89,10 @@ class Block(NamedTuple):
     links: int
 
 
-def minimal_markup(markup: str, *, main_content: bool = True) -> str:
-    """Returns the main content by resiliparse (or all of the page's text), with paragraphs, headings, lists and links
-    as tags."""
+def minimal_markup(markup: str) -> str:
+    """Returns the main content by resiliparse, with paragraphs, headings, lists and links as tags."""
     return extract_plain_text(
-        markup, "minimal_html", main_content=main_content, alt_texts=False, links=True, comments=False, post_meta=False
+        markup, "minimal_html", main_content=True, alt_texts=False, links=True, comments=False, post_meta=False
     )
 
 

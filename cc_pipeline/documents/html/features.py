@@ -23,15 +23,15 @@ _Numbers = NDArray[Any]
 _PROSE, _PROSE_LESS = 60, 25
 
 
-def _bits(names: str, bit_by_name: dict[str, int]) -> int:
-    return sum(bit_by_name[name] for name in names.split())
+def _hints(names: str) -> int:
+    return sum(HINT[name] for name in names.split())
 
 
-_SIDE_HINTS = _bits("sidebar related ad newsletter share cookie modal pager account search", HINT)
+_SIDE_HINTS = _hints("sidebar related ad newsletter share cookie modal pager account search")
 _COMMENT = HINT["comment"]
 #: Hints that mark an element as no content, whatever its text.
 FURNITURE = _SIDE_HINTS | _COMMENT
-_GOOD = _bits("content article main", HINT)
+_GOOD = _hints("content article main")
 
 
 def mark_tags(names: str) -> NDArray[np.bool_]:
@@ -46,7 +46,7 @@ _CONTENT_TAGS, _FURNITURE_TAGS = mark_tags("main article"), mark_tags("nav aside
 _KINDS = np.array([NUMBER[tag] for tag in "p h1 h2 h3 h4 li td th pre blockquote dt dd figcaption".split()])
 _ANCESTOR_HINTS = np.array([bit for name, bit in HINT.items() if name not in ("math", "quote", "code", "skip")])
 _INSIDE = np.array([bit for name, bit in INSIDE_BIT.items() if name not in ("math", "link", "code")])
-_OWN_HINTS = np.array([FURNITURE | _bits("nav footer header teaser tool meta user", HINT), _GOOD])
+_OWN_HINTS = np.array([FURNITURE | _hints("nav footer header teaser tool meta user"), _GOOD])
 _ANCESTORS = 4
 #: Prose, links, size, number and closed blocks of an element, by their columns in the features of elements.
 _OF_NEAR = [1, 2, 0, 4, 5]

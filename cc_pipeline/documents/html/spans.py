@@ -35,7 +35,6 @@ class Piece(NamedTuple):
     kind: Kind = "text"
 
 
-_PLAIN: Final = Style()
 _SIGNS: Final = {"strong": ("**", "__"), "emphasis": ("*", "_"), "struck": ("~~",)}
 _TAGS: Final = {"strong": "strong", "emphasis": "em", "struck": "del", "sup": "sup", "sub": "sub"}
 #: From the outermost to the innermost.

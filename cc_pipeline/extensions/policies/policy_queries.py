@@ -44,9 +44,8 @@ def origin_columns(url: str) -> str:
     )
 
 
-def segment_expression(warc_filename: str = "warc_filename") -> str:
-    """An SQL expression of the segment in an archive file's name; empty if the name has none."""
-    return f"regexp_extract({warc_filename}, '/segments/([^/]+)/', 1)"
+#: An SQL expression of the segment in an archive file's name; empty if the name has none.
+SEGMENT: Final = "regexp_extract(warc_filename, '/segments/([^/]+)/', 1)"
 
 
 def path_expression(url: str) -> str:
@@ -279,7 +278,7 @@ def policy_query(page: str, moment: str, table: Scope) -> str:
             f'''
             SELECT 1 AS page, {origin_columns(page)}, seen.crawl AS crawl, seen.segment AS segment,
                 {moment}::TIMESTAMPTZ AS fetched
-            FROM (SELECT (SELECT struct_pack(crawl, segment := {segment_expression()}) {captures_of_page}
+            FROM (SELECT (SELECT struct_pack(crawl, segment := {SEGMENT}) {captures_of_page}
                 AND fetch_time = {moment}::TIMESTAMPTZ ORDER BY warc_filename, warc_record_offset LIMIT 1) AS seen)''',
             table,
         )

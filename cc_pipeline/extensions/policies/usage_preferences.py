@@ -97,7 +97,7 @@ def join_preferences(
         *(preference for preference in preferences if preference not in _PAGE_SIGNALS and preference not in _USE_NAMES),
     ]
     pages_query = (
-        f"SELECT page, {policy_queries.origin_columns('url')}, crawl, {policy_queries.segment_expression()} AS "
+        f"SELECT page, {policy_queries.origin_columns('url')}, crawl, {policy_queries.SEGMENT} AS "
         "segment, fetch_time AS fetched "
         "FROM sieve.main.asked"
     )

@@ -20,7 +20,6 @@ from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
 from cc_pipeline.extensions.spark.settings import SparkSettings
 from cc_pipeline.lake.published_file import check_extension
 from cc_pipeline.settings import PREFIX, Settings
-from cc_pipeline.stores.answer import S3Options
 from cc_pipeline.workspace.workspace import limits_of
 
 #: Prefix of ``spark_master`` if tasks run in the driver's own process.
@@ -149,7 +148,7 @@ def _find_credential_problems(settings: Settings) -> Iterator[EnvironmentFault]:
     from cc_pipeline.stores.s3 import find_credentials  # noqa: PLC0415  # loads botocore
 
     try:
-        find_credentials(S3Options(), redact_address(place))
+        find_credentials(redact_address(place))
     except EnvironmentFault as error:
         yield error
 

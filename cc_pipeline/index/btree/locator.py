@@ -18,9 +18,9 @@ from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.btree.format import HEADER, unpack_pointer
-from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.btree.tree import BTree, Item
 from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult, TargetRouter
+from cc_pipeline.transport.client import Transport
 
 #: Ranges looked up concurrently.
 _SIDE_BY_SIDE = 8
@@ -47,7 +47,7 @@ class BTreeLocator:
 
     name = "btree"
 
-    def __init__(self, reader: RangeReader, key: str = URL_INDEX_2012) -> None:
+    def __init__(self, reader: Transport, key: str = URL_INDEX_2012) -> None:
         self.tree = BTree(reader, key)
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupEstimate:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import Protocol
 
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.btree.format import (
@@ -17,7 +16,7 @@ from cc_pipeline.index.btree.format import (
     parse_index_block,
     read_header,
 )
-from cc_pipeline.transport.ranges import RangeBytes
+from cc_pipeline.transport.client import Transport
 
 #: Blocks in the first read: the root and a second level of up to three blocks.
 FIRST_BLOCKS = 4
@@ -27,13 +26,6 @@ MAX_AHEAD_BLOCKS = 16
 _MAX_CACHED_BLOCKS = 1024
 
 
-class RangeReader(Protocol):
-    """Reads ranges: ``read`` returns the bytes from ``offset``; fewer than ``length`` only at the object's end.
-    ``Transport`` fits."""
-
-    def read(self, key: str, offset: int, length: int) -> RangeBytes: ...
-
-
 class BlockSource:
     """Decoded blocks of one B-tree file, fetched as seldom as possible; safe to share between threads.
 
@@ -41,7 +33,7 @@ class BlockSource:
     ``_MAX_CACHED_BLOCKS`` data blocks, the one that was used longest ago is dropped.
     """
 
-    def __init__(self, reader: RangeReader, key: str) -> None:
+    def __init__(self, reader: Transport, key: str) -> None:
         self.key = key
         self.reads = 0
         self.bytes_read = 0

@@ -17,7 +17,8 @@ from typing import NamedTuple
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.btree.format import Layout
-from cc_pipeline.index.btree.source import MAX_AHEAD_BLOCKS, BlockSource, RangeReader
+from cc_pipeline.index.btree.source import MAX_AHEAD_BLOCKS, BlockSource
+from cc_pipeline.transport.client import Transport
 
 
 class Item(NamedTuple):
@@ -46,7 +47,7 @@ class _Arrival(NamedTuple):
 class BTree:
     """One B-tree file. ``drifts`` collects wrong pointers."""
 
-    def __init__(self, reader: RangeReader, key: str) -> None:
+    def __init__(self, reader: Transport, key: str) -> None:
         self.source = BlockSource(reader, key)
         self.drifts: list[Drift] = []
 

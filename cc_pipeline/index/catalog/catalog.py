@@ -1,7 +1,7 @@
 """Finds the row groups of a target in the Parquet files of the catalog, without the network if they are on this
 machine. A crawl's index has hundreds of files, and a target is in a few row groups of them.
 
-A crawl's rows are read once and pruned in memory. A question about many crawls is one DuckDB query over their files.
+A crawl's rows are read once and pruned in memory. Users' queries on all crawls are DuckDB's over their files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,7 +33,6 @@ _MAX_CACHED_CRAWLS: Final = 4
 #: Up to so many ranges, each is compared with all rows; with more, each row is compared with the ranges.
 _FEW_RANGES: Final = 40
 _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
-_ANSWER: Final = ", ".join(ANSWER_SCHEMA.names)
 #: The columns that each table is made of.
 _COLUMNS: Final = {
     "index_files": ("subset", "path", "part", "file"),
@@ -94,16 +92,11 @@ def _cached_crawl(name: str, files: tuple[str, ...], system: FileSystem) -> _Cra
 
 class Catalog:
     """The catalog at one moment: ``files`` of each crawl, in folders ``crawl=…``. A context manager, safe to use from
-    threads. Later commits do not change it."""
+    threads but for its connection. Later commits do not change it."""
 
     def __init__(self, files: Mapping[str, Sequence[str]], system: FileSystem | None = None) -> None:
         self._files = {crawl: tuple(crawl_files) for crawl, crawl_files in sorted(files.items())}
         self._system = system or LocalFileSystem()
-        self._con: DuckDBPyConnection | None = None
-        self._is_closed = False
-        self._opening = threading.Lock()
-        self._lock = threading.Lock()
-        self._views: DuckDBPyConnection | None = None
 
     def __enter__(self) -> Catalog:
         return self
@@ -112,146 +105,84 @@ class Catalog:
         self.close()
 
     def close(self) -> None:
-        with self._opening:
-            self._is_closed = True
-            if self._con is not None:
-                self._con.close()
+        if "connection" in self.__dict__:
+            self.connection.close()
 
     def crawls(self) -> tuple[str, ...]:
         """Returns the crawls that were harvested, in order of their names."""
         return tuple(self._files)
 
-    def row_groups_for(
-        self, crawls: str | Sequence[str] | None, subsets: Sequence[str] | None, ranges: Sequence[KeyRange]
-    ) -> pa.Table:
+    def row_groups_for(self, crawl: str, subsets: Sequence[str] | None, ranges: Sequence[KeyRange]) -> pa.Table:
         """Returns every row group that may hold a key of ``ranges`` (``ANSWER_SCHEMA``), each once, in any order.
 
-        ``None`` for ``crawls`` or ``subsets`` means all of them.
+        ``None`` for ``subsets`` means all of them.
         """
-        if not isinstance(crawls, str):
-            row_groups = self._query_crawls(self.crawls() if crawls is None else crawls, subsets, ranges)
-        else:
-            row_groups = self._crawl(crawls).answers
-            if subsets is not None:
-                row_groups = row_groups.filter(pc.is_in(row_groups["subset"], pa.array(subsets, pa.string())))
+        row_groups = self._crawl(crawl).answers
+        if subsets is not None:
+            row_groups = row_groups.filter(pc.is_in(row_groups["subset"], pa.array(subsets, pa.string())))
         return row_groups.filter(_may_hold(row_groups, ranges))
 
     def unbounded(self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange]) -> int:
         """Returns the number of row groups that may hold a key of ``ranges`` only because their bounds are unknown."""
         return int(self.row_groups_for(crawl, subsets, ranges)[f"{KEY_COLUMN}_source"].null_count)
 
-    def column_chunks(self, row_groups: pa.Table, columns: Iterable[str] | None = None) -> pa.Table:
+    def column_chunks(self, crawl: str, row_groups: pa.Table, columns: Iterable[str] | None = None) -> pa.Table:
         """Returns the positions of lookup columns (``COLUMN_CHUNKS_SCHEMA``) for row groups of an answer."""
-        asked = row_groups.select(["crawl", "path", "row_group"])
-        chunk_tables = [VIEW_SCHEMAS["column_chunks"].empty_table()]
-        for crawl in sorted(pc.unique(asked["crawl"]).to_pylist()):
-            stored = self._crawl(crawl).tables
-            if "chunks" not in stored:
-                stored["chunks"] = self._crawl(crawl).read(_COLUMNS["column_chunks"])
-            rows = stored["chunks"].filter(pc.is_in(stored["chunks"]["path"], asked["path"].combine_chunks()))
-            of_crawl = asked.filter(pc.equal(asked["crawl"], crawl))
-            places = set(zip(of_crawl["path"].to_pylist(), of_crawl["row_group"].to_pylist(), strict=True))
-            found = zip(rows["path"].to_pylist(), rows["row_group"].to_pylist(), strict=True)
-            rows = rows.filter(pa.array([place in places for place in found], pa.bool_()))
-            chunk_tables.append(read_view("column_chunks", rows))
-        table = pa.concat_tables(chunk_tables)
+        stored = self._crawl(crawl)
+        if "chunks" not in stored.tables:
+            stored.tables["chunks"] = stored.read(_COLUMNS["column_chunks"])
+        rows = stored.tables["chunks"]
+        rows = rows.filter(pc.is_in(rows["path"], row_groups["path"].combine_chunks()))
+        places = set(zip(row_groups["path"].to_pylist(), row_groups["row_group"].to_pylist(), strict=True))
+        found = zip(rows["path"].to_pylist(), rows["row_group"].to_pylist(), strict=True)
+        table = read_view("column_chunks", rows.filter(pa.array([place in places for place in found], pa.bool_())))
         return table if columns is None else table.filter(pc.is_in(table["column"], pa.array([*columns], pa.string())))
 
-    def coverage(self, crawl: str | None = None) -> pa.Table:
+    def coverage(self, crawl: str) -> pa.Table:
         """Returns the files expected, harvested and failed of each subset (``COVERAGE_SCHEMA``)."""
         return self._read_table("coverage", crawl)
 
-    def index_files(self, crawl: str | None = None) -> pa.Table:
-        """Returns the index files (``INDEX_FILES_SCHEMA``) of a crawl, or all."""
+    def index_files(self, crawl: str) -> pa.Table:
+        """Returns the index files of a crawl (``INDEX_FILES_SCHEMA``)."""
         return self._read_table("index_files", crawl)
 
-    def sql(self, query: str, params: Sequence[object] = ()) -> pa.Table:
-        """Runs any query; its tables are named ``catalog.row_groups`` and so on."""
-        con = self.connection()
-        with self._lock:
-            return con.sql(query, params=list(params)).to_arrow_table()
-
+    @cached_property
     def connection(self) -> DuckDBPyConnection:
-        """Returns a connection with all rows as the views ``row_groups``, ``index_files``, ``column_chunks`` and
-        ``coverage`` in the schema ``catalog``. It is for one thread, and ends with the catalog."""
-        with self._lock:
-            if self._views is None:
-                self._views = self._cursor()
-                self._views.execute("CREATE SCHEMA catalog")
-                stored = self._scan(self._views, self.crawls())
-                for table in VIEW_SCHEMAS:
-                    self._views.execute(f"CREATE VIEW catalog.{table} AS {table_query(table, stored)}")
-                self._views.execute("USE memory.catalog")
-            return self._views
+        """A connection with all rows as the views ``row_groups``, ``index_files``, ``column_chunks`` and ``coverage``
+        in the schema ``catalog``. It is for one thread, and ends with the catalog."""
+        from cc_pipeline.duck import connect  # noqa: PLC0415  # only queries load it
 
-    def _cursor(self) -> DuckDBPyConnection:
-        """Returns a new cursor of the catalog's database. The first one opens it: many questions about a crawl need
-        none."""
-        import duckdb  # noqa: PLC0415  # only questions about many crawls, and queries, load it
-
-        from cc_pipeline.duck import connect  # noqa: PLC0415
-
-        with self._opening:
-            if self._is_closed:
-                raise duckdb.ConnectionException("the catalog is closed")
-            if self._con is None:
-                self._con = connect(memory_limit=_MEMORY)
-                self._con.execute("SET parquet_metadata_cache = true")
-            return self._con.cursor()
+        connection = connect(memory_limit=_MEMORY)
+        connection.execute("SET parquet_metadata_cache = true")
+        connection.execute("CREATE SCHEMA catalog")
+        stored = self._stored_rows(connection)
+        for table in VIEW_SCHEMAS:
+            connection.execute(f"CREATE VIEW catalog.{table} AS {table_query(table, stored)}")
+        connection.execute("USE memory.catalog")
+        return connection
 
     def _crawl(self, crawl: str) -> _Crawl:
         return _cached_crawl(crawl, self._files.get(crawl, ()), self._system)
 
-    def _read_table(self, table: str, crawl: str | None) -> pa.Table:
-        if crawl is None:
-            return self.sql(f"FROM catalog.{table}").cast(VIEW_SCHEMAS[table])
+    def _read_table(self, table: str, crawl: str) -> pa.Table:
         stored = self._crawl(crawl)
         if table not in stored.tables:
             stored.tables[table] = read_view(table, stored.read(_COLUMNS[table]))
         return stored.tables[table]
 
-    def _query_crawls(
-        self, crawls: Sequence[str], subsets: Sequence[str] | None, ranges: Sequence[KeyRange]
-    ) -> pa.Table:
-        """Returns the row groups between the lowest and the highest key of ``ranges``, and those of unknown bounds."""
-        row_groups = self._without_bounds.filter(pc.is_in(self._without_bounds["crawl"], pa.array(crawls, pa.string())))
-        if ranges:
-            condition, values = f"{_HIGH} >= $start", {"start": min(keys.start for keys in ranges)}
-            ends = [keys.end for keys in ranges if keys.end is not None]
-            if len(ends) == len(ranges):
-                condition, values["end"] = f"{condition} AND {_LOW} < $end", max(ends)
-            cursor = self._cursor()
-            query = f"SELECT {_ANSWER} FROM {self._scan(cursor, crawls)} WHERE {condition}"
-            bounded_groups = cursor.sql(query, params=values).to_arrow_table().cast(ANSWER_SCHEMA)
-            row_groups = pa.concat_tables([row_groups, bounded_groups.filter(pc.is_valid(bounded_groups[_LOW]))])
-        return (
-            row_groups
-            if subsets is None
-            else row_groups.filter(pc.is_in(row_groups["subset"], pa.array(subsets, pa.string())))
-        )
-
-    @cached_property
-    def _without_bounds(self) -> pa.Table:
-        """The row groups of unknown bounds: every answer about many crawls includes them."""
-        unbounded_condition = f"row_group IS NOT NULL AND ({_LOW} IS NULL OR {_HIGH} IS NULL)"
-        cursor = self._cursor()
-        query = f"SELECT {_ANSWER} FROM {self._scan(cursor, self.crawls())} WHERE {unbounded_condition}"
-        return cursor.sql(query).to_arrow_table().cast(ANSWER_SCHEMA)
-
-    def _scan(self, cursor: DuckDBPyConnection, crawls: Iterable[str]) -> str:
-        """Returns the SQL name or function that reads the files of ``crawls``."""
-        files = [file for crawl in crawls for file in self._files.get(crawl, ())]
+    def _stored_rows(self, connection: DuckDBPyConnection) -> str:
+        """Returns the SQL name or function that reads the files of all crawls."""
+        files = [file for crawl_files in self._files.values() for file in crawl_files]
         if files and isinstance(self._system, LocalFileSystem):
             quoted_files = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
             return f"read_parquet([{quoted_files}], hive_partitioning = true, hive_types = {{'crawl': VARCHAR}})"
-        import pyarrow.dataset as ds  # noqa: PLC0415  # loads pandas, which only questions about many crawls need
+        import pyarrow.dataset as ds  # noqa: PLC0415  # loads pandas, which only queries need
 
         by_crawl = ds.partitioning(pa.schema([("crawl", pa.string())]), flavor="hive")
         nothing = CATALOG_SCHEMA.empty_table()
         rows = ds.dataset(files, CATALOG_SCHEMA, "parquet", self._system, by_crawl) if files else nothing
-        name = f"stored_{uuid4().hex}"
-        cursor.register(name, rows)
-        return name
+        connection.register("stored", rows)
+        return "stored"
 
 
 def _may_hold(rows: pa.Table, ranges: Sequence[KeyRange]) -> pa.Array | pa.ChunkedArray:

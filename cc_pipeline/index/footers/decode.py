@@ -69,20 +69,17 @@ _COLUMN_TYPES: Final = {field.name: field.type for field in (*INDEX_COLUMNS, *LA
 class ColumnChunk:
     """One column of one row group. Offsets are from the start of the file, ``None`` where there is none.
 
-    ``offset`` and ``size`` are the range to read (dictionary page included); ``values``, ``uncompressed`` and
-    ``size`` are the writer's claims. Index positions are ``(offset, length)``.
+    ``offset`` and ``size`` are the range to read (dictionary page included); ``values`` and ``size`` are the writer's
+    claims. Index positions are ``(offset, length)``.
     """
 
     column: str
-    ordinal: int
     physical: str
     codec: str
     encodings: tuple[str, ...]
     values: int
     offset: int
     size: int
-    uncompressed: int
-    data_page_offset: int
     offset_index: tuple[int, int] | None
     column_index: tuple[int, int] | None
     null_count: int | None
@@ -92,14 +89,10 @@ class ColumnChunk:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """One row group: counts, byte sizes (``None`` where not said), and the columns asked for."""
+    """One row group: its number, its rows, and the columns asked for."""
 
     row_group: int
     rows: int
-    total_bytes: int | None
-    compressed_bytes: int
-    data_offset: int | None
-    data_end: int | None
     statistics: dict[str, ColumnStatistics]
     chunks: dict[str, ColumnChunk]
 
@@ -132,13 +125,11 @@ class FooterRows:
 
     def select_groups(self, numbers: Iterable[int]) -> Iterator[RowGroup]:
         """Yields some row groups as objects: creating all those of a long footer would take too long."""
-        counts = array("q", self.walk.row_groups)
+        rows = self.row_counts()
         chunks = array("q", self.walk.chunks)
         statistics = [self.statistics(index) for index in range(len(self.stat_columns))]
         nulls = CHUNK_FIELDS.index("null_count")
-        width = len(ROW_GROUP_FIELDS)
         for number in numbers:
-            rows, total, compressed, _, _, first, end = counts[number * width : (number + 1) * width]
             group_chunks: dict[str, ColumnChunk] = {}
             group_statistics: dict[str, ColumnStatistics] = {}
             for index, name in enumerate(self.stat_columns):
@@ -150,16 +141,7 @@ class FooterRows:
                 base = (number * len(self.names) + index) * len(CHUNK_FIELDS)
                 if name in self.lookup_columns and chunks[base] & PRESENT:
                     group_chunks[name] = _chunk(name, self.schema, chunks[base : base + len(CHUNK_FIELDS)])
-            yield RowGroup(
-                number,
-                rows,
-                _none_if_negative(total),
-                compressed,
-                _none_if_negative(first),
-                _none_if_negative(end),
-                group_statistics,
-                group_chunks,
-            )
+            yield RowGroup(number, rows[number], group_statistics, group_chunks)
 
     def statistics(self, index: int) -> StatisticsColumn:
         """Returns the statistics of ``stat_columns[index]`` in every row group."""
@@ -332,19 +314,16 @@ def _schema(elements: bytes, start: int) -> FooterSchema:
 
 
 def _chunk(name: str, schema: FooterSchema, raw: array[int]) -> ColumnChunk:
-    (flags, _, codec, encodings, values, uncompressed, size, data, dictionary, *positions, nulls, ordinal) = raw
+    (flags, _, codec, encodings, values, _, size, data, dictionary, *positions, nulls, _) = raw
     column = schema.column(name)
     return ColumnChunk(
         name,
-        ordinal,
         "UNKNOWN" if column is None else column.physical,
         codec_name(codec),
         encoding_names(encodings),
         values,
         dictionary if 0 < dictionary < data else data,
         size,
-        uncompressed,
-        data,
         _pair(positions[0], positions[1]),
         _pair(positions[2], positions[3]),
         _none_if_negative(nulls),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left, insort
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,12 +19,11 @@ from cc_pipeline import progress
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, Kind, SourceRefuses
 from cc_pipeline.index.footers.decode import (
     TRAILER_BYTES,
-    FooterRows,
     decode_footer,
     footer_length,
 )
-from cc_pipeline.index.footers.store import FooterEntry, FooterStore, FooterWriter
-from cc_pipeline.index.parquet.fetch import ManyReader
+from cc_pipeline.index.footers.store import FooterStore, FooterWriter
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import (
     ENVIRONMENT_KINDS,
     PERMANENT_KINDS,
@@ -125,11 +124,10 @@ class _Failure:
 class _Run:
     """A harvest while it runs."""
 
-    reader: ManyReader
+    reader: Transport
     writer: FooterWriter
     policy: HarvestPolicy
     guess: FooterGuess
-    on_footer: Callable[[FooterRows, FooterEntry], None] | None
     waiting: deque[_Job] = field(default_factory=deque)
     recent: deque[str | None] = field(default_factory=deque)
     failing_files: Counter[str] = field(default_factory=Counter)
@@ -173,14 +171,12 @@ class _Run:
                 return
             # decoded first, so that every stored footer can be decoded
             footer = tail.data[start - tail.offset :]
-            rows = decode_footer(footer, tail.size, tail.key)
+            decode_footer(footer, tail.size, tail.key)
         except DataFault as fault:
             self._bad(job, _Failure(fault.kind, fault.reason), tail=tail, offset=fault.offset)
             return
-        entry = self.writer.put(tail.key, tail.size, tail.etag, footer)
+        self.writer.put(tail.key, tail.size, tail.etag, footer)
         self.guess.learn(len(footer))
-        if self.on_footer is not None:
-            self.on_footer(rows, entry)
         if time.monotonic() - self.synced > _SYNC_SECONDS:
             self.writer.sync()
             self.synced = time.monotonic()
@@ -248,24 +244,21 @@ class _Run:
 def harvest_crawl(
     crawl: str,
     index_files: Sequence[str],
-    transport: ManyReader,
+    transport: Transport,
     store: FooterStore,
     policy: HarvestPolicy | None = None,
-    *,
-    on_footer: Callable[[FooterRows, FooterEntry], None] | None = None,
 ) -> HarvestReport:
     """Harvests those of ``index_files`` (the paths of the crawl's path list) that are not stored yet, or whose stored
     bytes are damaged.
 
-    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. Raises ``EnvironmentFault`` if
-    the source or the disk fails, and ``Incomplete`` at the end if a stored file could not be checked for changes.
-    Footers stored until then stay, and the next call continues from there."""
+    Raises ``EnvironmentFault`` if the source or the disk fails, and ``Incomplete`` at the end if a stored file could
+    not be checked for changes. Footers stored until then stay, and the next call continues from there."""
     policy = policy or HarvestPolicy()
     started = time.monotonic()
     paths = list(dict.fromkeys(index_files))
     with store.write(crawl) as writer:
         guess = FooterGuess(entry.footer_bytes + TRAILER_BYTES for entry in writer.entries.values() if not entry.failed)
-        run = _Run(transport, writer, policy, guess, on_footer)
+        run = _Run(transport, writer, policy, guess)
         outdated = {path for path in paths if path in writer and writer.is_damaged(path)}
         if policy.refresh:
             outdated |= _changed(run, [path for path in paths if path in writer and path not in outdated])

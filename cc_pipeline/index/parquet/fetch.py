@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.answer_cache import AnswerCache
-from cc_pipeline.transport.faults import FaultKind, RangeDataFault, RangeFault
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind, RangeDataFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: Unneeded bytes that are read to save a request. Common Crawl's own host gets at most ten requests a second
@@ -31,12 +32,6 @@ class Piece(NamedTuple):
     length: int
 
 
-class ManyReader(Protocol):
-    """The part of ``Transport`` that this module needs: answers or faults as they complete."""
-
-    def read_many(self, requests: Iterable[ByteRange]) -> Iterator[RangeBytes | RangeFault]: ...
-
-
 @dataclass(slots=True)
 class Cost:
     """Requests and bytes, counted by the requester."""
@@ -46,7 +41,7 @@ class Cost:
 
 
 def fetch_pieces(
-    reader: ManyReader,
+    reader: Transport,
     pieces: Iterable[Piece],
     etags: Mapping[str, str | None],
     cost: Cost,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
@@ -27,6 +27,7 @@ from cc_pipeline.index.parquet.chunk_locations import (
     split_columns,
 )
 from cc_pipeline.index.parquet.fetch import Cost
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.ranges import RangeBytes
 
 if TYPE_CHECKING:
@@ -36,29 +37,6 @@ if TYPE_CHECKING:
 _SUFFIX = 128 << 10
 
 
-class SuffixReader(Protocol):
-    """The part of ``Transport`` that is needed to read a footer."""
-
-    def read_suffix(self, key: str, length: int) -> RangeBytes: ...
-
-
-class RowGroupFinder(Protocol):
-    """Finds the row groups that may hold keys of ``ranges``, with the places of the requested columns.
-
-    ``columns`` of ``None`` means all columns of the file. A row group without statistics may hold any key. ``cost``
-    counts its own reads. ``gaps`` returns sentences about unknown parts of the index.
-    """
-
-    @property
-    def cost(self) -> Cost: ...
-
-    def gaps(self, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]: ...
-
-    def find(
-        self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange], columns: Sequence[str] | None
-    ) -> list[RowGroupLocation]: ...
-
-
 class Footers:
     """Finds places of columns in the footers of the files themselves, each read once.
 
@@ -66,7 +44,7 @@ class Footers:
     """
 
     def __init__(
-        self, reader: SuffixReader, stored: Callable[[str, str | None], bytes | None] = lambda path, etag: None
+        self, reader: Transport, stored: Callable[[str, str | None], bytes | None] = lambda path, etag: None
     ) -> None:
         self.cost = Cost()
         self._reader = reader
@@ -130,7 +108,7 @@ class CatalogFinder:
     ``footers`` has the harvested footers; without it, or for a missing file, the footer is requested.
     """
 
-    def __init__(self, catalog: Catalog, reader: SuffixReader, footers: FooterStore | None = None) -> None:
+    def __init__(self, catalog: Catalog, reader: Transport, footers: FooterStore | None = None) -> None:
         self._catalog = catalog
         self._crawl_footers = lru_cache(maxsize=8)(lambda crawl: None if footers is None else footers.read(crawl))
         self._footers = Footers(reader, self._stored)
@@ -152,7 +130,7 @@ class CatalogFinder:
         if not groups.num_rows:
             return []
         chunks: dict[tuple[str, int], dict[str, Mapping[str, Any]]] = {}
-        for chunk in self._catalog.column_chunks(groups, columns and sorted({KEY, *columns})).to_pylist():
+        for chunk in self._catalog.column_chunks(crawl, groups, columns and sorted({KEY, *columns})).to_pylist():
             chunks.setdefault((chunk["path"], chunk["row_group"]), {})[chunk["column"]] = chunk
         row_groups = []
         for row in groups.sort_by([("path", "ascending"), ("row_group", "ascending")]).to_pylist():

@@ -25,12 +25,19 @@ from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.grouping import group_within
 from cc_pipeline.index.gaps import subset_flags
 from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult, RangesOf, TargetRouter, surt_ranges
-from cc_pipeline.index.parquet.chunk_locations import KEY, RowGroupLocation, requested_columns, unread_notes
-from cc_pipeline.index.parquet.cost_estimate import index_pieces, likely_bytes, max_requests
-from cc_pipeline.index.parquet.fetch import GAP, Cost, ManyReader, PageIndexes
-from cc_pipeline.index.parquet.finder import RowGroupFinder
+from cc_pipeline.index.parquet.chunk_locations import (
+    KEY,
+    ColumnLocation,
+    RowGroupLocation,
+    requested_columns,
+    unread_notes,
+)
+from cc_pipeline.index.parquet.fetch import GAP, Cost, PageIndexes, Piece, coalesce, run_end
+from cc_pipeline.index.parquet.finder import CatalogFinder
+from cc_pipeline.index.parquet.pages import may_repeat
 from cc_pipeline.index.parquet.read import RowGroupQuery, RowGroupRows, read_rows
 from cc_pipeline.index.shards import holds_arc
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
 
 #: Faults of an object that is not the expected one: its ETag or its length differs.
@@ -158,6 +165,8 @@ _PIECE_ROWS = 1 << 14
 #: Maximum bytes of column chunks in memory per round, and maximum rows whose keys are.
 _ROUND_BYTES = 192 << 20
 _ROUND_ROWS = 1 << 19
+#: Rows in a page as the index's writer cuts them.
+_PAGE_ROWS = 20_000
 
 
 class ParquetLocator:
@@ -172,8 +181,8 @@ class ParquetLocator:
 
     def __init__(
         self,
-        reader: ManyReader,
-        finder: RowGroupFinder,
+        reader: Transport,
+        finder: CatalogFinder,
         *,
         columns: Sequence[str] | None = None,
         indexes: PageIndexes | None = None,
@@ -197,10 +206,10 @@ class ParquetLocator:
         for place in places:
             names = requested_columns(self.columns, place.file)
             columns = [place.columns[name] for name in names if name in place.columns]
-            requests += max_requests(place, columns)
-            indexes = [piece for column in columns for piece in index_pieces(place.file.path, column, place.rows)]
+            requests += _max_requests(place, columns)
+            indexes = [piece for column in columns for piece in _index_pieces(place.file.path, column, place.rows)]
             size += sum(column.size + GAP for column in columns) + sum(piece.length for piece in indexes)
-            likely += likely_bytes(place, columns)
+            likely += _likely_bytes(place, columns)
         files = len({place.file.path for place in places})
         return LookupEstimate(files, len(places), requests, size, self._finder.gaps(crawl, subsets), likely)
 
@@ -243,7 +252,7 @@ class ParquetLocator:
         pages with matching rows are read."""
         sizes = [place.columns[key].size for place in places if key in place.columns]
         names = (list(place.columns.values()) for place in places)
-        return sum(max_requests(place, columns) for place, columns in zip(places, names, strict=True)), sum(sizes)
+        return sum(_max_requests(place, columns) for place, columns in zip(places, names, strict=True)), sum(sizes)
 
     def scan(self, places: Sequence[RowGroupLocation], key: str, condition: Condition) -> Iterator[pa.Table]:
         """Yields the captures of whole row groups that match a condition by the index. One column is read whole, and of
@@ -285,3 +294,38 @@ class ParquetLocator:
             return sum(place.columns[name].size for name in names if name in place.columns), place.rows
 
         return group_within(places, (_ROUND_BYTES, _ROUND_ROWS), sizes_of)
+
+
+def _index_pieces(path: str, column: ColumnLocation, rows: int) -> list[Piece]:
+    """Returns the parts of a column's page index that a lookup reads: page locations, and bounds if they matter."""
+    needs_bounds = column.layout.name == KEY or may_repeat(column, rows)
+    positions = (column.offset_index, column.column_index if needs_bounds else None)
+    return [Piece(path, *position) for position in positions if position is not None]
+
+
+def _max_requests(place: RowGroupLocation, columns: Sequence[ColumnLocation]) -> int:
+    """Returns the maximum requests: two for a large chunk with a page index (dictionary and pages), and for the others
+    as many as there can be gaps between them."""
+    path = place.file.path
+    large = [column for column in columns if column.offset_index is not None and column.size > GAP]
+    small_pieces = [Piece(path, column.offset, column.size) for column in columns if column not in large]
+    indexes = [Piece(path, *column.offset_index) for column in columns if column.offset_index is not None]
+    splits = sum(max(0, run_end(run) - run[0].offset - 1) // GAP + 1 for run in coalesce(small_pieces))
+    return 2 * len(large) + splits + 1 + 2 * len(coalesce(indexes))
+
+
+def _likely_bytes(place: RowGroupLocation, columns: Sequence[ColumnLocation]) -> int:
+    """Returns the likely bytes: two pages and the index of a column with a page index, else the whole column; with the
+    gaps between them.
+
+    The locations of the pages are not known yet, so the middle of each chunk is assumed.
+    """
+    path = place.file.path
+    pieces = []
+    for column in columns:
+        size = column.size
+        if column.offset_index is not None:
+            size = min(size, size * 2 * _PAGE_ROWS // max(place.rows, 1))
+        pieces.append(Piece(path, column.offset + (column.size - size) // 2, size))
+    indexes = [piece for column in columns for piece in _index_pieces(path, column, place.rows)]
+    return sum(run_end(run) - run[0].offset for group in (pieces, indexes) for run in coalesce(group))

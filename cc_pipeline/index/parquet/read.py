@@ -16,7 +16,7 @@ from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.parquet.chunk_locations import KEY, MAX_ROWS, ColumnLocation, RowGroupLocation
 from cc_pipeline.index.parquet.decoding import decode_pages
-from cc_pipeline.index.parquet.fetch import MAX_WHOLE_OBJECT, Cost, ManyReader, PageIndexes, Piece, fetch_pieces
+from cc_pipeline.index.parquet.fetch import MAX_WHOLE_OBJECT, Cost, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.parquet.page_walk import is_numbered
 from cc_pipeline.index.parquet.pages import (
     PageBounds,
@@ -26,6 +26,7 @@ from cc_pipeline.index.parquet.pages import (
     read_offset_index,
     single_values,
 )
+from cc_pipeline.transport.client import Transport
 
 #: Up to so many ranges, comparing whole columns is cheaper than comparing keys one by one.
 _MAX_COMPARED_RANGES = 24
@@ -120,7 +121,7 @@ class _Selection:
 
 
 def read_rows(
-    reader: ManyReader,
+    reader: Transport,
     queries: Sequence[RowGroupQuery],
     indexes: PageIndexes,
     cost: Cost,

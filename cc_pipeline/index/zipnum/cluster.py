@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
-from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.parquet.fetch import Cost
+from cc_pipeline.transport.ranges import RangeBytes
 
 #: A key, and the share of the file that lies before it (0 to 1).
 Mark: TypeAlias = tuple[bytes, float]
@@ -111,6 +111,12 @@ class Span:
 _span_start = attrgetter("at")
 _first = attrgetter("first")
 _first_key = attrgetter("first_key")
+
+
+class RangeReader(Protocol):
+    """Reads ranges: ``read`` returns the bytes from ``offset``; fewer than ``length`` only at the object's end."""
+
+    def read(self, key: str, offset: int, length: int) -> RangeBytes: ...
 
 
 class Cluster:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice, zip_longest
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,13 +23,13 @@ from cc_pipeline.commoncrawl.paths import cluster_key, segment_of, subset_of, to
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 from cc_pipeline.grouping import group_within
-from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult, TargetRouter, surt_ranges
-from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
+from cc_pipeline.index.parquet.fetch import Cost, PageIndexes, Piece, fetch_pieces
 from cc_pipeline.index.shards import is_arc
 from cc_pipeline.index.zipnum.cluster import Cluster, Member, line_key
 from cc_pipeline.progress import format_count
+from cc_pipeline.transport.client import Transport
 
 _TEXTS = {
     "mime": "content_mime_type",
@@ -190,10 +190,6 @@ class _Unread:
         )
 
 
-class Reader(RangeReader, ManyReader, Protocol):
-    """Single ranges for the search, many for the members. ``Transport`` fits."""
-
-
 class ZipNumLocator:
     """Looks targets up in the ZipNum index of ``crawl``.
 
@@ -207,7 +203,7 @@ class ZipNumLocator:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: Transport,
         crawl: str,
         cluster: Cluster | None = None,
         members: PageIndexes | None = None,

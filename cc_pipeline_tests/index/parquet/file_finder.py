@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
 from cc_pipeline.index.footers.decode import place
 from cc_pipeline.index.parquet.chunk_locations import KEY, RowGroupLocation
-from cc_pipeline.index.parquet.finder import Footers, SuffixReader
+from cc_pipeline.index.parquet.finder import Footers
+from cc_pipeline.transport.client import Transport
 
 
 class FileFinder(Footers):
     """Reads the footers of ``paths`` from the files themselves, each once."""
 
-    def __init__(self, reader: SuffixReader, paths: Iterable[str]) -> None:
+    def __init__(self, reader: Transport, paths: Iterable[str]) -> None:
         super().__init__(reader)
         self.paths = tuple(paths)
 
