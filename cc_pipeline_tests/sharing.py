@@ -32,7 +32,6 @@ LONGEST = (
     "restarts PostgreSQL",
     "real_crawl",
     "cli",
-    "killing",
     "wheel",
     "oracles/test_frozen.py",
     "extensions/spark/test_submission.py",
