@@ -38,7 +38,6 @@ LONGEST = (
     "maintenance/test_purge.py",
     "fault matrix",
     "extensions/spark/test_engine.py",
-    "defs/test_main_job.py",
     "maintenance/test_torn_tables.py",
     "extraction/test_run_inputs.py",
     "maintenance/test_s3_lake.py",
