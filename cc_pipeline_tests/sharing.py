@@ -56,7 +56,6 @@ LONGEST = (
     "schedules",
     "defs/test_checks.py",
     "cli/test_news.py",
-    "defs/test_source_down.py",
     "defs/test_unchanged.py",
     "defs/test_sources_job.py",
     "benchmarks/test_growth_home.py",
