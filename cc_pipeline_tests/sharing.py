@@ -58,7 +58,6 @@ LONGEST = (
     "cli/test_news.py",
     "defs/test_unchanged.py",
     "defs/test_sources_job.py",
-    "benchmarks/test_growth_home.py",
     "records/test_sweep_orders.py",
     "lake/test_adding.py",
     "documents/batch/test_batch.py",

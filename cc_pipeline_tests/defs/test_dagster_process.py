@@ -142,16 +142,6 @@ class Server:
         assert answer["__typename"] == "LaunchRunSuccess", answer
         return answer["run"]["runId"]
 
-    def recorded_by(self, run: str) -> list[str]:
-        """The partitions of ``page_metadata`` that a run recorded."""
-        events = self.ask(
-            """query ($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events { __typename
-                ... on MaterializationEvent { partition assetKey { path } } } } } }""",
-            run=run,
-        )["logsForRun"]["events"]
-        mine = [event for event in events if event["__typename"] == "MaterializationEvent"]
-        return [event["partition"] for event in mine if event["assetKey"]["path"] == ["page_metadata"]]
-
     def failure(self, run: str) -> str:
         events = self.ask(
             """query ($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events { __typename
