@@ -2,8 +2,8 @@
 A program of its own, because memory is measured.
 
 Rows are those of one extracted domain, again and again under other targets, so they have real sizes. ``--bulk`` puts
-many slices into a commit, where a run commits each by itself: rows, digests and all answers are the same
-(``described``), and the files lie as maintenance leaves them.
+many slices into a commit, where a run commits each by itself: rows, digests and all answers are the same, and the
+files lie as maintenance leaves them.
 """
 
 from __future__ import annotations
@@ -293,34 +293,6 @@ def _timed(found: dict[str, float], name: str, step: Callable[[], object]) -> No
 
 def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def described(workspace: Workspace, slices: int) -> dict[str, object]:
-    """What two homes that hold the same must both say: rows of each table, digests, published rows, and the places and
-    pages of a small partition. Publishes, and extracts the small partition."""
-    extract(workspace, parse_target(ASKED))
-    publish_warehouse(workspace)
-    names = [Slice(CRAWL, slug_of(number)) for number in range(slices)]
-    found: dict[str, object] = {}
-    for stage in STAGES:
-        for table in stage.tables:
-            digests = workspace.lake.digests(table, [stage.digest_name(name) for name in names])
-            found[f"digests of {table}"] = compute_input_digest({"digests": sorted(digests.items())})
-    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
-        for stage in STAGES:
-            for table in stage.tables:
-                # what says when and where a row was made differs from home to home
-                columns = [
-                    name
-                    for (name,) in connection.execute(f"SELECT column_name FROM (DESCRIBE {table})").fetchall()
-                    if not name.endswith("_at") and name not in ("stored_file", "stored_offset", "run_id")
-                ]
-                row = ", ".join(f'"{name}"' for name in columns)
-                query = f"SELECT count(*), bit_xor(hash({row})), sum(hash({row}) % 1000003) FROM {table}"
-                found[table] = connection.execute(query).fetchone()
-        query = "SELECT table_name, lake_rows, published_rows FROM publication WHERE lake_rows > 0 ORDER BY 1"
-        found["published"] = connection.execute(query).fetchall()
-    return found
 
 
 def main() -> None:

@@ -26,7 +26,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 from cc_pipeline_tests.faultbodies import BODY_FAULTS, error_xml
@@ -77,11 +76,6 @@ class Rule:
     def __post_init__(self) -> None:
         if self.kind not in {*FAULT_KINDS, *LIE_FAULTS, *MANNERS}:
             raise ValueError(f"{self.kind!r} is not one of {', '.join((*FAULT_KINDS, *sorted(LIE_FAULTS)))}")
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Rule:
-        """The rule that ``dataclasses.asdict`` made ``fields`` of."""
-        return cls(**{**fields, "ranges": tuple(fields.get("ranges", ()))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +199,7 @@ class _Connection(asyncio.Protocol):
             return
         query = target.partition("?")[2]
         address = self._transport.get_extra_info("peername")[0]
-        connections = sum(one.get_extra_info("peername")[0] == address for one in self._connections)
-        request = Request(key, headers, address, connections, query)
+        request = Request(key, headers, address, query)
         status, fields, body, cut, rule, fault = self._reply(request)
         self._keep(Hit(at, method, key, headers.get("range"), status, fault, len(body), headers, query))
         if rule is not None and rule.kind == "stall":

@@ -50,13 +50,11 @@ class Wave:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as the front sees it. Header names are in lower case; ``connections`` are those that its ``address``
-    has open."""
+    """One request as the front sees it. Header names are in lower case."""
 
     key: str
     headers: Mapping[str, str] = field(default_factory=dict)
     address: str = ""
-    connections: int = 1
     query: str = ""
 
 
@@ -65,9 +63,8 @@ class Manners:
     """The defaults are those of a plain S3 server. Times are seconds.
 
     A firewall counts each address: it gets an HTML 403 for whatever it asks while more than ``most`` of its requests,
-    refused ones too, came within the last ``window``, which is looked up every ``check_every``. An address with more
-    than ``max_connections`` open is refused for ``refused``. ``lone_503`` is the share of requests that get a 503, by
-    ``seed``, ``whole_objects`` that of index files whose ranges are answered by 200 with the whole file.
+    refused ones too, came within the last ``window``, which is looked up every ``check_every``. ``lone_503``
+    is the share of requests that get a 503, by ``seed``.
 
     ``front`` adds CloudFront's headers, ``missing`` is the form of a 404 (``xml``, ``html``). ``etags`` are ``strong``,
     as of an object uploaded in ``parts``, or ``none``. Without ``archives`` all files of records are missing.
@@ -77,18 +74,15 @@ class Manners:
     latency: float = 0.0
     most: int | None = None
     window: float = 60.0
-    refused: float = 60.0
     front: bool = False
     missing: str = "xml"
     etags: str = "strong"
     parts: int = 1
     archives: bool = True
     check_every: float = 0.0
-    max_connections: int | None = None
     lone_503: float = 0.0
     seed: int = 7
     wave: Wave | None = None
-    whole_objects: float = 0.0
     user: str = ""
     password: str = ""
     query: str = ""
@@ -115,7 +109,6 @@ class Front:
     manners: Manners = field(default_factory=Manners)
     clock: Callable[[], float] = time.monotonic
     asked: dict[str, deque[float]] = field(default_factory=dict)
-    blocked: dict[str, float] = field(default_factory=dict)
     checks: dict[str, tuple[float, bool]] = field(default_factory=dict)
     before_wave: int = 0
     wave_until: float | None = None
@@ -139,12 +132,8 @@ class Front:
         return self._unauthorized(request)
 
     def is_blocked(self, request: Request) -> bool:
-        """Whether this request of its address is one too many, or comes while the address is refused."""
+        """Whether this request of its address is one too many."""
         manners, now, address = self.manners, self.clock(), request.address
-        if manners.max_connections is not None and request.connections > manners.max_connections:
-            self.blocked[address] = now + manners.refused
-        if now < self.blocked.get(address, now):
-            return True
         if manners.most is None:
             return False
         times = self.asked.setdefault(address, deque())
@@ -193,7 +182,7 @@ class Front:
         size = content.stat().st_size if isinstance(content, Path) else len(content)
         fields = self._dressed(self._etag(key, size), "Miss")
         match = _RANGE.match(asked or "")
-        if match is None or not any(match.groups()) or self._comes_whole(key):
+        if match is None or not any(match.groups()):
             return 200, fields, _part(content, 0, size)
         first, last = match.groups()
         start = int(first) if first else max(0, size - int(last))
@@ -201,13 +190,6 @@ class Front:
         if start >= stop:
             return 416, self._dressed({"Content-Range": f"bytes */{size}"}, "Error"), error_xml("InvalidRange")
         return 206, {**fields, "Content-Range": f"bytes {start}-{stop - 1}/{size}"}, _part(content, start, stop)
-
-    def _comes_whole(self, key: str) -> bool:
-        """Whether this is one of the index files that are sent whole whatever range is asked for."""
-        return (
-            key.startswith("cc-index/")
-            and zlib.crc32(key.encode(), self.manners.seed) % 1_000 < self.manners.whole_objects * 1_000
-        )
 
     def missing(self) -> Reply:
         """The answer where nothing is."""

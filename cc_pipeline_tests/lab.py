@@ -27,7 +27,7 @@ from typing import Any
 
 from werkzeug.serving import make_ssl_devcert
 
-from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule, read_hits
+from cc_pipeline_tests.faultserver import FaultServer, Hit, read_hits
 from cc_pipeline_tests.frontmanners import Manners
 
 #: Common Crawl's front, and its index server.
@@ -42,11 +42,10 @@ _IFREQ, _GET_FLAGS, _SET_FLAGS, _UP = "16sh22x", 0x8913, 0x8914, 1
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The folder that a host serves, how it answers, and what goes wrong with some keys."""
+    """The folder that a host serves, and how it answers."""
 
     root: Path
     manners: Manners = field(default_factory=Manners)
-    rules: tuple[Rule, ...] = ()
 
 
 @cache
@@ -110,13 +109,13 @@ class Lab:
 
 
 @contextmanager
-def common_crawl_lab(bucket: Path, folder: Path, manners: Manners, rules: Sequence[Rule] = ()) -> Iterator[Lab]:
+def common_crawl_lab(bucket: Path, folder: Path, manners: Manners) -> Iterator[Lab]:
     """A lab in which Common Crawl has this bucket. Its index server gives the bucket's list of crawls and nothing else.
     Raises ``FileExistsError`` where ``folder`` is one of before."""
     index = folder / "index"
     index.mkdir(parents=True)
     (index / "collinfo.json").write_bytes((bucket / "collinfo.json").read_bytes())
-    with Lab(folder, {DATA: Site(bucket, manners, tuple(rules)), INDEX: Site(index)}) as lab:
+    with Lab(folder, {DATA: Site(bucket, manners), INDEX: Site(index)}) as lab:
         yield lab
 
 
@@ -141,8 +140,7 @@ def _serve(folder: Path, host: str, address: str, site: dict[str, Any]) -> Itera
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(folder / f"{host}.crt", folder / f"{host}.key")
     manners, log = Manners.from_json(site["manners"]), folder / f"{host}.log"
-    rules = [Rule.from_json(rule) for rule in site["rules"]]
-    with FaultServer(Path(site["root"]), manners=manners, rules=rules, address=address, port=443, tls=tls, log=log):
+    with FaultServer(Path(site["root"]), manners=manners, address=address, port=443, tls=tls, log=log):
         yield
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.launcher import Launcher, RunFailed
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
-from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
+from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import workspace_of
 
@@ -37,26 +36,6 @@ def captures(home: Path) -> int:
     return int(str(count))
 
 
-def test_a_hole_in_the_index_is_never_a_smaller_answer(
-    cli: Cli, bucket: Bucket, server: FaultServer, tmp_path: Path
-) -> None:
-    place = ("--source", server.url, "--home", tmp_path / "home")
-    server.set_rules([HOLE, NO_ZIPNUM])
-    said = cli("index", "harvest", "-c", NEW, *place)
-    assert said.status == 3
-    assert f"1 of 2 index files of {NEW} warc could not be read: " in said.err
-    assert "--allow-gaps" in said.err
-    assert [NEW, "warc", "2", "1", "1", "0"] in [line.split()[:6] for line in said.out.splitlines()]
-    assert cli("lookup", "--count", SITE, "-c", NEW, *place).status == 3
-    # another index of the crawl is whole
-    server.set_rules([HOLE])
-    said = cli("run", "-c", NEW, SITE, *place)
-    assert said.status == 0, said.err
-    assert "a complete index was used instead" in said.out
-    assert "part-00000" in said.out
-    assert captures(tmp_path / "home") == len(bucket[1].captures_of(NEW, subset="warc", domain=SITE))
-
-
 @pytest.mark.process
 def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without(
     cli: Cli, bucket: Bucket, server: FaultServer, tmp_path: Path
@@ -77,21 +56,6 @@ def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without
     assert captures(tmp_path / "home") < len(truth)
     server.set_rules([HOLE])
     assert cli("lookup", SITE, "--index", "parquet", *place).status == 3
-
-
-def test_what_defaults_leave_out_is_said(cli: Cli, world: World, tmp_path: Path) -> None:
-    mine = world.truth.captures_of(NEW, domain=SITE)
-    others = len([capture for capture in mine if capture.subset != "warc"])
-    told = f"note: {others} captures of {SITE} in {NEW} are in "
-    home = shutil.copytree(world.untouched, tmp_path / "home")
-    said = cli("lookup", "--count", SITE, "-c", NEW, "--home", home)
-    assert told in said.err
-    assert "add --subset warc --subset crawldiagnostics" in said.told
-    assert len(said.out.splitlines()) == 2
-    everything = [word for name in ("warc", "crawldiagnostics", "robotstxt") for word in ("--subset", name)]
-    for words in (("lookup", "--count", SITE, "-c", NEW, *everything), ("lookup", SITE, "-c", NEW)):
-        said = cli(*words, "--home", home)
-        assert (said.status, "not requested" in said.err) == (0, False)
 
 
 @pytest.mark.process

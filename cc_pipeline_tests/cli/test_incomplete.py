@@ -11,7 +11,6 @@ from cc_pipeline import progress
 from cc_pipeline.testing.mini_crawl import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import copy_of
 
 DOMAIN = "example.com"
 
@@ -40,25 +39,6 @@ def test_a_portal_that_answers_for_everybody_is_no_success_and_the_same_command_
         said = cli(*words)
         assert said.status == 0, said
         assert outcomes(tmp_path) == {"fetched": mine}
-
-
-@pytest.mark.process
-def test_a_deleted_file_is_told_and_no_failure_and_replay_says_that_it_is_not_back(
-    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
-) -> None:
-    sound, truth = bucket
-    root, home = copy_of(sound, tmp_path / "bucket"), tmp_path / "home"
-    mine = truth.captures_of(NEW, subset="warc", domain=DOMAIN)
-    gone = sorted({capture.warc_filename for capture in mine})[0]
-    lost = sum(capture.warc_filename == gone for capture in mine)
-    (root / gone).unlink()
-    words = ("-c", NEW, DOMAIN, "--home", home, "--source", root)
-    said = cli("run", *words)
-    assert said.status == 0, said
-    assert f"{lost} of {len(mine)} captures" in said.shown + said.told
-    assert outcomes(home) == {"fetched": len(mine) - lost, "missing": lost}
-    said = cli("run", "--refetch", *words)
-    assert said.status == 3, said
 
 
 @pytest.mark.process

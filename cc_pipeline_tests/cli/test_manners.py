@@ -111,6 +111,7 @@ BAD_INPUT = {
     "an unknown subset": ("plan", "example.com", "-c", NEW, "--subset", "wet"),
     "an index that is published": ("index", "build", "-c", ARC),
     "a folder that is not there": ("lookup", "example.com", "-c", NEW, "--out", "no/such/folder.csv"),
+    "a list of files of two crawls": ("index", "harvest", "-c", NEW, "-c", ARC, "--index-files", "list.txt"),
     "a home of another source": ("lookup", "example.com", "-c", NEW, "--source", "/nowhere"),
 }
 

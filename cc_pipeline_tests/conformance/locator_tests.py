@@ -101,7 +101,7 @@ class LocatorTests:
         rng = random.Random(CRAWL)
         generated = bucket.captures[: -len(KEYS)]
         for _ in range(_TARGETS):
-            target = _some_target(rng, rng.choice(generated))
+            target = some_target(rng, rng.choice(generated))
             subsets = rng.choice([self.subsets, self.subsets[:1]])
             expected = {
                 _place(surt_key(capture.url), capture)
@@ -161,7 +161,7 @@ class LocatorTests:
             )
 
 
-def _some_target(rng: random.Random, capture: Capture) -> Target:
+def some_target(rng: random.Random, capture: Capture) -> Target:
     url = capture.url
     authority = url.split("/")[2]
     kind = rng.choice(["domain", "host", "url", "prefix", "tld", "rev", "set"])

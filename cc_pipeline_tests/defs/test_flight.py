@@ -12,6 +12,7 @@ from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.remote_origin import RemotePartitionSetOrigin
 
 from cc_pipeline.definitions import defs
+from cc_pipeline.defs.checks.check_runs import left_failed_result
 from cc_pipeline.defs.internals import find_origin, open_backfills
 from cc_pipeline.defs.partitions import KIND_TAG, range_tags
 from cc_pipeline.defs.partitions_in_flight import (
@@ -216,6 +217,17 @@ def test_what_is_no_partition_is_not_left_failed(instance: dg.DagsterInstance) -
     instance.report_run_failed(began_listed(instance, ["A|w", "A|mistyped", "C|x", "A|y"]))
     instance.delete_dynamic_partition("target", "y")
     assert set(find_unresolved_failures(instance)) == {("A", "w")}
+
+
+def test_a_standing_check_tells_of_what_was_left_failed(instance: dg.DagsterInstance) -> None:
+    assert left_failed_result(instance).passed
+    for times in range(4):
+        instance.report_run_failed(began(instance, {"dagster/partition": "A|w"}))
+        found = left_failed_result(instance)
+        assert not found.passed
+        assert found.severity is (dg.AssetCheckSeverity.WARN if times < 3 else dg.AssetCheckSeverity.ERROR)
+    recorded(instance, "A|w")
+    assert left_failed_result(instance).passed
 
 
 def test_a_run_that_only_fetched_is_judged_by_its_records(instance: dg.DagsterInstance) -> None:

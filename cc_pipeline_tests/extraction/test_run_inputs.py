@@ -456,27 +456,3 @@ def test_what_another_process_commits_of_the_same_slice_is_not_written_over(
     assert {name: two.lake.commit_id(name) for name in TABLES} == there
     assert plan_crawl(two, NEW, [GOES]).plan.slice_plans == ()
     assert find_lost_records(two) == []
-
-
-@pytest.mark.process
-def test_a_site_that_is_blocked_before_a_commit_of_another_process_is_left_out(
-    homes: tuple[Workspace, Workspace],
-) -> None:
-    one, two = homes
-    assert run_in_a_process(one, BOTH, "records", lambda: block(two, [parse_target(GOES)])) == "None"
-    for name in ("captures", "records", "page_metadata"):
-        urls = two.lake.read(name, {"target": "set-some"}).column("url").to_pylist()
-        assert urls and not [url for url in urls if GOES in url], name
-
-
-@pytest.mark.process
-def test_a_purge_before_a_commit_of_another_process_is_refused_and_works_after_it(
-    homes: tuple[Workspace, Workspace],
-) -> None:
-    one, two = homes
-    refused: list[str] = []
-    assert run_in_a_process(one, GOES, "records", partial(purged_although, two, refused)) == "None"
-    assert len(refused) == 1
-    assert f"{GOES} is being fetched in {NEW}" in refused[0]
-    purged(two)
-    assert left_of(two, GOES) == {}

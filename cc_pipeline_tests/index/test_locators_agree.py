@@ -1,4 +1,4 @@
-"""Parquet, ZipNum and the B-tree of 2012 against each other and against a look at every row there is."""
+"""Parquet and ZipNum against each other in every column, the B-tree of 2012 against a look at every row there is."""
 
 from __future__ import annotations
 
@@ -13,20 +13,17 @@ import pytest
 
 from cc_pipeline.commoncrawl.paths import parse_path_list, path_list_key
 from cc_pipeline.commoncrawl.surt import surt_key
-from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.btree.locator import CRAWL_2012, BTreeLocator
-from cc_pipeline.index.locator import Locator
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.testing.mini_crawl.generate import generate
 from cc_pipeline.testing.mini_crawl.spec import TEST, spec_for
-from cc_pipeline.testing.mini_crawl.truth import Capture
 from cc_pipeline.transport.client import Transport
+from cc_pipeline_tests.conformance.locator_tests import some_target
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
-from cc_pipeline_tests.index.lookup_world import ALL_SUBSETS, Place, World, harvest_world, places
+from cc_pipeline_tests.index.lookup_world import ALL_SUBSETS, World, harvest_world, places
 from cc_pipeline_tests.index.parquet.file_finder import FileFinder
 
 NEW, OLD = "CC-MAIN-2024-22", "CC-MAIN-2018-05"
@@ -44,46 +41,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 def transport(world: World) -> Iterator[Transport]:
     with Transport(str(world.root)) as opened:
         yield opened
-
-
-def _some_target(rng: random.Random, capture: Capture) -> Target:
-    url = capture.url
-    authority = url.split("/")[2]
-    kind = rng.choice(["domain", "host", "url", "prefix", "tld", "rev", "set"])
-    text = {
-        "domain": capture.domain,
-        "host": f"host:{authority}",
-        "url": f"url:{url}",
-        "prefix": f"prefix:{url[: rng.randint(len('/'.join(url.split('/')[:3])) + 1, len(url))]}",
-        "tld": f"tld:{capture.domain.rsplit('.', 1)[-1]}",
-        "rev": "rev:" + ".".join(reversed(authority.split(":")[0].split("."))),
-        "set": f"set:some = {capture.domain}, url:{url}",
-    }[kind]
-    try:
-        return parse_target(text)
-    except UserInputError:  # the last number of an IP address is no top-level domain
-        return parse_target(f"url:{url}")
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("crawl", [NEW, OLD])
-def test_all_locators_give_what_every_row_gives(crawl: str, world: World, transport: Transport) -> None:
-    captures = world.truth.captures_of(crawl)
-    with world.catalog() as catalog:
-        finder = CatalogFinder(catalog, transport, world.footers)
-        locators: list[Locator] = [ParquetLocator(transport, finder), ZipNumLocator(transport, crawl)]
-        rng = random.Random(crawl)
-        for _ in range(60):
-            target = _some_target(rng, rng.choice(captures))
-            subsets = rng.choice([ALL_SUBSETS, ("warc",), ("crawldiagnostics", "robotstxt")])
-            expected: set[Place] = {
-                (surt_key(c.url), c.warc_filename, c.warc_record_offset, c.warc_record_length)
-                for c in captures
-                if c.subset in subsets and target.matches(c.url)
-            }
-            for locator in locators:
-                found = places(locator.locate(crawl, subsets, [target]))
-                assert found == expected, f"{locator.name} on {target.definition}"
 
 
 def test_many_targets_at_once_share_what_is_read(world: World, transport: Transport) -> None:
@@ -131,7 +88,7 @@ def test_the_2012_crawl_by_its_own_index(world: World, transport: Transport) -> 
     captures = world.truth.captures_of(CRAWL_2012)
     rng = random.Random(2012)
     targets = [parse_target(domain) for domain in world.truth.domains(CRAWL_2012)]
-    for target in targets + [_some_target(rng, rng.choice(captures)) for _ in range(30)]:
+    for target in targets + [some_target(rng, rng.choice(captures)) for _ in range(30)]:
         expected = {
             (surt_key(c.url), c.warc_filename, c.warc_record_offset, c.warc_record_length)
             for c in captures

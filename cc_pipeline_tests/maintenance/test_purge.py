@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -221,7 +217,6 @@ def test_a_reader_of_before_reads_until_the_retention_has_passed(
 #: What is stopped, in the order of the steps, and whether behind its first call or before it.
 STEPS: list[tuple[object, str, bool]] = [
     (purging, "write_note", True),
-    (purging, "record_inventory", True),
     (purging, "empty_notes", True),
     (purging.Stage, "empty", True),
     (purging.targets, "delete_definitions", False),
@@ -256,34 +251,6 @@ def test_stopped_at_any_step_it_finishes_the_next_time(
     assert list_differences(before, views(workspace, tmp_path / "after.duckdb")) == []
     assert dangling(workspace) == []
     assert list_unfinished_purges(workspace.place) == []
-    assert find_leftovers(workspace, GOES, plan.files).is_clean
-
-
-@pytest.mark.process
-def test_a_killed_process_finishes_the_next_time(small: Workspace, tmp_path: Path) -> None:
-    workspace, wanted, plan = small, needles(small), plan_purge(small, GOES, GOES)
-    before = views(workspace, tmp_path / "before.duckdb")
-    settings = workspace.settings
-    for tenth in (2, 6):
-        home = str(settings.home)
-        script = (
-            "from cc_pipeline.settings import load_settings\n"
-            "from cc_pipeline.workspace.workspace import open_workspace\n"
-            "from cc_pipeline.maintenance.purge import purge\n"
-            "from cc_pipeline.maintenance.purge_plan import plan_purge\n"
-            f"with open_workspace(load_settings({{}}, source={settings.source!r}, home={home!r})) as one:\n"
-            "    plan = plan_purge(one, 'example.com', 'example.com'); print('now', flush=True)\n"
-            "    purge(one, plan, now=True)\n"
-        )
-        with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
-            assert child.stdout is not None
-            child.stdout.readline()
-            time.sleep(tenth / 10)
-            os.kill(child.pid, signal.SIGKILL)
-    assert purged(workspace, now=True).waiting == 0
-    assert traces(settings.home, wanted) == []
-    assert list_differences(before, views(workspace, tmp_path / "after.duckdb")) == []
-    assert dangling(workspace) == []
     assert find_leftovers(workspace, GOES, plan.files).is_clean
 
 

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import shutil
-import signal
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from warcio.archiveiterator import ArchiveIterator
 
 import cc_pipeline
 from cc_pipeline.extensions.delivery.manifest import MANIFEST
-from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World, split_source
+from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World
 from cc_pipeline_tests.cli.test_credentials import GUARDED, PASSWORD, USER, files_that_leak, leaks, place_of
 from cc_pipeline_tests.cli.test_holes import HOLE, NO_ZIPNUM, SITE
 from cc_pipeline_tests.cli.test_provenance import everything_in
-from cc_pipeline_tests.cli.test_stopped import STATUS, start, stopped, wait_until
-from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.faultserver import FaultServer
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cli published")]
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "extensions" / "delivery.md"
@@ -49,54 +44,6 @@ def test_a_mistake_is_said(cli: Cli, world: World, status: int, words: tuple[str
     assert (said.status, said.out) == (status, "") and "Traceback" not in said.err
 
 
-def test_a_typo_in_a_list_leaves_nothing(cli: Cli, world: World, tmp_path: Path) -> None:
-    home, file = tmp_path / "home", tmp_path / "sites.txt"
-    file.write_text("example.com\nexample.og\n", "utf-8")
-    words = ("delivery", "copy", "--to", "x", f"@{file}", "-c", NEW, "--source", world.bucket, "--home", home)
-    said = cli(*words)
-    assert said.status == 1
-    assert "line 2: example.og" in " ".join(said.err.split())
-    assert not home.exists()
-
-
-def test_copy_makes_standard_files_and_sends_nothing_twice(cli: Cli, world: World, tmp_path: Path) -> None:
-    place = tmp_path / "mine"
-    arguments = (
-        "delivery",
-        "copy",
-        "example.com",
-        "host:www.example.com",
-        "-c",
-        ARC,
-        "--to",
-        place,
-        "--home",
-        world.home,
-    )
-    said = cli(*arguments, "--convert", "warc", "--file-mb", "1", "--parallel", "2")
-    assert said.status == 0, said.err
-    truth = world.truth.captures_of(ARC, domain="example.com")
-    files = sorted(place.rglob("*.warc.gz"))
-    assert not list(place.rglob("*.arc.gz"))
-    found = []
-    for file in files:
-        with file.open("rb") as stream:
-            records = [record.rec_headers for record in ArchiveIterator(stream) if record.rec_type != "warcinfo"]
-            found += [(headers["WARC-Source-URI"], headers["WARC-Source-Range"]) for headers in records]
-    assert len(found) == len(truth)
-    assert set(found) == {
-        (
-            (world.bucket / c.warc_filename).as_uri(),
-            f"bytes={c.warc_record_offset}-{c.warc_record_offset + c.warc_record_length - 1}",
-        )
-        for c in truth
-    }
-    before = {path: path.stat().st_mtime_ns for path in place.glob("*/*")}
-    again = cli(*arguments, "--convert", "warc", "--file-mb", "1")
-    assert again.out.splitlines()[-1].split() == [ARC, str(len(truth)), str(len(files)), str(len(files)), "0", "0"]
-    assert {path: path.stat().st_mtime_ns for path in place.glob("*/*")} == before
-
-
 def test_nothing_is_delivered_over_holes(cli: Cli, world: World, tmp_path: Path) -> None:
     with FaultServer(world.bucket, rules=(HOLE, NO_ZIPNUM)) as server:
         place = ("-c", NEW, "--source", server.url, "--home", tmp_path / "home")
@@ -109,32 +56,6 @@ def test_nothing_is_delivered_over_holes(cli: Cli, world: World, tmp_path: Path)
         said = cli(*copied, "--allow-missing")
         assert said.status == 0, said.err
         assert "a complete index was used instead" in said.err
-
-
-def test_what_defaults_leave_out_is_said_and_flags_change_no_environment(
-    cli: Cli, world: World, tmp_path: Path
-) -> None:
-    before = dict(os.environ)
-    others = len([one for one in world.truth.captures_of(NEW, domain=SITE) if one.subset != "warc"])
-    home = shutil.copytree(world.untouched, tmp_path / "home")
-    flags = ("--parallel", 2, "--index", "parquet", "--allow-missing", "--home", home)
-    said = cli("delivery", "copy", SITE, "-c", NEW, "--to", tmp_path / "mine", *flags)
-    assert said.status == 0, said.err
-    assert f"note: {others} captures of {SITE} in {NEW} are in " in said.err
-    assert dict(os.environ) == before | {"COLUMNS": "200"}
-
-
-def test_a_copy_stops_with_a_sentence(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with FaultServer(world.bucket, rules=(Rule("stall", times=None),)) as server:
-        words = ("delivery", "copy", SITE, "-c", NEW, "--to", "there")
-        process = start(tmp_path / "home", server.url, *words)
-        wait_until(server, "stall", "", process)
-        status, out, err = stopped(process, signal.SIGTERM)
-    assert (status, out) == (STATUS[signal.SIGTERM], "")
-    assert split_source(err)[1].splitlines() == [
-        "stopped. Committed work is kept; run the same command again to continue"
-    ]
 
 
 def test_a_password_is_in_no_delivery(cli: Cli, world: World, tmp_path: Path) -> None:
