@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import io
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.checks.doctor import examine
@@ -28,6 +30,9 @@ from cc_pipeline.lake.published_file import open_for_queries
 from cc_pipeline.lake.slice import PARSE, Slice
 from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.maintenance.maintain import run_maintenance
+from cc_pipeline.maintenance.purge import purge
+from cc_pipeline.maintenance.purge_plan import list_unfinished_purges, plan_purge
+from cc_pipeline.maintenance.stored_files import find_lost_records, verify
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.testing.mini_crawl.news import NewsSpec, write_news
 from cc_pipeline_tests.weedserver import REGION, S3Server, weed_server
@@ -282,3 +287,47 @@ def test_an_index_that_is_built_here_lies_in_the_lake_and_is_read_there(server: 
     _, fetched, _ = extract(far, domain, crawl=spec.month)
     assert fetched.rows == len(truth.of(domain))
     assert {one.key.split("/")[2] for one in far.place.listing("built-index/")} == {f"crawl={spec.month}"}
+
+
+def test_a_purge_leaves_nothing_in_the_bucket_and_others_as_they_were(
+    server: S3Server, bucket: Bucket, tmp_path: Path
+) -> None:
+    workspace = on_s3(server, bucket[0], tmp_path / "home", "purged", publish="copy")
+    harvest(workspace)
+    # they share a stored file, so that it is written again without the records of one
+    extract(workspace, SITE, OTHER)
+    publish(workspace)
+
+    def everything() -> dict[str, bytes]:
+        return {one.key: workspace.place.read_all(one.key).data for one in list(workspace.place.listing(""))}
+
+    def said(key: str, data: bytes) -> bytes:
+        """What an object says, beside its bytes."""
+        is_table = key.endswith(".parquet") and key.startswith("tables/")
+        return data + (repr(pq.read_table(io.BytesIO(data)).to_pydict()).encode() if is_table else b"")
+
+    rows, before = workspace.lake.read("records").to_pylist(), everything()
+    theirs = [row for row in rows if row["target"] == OTHER]
+    own: set[bytes] = set()
+    for row in rows:
+        if row["target"] == SITE and row["stored_file"] is not None:
+            at = row["stored_offset"]
+            own |= {before[row["stored_file"]][at : at + row["stored_length"]], row["url"].encode()}
+    # pages of others link to it
+    tables = ("captures", "records", "page_metadata", "page_text", "page_links")
+    others = repr([workspace.lake.read(table, {"target": OTHER}).to_pydict() for table in tables]).encode()
+    own = {one for one in own if one not in others}
+    assert len(own) > 2
+    assert {row["stored_file"] for row in theirs} & {row["stored_file"] for row in rows if row["target"] == SITE}
+
+    report = purge(workspace, plan_purge(workspace, SITE, SITE), now=True)
+    assert (report.waiting, report.deleted_after) == (0, None)
+    left = everything()
+    in_logs = {key for key in left if "/_delta_log/" in key}
+    assert not {key for key in left.keys() - in_logs if any(one in said(key, left[key]) for one in own)}
+    now = [row for row in workspace.lake.read("records").to_pylist() if row["target"] == OTHER]
+    assert [row["url"] for row in now] == [row["url"] for row in theirs]
+    assert find_lost_records(workspace) == []
+    done = verify(workspace.lake, workspace.storage, None)
+    assert (done.records, done.is_complete) == (0, True)
+    assert list_unfinished_purges(workspace.place) == []
