@@ -64,7 +64,6 @@ def contribution_names() -> Iterator[tuple[str, str]]:
     yield from (("view", view.name) for view in publication_views([], Sharing((), ())))
     for extension in extensions():
         yield from (("engine", name) for name in extension.engines())
-        yield from (("format", name) for name in extension.export_formats())
         yield from (("macro", macro.name) for macro in extension.macros())
         yield from (("view", view.name) for view in extension.views())
 
