@@ -16,7 +16,6 @@ from cc_pipeline.errors import UserInputError
 
 _WEB: Final = frozenset({"http", "https"})
 _SCHEMES: Final = _WEB | {"s3"}
-_PORTS: Final = {"http": 80, "https": 443}
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,40}://[^\s'\"<>]+")
 #: Characters of a query that are not escaped: all printable ASCII that does not end a request's target.
 _QUERY: Final = "%/?:@!$&'()*+,;=-._~[]|{}^`\\\""
@@ -107,13 +106,6 @@ def host_of(address: str) -> str:
     """Returns the host (or bucket) of an address in lower case; empty for a path and for other texts."""
     parts = _parts(address) if "://" in address else None
     return (parts.hostname or "").rstrip(".") if parts is not None else ""
-
-
-def server_of(address: str) -> tuple[str, int | None]:
-    """Returns the host as :func:`host_of`, and the port. Both are equal for two addresses of one server."""
-    parts = _parts(address) if "://" in address else None
-    port = parts.port if parts is not None else None
-    return host_of(address), port or _PORTS.get(scheme_of(address))
 
 
 def scheme_of(address: str) -> str:

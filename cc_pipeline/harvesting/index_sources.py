@@ -23,5 +23,4 @@ def index_sources(workspace: Workspace, crawl: str) -> IndexSources:
         has_cluster=partial(has_cluster, workspace),
         max_requests=settings.max_requests,
         max_bytes=settings.max_bytes,
-        home=settings.home,
     )

@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from cc_pipeline.addresses import NO_ACCESS, Access, host_of, redact_address, scheme_of, split_access
+from cc_pipeline.addresses import NO_ACCESS, Access, redact_address, scheme_of, split_access
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.stores.answer import S3Options, Store, Timeouts
 from cc_pipeline.stores.local import LocalStore
@@ -34,13 +34,11 @@ def open_store(
     s3: S3Options | None = None,
     access: Access = NO_ACCESS,
     bounded: bool = False,
-    public_only: bool = False,
 ) -> Store:
     """Opens the store of ``root``: a folder's path, ``file://…``, ``http(s)://…`` or ``s3://bucket/prefix``.
 
-    ``access`` is sent to an HTTP store whose address has no credentials. No link leads out of a ``bounded`` folder, and
-    a ``public_only`` web address must not be this machine or in a private network. Sends no request yet. Raises
-    ``UserInputError`` for any other text.
+    ``access`` is sent to an HTTP store whose address has no credentials. No link leads out of a ``bounded`` folder.
+    Sends no request yet. Raises ``UserInputError`` for any other text.
     """
     scheme = scheme_of(root)
     root, own_access = split_access(root)
@@ -67,12 +65,7 @@ def open_store(
     if scheme in ("http", "https"):
         from cc_pipeline.stores.web import HttpClient, HttpStore  # noqa: PLC0415
 
-        if public_only and not may_be_public(host_of(root)):
-            raise UserInputError(
-                f"{redact_address(root)} is an address of this machine or a private network, which only the source "
-                "may have; download the file, and name its path"
-            )
-        client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(root), public_only=public_only)
+        client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(root))
         return HttpStore(root, client, own_access or access)
     raise UserInputError(f"{redact_address(root)!r} is not a folder, file://, http(s):// or s3:// address")
 

@@ -161,7 +161,7 @@ class SourceOptions:
     ``budget_path``, for all processes that use the same file; ``None`` means the host's own default. ``hosts``
     (machines) share the limits, each with its own file: this one uses its even share. ``refusals`` says how long a
     request waits for a host that refuses. ``redirects`` are hosts that a web source may redirect to (``redirects.py``),
-    in addition to the known ones. ``bounded`` and ``public_only`` are as in ``open_store``.
+    in addition to the known ones. ``bounded`` is as in ``open_store``.
     """
 
     user_agent: str = DEFAULT_USER_AGENT
@@ -175,7 +175,6 @@ class SourceOptions:
     refusals: RefusalPolicy = field(default_factory=RefusalPolicy)
     redirects: tuple[str, ...] = ()
     bounded: bool = False
-    public_only: bool = False
 
     def limits(self, address: str) -> SourceLimits:
         """Returns the limits of the host of ``address``."""
@@ -201,7 +200,6 @@ class SourceClient:
             s3=options.s3,
             access=own_access or access,
             bounded=options.bounded,
-            public_only=options.public_only,
         )
         self.local = self._opened if isinstance(self._opened, LocalStore) else None
         self.store: Store = self._opened

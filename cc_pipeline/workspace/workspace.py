@@ -11,11 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of, server_of
+from cc_pipeline.addresses import NO_ACCESS, Access, scheme_of
 from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
+from cc_pipeline.errors import disk_trouble
 from cc_pipeline.home import note_choices
 from cc_pipeline.index.locators import refuse_unknown_kind
 from cc_pipeline.index.zipnum.cluster_cache import Clusters
@@ -289,11 +289,9 @@ def open_transport(
     access: Access,
     retry: RetryPolicy | None = None,
     timeouts: Timeouts | None = None,
-    *,
-    public_only: bool = False,
 ) -> Transport:
     """Opens a transport to ``root`` with the user agent, request budget and credentials of the settings. Raises
-    ``UserInputError`` for a rate that needs a contact, and, with ``public_only``, for a place that is not public."""
+    ``UserInputError`` for a rate that needs a contact."""
     refuse_nameless(root, settings.s3_endpoint, settings.rate, settings.concurrency, settings.contact)
     return Transport(
         root,
@@ -308,30 +306,10 @@ def open_transport(
             refusals=RefusalPolicy() if settings.wait is None else RefusalPolicy(wait=settings.wait),
             timeouts=timeouts or Timeouts(),
             bounded=root == settings.source,
-            public_only=public_only,
             s3=S3Options(settings.s3_endpoint, settings.s3_region, settings.s3_anonymous),
         ),
         access=access,
     )
-
-
-def open_named(settings: Settings, root: str) -> Transport:
-    """Opens a transport to a place that a file names: to no address of this machine or of a private network, except for
-    the server of the source. Raises as :func:`open_transport`."""
-    return open_transport(settings, root, NO_ACCESS, public_only=server_of(root) != server_of(settings.source))
-
-
-def fetch_object(settings: Settings, address: str, max_bytes: int) -> bytes:
-    """Fetches the object of at most ``max_bytes`` bytes at an address that a person or a file names, with
-    :func:`open_named`. Raises ``EnvironmentFault`` if it cannot be read."""
-    root, _, last = address.rpartition("/")
-    try:
-        with open_named(settings, root) as transport:
-            return transport.read_all(last, max_bytes).data
-    except DataFault as fault:
-        raise EnvironmentFault(
-            f"{address} could not be fetched: {fault}", "Check the address, or download the file by other means."
-        ) from fault
 
 
 def open_lake(settings: Settings) -> Lake:
