@@ -93,11 +93,11 @@ class IndexSources:
 
     ``transport`` leads to the bucket, ``catalog`` opens the row-group catalog, ``footers`` is the folder of harvested
     footers, ``cache`` a folder for page indexes. ``columns`` are the columns to read of the columnar index (``None``:
-    all). ``max_gaps`` is the share of a subset's index files that may be unread in an answer, from 0 to 1. ``clusters``
-    are the open ZipNum indexes. ``has_cluster`` says whether the source has one of a crawl of the ARC years (``None``:
-    it refuses that object, and answers others); without this function a request is sent. ``max_requests`` and
-    ``max_bytes`` limit the cost of the columnar index when it replaces unreadable members of a ZipNum index (``None``:
-    no limit).
+    all). ``max_gaps`` is the share of a subset's index files that may be unread in an answer, from 0 to 1.
+    ``clusters`` are the open ZipNum indexes. ``has_cluster`` says whether the source has one of a crawl of the ARC
+    years (``None``: it refuses that object, and answers others); without this function a request is sent.
+    ``max_requests`` and ``max_bytes`` limit the cost of the columnar index when it replaces unreadable members of a
+    ZipNum index (``None``: no limit).
     """
 
     transport: Transport

@@ -162,7 +162,7 @@ def test_an_export_has_the_rows_of_the_table_and_names_its_files(used: Home, tmp
     several = used.export(tmp_path / "both", SITE, format="jsonl", tables=["page_text", "captures"])
     assert [row["name"] for row in several.rows] == ["page_text", "captures"]
     assert {*several.files} == {*(tmp_path / "both").iterdir()}
-    records = used.export(tmp_path / "records.wacz", SITE, NEW)
+    records = used.export(tmp_path / "site.wacz", SITE, NEW)
     assert [row["crawl"] for row in records.rows] == [NEW]
     formula = used.export(tmp_path / "f.csv", query="SELECT '=1+1' AS a", guard_formulas=True)
     assert "'=1+1" in formula.path.read_text("utf-8") and [row["rows"] for row in formula.rows] == [1]
@@ -182,7 +182,7 @@ def test_a_folder_of_an_export_is_exported_again(used: Home, tmp_path: Path) -> 
         ("export", "x.csv", {"tables": "nothing"}, "'nothing' is not published"),
         ("export", "x.csv", {"tables": "captures", "query": "SELECT 1"}, "choose one of"),
         ("export", "x.csv", {"query": "SELECT 1", "targets": SITE}, "filter with WHERE"),
-        ("export", "x.wacz", {}, "name some"),
+        ("export", "x", {"format": "wacz"}, "name some"),
         ("export", "x.csv", {"targets": "exmaple.com"}, "did you mean example.com"),
     ],
 )
