@@ -452,7 +452,7 @@ def _build_order(state: _FetchState, complete_digests: Mapping[Slice, str], scop
             retry_settled=scope.settled,
             retry_mismatched=scope.mismatched,
             forget_settled=scope.forget,
-            source_gave_good_record=_has_given_good_record(workspace),
+            source_gave_good_record=_has_given_good_record(workspace, state.crawl),
         ),
     )
 
@@ -480,7 +480,7 @@ def _fetch_records(
             read_table_places=lambda: stream_rows(workspace.lake, "records", {"crawl": crawl}, PLACE_NAME),
         ),
     )
-    if fetched.result.fetched:
+    if fetched.result.fetched and not crawl.startswith(LOCAL_CRAWLS):
         _note_good_record(workspace)
     _check_balance(captures.rows, fetched.rows, fetched.result.outcomes, crawl)
     return fetched
@@ -555,8 +555,11 @@ def _reassess_losses(state: _FetchState, slices: Collection[Slice], lost_again: 
     state.assessments |= assessments
 
 
-def _has_given_good_record(workspace: Workspace) -> bool:
-    """Whether the source gave this home a good record within ``_PROOF_SECONDS``."""
+def _has_given_good_record(workspace: Workspace, crawl: str) -> bool:
+    """Whether the source of ``crawl`` gave this home a good record within ``_PROOF_SECONDS``. Files of a user may be
+    anywhere, so a record of them proves nothing later."""
+    if crawl.startswith(LOCAL_CRAWLS):
+        return False
     path = _good_record_path(workspace)
     is_recent = path.exists() and 0 <= time.time() - path.stat().st_mtime < _PROOF_SECONDS
     return is_recent and path.read_text("utf-8") == workspace.settings.source

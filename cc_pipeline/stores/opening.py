@@ -37,8 +37,8 @@ def open_store(
 ) -> Store:
     """Opens the store of ``root``: a folder's path, ``file://…``, ``http(s)://…`` or ``s3://bucket/prefix``.
 
-    ``access`` is sent to an HTTP store whose address has no credentials. No link leads out of a ``bounded``
-    folder. Sends no request yet. Raises ``UserInputError`` for any other text.
+    ``access`` is sent to an HTTP store whose address has no credentials. No link leads out of a ``bounded`` folder.
+    Sends no request yet. Raises ``UserInputError`` for any other text.
     """
     scheme = scheme_of(root)
     root, own_access = split_access(root)

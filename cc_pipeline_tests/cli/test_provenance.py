@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,9 @@ def everything_in(place: Path) -> Iterator[tuple[Path, bytes]]:
             yield path, f"{table.schema} {table.schema.metadata} {table.to_pylist()}".encode()
         elif path.suffix == ".gz":
             yield path, gzip.decompress(data)
+        elif path.suffix == ".wacz":
+            with zipfile.ZipFile(path) as archive:
+                yield from ((path, archive.read(name)) for name in archive.namelist())
         elif path.suffix == ".duckdb":
             with duckdb.connect(str(path), read_only=True) as connection:
                 for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall():
@@ -100,13 +104,13 @@ def test_nothing_that_is_handed_on_names_a_path_of_the_home(cli: Cli, rich: Path
         cli("export", site, "--out", out / "all.duckdb", *wide),
         cli("export", site, "-t", "captures", "--out", out / "captures.csv", *wide),
         cli("export", "-q", "SELECT url, outcome, stored_file FROM records", "--out", out / "records.jsonl", *wide),
-        cli("export", site, "-c", ARC, "--format", "sequencefile", "--out", out / "files", *wide),
+        cli("export", site, "-c", ARC, "--out", out / "records.wacz", *wide),
     ]
     assert [one.status for one in said] == [0] * 7, said
     papers = {path.name for path in out.rglob("*")}
-    for made in ("all.duckdb", "captures.csv", "records.jsonl", "again.jsonl"):
+    for made in ("all.duckdb", "captures.csv", "records.jsonl", "again.jsonl", "records.wacz"):
         assert {f"{made}.targets.csv", f"{made}.provenance.json"} <= papers
-    assert all((out / made / "targets.csv").exists() for made in ("corpus", "tables", "files"))
+    assert all((out / made / "targets.csv").exists() for made in ("corpus", "tables"))
     seen = 0
     for path, data in everything_in(out):
         seen += 1

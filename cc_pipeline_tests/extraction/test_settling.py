@@ -20,6 +20,8 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import FetchSummary
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.loss_policy import MAX_RECHECKED_FILES, FetchIncomplete, next_recheck_time
+from cc_pipeline.harvesting.archives import register_archives
+from cc_pipeline.harvesting.build_index import build_index
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.truth import Capture
@@ -28,7 +30,7 @@ from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultlies import LIES
 from cc_pipeline_tests.faultmatrix import CRAWL, SPEC
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import Bucket, harvest, workspace_of
+from cc_pipeline_tests.world import Bucket, extract, harvest, workspace_of
 
 SITE, OTHER = "example.com", "example.org"
 #: Files that are wrong in the same way each time; beside these a source that has indexes and no archives.
@@ -159,6 +161,21 @@ def test_a_good_record_of_the_day_before_is_no_proof(server: FaultServer, mine: 
     yesterday = time.time() - 90_000
     os.utime(tmp_path / "home" / "cache" / "good_record", (yesterday, yesterday))
     server.set_rules(archives("404"))
+    home.run()
+    assert home.note()["pending"] == len(mine)
+
+
+def test_records_of_files_of_ones_own_are_no_proof_of_the_source(
+    server: FaultServer, bucket: Bucket, mine: list[Capture], tmp_path: Path
+) -> None:
+    home = Home(server, tmp_path / "home")
+    server.set_rules(archives("404"))
+    own = home.workspace()
+    register_archives(own, [str(bucket[0] / mine[0].warc_filename)], "LOCAL-own")
+    build_index(own, "LOCAL-own")
+    harvest(own, "LOCAL-own")
+    _, fetched, _ = extract(own, SITE, crawl="LOCAL-own")
+    assert fetched.per_target[SITE]["fetched"]
     home.run()
     assert home.note()["pending"] == len(mine)
 

@@ -274,9 +274,9 @@ def verify(
             ),
         )
     rows = [
-        (crawl, " ".join(copy.targets), copy.counts.get("delivered", 0), sum(copy.lost.values()),
-         len(report.manifest.files_of(crawl)), len(report.problems[crawl]))
-        for crawl, copy in report.manifest.crawls.items()
+        (copy.crawl, " ".join(copy.targets), copy.counts.get("delivered", 0), sum(copy.lost.values()),
+         len(report.manifest.files_of(copy.crawl)), len(report.problems[copy.crawl]))
+        for copy in report.manifest.copies
     ]  # fmt: skip
     write_rows(f"copies in {destination}", ["crawl", "targets", "records", "missing", "files", "wrong"], rows)
     _judge(destination, report, allow_missing)
@@ -288,24 +288,24 @@ def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
     problems = [problem for found in report.problems.values() for problem in found]
     for problem in problems[:_MAX_EXAMPLES]:
         notice(f"wrong: {problem}")
-    copies = report.manifest.crawls
+    copies = report.manifest.copies
     again = "Copy again with the same targets and --to"
     if problems:
         raise EnvironmentFault(
             f"{destination} differs from its manifest: {format_count(len(problems), 'file')}",
             f"{again}: differing files are replaced",
         )
-    if stopped := [crawl for crawl, copy in copies.items() if not copy.complete]:
+    if stopped := [" ".join((copy.crawl, *copy.targets)) for copy in copies if not copy.complete]:
         raise Incomplete(f"a copy to {destination} was stopped and is incomplete: {', '.join(stopped)}", again)
     notice("all files match the manifest")
     if allow_missing:
         return
-    if gaps := [crawl for crawl, copy in copies.items() if copy.unread_index_files]:
+    if gaps := [" ".join((copy.crawl, *copy.targets)) for copy in copies if copy.unread_index_files]:
         raise Incomplete(
             "captures may be missing: the index had gaps (files that could not be read) for " + ", ".join(gaps),
             f"{again}, without --allow-gaps. Or accept it: --allow-missing",
         )
-    if lost := sum(sum(copy.lost.values()) for copy in copies.values()):
+    if lost := sum(sum(copy.lost.values()) for copy in copies):
         raise Incomplete(
             f"{format_count(lost, 'planned capture', 'are')} missing",
             "The manifest lists them with their reasons. Accept it: --allow-missing",

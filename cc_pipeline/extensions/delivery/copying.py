@@ -104,7 +104,7 @@ def copy_records(
     is_present = _find_present(rows, captures)
     is_fetched = pc.equal(rows["outcome"], "fetched").to_numpy()
     planned = plan_files(rows.filter(pa.array(is_fetched & ~is_present)), order.file_bytes, convert=order.convert)
-    manifest = before.with_copy(order.crawl, kept, CrawlCopy(order.targets, order.subsets))
+    manifest = before.with_copy(kept, CrawlCopy(order.crawl, order.targets, order.subsets))
     # Names of changed files are used again, so the manifest stops naming these first.
     write_manifest(place, manifest)
     left_out: dict[int, str] = {}
@@ -120,7 +120,7 @@ def copy_records(
     is_present[[*left_out]] = False
     files = manifest.files_of(order.crawl)
     copy = _summarize(order, rows, is_present, left_out)
-    write_manifest(place, manifest.with_copy(order.crawl, files, copy))
+    write_manifest(place, manifest.with_copy(files, copy))
     return CopyReport(copy, len(files), len(kept), sent)
 
 
@@ -235,6 +235,7 @@ def _summarize(
     ]
     counts = dict.fromkeys(("missing", "quarantined", "left_out"), 0) | Counter(row["outcome"] for row in undelivered)
     return CrawlCopy(
+        crawl=order.crawl,
         targets=order.targets,
         subsets=order.subsets,
         complete=True,

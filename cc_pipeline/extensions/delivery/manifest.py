@@ -1,4 +1,4 @@
-"""The manifest of a place: its files of records with their SHA-256, and what each crawl lacks."""
+"""The manifest of a place: its files of records with their SHA-256, and what each copy lacks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RecordFile:
 
 @dataclass(frozen=True, slots=True)
 class CrawlCopy:
-    """The last copy of a crawl: what was requested, and what is missing.
+    """The last copy of a request (crawl, targets and subsets): what was requested, and what is missing.
 
     ``complete`` is false during a copy and after an interrupted one. ``counts`` has planned, delivered, missing,
     quarantined and left_out captures. ``undelivered`` lists the first undelivered captures. ``unread_index_files`` is
@@ -59,6 +59,7 @@ class CrawlCopy:
     export.
     """
 
+    crawl: str
     targets: tuple[str, ...]
     subsets: tuple[str, ...]
     complete: bool = False
@@ -68,6 +69,11 @@ class CrawlCopy:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def request(self) -> tuple[str, frozenset[str], frozenset[str]]:
+        """Crawl, targets and subsets: the identity of a request."""
+        return self.crawl, frozenset(self.targets), frozenset(self.subsets)
+
+    @property
     def lost(self) -> dict[str, int]:
         """Planned captures that are not in the place, by outcome."""
         return {name: self.counts[name] for name in ("missing", "quarantined", "left_out") if self.counts.get(name)}
@@ -75,20 +81,22 @@ class CrawlCopy:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of a place: its files, and the last copy of each crawl. With ``convert`` no file is an ARC file."""
+    """The content of a place: its files, and the last copy of each request, since a copy of other targets says nothing
+    of what an earlier one lacks. With ``convert`` no file is an ARC file."""
 
     convert: bool
     files: tuple[RecordFile, ...] = ()
-    crawls: Mapping[str, CrawlCopy] = field(default_factory=dict)
+    copies: tuple[CrawlCopy, ...] = ()
 
     def files_of(self, crawl: str) -> tuple[RecordFile, ...]:
         """The files of one crawl."""
         return tuple(file for file in self.files if file.crawl == crawl)
 
-    def with_copy(self, crawl: str, files: Sequence[RecordFile], copy: CrawlCopy) -> Manifest:
-        """The manifest with other files of one crawl, and its last copy."""
-        other_files = [file for file in self.files if file.crawl != crawl]
-        return replace(self, files=(*other_files, *files), crawls={**self.crawls, crawl: copy})
+    def with_copy(self, files: Sequence[RecordFile], copy: CrawlCopy) -> Manifest:
+        """The manifest with other files of the crawl of ``copy``, and the copy."""
+        other_files = [file for file in self.files if file.crawl != copy.crawl]
+        other_copies = [other for other in self.copies if other.request != copy.request]
+        return replace(self, files=(*other_files, *files), copies=(*other_copies, copy))
 
     @property
     def entries(self) -> Iterator[FileEntry]:
@@ -128,8 +136,7 @@ def parse_manifest(data: bytes) -> Manifest:
         if (document["format"], document["version"]) != (_FORMAT, VERSION):
             raise DataFault(DataKind.UNSUPPORTED, MANIFEST, None, "no manifest of a delivery, or a newer one")
         files = tuple(_parse_record_file(file) for file in document["files"])
-        crawls = {str(crawl): _parse_copy(copy) for crawl, copy in document["crawls"].items()}
-        return Manifest(bool(document["convert"]), files, crawls)
+        return Manifest(bool(document["convert"]), files, tuple(map(_parse_copy, document["copies"])))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataFault(DataKind.MALFORMED, MANIFEST, None, f"no manifest of a delivery ({error!r:.200})") from None
 
@@ -150,6 +157,7 @@ def _parse_entry(document: Mapping[str, Any]) -> FileEntry:
 
 def _parse_copy(document: Mapping[str, Any]) -> CrawlCopy:
     return CrawlCopy(
+        crawl=str(document["crawl"]),
         targets=tuple(map(str, document["targets"])),
         subsets=tuple(map(str, document["subsets"])),
         complete=bool(document["complete"]),

@@ -35,7 +35,7 @@ def verify_place(place: Transport, *, parallel: int = 4, progress: Progress | No
     if manifest is None:
         raise UserInputError(f"there is no delivery in {place.source}: it has no {MANIFEST}")
     entries = list(manifest.entries)
-    problems: dict[str, list[str]] = {crawl: [] for crawl in manifest.crawls}
+    problems: dict[str, list[str]] = {copy.crawl: [] for copy in manifest.copies}
     read, total = 0, sum(entry.size for entry in entries)
     with ThreadPoolExecutor(max(1, parallel)) as pool:
         for done, (entry, problem) in enumerate(

@@ -93,10 +93,10 @@ def test_nothing_that_leaves_names_a_path_of_the_home(cli: Cli, rich: Path, worl
         for place in (rich, tmp_path, *(() if path.suffix == ".wacz" else (world.bucket,))):
             assert str(place).encode() not in data, path
     assert seen > 15
-    copies = json.loads((out / "copy" / MANIFEST).read_text("utf-8"))["crawls"]
-    assert [*copies] == [NEW, ARC]
-    for crawl, copy in copies.items():
-        told = copy["provenance"]
+    copies = json.loads((out / "copy" / MANIFEST).read_text("utf-8"))["copies"]
+    assert [copy["crawl"] for copy in copies] == [NEW, ARC]
+    for copy in copies:
+        crawl, told = copy["crawl"], copy["provenance"]
         assert (copy["targets"], told["asked"]) == ([SITE], [f"targets: {SITE}"])
         assert [one["crawl"] for one in told["crawls"]] == [crawl] and told["crawls"][0]["indexes"]
 

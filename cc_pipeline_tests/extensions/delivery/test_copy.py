@@ -37,7 +37,8 @@ def responses(place: Path) -> Counter[str]:
 
 
 def counts(place: Path) -> dict[str, int]:
-    found: dict[str, int] = json.loads((place / MANIFEST).read_bytes())["crawls"][NEW]["counts"]
+    [copy] = json.loads((place / MANIFEST).read_bytes())["copies"]
+    found: dict[str, int] = copy["counts"]
     return found
 
 

@@ -35,7 +35,7 @@ def assert_whole(place: Place, shop: Shop) -> None:
 def assert_sound(place: Place) -> None:
     report = place.verify()
     assert (report.problems, report.unlisted) == ({CRAWL: []}, ())
-    assert place.manifest.crawls[CRAWL].complete
+    assert all(copy.complete for copy in place.manifest.copies)
 
 
 def lose(shop: Shop, file: str) -> Callable[[], None]:
@@ -54,7 +54,7 @@ def test_a_copy_says_what_it_is_and_sends_nothing_twice(shop: Shop, place: Place
     report = place.copy(shop, records)
     assert_whole(place, shop)
     manifest = place.manifest
-    assert manifest.crawls == {CRAWL: report.copy}
+    assert manifest.copies == (report.copy,)
     assert report.copy.targets == ("example.com",)
     assert report.copy.counts == {"planned": 27, "delivered": 27, "missing": 0, "quarantined": 0, "left_out": 0}
     assert len(manifest.files) > 3
@@ -117,7 +117,7 @@ def test_what_is_missing_is_named_and_sent_alone_when_it_is_found(shop: Shop, pl
     records = shop.records()
     report = place.copy(shop, records)
     assert report.copy.lost == {"missing": EACH}
-    named = {(row["warc_filename"], row["reason"]) for row in place.manifest.crawls[CRAWL].undelivered}
+    named = {(row["warc_filename"], row["reason"]) for row in place.manifest.copies[0].undelivered}
     assert named == {(FILES[1], "not_found")}
     assert_sound(place)
     before = set(place.record_files())
@@ -169,13 +169,24 @@ def test_several_targets_share_a_place_and_no_capture_is_there_twice(shop: Shop,
     assert_whole(place, shop)
 
 
+def test_a_copy_of_other_targets_hides_no_loss_of_an_earlier_one(shop: Shop, folder: Place) -> None:
+    heal = lose(shop, FILES[1])
+    folder.copy(shop, shop.records(), "example.com", "example.org")
+    heal()
+    found = shop.records()
+    folder.copy(shop, found.slice(0, 1), "prefix:example.com/a/")
+    assert [copy.lost for copy in folder.verify().manifest.copies] == [{"missing": EACH}, {}]
+    folder.copy(shop, found, "example.org", "example.com")
+    assert [copy.lost for copy in folder.verify().manifest.copies] == [{}, {}]
+
+
 def test_crawls_share_a_manifest(shop: Shop, folder: Place) -> None:
     records = shop.records()
     folder.copy(shop, records)
     before = folder.record_files()
     folder.copy(shop, records.slice(0, 0), crawl="CC-MAIN-2012")
     assert folder.record_files() == before
-    assert [*folder.manifest.crawls] == [CRAWL, "CC-MAIN-2012"]
+    assert [copy.crawl for copy in folder.manifest.copies] == [CRAWL, "CC-MAIN-2012"]
     assert folder.verify().problems == {CRAWL: [], "CC-MAIN-2012": []}
 
 
@@ -266,7 +277,7 @@ def test_a_stopped_copy_goes_on_where_it_was(shop: Shop, place: Place, monkeypat
         patch.setattr(copying, "write_file", refuse)
         with pytest.raises(EnvironmentFault):
             place.copy(shop, records, parallel=1)
-    assert place.verify().problems == {CRAWL: []} and not place.manifest.crawls[CRAWL].complete
+    assert place.verify().problems == {CRAWL: []} and not place.manifest.copies[0].complete
     before = set(place.record_files())
     place.writes.clear()
     assert place.copy(shop, records).files_before == 3
@@ -280,7 +291,7 @@ def test_a_manifest_that_cannot_be_read_stops_a_copy(shop: Shop, folder: Place) 
     document = json.loads(folder.read(MANIFEST))
     for damaged in (b"", b"[]", b"\xff", b"[" * 100_000, json.dumps(document | {"version": 99}).encode(),
                     json.dumps(document | {"files": [{"file": {}}]}).encode(),
-                    json.dumps(document | {"crawls": {CRAWL: 1}}).encode(),
+                    json.dumps(document | {"copies": [1]}).encode(),
                     json.dumps(document).replace(f"{CRAWL}/", "../").encode()):  # fmt: skip
         with pytest.raises(DataFault):
             parse_manifest(damaged)
