@@ -88,7 +88,7 @@ def test_a_crawl_without_an_index_is_a_part_of_its_own_and_no_fault(
         f" 2 of 12  {CRAWLS[3]}: not searched: no index is published",
     ]
     # listed captures need no index
-    groups, unsearched = target_runs._split_groups(load_settings({}, home=str(tmp_path)), [(CRAWLS, [])])
+    groups, unsearched = target_runs._split_by_crawl(load_settings({}, home=str(tmp_path)), CRAWLS, [])
     assert (groups, unsearched) == ([], ())
 
 
