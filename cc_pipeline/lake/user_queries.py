@@ -40,8 +40,8 @@ def split_queries(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]
     statements = connection.extract_statements(text)
     if any(statement.type not in _QUERIES for statement in statements):
         raise UserInputError(
-            "only queries are executed here (SELECT, FROM, WITH, PIVOT, SHOW TABLES, DESCRIBE, SUMMARIZE), and these are "
-            "read-only; for other statements open cc.duckdb with duckdb"
+            "only queries are executed here (SELECT, FROM, WITH, PIVOT, SHOW TABLES, DESCRIBE, SUMMARIZE), and these "
+            "are read-only; for other statements open cc.duckdb with duckdb"
         )
     # a line break, since a statement may end in a comment
     return [f"({strip_semicolon(statement.query)}\n)" for statement in statements]
