@@ -21,7 +21,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Returns the content of ``dagster.yaml`` in ``folder``, the folder of Dagster in a home; empty without a file.
 
     Raises ``EnvironmentFault`` if the file names other code than Dagster's and ours, if Dagster would take variables
-    from a ``.env`` in the folder, and if everybody may write to the home; ``yaml.YAMLError`` for a damaged file.
+    from it or from a ``.env`` in the folder, and if everybody may write to the home; ``yaml.YAMLError`` for a damaged
+    file.
     """
     path = folder / "dagster.yaml"
     for place in (folder.parent, folder, path):
@@ -37,7 +38,10 @@ def read_config(folder: Path) -> dict[str, Any]:
         names_module = key.value == "module" and not _OUR_MODULE.fullmatch(str(value.value))
         if names_module or key.value == _LOG_HANDLERS:
             raise _refuse(path, f"line {key.start_mark.line + 1} names code that is neither Dagster's nor ours")
-    return yaml.safe_load(text) or {}
+    config = yaml.safe_load(text) or {}
+    if "secrets" in config:
+        raise _refuse(path, "Dagster would set the variables that secrets names, such as PYTHONPATH")
+    return config
 
 
 def _read_entries(root: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node]]:

@@ -10,12 +10,15 @@ from collections.abc import Iterable
 from typing import Final
 
 import duckdb
+from duckdb import StatementType
 
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.quoting import quote_literal
 
 #: Settings that may still be changed: they say how rows leave DuckDB.
 _OPEN_SETTINGS: Final = ("TimeZone", "arrow_lossless_conversion")
+#: A PIVOT whose columns depend on the data is several statements to DuckDB.
+_QUERIES: Final = (StatementType.SELECT, StatementType.MULTI)
 
 
 def restrict_reads(connection: duckdb.DuckDBPyConnection, folders: Iterable[str]) -> None:
@@ -35,10 +38,10 @@ def split_queries(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]
     Raises ``UserInputError`` if one of them is no query, and ``duckdb.Error`` for a mistake in its syntax.
     """
     statements = connection.extract_statements(text)
-    if any(statement.type != duckdb.StatementType.SELECT for statement in statements):
+    if any(statement.type not in _QUERIES for statement in statements):
         raise UserInputError(
-            "only queries are executed here (SELECT, FROM, WITH, SHOW TABLES, DESCRIBE, SUMMARIZE), and these are "
-            "read-only; for other statements open cc.duckdb with duckdb"
+            "only queries are executed here (SELECT, FROM, WITH, PIVOT, SHOW TABLES, DESCRIBE, SUMMARIZE), and these "
+            "are read-only; for other statements open cc.duckdb with duckdb"
         )
     # a line break, since a statement may end in a comment
     return [f"({strip_semicolon(statement.query)}\n)" for statement in statements]

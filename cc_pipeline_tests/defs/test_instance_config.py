@@ -74,6 +74,11 @@ def test_a_command_executes_nothing_of_a_strangers_home(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match="line 3 names code"):
         open_instance(settings)
     config.write_text(DAGSTER_YAML, "utf-8")
+    module = "secrets: {custom: {module: dagster._core.test_utils, class: MockSecretsLoader, "
+    config.write_text(module + "config: {env_vars: {PYTHONPATH: /evil}}}}", "utf-8")
+    with pytest.raises(EnvironmentFault, match="PYTHONPATH"):
+        open_instance(settings)
+    config.write_text(DAGSTER_YAML, "utf-8")
     (settings.dagster_home / ".env").write_text("PYTHONPATH=/evil\n", "utf-8")
     with pytest.raises(EnvironmentFault, match="variables of this file"):
         open_instance(settings)

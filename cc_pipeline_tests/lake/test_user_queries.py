@@ -71,6 +71,11 @@ def test_queries_may_end_in_semicolons_and_comments() -> None:
     assert rows == [[(";ä",)], [(2,), (1,), (0,)]]
 
 
+def test_a_pivot_may_have_the_columns_that_its_rows_give(restricted: duckdb.DuckDBPyConnection) -> None:
+    [query] = split_queries(restricted, "PIVOT (SELECT 'a' AS k, 1 AS n) ON k USING sum(n)")
+    assert restricted.sql(f"FROM {query}").columns == ["a"]
+
+
 def test_other_connections_of_the_process_stay_as_they_are(tmp_path: Path) -> None:
     settings = load_settings(home=str(tmp_path))
     duckdb.connect(str(settings.published_path)).close()

@@ -222,9 +222,9 @@ def _count_captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -
 def _report_unread(
     workspace: Workspace, rows: dict[SourceFile, int], *, nothing_found: str = "no page was found"
 ) -> None:
-    """Prints the files that could not be read completely, each with its first reason. ``rows`` are the numbers of rows
-    of all files, ``nothing_found`` is the reason of a file that was read and has none. Raises ``UserInputError`` if no
-    file has any."""
+    """Prints the files that could not be read completely; a file without rows has its first reason. ``rows`` are the
+    numbers of rows of all files, ``nothing_found`` is the reason of a file that was read and has none. Raises
+    ``UserInputError`` if no file has any."""
     from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS
 
     unread: list[tuple[str, int, str, str]] = []
@@ -240,7 +240,9 @@ def _report_unread(
         examples = "; ".join(f"{name} ({ranges} unreadable ranges, {reason})" for name, _, ranges, reason in unread[:3])
         raise UserInputError(f"nothing was found in {format_count(len(rows), 'file')}: {examples}")
     if unread:
-        show_table("not readable", ["file", "rows", "ranges", "first reason"], unread)
+        # source_faults has the reasons of the others
+        shown = [(name, count, ranges, "" if count else reason) for name, count, ranges, reason in unread]
+        show_table("not readable", ["file", "rows", "ranges", ""], shown)
 
 
 def _file_name(location: str) -> str:

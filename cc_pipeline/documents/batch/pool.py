@@ -139,6 +139,8 @@ class _Pool:
                     break
                 task = Task(items)
                 self._tasks.append(task)
+            if not worker.tasks and not worker.alive:
+                worker = self._renew(worker)  # it ends after a while without a batch
             worker.send(task)
         return bool(self._tasks)
 
@@ -169,9 +171,7 @@ class _Pool:
     def _replace(self, worker: Worker, cause: str) -> None:
         """Ends a worker. Its tasks wait for others, but for the page that it was at."""
         task, position = worker.tasks[0], worker.position
-        self._workers.remove(worker)
-        worker.end()
-        self._workers.append(Worker(self._options, self._read))
+        self._renew(worker)
         if 0 <= position < len(task.items):
             self._isolate(task, position, cause)
             return
@@ -181,6 +181,13 @@ class _Pool:
                 f"parser processes end before they parse a page ({cause})",
                 "Check how much memory is free, and the limits given to the parser",
             )
+
+    def _renew(self, worker: Worker) -> Worker:
+        """Ends a worker and returns another one, the newest from now on."""
+        self._workers.remove(worker)
+        worker.end()
+        self._workers.append(Worker(self._options, self._read))
+        return self._workers[-1]
 
     def _isolate(self, task: Task, position: int, cause: str) -> None:
         """Makes a page that ended its worker a task of the newest worker, or a row if it was that already."""

@@ -234,6 +234,15 @@ def test_a_waiting_worker_that_has_ended_is_no_harm() -> None:
     assert again["page_metadata"].to_pylist()[0]["content"]["title"] == "b"
 
 
+def test_workers_that_ended_without_a_batch_are_no_harm() -> None:
+    workers = pool._Pool(OPTIONS, 3, identity)
+    for idle in workers._workers:
+        os.kill(idle._process.pid, signal.SIGKILL)
+        idle._process.wait()
+    assert len(list(workers.run(_pages(6, 1)))) == 6
+    workers.close()
+
+
 def test_a_worker_has_its_next_batch_before_it_has_ended_one() -> None:
     taken: list[int] = []
 
