@@ -33,7 +33,7 @@ def test_the_wheel_has_all_modules_and_not_the_tests(installed: Path, tmp_path: 
     package = Path(there)
     assert package.is_relative_to(installed.parent)
     of = REPOSITORY / "cc_pipeline"
-    for kind in ("*.py", "*.yaml", "py.typed"):
+    for kind in ("*.py", "*.jinja", "*.trees", "py.typed"):
         wanted = {path.relative_to(of) for path in of.rglob(kind)}
         assert wanted
         assert {path.relative_to(package) for path in package.rglob(kind)} == wanted

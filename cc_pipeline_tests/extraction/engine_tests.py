@@ -207,6 +207,8 @@ class EngineTests:
         with _opened(root, tmp_path / "mine") as engine_home, _opened(root, tmp_path / "theirs") as local_home:
             for workspace, runner in ((engine_home, engine), (local_home, LOCAL)):
                 workspace.register_targets([parse_target("example.com")])
+                # a worker that gets no good record itself loses none: then the next run does
+                _make(workspace, ["example.com"], runner, TABLES)
                 _finish(workspace, ["example.com"], runner, TABLES)
             assert_same(engine_home, local_home, ["example.com"])
             outcomes = engine_home.lake.read("records", columns=["outcome"]).column(0).to_pylist()
