@@ -51,7 +51,7 @@ _PROGRAM = next(filter(None, map(shutil.which, _BROWSERS)), None)
 _QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
           "--disable-component-update", "--disable-sync")  # fmt: skip
 #: Looked at before anything is started.
-_needs_browser = pytest.mark.skipif(
+needs_browser = pytest.mark.skipif(
     _PROGRAM is None or find_spec("playwright") is None,
     reason="no browser here: install Debian's package chromium, and the package playwright",
 )
@@ -210,21 +210,21 @@ def seen(bucket: Bucket, ui: Ui, tmp_path_factory: pytest.TempPathFactory) -> It
         yield Seen(tab, ui.server, materialize(tab))
 
 
-@_needs_browser
+@needs_browser
 @pytest.mark.browser
 @pytest.mark.smoke
 def test_a_domain_is_added_and_materialized_by_clicking(bucket: Bucket, seen: Seen) -> None:
     sees_the_partition(seen.tab, seen.run, len(bucket[1].captures_of(NEW, subset="warc", domain=SITE)))
 
 
-@_needs_browser
+@needs_browser
 @pytest.mark.browser
 def test_its_lineage_is_shown_and_every_check_runs_by_clicking(seen: Seen) -> None:
     sees_the_lineage(seen.tab)
     runs_every_check(seen.tab, seen.server)
 
 
-@_needs_browser
+@needs_browser
 @pytest.mark.browser
 def test_a_partition_that_failed_says_why_and_its_neighbours_were_checked(seen: Seen) -> None:
     bad = "two words.com"
@@ -247,7 +247,7 @@ def test_a_partition_that_failed_says_why_and_its_neighbours_were_checked(seen: 
     assert {chip.partition(":")[0] for chip in chips} == {CHECK_SCOPE_TAG}, "what only programs read is hidden"
 
 
-@_needs_browser
+@needs_browser
 @pytest.mark.browser
 def test_text_of_a_stranger_is_shown_as_text_and_loads_nothing(ui: Ui, seen: Seen) -> None:
     asked: list[str] = []

@@ -23,7 +23,7 @@ from cc_pipeline.extensions.reports.page import month_of, render_page, write_rep
 from cc_pipeline.lake.published_file import open_bounded
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.defs.graph import asset
-from cc_pipeline_tests.defs.test_browser import browsing
+from cc_pipeline_tests.defs.test_browser import browsing, needs_browser
 from cc_pipeline_tests.publish import oracle
 from cc_pipeline_tests.publish.conftest import OTHER, SITE, THIRD
 from cc_pipeline_tests.world import ARC, NEW, OLD, workspace_of
@@ -67,6 +67,7 @@ def test_it_is_a_summary_until_somebody_opens_a_part(asked_home: Settings, found
 
 @pytest.mark.process
 @pytest.mark.browser
+@needs_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_closed_it_is_three_screens(asked_home: Settings, found: Findings, tmp_path: Path, scheme: Any) -> None:
     path = tmp_path / "report.html"
