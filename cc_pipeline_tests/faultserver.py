@@ -26,6 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from cc_pipeline_tests.faultbodies import BODY_FAULTS, error_xml
@@ -76,6 +77,11 @@ class Rule:
     def __post_init__(self) -> None:
         if self.kind not in {*FAULT_KINDS, *LIE_FAULTS, *MANNERS}:
             raise ValueError(f"{self.kind!r} is not one of {', '.join((*FAULT_KINDS, *sorted(LIE_FAULTS)))}")
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Rule:
+        """The rule that ``dataclasses.asdict`` made ``fields`` of."""
+        return cls(**{**fields, "ranges": tuple(fields.get("ranges", ()))})
 
 
 @dataclass(frozen=True, slots=True)
