@@ -105,7 +105,7 @@ def _compare(spec: MiniCrawlSpec, count: int, folder: Path) -> tuple[Pages, set[
         told = [(pages.rows[url]["flags"], pages.texts.get(url)) for pages in (plain, attacked)]
         if url not in urls and told[0] != told[1]:
             wrong.append(f"{url}: {told[0]} before, {told[1]} with hostile pages")
-        is_read = row["disposition"] == "SUCCESS" and attacked.texts[url].startswith("T first")
+        is_read = row["disposition"] == "SUCCESS" and (attacked.texts.get(url) or "").startswith("T first")
         if url in urls and row["http_result"] == 200 and not is_read:
             wrong.append(f"{url}: {row['disposition']} {row['flags']}")
     return attacked, urls & attacked.rows.keys(), wrong
